@@ -1,0 +1,67 @@
+# The doors of this project. Bare `make` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3.11
+V := .venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## List what there is to do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | column -t -s '|'
+
+.venv/installed: requirements/local.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=... to where it is)."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(V) -m pip install --quiet --require-hashes -r requirements/local.txt
+	@touch $@
+
+setup: .venv/installed ## Make .venv with the pinned requirements
+
+demo: setup ## Run the main job end to end, setting up all it needs (CAPTURES=FOLDER for photographs of your own)
+	$(V) -m demo $(if $(CAPTURES),--captures '$(CAPTURES)')
+
+test: setup ## Run all tests on real services, the unit tests on SQLite, too (ARGS='-k name' for some on PostgreSQL)
+	$(if $(ARGS),,env -u DATABASE_URL $(V) -m pytest tests/unit)
+	$(V) -m provision run --private -- $(V) -m pytest $(ARGS)
+
+check: setup ## Lint, types, layers, system checks, migrations, rendered files
+	$(V) -m ruff check .
+	$(V) -m ruff format --check .
+	$(V) -m mypy
+	.venv/bin/lint-imports --config pyproject.toml
+	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py check --fail-level WARNING
+	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
+	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null
+	$(V) -m ami.topology compose --check
+
+topology: setup ## Rewrite docker-compose.worker.yml from the table
+	$(V) -m ami.topology compose --write
+
+format: setup ## Format the code and sort its imports
+	$(V) -m ruff format .
+	$(V) -m ruff check --fix .
+
+soak: setup ## Run the long forms of the tests
+	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance $(ARGS)
+
+bench: setup ## Print the benchmarks, each beside its reference
+	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
+
+requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
+	$(V) -m pip install --quiet uv
+	for name in base processing production local; do \
+	  .venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command 'make requirements' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+
+up: ## Start everything in containers
+	docker compose -f docker-compose.yml -f docker-compose.worker.yml up --build --detach
+
+down: ## Stop the containers (their volumes stay)
+	docker compose -f docker-compose.yml -f docker-compose.worker.yml down
+
+logs: ## Follow the containers' logs
+	docker compose -f docker-compose.yml -f docker-compose.worker.yml logs --follow --tail 100
+
+clean: ## Remove what make made
+	rm -rf .venv .demo .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+.PHONY: help setup demo test check topology format soak bench requirements up down logs clean

@@ -1,0 +1,1 @@
+"""Antenna's background work on workload-split Celery queues."""

@@ -1,0 +1,73 @@
+"""The admin of exports and of those that repeat."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from ami.exports import tasks, writing
+from ami.exports.filters import FilterError, validate_filters
+from ami.exports.formats import choices
+from ami.exports.models import DataExport, ScheduledExport
+from ami.queues.answering import tell
+from ami.queues.asking import ask
+from ami.queues.choosing import chosen
+
+
+class ExportForm(forms.ModelForm):
+    """Offers the known formats and refuses filters that the project cannot have."""
+
+    format = forms.ChoiceField(choices=choices)
+
+    def clean(self) -> dict[str, Any]:
+        """Check the filters against the project."""
+        fields: dict[str, Any] = super().clean() or {}
+        filters = fields.get("filters") or {}
+        if not isinstance(filters, dict):
+            self.add_error("filters", "Must be an object.")
+        elif project := fields.get("project"):
+            try:
+                validate_filters(project, filters)
+            except FilterError as error:
+                self.add_error("filters", str(error))
+        return fields
+
+
+@admin.register(DataExport)
+class DataExportAdmin(admin.ModelAdmin):
+    """Exports, with a new run."""
+
+    form = ExportForm
+    list_display = ("id", "project", "format", "filters_display", "record_count", "file_size", "link", "finished_at")
+    list_filter = ("format", "project", "scheduled")
+    list_select_related = ("project",)
+    autocomplete_fields = ("project", "user")
+    readonly_fields = ("job", "filters_display", "record_count", "file_size", "file_url", "finished_at")
+    actions = ("run_again",)
+
+    @admin.display(description="file")
+    def link(self, export: DataExport) -> str:
+        """Return a link to the file, once there is one."""
+        return format_html('<a href="{}">download</a>', export.file_url) if export.file_url else "-"
+
+    @admin.action(description="Run again", permissions=["change"])
+    def run_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Start each export over and ask for its writing."""
+        for export in chosen(request, queryset):
+            writing.restart(export)
+            tell(request, f"Running {export} again", ask(tasks.run_export, export_id=export.pk))
+
+
+@admin.register(ScheduledExport)
+class ScheduledExportAdmin(admin.ModelAdmin):
+    """Exports that repeat; beat's tick creates those that are due."""
+
+    form = ExportForm
+    list_display = ("name", "project", "format", "every_hours", "enabled", "next_run_at", "last_export")
+    list_filter = ("enabled", "format")
+    list_select_related = ("project", "last_export")
+    autocomplete_fields = ("project", "user")
+    readonly_fields = ("last_export",)

@@ -1,0 +1,116 @@
+"""Exports in the API."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.routers import BaseRouter
+
+from ami.exports.filters import FilterError
+from ami.exports.formats import choices
+from ami.exports.models import DataExport
+from ami.exports.requesting import request_export
+from ami.jobs.progress import progress
+from ami.main.api.fields import OwnProjectField
+from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
+from ami.main.permissions import MEMBER
+
+
+class ExportSerializer(serializers.ModelSerializer[DataExport]):
+    """An export; ``record_count`` and ``file_url`` appear as its job gets there."""
+
+    project = OwnProjectField()
+    format = serializers.ChoiceField(choices=choices())
+    filters = serializers.JSONField(required=False, default=dict)
+    job = serializers.SerializerMethodField()
+
+    class Meta:
+        model = DataExport
+        fields = (
+            "id",
+            "user",
+            "project",
+            "format",
+            "filters",
+            "filters_display",
+            "job",
+            "file_url",
+            "record_count",
+            "file_size",
+            "created_at",
+            "updated_at",
+        )
+        read_only_fields = ("user", "filters_display", "file_url", "record_count", "file_size")
+
+    def validate_filters(self, filters: Any) -> dict[str, Any]:
+        """Accept an object; which filters it may hold depends on the project."""
+        if not isinstance(filters, dict):
+            raise serializers.ValidationError("Must be an object.")
+        return filters
+
+    @extend_schema_field(
+        {
+            "type": "object",
+            "nullable": True,
+            "properties": {
+                "id": {"type": "integer"},
+                "name": {"type": "string"},
+                "project": {"type": "integer"},
+                "progress": {"type": "object"},
+                "result": {"type": "object", "nullable": True},
+            },
+        }
+    )
+    def get_job(self, export: DataExport) -> dict[str, Any] | None:
+        """Return the job that writes the file; None for a scheduled export."""
+        job = export.job
+        if job is None:
+            return None
+        return {
+            "id": job.pk,
+            "name": job.name,
+            "project": job.project_id,
+            "progress": progress(job),
+            "result": job.result,
+        }
+
+
+FILTERS = {"project": ("project_id", whole_number), "format": ("format", words)}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(FILTERS)))
+class ExportViewSet(
+    ProjectScoped,
+    mixins.CreateModelMixin,
+    mixins.RetrieveModelMixin,
+    mixins.ListModelMixin,
+    mixins.DestroyModelMixin,
+    viewsets.GenericViewSet[DataExport],
+):
+    """The exports of the caller's projects; deleting one deletes its file."""
+
+    queryset = DataExport.objects.select_related("project", "job", "user")
+    serializer_class = ExportSerializer
+    filters = FILTERS
+    roles = {"destroy": MEMBER}
+
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
+        """Create the export and the job that writes it; nothing is counted or read here."""
+        asked = self.get_serializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        try:
+            export, _ = request_export(wanted["project"], request.user, wanted["format"], wanted["filters"])
+        except FilterError as error:
+            raise serializers.ValidationError({"filters": {error.field[:100]: [error.message]}}) from error
+        return Response(self.get_serializer(export).data, status=status.HTTP_201_CREATED)
+
+
+def register(router: BaseRouter) -> None:
+    """Register the exports' view."""
+    router.register("exports", ExportViewSet, basename="export")
+
+
+urlpatterns: list[Any] = []

@@ -1,0 +1,16 @@
+"""The Django app `exports`."""
+
+from django.apps import AppConfig
+
+
+class ExportsConfig(AppConfig):
+    """Registers the job kind, the formats and the signals of exports when Django is ready."""
+
+    name = "ami.exports"
+    label = "exports"
+    verbose_name = "Exports"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Import what registers itself."""
+        from ami.exports import formats, jobs, signals  # noqa: F401

@@ -1,0 +1,31 @@
+"""The Celery tasks of exports: thin doors around `writing` and `requesting`."""
+
+from celery import Task, shared_task
+
+from ami.exports import requesting, writing
+from ami.exports.models import DataExport
+from ami.main.tasks import RETRIES
+from ami.queues import origin
+from ami.queues.slices import Slice, continue_later
+from ami.topology.router import ORIGIN_HEADER
+
+
+@shared_task(bind=True, name="ami.exports.tasks.run_export", triggered_by="run_scheduled_exports", **RETRIES)
+def run_export(self: Task, export_id: int) -> None:
+    """Write an export, in slices; one that is finished or gone is left alone."""
+    export = DataExport.objects.select_related("project").filter(pk=export_id).first()
+    if export is not None and not writing.advance(export, Slice(self)):
+        continue_later(self, export_id=export_id)
+
+
+@shared_task(bind=True, name="ami.exports.tasks.run_scheduled_exports", triggered_by="beat", **RETRIES)
+def run_scheduled_exports(self: Task) -> int:
+    """Create the exports that are due and publish the writing of each; return how many.
+
+    They keep this tick's origin, so beat's exports are written on housekeeping and never in a person's way.
+    """
+    due = requesting.due_exports()
+    headers = {ORIGIN_HEADER: origin.of_request(self.request)}
+    for export_id in due:
+        run_export.apply_async(kwargs={"export_id": export_id}, headers=headers)
+    return len(due)

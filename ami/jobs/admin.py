@@ -1,0 +1,117 @@
+"""The admin of jobs: their stages and log to read, and run, retry, cancel."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from ami.jobs import operations
+from ami.jobs.errors import NotAllowed
+from ami.jobs.models import Job, JobImage, JobLog, StoredResult
+from ami.jobs.progress import progress
+from ami.queues.answering import tell
+from ami.queues.choosing import chosen
+
+LOG_LINES = 200
+
+
+@admin.register(Job)
+class JobAdmin(admin.ModelAdmin):
+    """Jobs; the status is read-only, it moves by what is done with the job."""
+
+    list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
+    list_filter = ("status", "job_type_key", "dispatch_mode")
+    list_select_related = ("project",)
+    search_fields = ("name", "task_id")
+    raw_id_fields = ("project", "deployment", "pipeline", "source_image_collection", "source_image_single")
+    readonly_fields = (
+        "status",
+        "stages",
+        "task_id",
+        "lease_owner",
+        "lease_expires_at",
+        "heartbeat_at",
+        "started_at",
+        "finished_at",
+        "log",
+    )
+    actions = ("run", "retry", "cancel")
+
+    @admin.display(description="stages")
+    def stages(self, job: Job) -> SafeString:
+        """Show each stage with its progress and numbers."""
+        rows = (
+            (s["name"], s["status"], f"{s['progress']:.0%}", ", ".join(f"{p['key']} {p['value']}" for p in s["params"]))
+            for s in progress(job)["stages"]
+        )
+        return format_html_join("", "<div><b>{}</b> {} {} {}</div>", rows)
+
+    @admin.display(description="log")
+    def log(self, job: Job) -> SafeString:
+        """Show the newest lines of the log."""
+        lines = JobLog.objects.filter(job=job)[:LOG_LINES]
+        shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, line.message) for line in lines)
+        return format_html("<div>{}</div>", format_html_join("", "<div>{} {} {}</div>", shown))
+
+    @admin.action(description="Run selected jobs", permissions=["change"])
+    def run(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Run each; finished ones start over."""
+        self._do(request, queryset, operations.run, "Running")
+
+    @admin.action(description="Retry selected jobs", permissions=["change"])
+    def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Retry what failed in each."""
+        self._do(request, queryset, operations.retry, "Retrying")
+
+    @admin.action(description="Cancel selected jobs", permissions=["change"])
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Cancel each that is not finished."""
+        for job in chosen(request, queryset):
+            done = operations.cancel(job)
+            text = f"Job {job.pk} is {job.status}." if done else f"Job {job.pk} is {job.status} already."
+            self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
+
+    def _do(self, request: HttpRequest, queryset: QuerySet[Any], operation: Any, what: str) -> None:
+        for job in chosen(request, queryset):
+            try:
+                tell(request, f"{what} job {job.pk}", operation(job))
+            except NotAllowed as error:
+                self.message_user(request, str(error), messages.WARNING)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Rows that only the system writes."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        """Nobody adds."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        """Nobody changes."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+        """Nobody deletes; deleting their job does."""
+        return False
+
+
+@admin.register(JobImage)
+class JobImageAdmin(ReadOnlyAdmin):
+    """Where each image of each job stands."""
+
+    list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
+    list_filter = ("state",)
+    search_fields = ("=job__id", "=source_image__id")
+    show_full_result_count = False
+
+
+@admin.register(StoredResult)
+class StoredResultAdmin(ReadOnlyAdmin):
+    """Results that workers posted, and what became of them."""
+
+    list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")
+    search_fields = ("=job__id", "key", "task_id")
+    show_full_result_count = False

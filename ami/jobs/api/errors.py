@@ -1,0 +1,55 @@
+"""How an unreachable service is answered: 503 with Retry-After, naming what is away and no credentials."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.db import DataError
+from kombu.exceptions import OperationalError
+from rest_framework import status
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.response import Response
+from rest_framework.views import exception_handler as default_handler
+
+from ami.jobs.errors import NatsUnavailable, NotAllowed, UnknownKind
+
+RETRY_AFTER_SECONDS = 5
+
+
+class TooLarge(APIException):
+    """The request body is larger than this server takes."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
+
+
+class Conflict(APIException):
+    """The state of the object does not allow what was asked."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_code = "conflict"
+
+
+def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
+    """Answer as Django REST framework does, and the errors of our services as 503, 409 or 400."""
+    if isinstance(exc, OperationalError):
+        return _away("The message broker is unreachable. What was accepted is kept; send it again.")
+    if isinstance(exc, NatsUnavailable):
+        return _away("NATS is unreachable.")
+    if isinstance(exc, NotAllowed):
+        exc = Conflict(str(exc))
+    elif isinstance(exc, RequestDataTooBig):
+        exc = TooLarge(f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
+    elif isinstance(exc, DataError):
+        exc = ValidationError({"detail": ["The request holds a value that the database cannot store."]})
+    elif isinstance(exc, UnknownKind):
+        return Response({"job_type_key": [str(exc.args[0])]}, status=status.HTTP_400_BAD_REQUEST)
+    return default_handler(exc, context)
+
+
+def _away(detail: str) -> Response:
+    return Response(
+        {"detail": detail},
+        status=status.HTTP_503_SERVICE_UNAVAILABLE,
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )

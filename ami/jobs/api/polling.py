@@ -1,0 +1,74 @@
+"""How pull workers find a job: a random one that has work for their pipelines, which is also their heartbeat."""
+
+from typing import Any
+
+from django.db.models import Exists, OuterRef, QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+
+from ami.jobs.models import Job, JobImage
+from ami.jobs.states import ACTIVE, FINAL, DispatchMode, ImageState
+from ami.main.api.lists import MOST_PER_PAGE, whole_number
+from ami.main.models import Project
+from ami.ml.heartbeats import heard_from
+
+PARAMETERS = [
+    OpenApiParameter("ids_only", OpenApiTypes.BOOL, description="one random job's id and pipeline slug (workers)"),
+    OpenApiParameter("incomplete_only", OpenApiTypes.BOOL, description="leave finished jobs out"),
+    OpenApiParameter("pipeline__slug__in", OpenApiTypes.STR, description="slugs, separated by commas"),
+]
+
+
+def ids_only(request: Request) -> bool:
+    """Whether a worker asks for its next job."""
+    return _flag(request, "ids_only")
+
+
+def slugs(request: Request) -> list[str]:
+    """Return the pipelines that the caller names."""
+    asked = request.query_params.get("pipeline__slug__in", "")
+    return [slug.strip() for slug in asked.replace("\x00", "").split(",") if slug.strip()][:1000]
+
+
+def narrow(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:
+    """Apply the workers' filters to a list of jobs."""
+    if _flag(request, "incomplete_only"):
+        jobs = jobs.exclude(status__in=FINAL)
+    if wanted := slugs(request):
+        jobs = jobs.filter(pipeline__slug__in=wanted)
+    return jobs
+
+
+def claim_next(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
+    """Return {"count", "results": [{"id", "pipeline_slug"}]}: one job unless ``limit`` says more, in random order.
+
+    An incomplete job is one that a worker can do something for now: active, asynchronous, with images that are
+    published or claimed. Random order keeps pollers from all draining the same one (incident 38).
+    """
+    if _flag(request, "incomplete_only"):
+        handed_out = {ImageState.PUBLISHED, ImageState.CLAIMED}
+        work = Exists(JobImage.objects.filter(job=OuterRef("pk"), state__in=handed_out))
+        jobs = jobs.filter(work, status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API)
+    _heartbeat(request)
+    rows = list(jobs.order_by("?").values_list("pk", "pipeline__slug")[: _limit(request)])
+    return {"count": jobs.count(), "results": [{"id": pk, "pipeline_slug": slug} for pk, slug in rows]}
+
+
+def _heartbeat(request: Request) -> None:
+    projects = None
+    if not request.user.is_superuser:
+        projects = list(Project.objects.visible_to(request.user).values_list("pk", flat=True))
+    if wanted := slugs(request):
+        heard_from(project_ids=projects, slugs=wanted)
+
+
+def _limit(request: Request) -> int:
+    try:
+        return max(1, min(MOST_PER_PAGE, whole_number(request.query_params.get("limit", "1"))))
+    except ValueError:
+        return 1
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "").lower() in {"1", "true", "yes"}

@@ -1,0 +1,121 @@
+"""Jobs for people: list, create, run, retry, cancel."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
+from rest_framework import status, viewsets
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ami.jobs import operations
+from ami.jobs.api import polling
+from ami.jobs.api.errors import Conflict
+from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
+from ami.jobs.api.workers import WorkerActions
+from ami.jobs.models import Job
+from ami.jobs.progress import progress_of
+from ami.jobs.states import FINAL
+from ami.main.api.asking import AskedSerializer, accepted
+from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
+from ami.main.permissions import has_role
+
+FILTERS = {
+    "project": ("project_id", whole_number),
+    "deployment": ("deployment_id", whole_number),
+    "pipeline": ("pipeline_id", whole_number),
+    "source_image_collection": ("source_image_collection_id", whole_number),
+    "source_image_single": ("source_image_single_id", whole_number),
+    "job_type_key": ("job_type_key", words),
+    "status": ("status", words),
+}
+START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="run the job at once")
+LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log lines, at most {MOST_LOGS}")
+
+
+@extend_schema_view(
+    list=extend_schema(parameters=[*parameters(FILTERS), *polling.PARAMETERS]),
+    retrieve=extend_schema(parameters=[LOGS_LIMIT], responses=JobDetailSerializer),
+    create=extend_schema(parameters=[START_NOW]),
+)
+class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
+    """The jobs of the caller's projects."""
+
+    queryset = Job.objects.select_related("project", "pipeline").order_by("-created_at", "-pk")
+    serializer_class = JobSerializer
+    filters = FILTERS
+
+    def get_queryset(self) -> QuerySet[Job]:
+        """Return the caller's jobs, in a list those that the query asks for."""
+        jobs: QuerySet[Job] = super().get_queryset()
+        return polling.narrow(jobs, self.request) if self.action == "list" else jobs
+
+    def get_serializer_class(self) -> Any:
+        """Show the log only of a single job."""
+        return JobDetailSerializer if self.action == "retrieve" else JobSerializer
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        """Pass on how many log lines were asked for."""
+        context = super().get_serializer_context()
+        if self.action == "retrieve":
+            context["logs_limit"] = _logs_limit(self.request)
+        return context
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
+        """Answer a page of jobs; with ``ids_only`` one random job that has work for the caller's pipelines."""
+        if polling.ids_only(request):
+            return Response(polling.claim_next(self.get_queryset(), request))
+        page = self.paginate_queryset(self.get_queryset()) or []
+        context = {**self.get_serializer_context(), "progress": progress_of(page)}
+        return self.get_paginated_response(JobSerializer(page, many=True, context=context).data)
+
+    def perform_create(self, serializer: Any) -> None:
+        """Create the job with its dispatch mode fixed; started at once if asked to, and then not without a broker."""
+        wanted = dict(serializer.validated_data)
+        if not has_role(self.request.user, wanted["project"], "member"):
+            raise ValidationError({"project": ["You are no member of this project."]})
+        kind, project = wanted.pop("job_type_key", "ml"), wanted.pop("project")
+        if self.request.query_params.get("start_now", "").lower() in {"1", "true", "yes"}:
+            serializer.instance, _ = operations.create_and_enqueue(kind, project, **wanted)
+        else:
+            serializer.instance = operations.create(kind, project, **wanted)
+
+    def perform_destroy(self, instance: Job) -> None:
+        """Delete a job that nobody works on."""
+        if instance.status not in FINAL | {"CREATED"}:
+            raise Conflict("Cancel the job before deleting it.")
+        instance.delete()
+
+    @extend_schema(request=None, responses={202: AskedSerializer})
+    @action(detail=True, methods=["post"])
+    def run(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Run the job; a finished one starts over."""
+        job = self.get_object()
+        return accepted(job, operations.run(job))
+
+    @extend_schema(request=None, responses={202: AskedSerializer})
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Run what failed in a finished job again."""
+        job = self.get_object()
+        return accepted(job, operations.retry(job))
+
+    @extend_schema(request=None, responses=JobSerializer)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Cancel the job: at once, or at its worker's next step."""
+        job = self.get_object()
+        if not operations.cancel(job):
+            raise Conflict(f"Job {job.pk} is {job.status} already.")
+        return Response(self.get_serializer(job).data, status=status.HTTP_200_OK)
+
+
+def _logs_limit(request: Request) -> int:
+    text = request.query_params.get("logs_limit", str(DEFAULT_LOGS))
+    try:
+        return min(whole_number(text), MOST_LOGS)
+    except ValueError as error:
+        raise ValidationError({"logs_limit": [f"'{text[:50]}': {error}."]}) from error

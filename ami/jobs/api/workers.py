@@ -1,0 +1,75 @@
+"""What a pull worker does with a job: fetch tasks, post results."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ami.jobs import claiming, stored_results
+from ami.jobs.api import bodies
+from ami.jobs.models import Job
+from ami.jobs.states import ACTIVE, DispatchMode
+from ami.ml.heartbeats import heard_from
+from ami.ml.schemas import (
+    PipelineTaskResult,
+    QueuedResult,
+    ResultAcceptedResponse,
+    ResultRequest,
+    TasksRequest,
+    TasksResponse,
+)
+
+POSTED = {200: ResultAcceptedResponse}
+
+
+class WorkerActions:
+    """The worker's half of the jobs' view."""
+
+    @extend_schema(request=TasksRequest, responses=TasksResponse)
+    @action(detail=True, methods=["post"])
+    def tasks(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Hand out up to ``batch_size`` images; none if the job is not active, 503 if NATS is unreachable."""
+        job: Job = self.get_object()  # type: ignore[attr-defined]
+        wanted = bodies.read(request, TasksRequest, bodies.SMALL_BODY_BYTES)
+        if job.dispatch_mode != DispatchMode.ASYNC_API or job.pipeline is None:
+            raise ValidationError({"dispatch_mode": ["Only an async_api job with a pipeline has tasks to fetch."]})
+        heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+        if job.status not in ACTIVE:
+            return Response({"tasks": []})
+        tasks = claiming.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
+        return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
+
+    @extend_schema(request=ResultRequest, responses=POSTED)
+    @action(detail=True, methods=["post"])
+    def result(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Take results: each is stored durably before anything is published, and equal posts are one result.
+
+        413 above the size cap, 400 naming the wrong field, 503 if the broker refuses; what was stored is then
+        published by the audit, and posting it again is harmless.
+        """
+        job: Job = self.get_object()  # type: ignore[attr-defined]
+        posted = bodies.read(request, ResultRequest)
+        if job.pipeline is not None:
+            heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+        return Response(accept(job, posted.results).model_dump(mode="json"))
+
+
+def accept(job: Job, results: list[PipelineTaskResult]) -> ResultAcceptedResponse:
+    """Store all results, then publish a task for each.
+
+    Raises:
+        OSError: the storage did not take one.
+        kombu.exceptions.OperationalError: the broker did not take one; all are stored.
+    """
+    rows = [
+        stored_results.store(job, item.reply_subject, item.result.model_dump(mode="json", exclude_unset=True))
+        for item in results
+    ]
+    tasks: list[Any] = [
+        QueuedResult(reply_subject=item.reply_subject, task_id=stored_results.publish(row))
+        for item, row in zip(results, rows, strict=True)
+    ]
+    return ResultAcceptedResponse(job_id=job.pk, results_queued=len(tasks), tasks=tasks)

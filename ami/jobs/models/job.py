@@ -1,0 +1,118 @@
+"""The job row: what was asked, where it stands, and who works on it now."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+
+from ami.jobs.errors import JobStopped
+from ami.jobs.states import ACTIVE, FINAL, DispatchMode, JobStatus
+
+LEASE_SECONDS = 420
+"""Longer than any hard time limit of the queues that run jobs; a redelivered message re-claims at once anyway."""
+
+GUARDED = frozenset(
+    {
+        "status",
+        "started_at",
+        "finished_at",
+        "lease_owner",
+        "lease_expires_at",
+        "heartbeat_at",
+        "cursor",
+        "done",
+        "tries",
+        "queued_at",
+        "queued_times",
+    }
+)
+"""Columns that ``save()`` never writes on an existing row: each has one statement of its own."""
+
+
+class Job(models.Model):
+    """One piece of long work; its status moves by compare-and-set and its progress is derived from rows."""
+
+    name = models.CharField(max_length=255)
+    project = models.ForeignKey("main.Project", on_delete=models.CASCADE, related_name="jobs")
+    job_type_key = models.CharField(max_length=255, default="unknown")
+    status = models.CharField(max_length=16, choices=JobStatus.choices, default=JobStatus.CREATED, editable=False)
+    dispatch_mode = models.CharField(max_length=16, choices=DispatchMode.choices, default=DispatchMode.INTERNAL)
+    task_id = models.CharField(max_length=255, blank=True, editable=False)
+    delay = models.PositiveIntegerField(default=0, help_text="seconds to wait before the work begins")
+    limit = models.PositiveIntegerField(null=True, blank=True, help_text="at most this many images")
+    shuffle = models.BooleanField(default=True)
+    params = models.JSONField(default=dict, blank=True)
+    result = models.JSONField(null=True, blank=True)
+    deployment = models.ForeignKey(
+        "main.Deployment", on_delete=models.SET_NULL, null=True, blank=True, related_name="jobs"
+    )
+    pipeline = models.ForeignKey("ml.Pipeline", on_delete=models.SET_NULL, null=True, blank=True, related_name="jobs")
+    source_image_collection = models.ForeignKey(
+        "main.SourceImageCollection", on_delete=models.SET_NULL, null=True, blank=True, related_name="jobs"
+    )
+    source_image_single = models.ForeignKey(
+        "main.SourceImage", on_delete=models.SET_NULL, null=True, blank=True, related_name="jobs"
+    )
+    cursor = models.JSONField(default=dict, blank=True, editable=False)
+    done = models.PositiveBigIntegerField(default=0, editable=False)
+    total = models.PositiveBigIntegerField(default=0, editable=False)
+    collected_at = models.DateTimeField(null=True, blank=True, editable=False)
+    tries = models.PositiveSmallIntegerField(default=0, editable=False, help_text="errors of this run so far")
+    queued_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="last published before it began")
+    queued_times = models.PositiveSmallIntegerField(default=0, editable=False, help_text="published before it began")
+    lease_owner = models.CharField(max_length=255, blank=True, editable=False)
+    lease_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
+    heartbeat_at = models.DateTimeField(null=True, blank=True, editable=False)
+    scheduled_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True, editable=False)
+    finished_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [models.Index(fields=["status", "lease_expires_at"]), models.Index(fields=["project", "-created_at"])]
+
+    def __str__(self) -> str:
+        return f"#{self.pk} {self.name} ({self.job_type_key})"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save what people may edit; the guarded columns of an existing row stay as the database has them."""
+        if not self._state.adding:
+            asked = kwargs.get("update_fields")
+            fields = set(asked) if asked is not None else {f.name for f in self._meta.concrete_fields if f.name != "id"}
+            kwargs["update_fields"] = (fields - GUARDED - {"created_at"}) | {"updated_at"}
+        super().save(*args, **kwargs)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen unless somebody runs it again."""
+        return self.status in FINAL
+
+    def save_progress(
+        self, *, cursor: dict[str, Any] | None = None, done: int | None = None, total: int | None = None
+    ) -> None:
+        """Store where the work stands, and renew the lease and the heartbeat.
+
+        Raises:
+            JobStopped: the job is no longer active (cancelled, finished elsewhere): stop working on it.
+        """
+        now = timezone.now()
+        values: dict[str, Any] = {"heartbeat_at": now, "updated_at": now}
+        given = {"cursor": cursor, "done": done, "total": total}
+        values |= {name: value for name, value in given.items() if value is not None}
+        mine = Job.objects.filter(pk=self.pk, status__in=ACTIVE)
+        if self.lease_owner:
+            values["lease_expires_at"] = now + timedelta(seconds=LEASE_SECONDS)
+            mine = mine.filter(lease_owner=self.lease_owner)
+        if not mine.update(**values):
+            raise JobStopped(f"Job {self.pk} is not active any more.")
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def log(self, message: str, *, level: str = "INFO", **context: Any) -> None:
+        """Append a line to the job's log; see `ami.jobs.models.log.JobLog.append`."""
+        from ami.jobs.models.log import JobLog
+
+        JobLog.append(self.pk, message, level=level, context=context)

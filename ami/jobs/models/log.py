@@ -1,0 +1,50 @@
+"""A job's log: rows that are only ever appended."""
+
+import logging
+from typing import Any
+
+from django.db import DatabaseError, models, transaction
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE = 10_000
+
+
+class JobLog(models.Model):
+    """One line about a job."""
+
+    job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="log_entries")
+    level = models.CharField(max_length=16, default="INFO")
+    message = models.TextField()
+    context = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [models.Index(fields=["job", "-created_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.message[:80]}"
+
+    @classmethod
+    def append(cls, job_id: int, message: str, *, level: str = "INFO", context: dict[str, Any] | None = None) -> None:
+        """Insert one line in a savepoint; a refused line is logged and never ends the caller (incident 36)."""
+        logger.log(
+            logging.getLevelName(level) if level in logging.getLevelNamesMapping() else logging.INFO,
+            "job %s: %s",
+            job_id,
+            message,
+        )
+        try:
+            with transaction.atomic():
+                # A foreign key that PostgreSQL checks only at commit would end the caller's transaction there.
+                if not cls._meta.get_field("job").related_model.objects.filter(pk=job_id).exists():
+                    return
+                cls.objects.create(job_id=job_id, level=level, message=_clean(message), context=context or {})
+        except (DatabaseError, TypeError, ValueError) as error:
+            logger.warning("Could not write the log of job %s: %r", job_id, error)
+
+
+def _clean(message: str) -> str:
+    """Return the message without what PostgreSQL refuses in text, and of bounded length."""
+    return message.replace("\x00", "")[:MAX_MESSAGE]

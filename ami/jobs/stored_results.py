@@ -1,0 +1,129 @@
+"""Results as workers posted them: the body in storage under a key that follows from it, a row per key (incident 45)."""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from celery.utils import uuid
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from ami.jobs.errors import ResultMissing
+from ami.jobs.models import Job, StoredResult
+from ami.jobs.signals import result_stored
+
+COMPRESSION = 1
+KEEP_SECONDS = 24 * 3600
+PURGE_BATCH = 1000
+
+
+def key_of(job_id: int, reply_subject: str, result: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the key of a result and its canonical JSON: the same post is the same key."""
+    body = json.dumps(
+        {"reply_subject": reply_subject, "result": result}, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode()
+    return f"job_{job_id}/{hashlib.sha256(body).hexdigest()}.json.gz", body
+
+
+def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResult:
+    """Store one result and return its row; a result that is stored already is found, not stored again.
+
+    Raises:
+        OSError: the storage did not take it; nothing was accepted.
+    """
+    key, body = key_of(job.pk, reply_subject, result)
+    if known := StoredResult.objects.filter(key=key).first():
+        return known
+    packed = gzip.compress(body, COMPRESSION, mtime=0)
+    storage = storages["results"]
+    # Without a row the file, if there is one, is of a post that broke off, or of one that runs beside this one: the
+    # storage then gives this one a name of its own, and the row says which of the two counts.
+    name = storage.save(key, ContentFile(packed))
+    row, created = StoredResult.objects.get_or_create(
+        key=key, defaults={"job": job, "name": name, "size_bytes": len(packed), "reply_subject": reply_subject}
+    )
+    if not created:
+        storage.delete(name)
+        return row
+    transaction.on_commit(
+        lambda: result_stored.send(sender=StoredResult, job_id=job.pk, key=key, size_bytes=len(packed)), robust=True
+    )
+    return row
+
+
+def load(row: StoredResult) -> dict[str, Any]:
+    """Return the stored result.
+
+    Raises:
+        ResultMissing: the body is gone or damaged.
+        OSError: the storage does not answer.
+    """
+    try:
+        with storages["results"].open(row.name, "rb") as file:
+            content: dict[str, Any] = json.loads(gzip.decompress(file.read()))
+    except (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        raise ResultMissing(f"The body of {row.key} is not in the storage: {error}") from error
+    result: dict[str, Any] = content["result"]
+    return result
+
+
+def publish(row: StoredResult) -> str:
+    """Publish the task that handles a stored result, after commit; return its id.
+
+    A result that is handled already is not published again: its old task's id is the answer.
+
+    Raises:
+        kombu.exceptions.OperationalError: the broker did not take it; the audit publishes it later.
+    """
+    from ami.jobs.tasks import process_nats_pipeline_result
+
+    if row.handled_at is not None and row.task_id:
+        return row.task_id
+    task_id = uuid()
+    kwargs = {"job_id": row.job_id, "result_key": row.key, "reply_subject": row.reply_subject}
+    transaction.on_commit(lambda: process_nats_pipeline_result.apply_async(kwargs=kwargs, task_id=task_id))
+    StoredResult.objects.filter(pk=row.pk).update(
+        task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
+    )
+    return task_id
+
+
+def mark_handled(row: StoredResult) -> None:
+    """Note that the result's effects are all there."""
+    StoredResult.objects.filter(pk=row.pk, handled_at=None).update(handled_at=timezone.now(), error="")
+
+
+def mark_failed(key: str, error: str) -> None:
+    """Note that the task of this result was buried; the audit leaves it alone, replaying the dead letter does not."""
+    row = StoredResult.objects.filter(key=key, handled_at=None)
+    row.update(error=(error or "failed").replace("\x00", "")[:10_000])
+
+
+def forget_handled(job_id: int) -> int:
+    """Drop the handled results of a job that starts over, so that an equal result counts again."""
+    rows = StoredResult.objects.filter(job_id=job_id).exclude(handled_at=None)
+    names = list(rows.values_list("name", flat=True))
+    rows.delete()
+    transaction.on_commit(lambda: _delete_bodies(names), robust=True)
+    return len(names)
+
+
+def purge() -> int:
+    """Delete bodies and rows that were handled more than a day ago, a bounded number at a time."""
+    old = timezone.now() - timedelta(seconds=KEEP_SECONDS)
+    rows = list(StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at")[:PURGE_BATCH])
+    _delete_bodies([row.name for row in rows])
+    StoredResult.objects.filter(pk__in=[row.pk for row in rows]).delete()
+    return len(rows)
+
+
+def _delete_bodies(names: list[str]) -> None:
+    for name in names:
+        storages["results"].delete(name)

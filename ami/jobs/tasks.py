@@ -1,0 +1,150 @@
+"""The tasks of the app `jobs`; each is a thin door to functions beside it."""
+
+from typing import Any
+
+from billiard.exceptions import SoftTimeLimitExceeded
+from celery import Task, shared_task
+from celery.exceptions import TaskPredicate
+from django.db import InterfaceError, OperationalError
+
+from ami.jobs import audits, ingest, interrupted, running, stored_results
+from ami.jobs.errors import NatsUnavailable, ResultMissing
+from ami.jobs.models import Job
+from ami.jobs.states import JobStatus
+from ami.jobs.transitions import move
+from ami.queues import origin
+from ami.queues.reserve import LONG_HEADER
+from ami.queues.slices import Slice, continue_later
+from ami.topology.router import ORIGIN_HEADER
+
+RUN_TRIES = 3
+MISSING_TRIES = 3
+LONGEST_WAIT_SECONDS = 60
+
+#: How often in a row a job's message waited for NATS.
+WAITS_HEADER = "antenna_waits"
+
+
+@shared_task(
+    bind=True,
+    name="ami.jobs.tasks.run_job",
+    triggered_by="people (API, admin), audit_jobs, its own last slice",
+    max_retries=RUN_TRIES,
+    ignore_result=True,
+)
+def run_job(self: Task, job_id: int) -> None:
+    """Run one slice of a job and publish the next, until the job is finished.
+
+    An error is retried three times, then fails the job and buries the message. NATS being away is waited out without
+    a limit and never fails a job (hazard 11).
+    """
+    job = Job.objects.filter(pk=job_id).first()
+    if job is None:
+        raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
+    if wait := running.seconds_to_wait(job):
+        _come_back(self, job_id, wait)
+        return
+    try:
+        if running.run_slice(job, str(self.request.id), Slice(self)) is running.Next.SUCCESSOR:
+            continue_later(self, job_id=job_id)
+    except TaskPredicate:
+        raise
+    except NatsUnavailable as error:
+        job.log(f"Waiting for NATS: {error}", level="WARNING")
+        waits = _waits(self)
+        _come_back(self, job_id, _backoff(waits), waits + 1)
+    except Exception as error:
+        # Whatever a kind raises is this job's failure, not the worker's.
+        if isinstance(error, SoftTimeLimitExceeded):
+            interrupted.reset_connection()
+        _retry_or_fail(self, job, error)
+
+
+def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
+    # The retries of this message include lost children and hard time limits, and end with its slice; a job counts its
+    # own errors, and only they decide.
+    tries = job.tries
+    if tries < RUN_TRIES:
+        Job.objects.filter(pk=job.pk).update(tries=tries + 1)
+        move(job, JobStatus.RETRY)
+        job.log(f"Trying again after: {type(error).__name__}: {error}", level="WARNING")
+        raise task.retry(countdown=_backoff(tries), max_retries=task.request.retries + 1, exc=error) from error
+    running.fail(job, f"{type(error).__name__}: {error}")
+    raise error
+
+
+def _waits(task: Task) -> int:
+    return int((task.request.headers or {}).get(WAITS_HEADER) or 0)
+
+
+def _come_back(task: Task, job_id: int, seconds: float, waits: int = 0) -> None:
+    """Publish a fresh message for later, with the same origin.
+
+    No retry: waiting is no fault of the job, and a message that has used up its retries is buried at the first lost
+    child (`ami.queues.request`).
+    """
+    kept = {name: value for name, value in (task.request.headers or {}).items() if name == LONG_HEADER}
+    headers = {**kept, ORIGIN_HEADER: origin.of_request(task.request), WAITS_HEADER: waits}
+    task.apply_async(kwargs={"job_id": job_id}, countdown=seconds, headers=headers)
+
+
+def _backoff(tries: int) -> float:
+    return float(min(LONGEST_WAIT_SECONDS, 2 ** min(tries + 1, 10)))
+
+
+def _remember_failure(
+    self: Task,  # noqa: ARG001
+    exc: Exception,
+    task_id: str,  # noqa: ARG001
+    args: Any,  # noqa: ARG001
+    kwargs: dict[str, Any],
+    einfo: Any,  # noqa: ARG001
+) -> None:
+    """Note on the stored result that its task was buried."""
+    if key := kwargs.get("result_key"):
+        stored_results.mark_failed(key, f"{type(exc).__name__}: {exc}")
+
+
+@shared_task(
+    name="ami.jobs.tasks.process_nats_pipeline_result",
+    triggered_by="pull workers (POST jobs/ID/result/), audit_stored_results",
+    autoretry_for=(OperationalError, InterfaceError, OSError, ResultMissing, SoftTimeLimitExceeded),
+    retry_backoff=2,
+    retry_backoff_max=120,
+    max_retries=5,
+    ignore_result=True,
+    on_failure=_remember_failure,
+)
+def process_nats_pipeline_result(
+    job_id: int,
+    result_key: str | None = None,
+    reply_subject: str | None = None,
+    result_data: dict[str, Any] | None = None,
+) -> None:
+    """Save one result of a pull worker: a stored one by its key, or an older publisher's whole ``result_data``."""
+    with interrupted.recovered():
+        ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
+
+
+@shared_task(name="ami.jobs.tasks.audit_jobs", triggered_by="beat", ignore_result=True)
+def audit_jobs() -> dict[str, dict[str, int]]:
+    """Repair jobs: stalled leases, lost images, jobs that are complete and not finished, orphan streams."""
+    return audits.audit_jobs()
+
+
+@shared_task(name="ami.jobs.tasks.audit_stored_results", triggered_by="beat", ignore_result=True)
+def audit_stored_results() -> dict[str, int]:
+    """Publish again what was accepted and not handled; purge what was handled long ago."""
+    return audits.audit_stored_results()
+
+
+@shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
+def audit_data_integrity() -> dict[str, int]:
+    """Count rows that should not be as they are."""
+    return audits.audit_data_integrity()
+
+
+@shared_task(name="ami.jobs.tasks.jobs_health_check", triggered_by="beat", ignore_result=True)
+def jobs_health_check() -> dict[str, dict[str, int]]:
+    """Run the audits and answer in the platform's four sections of checked, fixed and unfixable."""
+    return audits.health_check()

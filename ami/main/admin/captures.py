@@ -1,0 +1,78 @@
+"""The admin of captures and capture sets."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+
+from ami.main import deleting, tasks
+from ami.main.models import SourceImage, SourceImageCollection
+from ami.ml.admin_actions import reprocess_captures
+from ami.queues.answering import tell
+from ami.queues.asking import ask
+from ami.queues.choosing import chosen
+
+
+@admin.register(SourceImage)
+class SourceImageAdmin(admin.ModelAdmin):
+    """Captures, with reprocessing and deletion as tasks."""
+
+    list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count")
+    list_filter = ("project",)
+    list_select_related = ("deployment", "event")
+    search_fields = ("path",)
+    date_hierarchy = "timestamp"
+    raw_id_fields = ("project", "deployment", "event")
+    readonly_fields = ("detections_count",)
+    show_full_result_count = False
+    actions = (reprocess_captures, "bulk_delete")
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Leave Django's own deletion out: it holds the request, and all rows in memory, until it is done."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    @admin.action(description="Delete selected captures in the background", permissions=["delete"])
+    def bulk_delete(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Write down the selection and ask for its deletion."""
+        pks = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
+        if not pks:
+            return
+        deletion = deleting.request_deletion("captures", pks, request.user)
+        asked = ask(tasks.bulk_delete, deletion_id=deletion.pk)
+        tell(request, f"Deleting {len(pks)} captures", asked)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
+        """Delete one capture and mark the counts that it was part of."""
+        deleting.delete(SourceImage, [obj.pk])
+
+
+@admin.register(SourceImageCollection)
+class SourceImageCollectionAdmin(admin.ModelAdmin):
+    """Capture sets, with populating."""
+
+    list_display = ("name", "project", "method", "captures", "updated_at")
+    list_filter = ("method", "project")
+    list_select_related = ("project",)
+    search_fields = ("name",)
+    autocomplete_fields = ("project",)
+    exclude = ("images",)
+    actions = ("populate",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Count the captures of all rows in one query."""
+        return super().get_queryset(request).annotate(captures_count=Count("images"))
+
+    @admin.display(description="captures", ordering="captures_count")
+    def captures(self, collection: Any) -> int:
+        """Return the number of captures."""
+        return int(collection.captures_count)
+
+    @admin.action(description="Populate selected capture sets", permissions=["change"])
+    def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for each set to be filled."""
+        for collection in chosen(request, queryset):
+            asked = ask(tasks.populate_collection, collection_id=collection.pk)
+            tell(request, f"Populating {collection}", asked)

@@ -1,0 +1,61 @@
+"""The admin of detections, classifications, occurrences and identifications."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from ami.main import deleting
+from ami.main.models import Classification, Detection, Identification, Occurrence
+
+
+@admin.register(Detection)
+class DetectionAdmin(admin.ModelAdmin):
+    """Detections; a null marker shows `null` as its box."""
+
+    list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "path", "created_at")
+    list_filter = ("detection_algorithm",)
+    list_select_related = ("source_image", "detection_algorithm")
+    raw_id_fields = ("source_image", "detection_algorithm")
+    readonly_fields = ("bbox_key",)
+    show_full_result_count = False
+
+
+@admin.register(Classification)
+class ClassificationAdmin(admin.ModelAdmin):
+    """Classifications."""
+
+    list_display = ("id", "detection", "algorithm", "taxon", "score", "terminal", "created_at")
+    list_filter = ("algorithm", "terminal")
+    list_select_related = ("detection", "algorithm", "taxon")
+    raw_id_fields = ("detection", "algorithm", "category_map", "taxon", "applied_to")
+    show_full_result_count = False
+
+
+@admin.register(Occurrence)
+class OccurrenceAdmin(admin.ModelAdmin):
+    """Occurrences."""
+
+    list_display = ("id", "determination", "determination_score", "deployment", "event", "project", "updated_at")
+    list_filter = ("project",)
+    list_select_related = ("determination", "deployment", "event", "project")
+    raw_id_fields = ("detection", "project", "deployment", "event", "determination")
+    show_full_result_count = False
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
+        """Delete one occurrence with its detection and mark the counts that it was part of."""
+        deleting.delete(Occurrence, [obj.pk])
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:  # noqa: ARG002
+        """Delete occurrences with their detections and mark the counts that they were part of."""
+        deleting.delete(Occurrence, list(queryset.values_list("pk", flat=True)))
+
+
+@admin.register(Identification)
+class IdentificationAdmin(admin.ModelAdmin):
+    """What people said."""
+
+    list_display = ("id", "occurrence", "user", "taxon", "withdrawn", "created_at")
+    list_filter = ("withdrawn",)
+    list_select_related = ("occurrence", "user", "taxon")
+    raw_id_fields = ("occurrence", "user", "taxon", "agreed_with_identification", "agreed_with_prediction")

@@ -1,0 +1,75 @@
+"""The admin of projects, sites and devices."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+
+from ami.main import tasks
+from ami.main.models import Device, Project, Site
+from ami.queues.answering import tell
+from ami.queues.asking import ask
+from ami.queues.choosing import chosen
+
+
+@admin.register(Project)
+class ProjectAdmin(admin.ModelAdmin):
+    """Projects, with a recount and an export."""
+
+    list_display = ("name", "owner", "stations", "active", "draft", "session_time_gap_seconds", "created_at")
+    list_filter = ("active", "draft")
+    list_select_related = ("owner",)
+    search_fields = ("name",)
+    autocomplete_fields = ("owner", "members", "default_filters_include_taxa", "default_filters_exclude_taxa")
+    raw_id_fields = ("default_processing_pipeline",)
+    actions = ("refresh_counts", "export_occurrences_csv")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Count the stations of all rows in one query."""
+        return super().get_queryset(request).annotate(stations_count=Count("deployments"))
+
+    @admin.display(description="stations", ordering="stations_count")
+    def stations(self, project: Any) -> int:
+        """Return the number of stations."""
+        return int(project.stations_count)
+
+    @admin.action(description="Refresh counts of selected projects", permissions=["change"])
+    def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for a recount of every event and station of each project."""
+        for project in chosen(request, queryset):
+            asked = ask(tasks.refresh_project_calculated_fields, project_id=project.pk)
+            tell(request, f"Refreshing counts of {project}", asked)
+
+    @admin.action(description="Export occurrences (CSV)", permissions=["export"])
+    def export_occurrences_csv(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for a CSV export of each project."""
+        from ami.exports.requesting import request_export
+
+        for project in chosen(request, queryset):
+            export, asked = request_export(project, request.user, "occurrences_simple_csv")
+            tell(request, f"Exporting {project} as export {export.pk}", asked)
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        """Let those export who may add exports."""
+        return request.user.has_perm("exports.add_dataexport")
+
+
+@admin.register(Site)
+class SiteAdmin(admin.ModelAdmin):
+    """Research sites."""
+
+    list_display = ("name", "project", "created_at")
+    list_select_related = ("project",)
+    search_fields = ("name",)
+    autocomplete_fields = ("project",)
+
+
+@admin.register(Device)
+class DeviceAdmin(admin.ModelAdmin):
+    """Devices."""
+
+    list_display = ("name", "project", "created_at")
+    list_select_related = ("project",)
+    search_fields = ("name",)
+    autocomplete_fields = ("project",)

@@ -1,0 +1,130 @@
+"""The admin of stations, their sessions and storage sources."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from ami.main import tasks
+from ami.main.models import Deployment, Event, S3StorageSource
+from ami.queues.answering import tell
+from ami.queues.asking import ask
+from ami.queues.choosing import chosen
+
+COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
+
+
+@admin.register(Deployment)
+class DeploymentAdmin(admin.ModelAdmin):
+    """Stations, with recount, regrouping, sync and new public URLs."""
+
+    list_display = ("name", "project", "time_zone", "events_count", *COUNTS, "data_source_last_checked")
+    list_filter = ("project",)
+    list_select_related = ("project",)
+    search_fields = ("name",)
+    autocomplete_fields = ("project", "research_site", "device", "data_source")
+    readonly_fields = (
+        "events_count",
+        "taxa_count",
+        *COUNTS,
+        "first_capture_timestamp",
+        "last_capture_timestamp",
+        "data_source_total_files",
+        "data_source_total_size",
+        "data_source_last_checked",
+    )
+    actions = ("refresh_counts", "regroup", "sync", "update_public_urls")
+
+    @admin.action(description="Refresh counts of selected stations", permissions=["change"])
+    def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for a recount of each station."""
+        for station in chosen(request, queryset):
+            asked = ask(tasks.refresh_deployment_calculated_fields, deployment_id=station.pk)
+            tell(request, f"Refreshing counts of {station}", asked)
+
+    @admin.action(description="Group captures of selected stations into sessions", permissions=["change"])
+    def regroup(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for the grouping of each station."""
+        for station in chosen(request, queryset):
+            asked = ask(tasks.regroup_events, deployment_id=station.pk)
+            tell(request, f"Grouping {station} into sessions", asked)
+
+    @admin.action(description="Sync captures of selected stations", permissions=["change"])
+    def sync(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for a sync of each station that has a storage source."""
+        for station in chosen(request, queryset):
+            if station.data_source_id is None:
+                self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
+                continue
+            asked = ask(tasks.sync_source_images, deployment_id=station.pk)
+            tell(request, f"Syncing {station}", asked)
+
+    @admin.action(description="Take public URLs of captures from the storage source", permissions=["change"])
+    def update_public_urls(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for the public base URL of each station's source on all its captures."""
+        for station in chosen(request, queryset.select_related("data_source")):
+            if station.data_source is None:
+                self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
+                continue
+            base_url = station.data_source.public_base_url
+            asked = ask(tasks.update_public_urls, deployment_id=station.pk, base_url=base_url)
+            tell(request, f"Setting public URLs of {station}", asked)
+
+
+@admin.register(Event)
+class EventAdmin(admin.ModelAdmin):
+    """Sessions, with a recount."""
+
+    list_display = ("group_by", "deployment", "project", "start", "end", *COUNTS)
+    list_filter = ("project",)
+    list_select_related = ("deployment", "project")
+    date_hierarchy = "group_by"
+    raw_id_fields = ("deployment", "project")
+    readonly_fields = COUNTS
+    actions = ("refresh_counts",)
+
+    @admin.action(description="Refresh counts of selected sessions", permissions=["change"])
+    def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Ask for a recount of each session."""
+        for event in chosen(request, queryset):
+            asked = ask(tasks.refresh_event_calculated_fields, event_id=event.pk)
+            tell(request, f"Refreshing counts of {event}", asked)
+
+
+class StorageSourceForm(forms.ModelForm):
+    """Never sends the stored secret to a browser; an empty field keeps it."""
+
+    secret_key = forms.CharField(
+        required=False, widget=forms.PasswordInput(render_value=False), help_text="Leave empty to keep it."
+    )
+
+    class Meta:
+        model = S3StorageSource
+        fields = (
+            "name",
+            "project",
+            "bucket",
+            "prefix",
+            "region",
+            "endpoint_url",
+            "access_key",
+            "secret_key",
+            "public_base_url",
+        )
+
+    def clean_secret_key(self) -> str:
+        """Keep the stored secret where none was typed."""
+        return str(self.cleaned_data["secret_key"] or self.instance.secret_key)
+
+
+@admin.register(S3StorageSource)
+class S3StorageSourceAdmin(admin.ModelAdmin):
+    """Storage sources; their secret is written, never shown."""
+
+    form = StorageSourceForm
+    list_display = ("name", "project", "bucket", "prefix", "endpoint_url", "total_files", "last_checked")
+    list_select_related = ("project",)
+    search_fields = ("name", "bucket")
+    autocomplete_fields = ("project",)

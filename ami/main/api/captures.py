@@ -1,0 +1,111 @@
+"""Captures and capture sets in the API."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ami.jobs.operations import create_and_enqueue
+from ami.main.api.asking import AskedSerializer, accepted
+from ami.main.api.fields import OwnProjectField
+from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.collecting import OptionError, validate_options
+from ami.main.models import Project, SourceImage, SourceImageCollection
+
+
+class CaptureSerializer(serializers.ModelSerializer[SourceImage]):
+    """A capture."""
+
+    url = serializers.CharField(source="public_url", read_only=True)
+
+    class Meta:
+        model = SourceImage
+        fields = (
+            "id",
+            "project",
+            "deployment",
+            "event",
+            "path",
+            "url",
+            "timestamp",
+            "width",
+            "height",
+            "size",
+            "detections_count",
+        )
+
+
+FILTERS = {
+    "project": ("project_id", whole_number),
+    "deployment": ("deployment_id", whole_number),
+    "event": ("event_id", whole_number),
+    "collection": ("collections", whole_number),
+    "taken_after": ("timestamp__gte", moment),
+    "taken_before": ("timestamp__lt", moment),
+}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(FILTERS)))
+class CaptureViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[SourceImage]):
+    """The captures of the caller's projects."""
+
+    queryset = SourceImage.objects.select_related("project")
+    serializer_class = CaptureSerializer
+    filters = FILTERS
+
+
+class CollectionSerializer(serializers.ModelSerializer[SourceImageCollection]):
+    """A capture set: a method, its options in ``kwargs``, and after populating its captures."""
+
+    project = OwnProjectField()
+
+    class Meta:
+        model = SourceImageCollection
+        fields = ("id", "name", "description", "project", "method", "kwargs", "created_at", "updated_at")
+        extra_kwargs = {"description": {"max_length": 10_000}}
+
+    def validate_project(self, project: Project) -> Project:
+        """Keep a capture set in its project."""
+        if self.instance is not None and self.instance.project_id != project.pk:
+            raise serializers.ValidationError("A capture set cannot move to another project.")
+        return project
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Accept options that the method understands."""
+        method = attrs.get("method") or getattr(self.instance, "method", SourceImageCollection.Method.FULL)
+        options = attrs.get("kwargs", getattr(self.instance, "kwargs", {}))
+        if not isinstance(options, dict):
+            raise serializers.ValidationError({"kwargs": ["Must be an object."]})
+        try:
+            validate_options(method, options)
+        except OptionError as error:
+            raise serializers.ValidationError({"kwargs": {error.option: [error.message]}}) from error
+        return attrs
+
+
+COLLECTION_FILTERS = {"project": ("project_id", whole_number), "name": ("name__icontains", words)}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(COLLECTION_FILTERS)))
+class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollection]):
+    """The capture sets of the caller's projects."""
+
+    queryset = SourceImageCollection.objects.select_related("project")
+    serializer_class = CollectionSerializer
+    filters = COLLECTION_FILTERS
+
+    @extend_schema(request=None, responses={202: AskedSerializer})
+    @action(detail=True, methods=["post"])
+    def populate(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Fill the set with the captures that its method chooses."""
+        collection: SourceImageCollection = self.get_object()
+        job, asked = create_and_enqueue(
+            "populate_captures_collection",
+            collection.project,
+            name=f"Populate {collection.name}",
+            source_image_collection=collection,
+        )
+        return accepted(job, asked)

@@ -1,0 +1,113 @@
+"""What every list of the API shares: bounded pages, the caller's projects only, and filters that name themselves."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import ValidationError
+from rest_framework.pagination import LimitOffsetPagination
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+
+from ami.main.models import Project
+from ami.main.permissions import ProjectRole
+
+MOST_PER_PAGE = 500
+LARGEST_OFFSET = 10_000_000
+
+
+class BoundedPagination(LimitOffsetPagination):
+    """Pages of at most ``MOST_PER_PAGE``, and an offset that a database can still count to."""
+
+    default_limit = 50
+    max_limit = MOST_PER_PAGE
+
+    def get_offset(self, request: Request) -> int:
+        """Return the offset, or refuse one beyond ``LARGEST_OFFSET``."""
+        offset = super().get_offset(request)
+        if offset > LARGEST_OFFSET:
+            raise ValidationError({"offset": [f"Must be at most {LARGEST_OFFSET}; narrow the list with filters."]})
+        return offset
+
+
+def whole_number(text: str) -> int:
+    """Read a filter value such as a primary key."""
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise ValueError("must be a whole number")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """Read a filter value between 0 and 1."""
+    value = float(text)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError("must be between 0 and 1")
+    return value
+
+
+def moment(text: str) -> datetime:
+    """Read an ISO 8601 time; one without a zone is UTC, because a list may span stations."""
+    value = datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def words(text: str) -> str:
+    """Read a text to search for."""
+    if len(text) > 200 or "\x00" in text:
+        raise ValueError("must be at most 200 characters without NUL")
+    return text
+
+
+Filters = Mapping[str, tuple[str, Callable[[str], Any]]]
+
+TYPES = {
+    whole_number: OpenApiTypes.INT,
+    share: OpenApiTypes.FLOAT,
+    moment: OpenApiTypes.DATETIME,
+    words: OpenApiTypes.STR,
+}
+
+
+def parameters(filters: Filters) -> list[OpenApiParameter]:
+    """Return the query parameters of a list for the OpenAPI schema."""
+    return [OpenApiParameter(name, TYPES[read]) for name, (_, read) in filters.items()]
+
+
+class ProjectScoped:
+    """A view over the objects of the caller's projects.
+
+    ``project_lookup`` leads from the model to its project, None where rows belong to all; ``filters`` maps a query
+    parameter to a lookup and the function that reads its value.
+    """
+
+    permission_classes = (IsAuthenticated, ProjectRole)
+    pagination_class = BoundedPagination
+    project_lookup: str | None = "project"
+    filters: Filters = {}
+    # Digits only, or `captures/collections/` would be the capture called "collections".
+    lookup_value_regex = r"\d{1,18}"
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return what the caller may see, filtered by the query parameters of a list."""
+        rows: QuerySet[Any] = super().get_queryset()  # type: ignore[misc]
+        request: Request = self.request  # type: ignore[attr-defined]
+        if self.project_lookup:
+            visible = Project.objects.visible_to(request.user).order_by().values("pk")
+            rows = rows.filter(**{f"{self.project_lookup}__in": visible})
+        return rows.filter(**self._asked(request)) if getattr(self, "action", "") == "list" else rows
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        lookups, errors = {}, {}
+        for name, (lookup, read) in self.filters.items():
+            if (text := request.query_params.get(name)) is None:
+                continue
+            try:
+                lookups[lookup] = read(text)
+            except ValueError as error:
+                errors[name] = [f"'{text[:50]}': {error}."]
+        if errors:
+            raise ValidationError(errors)
+        return lookups

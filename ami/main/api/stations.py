@@ -1,0 +1,154 @@
+"""Stations and their sessions in the API."""
+
+from typing import Any
+
+import regex
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ami.jobs.operations import create_and_enqueue
+from ami.main.api.asking import AskedSerializer, accepted, answer
+from ami.main.api.fields import OwnProjectField, belongs_to
+from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.models import Deployment, Event, Project
+
+MOST_SYNCED_AT_ONCE = 500
+
+COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
+
+
+class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
+    """A station; its counts are seconds old (`calculated_fields_updated_at`)."""
+
+    project = OwnProjectField()
+
+    class Meta:
+        model = Deployment
+        fields = (
+            "id",
+            "name",
+            "description",
+            "project",
+            "research_site",
+            "device",
+            "latitude",
+            "longitude",
+            "time_zone",
+            "data_source",
+            "data_source_subdir",
+            "data_source_regex",
+            "data_source_total_files",
+            "data_source_total_size",
+            "data_source_last_checked",
+            "events_count",
+            "taxa_count",
+            "first_capture_timestamp",
+            "last_capture_timestamp",
+            *COUNTS,
+            "created_at",
+            "updated_at",
+        )
+        read_only_fields = ("events_count", "taxa_count", *COUNTS)
+        extra_kwargs = {"description": {"max_length": 10_000}}
+
+    def validate_project(self, project: Project) -> Project:
+        """Keep a station in its project: its captures and occurrences are there."""
+        if self.instance is not None and self.instance.project_id != project.pk:
+            raise serializers.ValidationError("A station cannot move to another project.")
+        return project
+
+    def validate_data_source_regex(self, pattern: str) -> str:
+        """Accept a pattern that compiles."""
+        try:
+            regex.compile(pattern)
+        except regex.error as error:
+            raise serializers.ValidationError(f"Does not compile: {error}.") from error
+        return pattern
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Accept a site, a device and a storage source of the same project only."""
+        project = attrs.get("project") or getattr(self.instance, "project", None)
+        for field in ("research_site", "device", "data_source"):
+            belongs_to(project, field, attrs.get(field))
+        return attrs
+
+
+class SyncAllSerializer(serializers.Serializer[Any]):
+    """Which project's stations to sync."""
+
+    project = OwnProjectField()
+
+
+FILTERS = {"project": ("project_id", whole_number), "name": ("name__icontains", words)}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(FILTERS)))
+class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
+    """The stations of the caller's projects."""
+
+    queryset = Deployment.objects.select_related("project", "data_source")
+    serializer_class = DeploymentSerializer
+    filters = FILTERS
+
+    @extend_schema(request=None, responses={202: AskedSerializer})
+    @action(detail=True, methods=["post"])
+    def sync(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Bring the station's captures in line with its storage source, then group them."""
+        station: Deployment = self.get_object()
+        if station.data_source_id is None:
+            raise serializers.ValidationError({"data_source": ["The station has no storage source; choose one."]})
+        return accepted(*ask_for_sync(station))
+
+    @extend_schema(request=SyncAllSerializer, responses={202: AskedSerializer(many=True)})
+    @action(detail=False, methods=["post"], url_path="sync-all")
+    def sync_all(self, request: Request) -> Response:
+        """Sync every station of a project that has a storage source; one job each."""
+        asked = SyncAllSerializer(data=request.data, context=self.get_serializer_context())
+        asked.is_valid(raise_exception=True)
+        stations = self.get_queryset().filter(project=asked.validated_data["project"], data_source__isnull=False)
+        if stations.count() > MOST_SYNCED_AT_ONCE:
+            raise serializers.ValidationError(
+                {"project": [f"More than {MOST_SYNCED_AT_ONCE} stations; sync them one by one."]}
+            )
+        return Response([answer(*ask_for_sync(station)) for station in stations.order_by("pk")], status=202)
+
+    @extend_schema(request=None, responses={202: AskedSerializer})
+    @action(detail=True, methods=["post"], url_path="regroup-sessions")
+    def regroup_sessions(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
+        """Group the station's captures into sessions anew."""
+        station: Deployment = self.get_object()
+        name = f"Group {station.name} into sessions"
+        return accepted(*create_and_enqueue("regroup_events", station.project, name=name, deployment=station))
+
+
+def ask_for_sync(station: Deployment) -> Any:
+    """Create and enqueue the job that syncs one station; return it and what was asked."""
+    return create_and_enqueue("data_storage_sync", station.project, name=f"Sync {station.name}", deployment=station)
+
+
+class EventSerializer(serializers.ModelSerializer[Event]):
+    """A session."""
+
+    class Meta:
+        model = Event
+        fields = ("id", "project", "deployment", "group_by", "start", "end", *COUNTS)
+
+
+EVENT_FILTERS = {
+    "project": ("project_id", whole_number),
+    "deployment": ("deployment_id", whole_number),
+    "start_after": ("start__gte", moment),
+    "start_before": ("start__lt", moment),
+}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(EVENT_FILTERS)))
+class EventViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Event]):
+    """The sessions of the caller's projects."""
+
+    queryset = Event.objects.select_related("project")
+    serializer_class = EventSerializer
+    filters = EVENT_FILTERS

@@ -1,0 +1,24 @@
+"""The URLs of the core's API, below ``/api/v2/``."""
+
+from django.urls import path
+from rest_framework.routers import BaseRouter
+
+from ami.main.api import auth, captures, findings, projects, stations
+
+
+def register(router: BaseRouter) -> None:
+    """Register the core's views."""
+    router.register("projects", projects.ProjectViewSet, basename="project")
+    router.register("deployments", stations.DeploymentViewSet, basename="deployment")
+    router.register("events", stations.EventViewSet, basename="event")
+    router.register("captures/collections", captures.CollectionViewSet, basename="collection")
+    router.register("captures", captures.CaptureViewSet, basename="capture")
+    router.register("detections", findings.DetectionViewSet, basename="detection")
+    router.register("occurrences", findings.OccurrenceViewSet, basename="occurrence")
+    router.register("taxa", findings.TaxonViewSet, basename="taxon")
+
+
+urlpatterns = [
+    path("auth/token/login/", auth.LoginView.as_view(), name="login"),
+    path("auth/token/logout/", auth.LogoutView.as_view(), name="logout"),
+]

@@ -1,0 +1,16 @@
+"""The Django app `main`."""
+
+from django.apps import AppConfig
+
+
+class MainConfig(AppConfig):
+    """Registers the signals and the job kinds of the core when Django is ready."""
+
+    name = "ami.main"
+    label = "main"
+    verbose_name = "Antenna"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Import what registers itself."""
+        from ami.main import jobs, signals  # noqa: F401

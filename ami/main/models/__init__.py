@@ -1,0 +1,32 @@
+"""The models of the product's core, one module per noun."""
+
+from ami.main.models.base import TimestampedModel
+from ami.main.models.bookkeeping import BulkDeletion, Lease, StaleCount
+from ami.main.models.captures import SourceImage, SourceImageCollection
+from ami.main.models.findings import Classification, Detection, Identification, Occurrence
+from ami.main.models.people import User
+from ami.main.models.projects import Device, Project, Site
+from ami.main.models.stations import Deployment, Event, S3StorageSource
+from ami.main.models.taxa import TaxaList, Taxon
+
+__all__ = [
+    "BulkDeletion",
+    "Classification",
+    "Deployment",
+    "Detection",
+    "Device",
+    "Event",
+    "Identification",
+    "Lease",
+    "Occurrence",
+    "Project",
+    "S3StorageSource",
+    "Site",
+    "SourceImage",
+    "SourceImageCollection",
+    "StaleCount",
+    "TaxaList",
+    "Taxon",
+    "TimestampedModel",
+    "User",
+]

@@ -1,0 +1,92 @@
+"""Captures: the pictures a station took, and chosen sets of them."""
+
+from django.db import models
+from django.db.models import Exists, OuterRef
+
+from ami.main.models.base import TimestampedModel
+from ami.main.models.projects import Project
+from ami.main.models.stations import Deployment, Event
+
+
+class SourceImageQuerySet(models.QuerySet["SourceImage"]):
+    """Captures, and whether they were processed."""
+
+    def processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
+        """Return captures on which any of these detectors ran, also those where it found nothing."""
+        return self.filter(Exists(_detections_by(algorithm_ids)))
+
+    def not_processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
+        """Return captures on which none of these detectors ran; an empty list means all of them."""
+        return self.filter(~Exists(_detections_by(algorithm_ids))) if algorithm_ids else self
+
+
+def _detections_by(algorithm_ids: list[int]) -> models.QuerySet:
+    from ami.main.models.findings import Detection
+
+    return Detection.objects.filter(source_image_id=OuterRef("pk"), detection_algorithm_id__in=algorithm_ids)
+
+
+class SourceImage(TimestampedModel):
+    """One capture. Its timestamp is an instant in UTC, read as station time when the source gave no zone."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="captures")
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="captures")
+    event = models.ForeignKey(Event, on_delete=models.SET_NULL, null=True, blank=True, related_name="captures")
+    path = models.CharField(max_length=1024)
+    public_base_url = models.CharField(max_length=1024, blank=True)
+    timestamp = models.DateTimeField(null=True, blank=True)
+    width = models.PositiveIntegerField(null=True, blank=True)
+    height = models.PositiveIntegerField(null=True, blank=True)
+    size = models.BigIntegerField(null=True, blank=True, help_text="bytes")
+    checksum = models.CharField(max_length=255, blank=True)
+    checksum_algorithm = models.CharField(max_length=64, blank=True)
+    last_modified = models.DateTimeField(null=True, blank=True)
+    detections_count = models.PositiveIntegerField(default=0, editable=False)
+
+    objects = SourceImageQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = "capture"
+        ordering = ["timestamp", "pk"]
+        constraints = [models.UniqueConstraint(fields=["deployment", "path"], name="one_capture_per_deployment_path")]
+        indexes = [
+            models.Index(fields=["deployment", "timestamp"]),
+            models.Index(fields=["event", "timestamp"]),
+            models.Index(fields=["project", "-timestamp"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.path
+
+    def public_url(self) -> str:
+        """Return the address from which a processing service fetches the picture; empty when it has none."""
+        if not self.public_base_url:
+            return ""
+        return f"{self.public_base_url.rstrip('/')}/{self.path.lstrip('/')}"
+
+
+class SourceImageCollection(TimestampedModel):
+    """A capture set: which captures are in it follows from ``method`` and ``kwargs`` when it is populated."""
+
+    class Method(models.TextChoices):
+        """How captures are chosen; see `ami.main.collecting`."""
+
+        FULL = "full"
+        RANDOM = "random"
+        INTERVAL = "interval"
+        NTH = "nth"
+        MANUAL = "manual"
+
+    name = models.CharField(max_length=255)
+    description = models.TextField(blank=True)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="collections")
+    method = models.CharField(max_length=16, choices=Method.choices, default=Method.FULL)
+    kwargs = models.JSONField(default=dict, blank=True)
+    images = models.ManyToManyField(SourceImage, blank=True, related_name="collections")
+
+    class Meta:
+        verbose_name = "capture set"
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,49 @@
+"""People, who sign in with their e-mail address."""
+
+from typing import Any
+
+from django.contrib.auth.models import AbstractUser, BaseUserManager
+from django.db import models
+
+
+class UserManager(BaseUserManager["User"]):
+    """Creates people by e-mail address; there is no user name."""
+
+    use_in_migrations = True
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """Create a person; without a password nobody can sign in as them.
+
+        Raises:
+            ValueError: when the e-mail address is empty.
+        """
+        if not email:
+            raise ValueError("email is empty; a person signs in with it.")
+        user = self.model(email=self.normalize_email(email).lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """Create a person who may do everything."""
+        return self.create_user(email, password, **{"is_staff": True, "is_superuser": True, **fields})
+
+    def get_by_natural_key(self, username: str | None) -> "User":
+        """Find a person by e-mail address, whatever its case."""
+        return self.get(email__iexact=username or "")
+
+
+class User(AbstractUser):
+    """A person or a processing worker with an account."""
+
+    username = None  # type: ignore[assignment]
+    email = models.EmailField("e-mail address", unique=True)
+    name = models.CharField(max_length=255, blank=True)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: list[str] = []
+
+    objects = UserManager()  # type: ignore[misc,assignment]
+
+    def __str__(self) -> str:
+        return self.email

@@ -1,0 +1,83 @@
+"""Taxa: the names that an occurrence may be determined as."""
+
+from typing import Any
+
+from django.db import models
+
+from ami.main.models.base import TimestampedModel
+from ami.main.models.projects import Project
+
+MAX_DEPTH = 40
+
+
+class Taxon(TimestampedModel):
+    """A named group of organisms; ``parents_json`` is the path from the root, [{id, name, rank}, ...]."""
+
+    class Rank(models.TextChoices):
+        """Ranks in use, coarse to fine."""
+
+        ORDER = "ORDER"
+        SUPERFAMILY = "SUPERFAMILY"
+        FAMILY = "FAMILY"
+        SUBFAMILY = "SUBFAMILY"
+        TRIBE = "TRIBE"
+        GENUS = "GENUS"
+        SPECIES = "SPECIES"
+        UNKNOWN = "UNKNOWN"
+
+    name = models.CharField(max_length=255, unique=True)
+    display_name = models.CharField(max_length=255, unique=True, blank=True)
+    rank = models.CharField(max_length=16, choices=Rank.choices, default=Rank.SPECIES)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="children")
+    parents_json = models.JSONField(default=list, blank=True, editable=False)
+    search_names = models.JSONField(default=list, blank=True)
+    active = models.BooleanField(default=True)
+    synonym_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="synonyms")
+    projects = models.ManyToManyField(Project, blank=True, related_name="taxa")
+
+    class Meta:
+        verbose_name_plural = "taxa"
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.display_name or self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, with the display name and the path to the root filled in."""
+        self.display_name = self.display_name or self.name
+        self.parents_json = self._path_to_root()
+        if kwargs.get("update_fields"):
+            kwargs["update_fields"] = {*kwargs["update_fields"], "display_name", "parents_json"}
+        super().save(*args, **kwargs)
+
+    def _path_to_root(self) -> list[dict[str, Any]]:
+        path: list[dict[str, Any]] = []
+        taxon = self.parent
+        while taxon is not None and len(path) < MAX_DEPTH and taxon.pk != self.pk:
+            path.insert(0, {"id": taxon.pk, "name": taxon.name, "rank": taxon.rank})
+            taxon = taxon.parent
+        return path
+
+    @classmethod
+    def with_descendants(cls, pks: set[int]) -> set[int]:
+        """Return ``pks`` and the keys of everything below them, one query per level."""
+        found, frontier = set(pks), set(pks)
+        while frontier:
+            frontier = set(cls.objects.filter(parent_id__in=frontier).values_list("pk", flat=True)) - found
+            found |= frontier
+        return found
+
+
+class TaxaList(TimestampedModel):
+    """A named list of taxa, such as a region's checklist."""
+
+    name = models.CharField(max_length=255, unique=True)
+    description = models.TextField(blank=True)
+    taxa = models.ManyToManyField(Taxon, blank=True, related_name="lists")
+    projects = models.ManyToManyField(Project, blank=True, related_name="taxa_lists")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,108 @@
+"""The core's Celery tasks: thin doors around its operations. Each may run twice, also at the same time."""
+
+from typing import Any
+from uuid import uuid4
+
+from celery import Task, shared_task
+from django.db import InterfaceError, OperationalError
+
+from ami.main import collecting, counts, deleting, flushing, leases, public_urls, sessions, syncing
+from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
+from ami.queues.slices import Slice, continue_later
+
+#: A deadlock or a lost database connection is worth another try; everything else is a fault to look at.
+RETRIES: dict[str, Any] = {
+    "autoretry_for": (OperationalError, InterfaceError),
+    "retry_backoff": True,
+    "max_retries": 5,
+}
+
+
+@shared_task(name="ami.main.tasks.refresh_event_calculated_fields", triggered_by="people (admin)", **RETRIES)
+def refresh_event_calculated_fields(event_id: int) -> None:
+    """Count one event anew."""
+    flushing.refresh_marked("event", event_id)
+
+
+@shared_task(name="ami.main.tasks.refresh_deployment_calculated_fields", triggered_by="people (admin)", **RETRIES)
+def refresh_deployment_calculated_fields(deployment_id: int) -> None:
+    """Count one station anew."""
+    flushing.refresh_marked("deployment", deployment_id)
+
+
+@shared_task(
+    bind=True, name="ami.main.tasks.refresh_project_calculated_fields", triggered_by="people (admin)", **RETRIES
+)
+def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
+    """Count all events and stations of a project anew, in slices."""
+    if not marked:
+        flushing.refresh_marked("project", project_id)
+    if not flushing.flush(Slice(self), project_id):
+        continue_later(self, project_id=project_id, marked=True)
+
+
+@shared_task(bind=True, name="ami.main.tasks.update_stale_counts", triggered_by="beat", **RETRIES)
+def update_stale_counts(self: Task) -> bool | None:
+    """Count anew what was marked stale; one worker at a time, what the slice leaves is for the next tick.
+
+    Returns whether everything is counted; None when another worker is at it.
+    """
+    name, owner = "update_stale_counts", uuid4().hex
+    # Nothing depends on the lease: two flushes at once are only wasted work.
+    if leases.acquire(name, owner) is None:
+        return None
+    try:
+        return flushing.flush(Slice(self))
+    finally:
+        leases.release(name, owner)
+
+
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.update_public_urls",
+    triggered_by="people (admin)",
+    **RETRIES,
+)
+def update_public_urls(self: Task, deployment_id: int, base_url: str) -> None:
+    """Give a station's captures another public base URL, in slices."""
+    if not public_urls.update_public_urls(deployment_id, base_url, Slice(self)):
+        continue_later(self, deployment_id=deployment_id, base_url=base_url)
+
+
+@shared_task(bind=True, name="ami.main.tasks.regroup_events", triggered_by="people (admin)", **RETRIES)
+def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
+    """Group a station's captures into events, in slices; while another worker does, the station stays marked."""
+    if not marked:
+        counts.mark_stale("sessions", [deployment_id])
+    outcome = sessions.regroup(deployment_id, Slice(self))
+    if outcome is sessions.Outcome.MORE:
+        continue_later(self, deployment_id=deployment_id, marked=True)
+    return outcome.value
+
+
+@shared_task(bind=True, name="ami.main.tasks.populate_collection", triggered_by="people (admin)", **RETRIES)
+def populate_collection(self: Task, collection_id: int) -> None:
+    """Fill a capture set, in slices."""
+    collection = SourceImageCollection.objects.filter(pk=collection_id).first()
+    if collection is not None and not collecting.populate(collection, Slice(self)):
+        continue_later(self, collection_id=collection_id)
+
+
+@shared_task(bind=True, name="ami.main.tasks.bulk_delete", triggered_by="people (admin)", **RETRIES)
+def bulk_delete(self: Task, deletion_id: int) -> None:
+    """Delete what a `BulkDeletion` lists, in slices."""
+    deletion = BulkDeletion.objects.filter(pk=deletion_id).first()
+    if deletion is not None and not deleting.advance_deletion(deletion, Slice(self)):
+        continue_later(self, deletion_id=deletion_id)
+
+
+@shared_task(bind=True, name="ami.main.tasks.sync_source_images", triggered_by="people (admin)", **RETRIES)
+def sync_source_images(self: Task, deployment_id: int, state: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    """Bring a station's captures in line with its storage source, in slices; None when the station is gone."""
+    station = Deployment.objects.select_related("data_source", "project").filter(pk=deployment_id).first()
+    if station is None:
+        return None
+    reached = syncing.sync(station, syncing.SyncState(**state or {}), Slice(self)).as_dict()
+    if not reached["finished"]:
+        continue_later(self, deployment_id=deployment_id, state=reached)
+    return reached

@@ -1,0 +1,1 @@
+"""Machine-learning pipelines: their wire shapes, services and results."""

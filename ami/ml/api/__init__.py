@@ -1,0 +1,1 @@
+"""Pipelines and processing services in the API."""

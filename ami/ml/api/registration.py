@@ -1,0 +1,99 @@
+"""Where a pull worker says which pipelines it runs, and where a person reprocesses one capture."""
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from ami.jobs import operations
+from ami.jobs.api.bodies import read
+from ami.main.api.asking import AskedSerializer, accepted
+from ami.main.models import Project, SourceImage
+from ami.ml.api.serializers import PipelineSerializer
+from ami.ml.models import Pipeline
+from ami.ml.registration import RegistrationRefused, register_pull_service
+from ami.ml.reprocessing import pipeline_for
+from ami.ml.schemas import AsyncPipelineRegistrationRequest, PipelineRegistrationResponse
+
+MAX_BODY_BYTES = 64 * 1024**2
+
+
+class ProjectPipelinesView(APIView):
+    """The pipelines of a project."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(responses=PipelineSerializer(many=True), operation_id="project_pipelines_list")
+    def get(self, request: Request, project_id: int) -> Response:
+        """List the pipelines that the project uses."""
+        project = _project(request, project_id)
+        pipelines = Pipeline.objects.filter(project_configs__project=project).prefetch_related("algorithms")
+        return Response(PipelineSerializer(pipelines, many=True).data)
+
+    @extend_schema(
+        request=AsyncPipelineRegistrationRequest,
+        responses={201: PipelineRegistrationResponse},
+        operation_id="project_pipelines_register",
+    )
+    def post(self, request: Request, project_id: int) -> Response:
+        """Register a service that pulls its work, with its pipelines; the service counts as seen."""
+        project = _project(request, project_id)
+        wanted = read(request, AsyncPipelineRegistrationRequest, MAX_BODY_BYTES)
+        try:
+            own = Project.objects.visible_to(request.user).order_by().values_list("pk", flat=True)
+            made = register_pull_service(wanted.processing_service_name, project.pk, wanted.pipelines, set(own))
+        except RegistrationRefused as error:
+            raise ValidationError({error.field: [str(error)]}) from error
+        answer = PipelineRegistrationResponse(
+            timestamp=timezone.now(),
+            success=True,
+            pipelines=wanted.pipelines,
+            pipelines_created=made.pipelines_created,
+            algorithms_created=made.algorithms_created,
+        )
+        return Response(answer.model_dump(mode="json"), status=status.HTTP_201_CREATED)
+
+
+class ReprocessCaptureView(APIView):
+    """Runs a pipeline over one capture."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(request=None, responses={202: AskedSerializer}, operation_id="capture_reprocess")
+    def post(self, request: Request, capture_id: int) -> Response:
+        """Create and start a job for this capture, with ``{"pipeline": id}`` or the project's default pipeline."""
+        visible = Project.objects.visible_to(request.user).order_by().values("pk")
+        capture = get_object_or_404(SourceImage.objects.select_related("project"), pk=capture_id, project__in=visible)
+        job, asked = operations.create_and_enqueue(
+            "ml",
+            capture.project,
+            name=f"Reprocess {capture.path}",
+            pipeline=_pipeline(request, capture.project),
+            source_image_single=capture,
+            deployment_id=capture.deployment_id,
+        )
+        return accepted(job, asked)
+
+
+def _pipeline(request: Request, project: Project) -> Pipeline:
+    asked: Any = request.data.get("pipeline") if isinstance(request.data, dict) else None
+    if asked is None:
+        if (default := pipeline_for(project)) is not None:
+            return default
+        raise ValidationError({"pipeline": ["The project has no pipeline; register one."]})
+    enabled = Pipeline.objects.filter(project_configs__project=project, project_configs__enabled=True)
+    found = enabled.filter(pk=asked).first() if type(asked) is int and 0 < asked < 2**63 else None
+    if found is None:
+        raise ValidationError({"pipeline": [f"Invalid pk '{str(asked)[:50]}': not enabled for this project."]})
+    return found
+
+
+def _project(request: Request, project_id: int) -> Project:
+    return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)

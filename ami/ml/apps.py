@@ -1,0 +1,12 @@
+"""The Django app `ml`."""
+
+from django.apps import AppConfig
+
+
+class MlConfig(AppConfig):
+    """Pipelines, algorithms and the processing services that run them."""
+
+    name = "ami.ml"
+    label = "ml"
+    verbose_name = "Machine learning"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,57 @@
+"""The picture of a capture: where others fetch it, and its bytes."""
+
+import time
+from urllib.parse import urljoin
+
+import httpx
+from django.conf import settings
+from django.core.exceptions import SuspiciousFileOperation
+from django.core.files.storage import default_storage
+
+from ami.main.models import SourceImage
+from ami.ml.errors import CaptureUnreadable
+
+MAX_BYTES = 256 * 1024**2
+FETCH_SECONDS = 120.0
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+def public_url(image: SourceImage, base: str = "") -> str:
+    """Return the address of the picture; one in our own storage is made absolute with ``base`` where needed."""
+    if url := image.public_url():
+        return url
+    base = base or str(getattr(settings, "ANTENNA_PUBLIC_URL", "") or "")
+    return urljoin(base, default_storage.url(image.path))
+
+
+def read(image: SourceImage) -> bytes:
+    """Return the picture's bytes, from our own storage or over HTTP.
+
+    Raises:
+        CaptureUnreadable: it is not there, does not come in time, or is larger than 256 MiB.
+    """
+    if url := image.public_url():
+        return _fetch(url)
+    try:
+        with default_storage.open(image.path, "rb") as file:
+            data: bytes = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError, SuspiciousFileOperation) as error:
+        raise CaptureUnreadable(f"{image.path}: {error}") from error
+    if len(data) > MAX_BYTES:
+        raise CaptureUnreadable(f"{image.path} is larger than {MAX_BYTES} bytes.")
+    return data
+
+
+def _fetch(url: str) -> bytes:
+    data = bytearray()
+    deadline = time.monotonic() + FETCH_SECONDS
+    try:
+        with httpx.stream("GET", url, timeout=TIMEOUT, follow_redirects=False) as answer:
+            answer.raise_for_status()
+            for chunk in answer.iter_bytes():
+                data += chunk
+                if len(data) > MAX_BYTES or time.monotonic() > deadline:
+                    raise CaptureUnreadable(f"{url} is larger than {MAX_BYTES} bytes or too slow.")
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise CaptureUnreadable(f"{url}: {type(error).__name__} {error}"[:500]) from error
+    return bytes(data)

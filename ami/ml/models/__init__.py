@@ -1,0 +1,7 @@
+"""Algorithms, the pipelines made of them, and the services that run the pipelines."""
+
+from ami.ml.models.algorithm import Algorithm, AlgorithmCategoryMap
+from ami.ml.models.pipeline import Pipeline, ProjectPipelineConfig
+from ami.ml.models.service import ProcessingService
+
+__all__ = ["Algorithm", "AlgorithmCategoryMap", "Pipeline", "ProcessingService", "ProjectPipelineConfig"]

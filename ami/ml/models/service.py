@@ -1,0 +1,31 @@
+"""Processing services: programs that run pipelines, asked over HTTP or asking for work themselves."""
+
+from django.db import models
+
+from ami.ml.models.pipeline import Pipeline
+
+
+class ProcessingService(models.Model):
+    """One service; without an ``endpoint_url`` it pulls its work (async) and is seen only when it calls."""
+
+    name = models.CharField(max_length=255, unique=True)
+    description = models.TextField(blank=True)
+    endpoint_url = models.CharField(max_length=1024, null=True, blank=True)  # noqa: DJ001
+    projects = models.ManyToManyField("main.Project", blank=True, related_name="processing_services")
+    pipelines = models.ManyToManyField(Pipeline, blank=True, related_name="processing_services")
+    last_seen = models.DateTimeField(null=True, blank=True)
+    last_seen_live = models.BooleanField(null=True, blank=True)
+    last_seen_latency = models.FloatField(null=True, blank=True, help_text="seconds")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def pulls(self) -> bool:
+        """Whether it comes for its work instead of being called."""
+        return not self.endpoint_url

@@ -1,0 +1,312 @@
+"""The JSON that Antenna and its processing services exchange, as bounded pydantic models.
+
+The names and fields are the platform's public wire contract (push mode v1, pull mode v2). Keys that a model does not
+know are ignored, because real clients send more; values are checked and never changed. A time without a zone stays
+without one: it is the station's local time, and who stores it attaches the zone.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+MAX_BATCH = 1000
+"""Most tasks handed out, and most results taken, by one request."""
+
+
+def _finite(value: Any) -> Any:
+    """Refuse NaN and infinity anywhere in an open value: they are no JSON, and no database stores them."""
+    level = [value]
+    while level:
+        if any(isinstance(part, float) and not math.isfinite(part) for part in level):
+            raise ValueError("must not hold NaN or an infinite number")
+        parts = (part.values() if isinstance(part, dict) else part for part in level if isinstance(part, (dict, list)))
+        level = [inner for part in parts for inner in part]
+    return value
+
+
+Finite = AfterValidator(_finite)
+Version: TypeAlias = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Name: TypeAlias = Annotated[str, Field(max_length=255)]
+Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
+Url: TypeAlias = Annotated[str, Field(max_length=8192)]
+Text: TypeAlias = Annotated[str, Field(max_length=100_000)]
+Subject: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024)]
+Labels: TypeAlias = Annotated[list[Name], Field(max_length=200_000)]
+Numbers: TypeAlias = Annotated[list[float], Field(max_length=200_000)]
+ProcessingServiceClientInfo: TypeAlias = Annotated[dict[str, Any], Field(max_length=64), Finite]
+"""An open object that a client says of itself: hostname, version, anything; accepted and not interpreted."""
+
+
+class WireModel(BaseModel):
+    """What every wire model shares: unknown keys ignored, no NaN and no infinity, instances are not changed."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True, protected_namespaces=())
+
+
+class BoundingBox(WireModel):
+    """A rectangle in pixels of the full-size picture; (x1, y1) is meant as top left, the order is not enforced."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+class AlgorithmReference(WireModel):
+    """Which algorithm made something; `key` is the identity."""
+
+    name: Name
+    key: Key
+
+
+class SourceImageRequest(WireModel):
+    """One capture to process: its primary key as a string, and where to fetch it."""
+
+    id: Key
+    url: Url
+
+
+class SourceImageResponse(WireModel):
+    """One capture that was processed."""
+
+    id: Key
+    url: Url
+
+
+class ClassificationResponse(WireModel):
+    """One classifier's opinion of one detection; `scores[i]` and `logits[i]` belong to `labels[i]`."""
+
+    classification: Name
+    labels: Labels | None = None
+    scores: Numbers
+    logits: Numbers | None = None
+    inference_time: float | None = None
+    algorithm: AlgorithmReference
+    terminal: bool = True
+    timestamp: datetime
+
+
+class DetectionResponse(WireModel):
+    """One thing found on one capture; a null `bbox` says that the detector ran and found nothing."""
+
+    source_image_id: Key
+    bbox: BoundingBox | None = None
+    inference_time: float | None = None
+    algorithm: AlgorithmReference
+    timestamp: datetime
+    crop_image_url: Url | None = None
+    classifications: list[ClassificationResponse] = Field(default_factory=list, max_length=1000)
+
+
+class DetectionRequest(WireModel):
+    """A detection that Antenna already has; the service classifies it and does not detect again."""
+
+    source_image: SourceImageRequest
+    bbox: BoundingBox | None = None
+    crop_image_url: Url | None = None
+    algorithm: AlgorithmReference
+
+
+class PipelineRequest(WireModel):
+    """Body of `POST {endpoint}/process`; config keys that start with `request_` are for Antenna alone."""
+
+    pipeline: Key
+    source_images: list[SourceImageRequest] = Field(max_length=MAX_BATCH)
+    detections: list[DetectionRequest] | None = Field(default=None, max_length=100_000)
+    config: dict[str, Any] = Field(default_factory=dict, max_length=256)
+
+
+class PipelineResultsResponse(WireModel):
+    """What one pipeline found on one or a few captures; `total_time` in seconds, `algorithms` is deprecated."""
+
+    pipeline: Key
+    total_time: float
+    source_images: list[SourceImageResponse] = Field(max_length=MAX_BATCH)
+    detections: list[DetectionResponse] = Field(max_length=100_000)
+    algorithms: Annotated[dict[str, Any], Finite] = Field(default_factory=dict)
+    errors: Annotated[list[Any], Field(max_length=10_000), Finite] | Text | None = None
+
+
+class PipelineResultsError(WireModel):
+    """A capture that could not be processed, sent in place of its results so that its message is still acked."""
+
+    error: Text
+    image_id: Key | None = None
+
+
+class PipelineProcessingTask(WireModel):
+    """One capture handed to a pull worker; `reply_subject` must come back with its result."""
+
+    id: Key
+    image_id: Key
+    image_url: Url
+    reply_subject: Subject | None = None
+
+
+_RESULT_KEYS = frozenset(name for name, field in PipelineResultsResponse.model_fields.items() if field.is_required())
+
+
+def _kind_of_result(value: Any) -> Literal["results", "error"]:
+    """Tell results from an error by the key `error`; a body that has every key of results is results all the same."""
+    if isinstance(value, BaseModel):
+        return "error" if isinstance(value, PipelineResultsError) else "results"
+    if not isinstance(value, dict) or value.get("error") is None or _RESULT_KEYS.issubset(value):
+        return "results"
+    return "error"
+
+
+TaskResult: TypeAlias = Annotated[
+    Annotated[PipelineResultsResponse, Tag("results")] | Annotated[PipelineResultsError, Tag("error")],
+    Discriminator(_kind_of_result),
+]
+
+
+class PipelineTaskResult(WireModel):
+    """One finished task: the reply subject it came with, and its results or its error."""
+
+    reply_subject: Subject
+    result: TaskResult
+
+
+class AlgorithmCategoryMapResponse(WireModel):
+    """The classes of a classifier: `labels[i]` is the label of the entry of `data` whose index is i."""
+
+    data: Annotated[list[dict[str, Any]], Finite] = Field(max_length=200_000)
+    labels: Labels
+    version: Name | None = None
+    description: Text | None = None
+    uri: Url | None = None
+
+
+class AlgorithmConfigResponse(WireModel):
+    """One algorithm as a service describes it; a classifier needs its category map to be registered."""
+
+    name: Name
+    key: Key
+    description: Text | None = None
+    task_type: Name | None = None
+    version: Version = 1
+    version_name: Name | None = None
+    uri: Url | None = None
+    category_map: AlgorithmCategoryMapResponse | None = None
+
+
+class PipelineStage(WireModel):
+    """One step of a pipeline, for people to read."""
+
+    key: Key
+    name: Name
+    params: Annotated[list[dict[str, Any]], Finite] = Field(default_factory=list, max_length=256)
+    description: Text | None = None
+
+
+class PipelineConfigResponse(WireModel):
+    """One pipeline as a service describes it."""
+
+    name: Name
+    slug: Key
+    version: Version
+    description: Text | None = None
+    algorithms: list[AlgorithmConfigResponse] = Field(default_factory=list, max_length=100)
+    stages: list[PipelineStage] = Field(default_factory=list, max_length=100)
+
+
+class ProcessingServiceInfoResponse(WireModel):
+    """Answer of `GET {endpoint}/info`."""
+
+    name: Name
+    description: Text | None = None
+    pipelines: list[PipelineConfigResponse] = Field(default_factory=list, max_length=1000)
+    algorithms: list[AlgorithmConfigResponse] = Field(default_factory=list, max_length=1000)
+
+
+class ProcessingServiceStatusResponse(WireModel):
+    """What Antenna tells its user interface after it asked a service; `latency` in seconds."""
+
+    timestamp: datetime
+    request_successful: bool
+    pipeline_configs: list[PipelineConfigResponse] = Field(default_factory=list, max_length=1000)
+    error: Text | None = None
+    server_live: bool | None = None
+    pipelines_online: list[Key] = Field(default_factory=list, max_length=1000)
+    endpoint_url: Url | None = None
+    latency: float
+
+
+class AuthTokenResponse(WireModel):
+    """Answer of `POST auth/token/login/`: 40 hexadecimal digits, kept out of every representation."""
+
+    auth_token: Annotated[str, Field(min_length=1, max_length=255, repr=False)]
+
+
+class AsyncPipelineRegistrationRequest(WireModel):
+    """Body of `POST projects/{id}/pipelines/`: a pull worker says which pipelines it runs."""
+
+    processing_service_name: Key
+    pipelines: list[PipelineConfigResponse] = Field(max_length=1000)
+
+
+class PipelineRegistrationResponse(WireModel):
+    """Answer (201) of `POST projects/{id}/pipelines/`; slugs and keys of what was new."""
+
+    timestamp: datetime
+    success: bool
+    pipelines: list[PipelineConfigResponse] = Field(default_factory=list)
+    pipelines_created: list[str] = Field(default_factory=list)
+    algorithms_created: list[str] = Field(default_factory=list)
+    error: Text | None = None
+
+
+class JobReference(WireModel):
+    """A job that has work, as `GET jobs/?ids_only=1` lists it."""
+
+    id: int
+    pipeline_slug: Key | None = None
+
+
+class JobReferencesResponse(WireModel):
+    """Answer of `GET jobs/?ids_only=1&incomplete_only=1&pipeline__slug__in=a,b`."""
+
+    count: int = Field(ge=0)
+    results: list[JobReference]
+
+
+class TasksRequest(WireModel):
+    """Body of `POST jobs/{id}/tasks/`."""
+
+    batch_size: int = Field(ge=1, le=MAX_BATCH)
+    client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
+
+
+class TasksResponse(WireModel):
+    """Answer of `POST jobs/{id}/tasks/`; empty when the job has nothing to hand out or is not active."""
+
+    tasks: list[PipelineProcessingTask] = Field(max_length=MAX_BATCH)
+
+
+class ResultRequest(WireModel):
+    """Body of `POST jobs/{id}/result/`; a bare list is refused."""
+
+    results: list[PipelineTaskResult] = Field(max_length=MAX_BATCH)
+    client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
+
+
+class QueuedResult(WireModel):
+    """One result that Antenna took: its reply subject and the Celery task that will store it."""
+
+    reply_subject: Subject
+    status: Literal["queued"] = "queued"
+    task_id: Name
+
+
+class ResultAcceptedResponse(WireModel):
+    """Answer of `POST jobs/{id}/result/` once every result is queued."""
+
+    status: Literal["accepted"] = "accepted"
+    job_id: int
+    results_queued: int = Field(ge=0)
+    tasks: list[QueuedResult]

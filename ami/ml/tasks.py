@@ -1,0 +1,65 @@
+"""The tasks of the app `ml`; each is a thin door to a function beside it."""
+
+from celery import Task, shared_task
+from django.db import InterfaceError, OperationalError
+
+from ami.ml import crops, probing
+from ami.ml.models import Pipeline, ProcessingService
+from ami.ml.registration import register
+from ami.ml.reprocessing import create_jobs
+
+
+@shared_task(
+    name="ami.ml.tasks.create_detection_images",
+    triggered_by="process_nats_pipeline_result",
+    autoretry_for=(crops.CropsFailed, OperationalError, InterfaceError, OSError),
+    retry_backoff=5,
+    retry_backoff_max=300,
+    max_retries=5,
+    ignore_result=True,
+)
+def create_detection_images(source_image_ids: list[int]) -> None:
+    """Cut the crops of these captures; captures that fail are retried, the others are done by then."""
+    crops.make_crops(source_image_ids)
+
+
+@shared_task(
+    name="ami.ml.tasks.check_processing_services_online",
+    triggered_by="beat",
+    soft_time_limit=90,
+    time_limit=120,
+    ignore_result=True,
+)
+def check_processing_services_online() -> None:
+    """Ask every service whether it lives: first those that pull (one statement), then all others at once."""
+    probing.mark_unseen_offline()
+    probing.probe_all(ProcessingService.objects.exclude(endpoint_url=None).exclude(endpoint_url=""))
+
+
+@shared_task(
+    name="ami.ml.tasks.check_processing_service",
+    triggered_by="people (API, admin)",
+    soft_time_limit=60,
+    time_limit=90,
+    ignore_result=True,
+)
+def check_processing_service(service_id: int) -> None:
+    """Ask one service now and register what it says that it runs."""
+    if service := ProcessingService.objects.filter(pk=service_id).first():
+        status = probing.check_now(service)
+        register(service, list(service.projects.values_list("pk", flat=True)), status.pipeline_configs)
+
+
+@shared_task(
+    bind=True,
+    name="ami.ml.tasks.reprocess_captures",
+    triggered_by="people (admin)",
+    autoretry_for=(OperationalError, InterfaceError),
+    retry_backoff=2,
+    max_retries=3,
+    ignore_result=True,
+)
+def reprocess_captures(self: Task, source_image_ids: list[int], pipeline_id: int | None = None) -> None:
+    """Create and start one job per project for these captures; a redelivered message makes no second one."""
+    pipeline = Pipeline.objects.filter(pk=pipeline_id).first() if pipeline_id else None
+    create_jobs(source_image_ids, pipeline, once=str(self.request.id), request=self.request)

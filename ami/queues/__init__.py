@@ -1,0 +1,1 @@
+"""Operations on queues and workers: one function each, behind thin doors."""

@@ -1,0 +1,44 @@
+"""Worker bootsteps: declare the topology before consuming, and tell its fingerprint."""
+
+from typing import Any
+
+from celery import bootsteps
+from celery.worker.consumer import Connection, Tasks
+from celery.worker.consumer.delayed_delivery import DelayedDelivery
+
+from ami.queues.declare import declare
+
+
+class DeclareTopology(bootsteps.StartStopStep):
+    """Declares everything this topology needs, before the first consume and after every reconnect."""
+
+    requires = (Connection,)
+
+    def start(self, consumer: Any) -> None:
+        """Declare; a reconnect may have found a broker that lost its definitions."""
+        app = consumer.app
+        with app.connection_for_write() as connection:
+            declare(app.topology, connection, own=app.amqp.queues.consume_from)
+
+    def info(self, consumer: Any) -> dict[str, Any]:
+        """What ``celery -A config inspect stats`` shows of it."""
+        topology = consumer.app.topology
+        return {
+            "topology": {
+                "fingerprint": topology.fingerprint,
+                "routing": topology.routing,
+                "queues": list(consumer.app.amqp.queues.consume_from),
+            }
+        }
+
+
+def install(app: Any) -> None:
+    """Add the steps to the worker's consumer blueprint.
+
+    Celery orders steps by ``requires`` alone and has no "before": its own ``Tasks`` is told to wait for ours. Celery's
+    ``DelayedDelivery`` is left out: it would bind every queue of the topology again, also those that a rollback took
+    their keys from, and ours has declared the same exchanges.
+    """
+    DelayedDelivery.include_if = lambda *_: False
+    Tasks.requires = (*Tasks.requires, DeclareTopology)
+    app.steps["consumer"].add(DeclareTopology)

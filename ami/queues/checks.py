@@ -1,0 +1,88 @@
+"""System checks: what `manage.py check` says about tasks, queues and the schedule."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+from django.core.checks import Warning as CheckWarning
+
+from ami.queues.schedule import declared
+from ami.queues.tasks_table import registered
+from ami.topology.errors import TopologyError, did_you_mean
+from ami.topology.topology import Topology
+from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
+
+
+@register("queues")
+def check_tasks(**_: Any) -> list[CheckMessage]:
+    """Check every registered task against the topology."""
+    topology: Topology = settings.ANTENNA_TOPOLOGY
+    return [message for name in registered() for message in _check_task(topology, name)]
+
+
+def _check_task(topology: Topology, name: str) -> Iterator[CheckMessage]:
+    task = current_app.tasks[name]
+    try:
+        place = topology.place(name)
+    except TopologyError as error:
+        yield Error(str(error), id="queues.E001")
+        return
+    if not place.routed and name not in settings.ANTENNA_FALLBACK_TASKS:
+        yield CheckWarning(
+            f"{name} is routed by no rule and runs on '{place.queue}'.",
+            hint="Add it to a row of ami/topology/table.py, or to ANTENNA_FALLBACK_TASKS when it belongs there.",
+            id="queues.W002",
+        )
+    queue = getattr(task, "queue", None)
+    if queue and queue not in topology.queues:
+        yield Error(
+            f"{name} is routed to '{queue}', which no workload consumes.{did_you_mean(queue, topology.queues)}",
+            id="queues.E003",
+        )
+    soft = task.soft_time_limit or topology.workload(place.queue).soft_time_limit_seconds
+    if task.time_limit and task.time_limit <= soft:
+        yield Error(
+            f"{name} has a hard time limit of {task.time_limit} s, not above its soft one of {soft} s; "
+            "Celery would look at the hard one only after the soft one. Set soft_time_limit below it.",
+            id="queues.E007",
+        )
+    if task.time_limit and task.time_limit + 60 > CONSUMER_TIMEOUT_SECONDS:
+        yield Error(
+            f"{name} has a hard time limit of {task.time_limit} s; RabbitMQ takes a message back after "
+            f"{CONSUMER_TIMEOUT_SECONDS} s. Work in slices (ami.queues.slices).",
+            id="queues.E004",
+        )
+
+
+@register("queues")
+def check_rules(**_: Any) -> list[CheckMessage]:
+    """Check that every exact name in the table is a task that exists."""
+    topology: Topology = settings.ANTENNA_TOPOLOGY
+    names = registered()
+    return [
+        CheckWarning(
+            f"{row.queue} names the task '{rule}', which is not registered.{did_you_mean(rule, names)}",
+            hint="Correct or remove it in ami/topology/table.py.",
+            id="queues.W005",
+        )
+        for row in topology.workloads
+        for rule in row.tasks
+        if "*" not in rule and rule not in names
+    ]
+
+
+@register("queues")
+def check_schedule(**_: Any) -> list[CheckMessage]:
+    """Check that beat sends only tasks that exist."""
+    names = registered()
+    return [
+        Error(
+            f"The schedule names the task '{scheduled.task}', which is not registered."
+            f"{did_you_mean(scheduled.task, names)}",
+            id="queues.E006",
+        )
+        for scheduled in declared()
+        if scheduled.task not in names
+    ]

@@ -1,0 +1,86 @@
+"""What was given up: messages buried in dead-letter queues, and messages that no binding matched."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kombu import Connection, Message
+
+from ami.queues.declare import depth
+from ami.queues.moving import move
+from ami.topology import broker
+from ami.topology.router import ORIGIN_HEADER
+from ami.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """One buried message. ``reason`` is RabbitMQ's: rejected, delivery_limit, maxlen; or ``unrouted``."""
+
+    queue: str
+    task_id: str
+    task: str
+    reason: str
+    retries: int
+    arguments: str
+
+
+def burial_queues(topology: Topology) -> tuple[str, ...]:
+    """Return every queue that keeps what was given up."""
+    return (*(row.dead_letter_queue for row in topology.workloads), broker.UNROUTED)
+
+
+def counts(topology: Topology, connection: Connection) -> dict[str, int]:
+    """Return how many messages each burial queue holds.
+
+    Raises:
+        amqp.exceptions.NotFound: the topology was never declared.
+    """
+    with connection.channel() as channel:
+        return {queue: depth(channel, queue)[0] for queue in burial_queues(topology)}
+
+
+def peek(connection: Connection, queue: str, limit: int = 20) -> list[DeadLetter]:
+    """Return the oldest letters of ``queue`` and leave every one of them there, in order."""
+    with connection.clone() as own:
+        channel = own.channel()
+        # Closing the channel returns what was read, in order.
+        return list(_read(channel, queue, limit))
+
+
+def _read(channel: Any, queue: str, limit: int) -> Iterator[DeadLetter]:
+    for _ in range(limit):
+        raw = channel.basic_get(queue, no_ack=False)
+        if raw is None:
+            return
+        yield _letter(queue, channel.message_to_python(raw))
+
+
+def _letter(queue: str, message: Message) -> DeadLetter:
+    headers = message.headers or {}
+    deaths: list[dict[str, Any]] = headers.get("x-death") or [{}]
+    return DeadLetter(
+        queue=queue,
+        task_id=str(headers.get("id", "?")),
+        task=str(headers.get("task", "?")),
+        reason=str(deaths[0].get("reason", "unrouted")),
+        retries=int(headers.get("retries") or 0),
+        arguments=f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()[:200],
+    )
+
+
+def replay(
+    topology: Topology,
+    connection: Connection,
+    queue: str,
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Send the letters of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+
+    def destination(message: Message) -> tuple[str, str]:
+        headers = message.headers or {}
+        place = topology.place(str(headers.get("task", "")), headers.get(ORIGIN_HEADER))
+        return broker.EXCHANGE_NAME, place.queue
+
+    return move(connection, queue, destination, limit, progress, headers={"retries": 0})

@@ -1,0 +1,165 @@
+"""``manage.py queues``: the operator's door to every queue operation."""
+
+import json
+from dataclasses import asdict
+from typing import IO, Any, cast
+
+from amqp.exceptions import AMQPError
+from celery import current_app
+from django.conf import settings
+from django.core.checks import CheckMessage, run_checks
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from kombu.exceptions import OperationalError
+from rich.console import Console
+from rich.table import Table
+
+from ami.queues import dead_letters, live, rollout, schedule, tasks_table
+from ami.queues.declare import declare
+from ami.queues.management_api import ManagementApi, ManagementUnavailable
+from ami.topology import broker
+from ami.topology.topology import Topology
+
+
+class Command(BaseCommand):
+    """Declares, checks, lists, rolls out and back; ``manage.py queues VERB --help`` says more."""
+
+    # An operator's tool at three in the morning: no other app's check may stand in its way.
+    requires_system_checks = []
+    help = "Operate the queues: declare, tasks, check, rollout, rollback, dead-letters, schedule."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add one sub-command per operation."""
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs.add_parser("declare", help="declare queues, dead letters, alternate and delay exchanges, and policies")
+        verbs.add_parser("tasks", help="list every registered task with its queue, rule and limits")
+        check = verbs.add_parser("check", help="look for what is wrong; exit 1 when something is")
+        check.add_argument("--live", action="store_true", help="ask the broker and every worker, too")
+        verbs.add_parser(
+            "rollout", help="where the split stands and what comes next; exit 1 while it would strand work"
+        )
+        verbs.add_parser("rollback", help="send the work of the split queues back to the fallback queue")
+        letters = verbs.add_parser("dead-letters", help="count, list or replay what was given up")
+        letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
+        letters.add_argument("--replay", action="store_true", help="send them to where their tasks belong today")
+        letters.add_argument("--limit", type=int, default=None, help="at most so many")
+        verbs.add_parser("schedule", help="write the schedule that the code declares into beat's tables")
+        for verb in verbs.choices.values():
+            verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        """Run one verb; a broker that does not answer is one sentence and exit code 1."""
+        self.topology: Topology = settings.ANTENNA_TOPOLOGY
+        self.json: bool = options["json"]
+        try:
+            getattr(self, "_" + verb.replace("-", "_"))(options)
+        except (OperationalError, AMQPError, OSError) as error:
+            where = current_app.connection_for_read().as_uri()
+            raise CommandError(f"The broker at {where} did not do it: {error!r}") from error
+
+    def _declare(self, options: dict[str, Any]) -> None:
+        with current_app.connection_for_write() as connection:
+            names = declare(self.topology, connection)
+            try:
+                api = ManagementApi(settings.RABBITMQ_MANAGEMENT_URL, connection.virtual_host)
+                policies: list[str] | str = api.put_policies(broker.policies(self.topology, api.version()))
+            except ManagementUnavailable as error:
+                policies = f"not written: {error}"
+        self._show({"queues": names, "policies": policies}, [("declared", name) for name in names], ("", "queue"))
+        if not self.json:
+            self.stdout.write(f"policies: {policies if isinstance(policies, str) else ', '.join(policies)}")
+
+    def _tasks(self, options: dict[str, Any]) -> None:
+        rows = tasks_table.rows(self.topology)
+        cells = [
+            (
+                row.task,
+                row.queue,
+                row.rule,
+                f"{row.soft_time_limit_seconds:g}/{row.hard_time_limit_seconds:g}",
+                row.max_retries,
+                _trigger(row),
+                row.by_person,
+            )
+            for row in rows
+        ]
+        columns = ("task", "queue", "rule", "limits s", "retries", "trigger", "when a person asks")
+        self._show([asdict(row) for row in rows], cells, columns)
+
+    def _check(self, options: dict[str, Any]) -> None:
+        found = [_finding(message) for message in run_checks(tags=["queues"])]
+        if options["live"]:
+            found += live.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL)
+        cells = [(item.level, item.name, item.sentence) for item in found]
+        self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
+        if any(item.level == "error" for item in found):
+            raise SystemExit(1)
+        if not found and not self.json:
+            self.stdout.write("Nothing is wrong.")
+
+    def _rollout(self, options: dict[str, Any]) -> None:
+        with current_app.connection_for_read() as connection:
+            stage = rollout.stage(self.topology, connection)
+        cells = [(state.queue, state.service, state.messages, state.consumers) for state in stage.queues]
+        self._show(asdict(stage), cells, ("queue", "service", "messages", "consumers"))
+        if not self.json:
+            self.stdout.write(f"routing: {self.topology.routing}\nstage: {stage.name}\nnext: {stage.next_step}")
+        if not stage.may_split:
+            raise SystemExit(1)
+
+    def _rollback(self, options: dict[str, Any]) -> None:
+        try:
+            with current_app.connection_for_write() as connection:
+                moved = rollout.rollback(self.topology, connection, self._progress)
+        except rollout.RollbackRefused as error:
+            raise CommandError(str(error)) from error
+        self._show(moved, list(moved.items()), ("from", "messages moved"))
+        if not self.json:
+            self.stdout.write(
+                "next: set ANTENNA_ROUTING=single for every process and keep the fallback worker running."
+            )
+
+    def _dead_letters(self, options: dict[str, Any]) -> None:
+        queue = options["queue"]
+        with current_app.connection_for_write() as connection:
+            if queue is None:
+                counts = dead_letters.counts(self.topology, connection)
+                self._show(counts, list(counts.items()), ("queue", "messages"))
+                return
+            if queue not in dead_letters.burial_queues(self.topology):
+                known = ", ".join(dead_letters.burial_queues(self.topology))
+                raise CommandError(f"'{queue}' keeps no dead letters. Known: {known}.")
+            if options["replay"]:
+                count = dead_letters.replay(self.topology, connection, queue, options["limit"])
+                self._show({"replayed": count}, [(queue, count)], ("queue", "replayed"))
+                return
+            letters = dead_letters.peek(connection, queue, options["limit"] or 20)
+        cells = [tuple(asdict(letter).values()) for letter in letters]
+        self._show(
+            [asdict(letter) for letter in letters], cells, ("queue", "id", "task", "reason", "retries", "arguments")
+        )
+
+    def _schedule(self, options: dict[str, Any]) -> None:
+        counts = schedule.synchronise()
+        self._show(counts, list(counts.items()), ("rows", "count"))
+
+    def _progress(self, queue: str, count: int) -> None:
+        if count % 1000 == 0:
+            self.stderr.write(f"{queue}: {count} moved")
+
+    def _show(self, data: Any, cells: list[Any], columns: tuple[str, ...]) -> None:
+        if self.json:
+            self.stdout.write(json.dumps(data))
+            return
+        table = Table(*columns, box=None, pad_edge=False)
+        for row in cells:
+            table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        console = Console(file=cast(IO[str], self.stdout), width=None if self.stdout.isatty() else 240)
+        console.print(table)
+
+
+def _trigger(row: tasks_table.TaskRow) -> str:
+    return f"{row.triggered_by}, each {row.every_seconds} s" if row.every_seconds else row.triggered_by
+
+
+def _finding(message: CheckMessage) -> live.Finding:
+    return live.Finding("error" if message.is_serious() else "warning", message.id or "", message.msg)

@@ -1,0 +1,91 @@
+"""RabbitMQ's management API: what AMQP itself cannot tell."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import httpx
+
+TIMEOUT_SECONDS = 5.0
+HOW = "write http://USER:PASSWORD@HOST:15672"
+
+
+class ManagementUnavailable(Exception):
+    """The management API has no URL, does not answer, or refuses the credentials; the text says which."""
+
+
+class ManagementApi:
+    """One RabbitMQ management API, seen from one virtual host."""
+
+    def __init__(self, url: str, vhost: str) -> None:
+        if not url:
+            raise ManagementUnavailable("RABBITMQ_MANAGEMENT_URL is not set")
+        try:
+            parts = urlsplit(url)
+            port = f":{parts.port}" if parts.port else ""
+        except ValueError:
+            raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL is no URL; {HOW}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL names no host; {HOW}")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self._base = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}/api"
+        self._auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+        self._vhost = quote(vhost or "/", safe="")
+
+    def version(self) -> tuple[int, ...]:
+        """Return RabbitMQ's version, for example ``(3, 10, 8)``."""
+        text = str(self._get("overview")["rabbitmq_version"])
+        return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[-+]", text)[0]))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Return every queue of the virtual host."""
+        return list(self._get(f"queues/{self._vhost}"))
+
+    def alarms(self) -> list[str]:
+        """Return the resource alarms in force, each as ``<node>: memory`` or ``<node>: disk``."""
+        return [
+            f"{node['name']}: {kind}"
+            for node in self._get("nodes")
+            for kind, flag in (("memory", "mem_alarm"), ("disk", "disk_free_alarm"))
+            if node.get(flag)
+        ]
+
+    def blocked_connections(self) -> list[str]:
+        """Return the names of the connections that RabbitMQ keeps from publishing."""
+        return [
+            str(connection.get("client_properties", {}).get("connection_name") or connection["name"])
+            for connection in self._get("connections")
+            if connection.get("state") in ("blocked", "blocking")
+        ]
+
+    def policies(self) -> dict[str, dict[str, Any]]:
+        """Return the virtual host's policies by name."""
+        return {policy["name"]: policy for policy in self._get(f"policies/{self._vhost}")}
+
+    def put_policies(self, policies: Iterable[dict[str, Any]]) -> list[str]:
+        """Create or replace policies; return their names."""
+        names = []
+        for policy in policies:
+            name = policy["name"]
+            body = {key: value for key, value in policy.items() if key != "name"}
+            self._request("PUT", f"policies/{self._vhost}/{quote(name, safe='')}", body)
+            names.append(name)
+        return names
+
+    def _get(self, path: str) -> Any:
+        try:
+            return self._request("GET", path).json()
+        except ValueError as error:
+            raise ManagementUnavailable(f"{self._base}/{path} answered no JSON; is that the management API?") from error
+
+    def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        try:
+            response = httpx.request(
+                method, f"{self._base}/{path}", json=body, auth=self._auth, timeout=TIMEOUT_SECONDS
+            )
+        except httpx.HTTPError as error:
+            raise ManagementUnavailable(f"{self._base} does not answer ({type(error).__name__})") from error
+        if response.status_code >= 400:
+            raise ManagementUnavailable(f"{self._base}/{path} answered {response.status_code}")
+        return response

@@ -1,0 +1,41 @@
+"""Who asked for a task: beat, a person, or another task."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ami.topology.router import ORIGIN_HEADER
+from ami.topology.topology import Topology
+
+BEAT, PERSON, TASK = "beat", "person", "task"
+
+_asking: ContextVar[str | None] = ContextVar("antenna_asking", default=None)
+
+
+@contextmanager
+def asked_by(origin: str) -> Iterator[None]:
+    """Mark every task published inside the block as asked for by ``origin``."""
+    token = _asking.set(origin)
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def of_request(request: Any) -> str:
+    """Return who asked for the task that this Celery request runs; ``task`` when its publisher did not say."""
+    return (getattr(request, "headers", None) or {}).get(ORIGIN_HEADER) or TASK
+
+
+def of_publish(topology: Topology, task: str, parent: Any) -> str:
+    """Return the origin of a message about to be published by ``parent`` (the running task, or None).
+
+    A subtask keeps its publisher's origin only where its row says so: a person's run of a long export stays a
+    person's through all its slices, while the results it leads to are ingest like any other.
+    """
+    if asking := _asking.get():
+        return asking
+    if parent is not None and topology.home(task).inherits_origin:
+        return of_request(parent.request)
+    return TASK

@@ -1,0 +1,62 @@
+"""How a delivered message is settled: acknowledged, retried, or buried in its queue's dead letters."""
+
+from typing import Any
+
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from billiard.exceptions import TimeLimitExceeded
+from celery.utils.log import get_logger
+from celery.worker.request import Request as CeleryRequest
+from celery.worker.state import task_ready
+
+logger = get_logger(__name__)
+
+
+class TaskMemoryError(Exception):
+    """A task raised ``MemoryError``. No subclass of it, because Celery ends the whole worker on a ``MemoryError``."""
+
+
+class Request(CeleryRequest):
+    """A request whose failures end in the dead-letter queue, never in a lost or an endlessly returned message.
+
+    - An ordinary failure, its retries used up: rejected without requeue (``task_acks_on_failure=False``).
+    - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
+      broker's delivery limit.
+    - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
+    - A ``MemoryError`` of the task: an ordinary failure of that task.
+    """
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """Settle a failed task; see the class."""
+        exception = exc_info.exception
+        if isinstance(exception, ExceptionWithTraceback):
+            exception = exception.exc
+        if isinstance(exception, MemoryError):
+            exc_info = _as_task_memory_error(exception)
+        elif isinstance(exception, TimeLimitExceeded) and self.task.acks_late:
+            if self._retry_after_timeout(exception, exc_info):
+                return
+            self.reject(requeue=False)
+        super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Log a time limit; a hard one was settled by ``on_failure`` when the pool reported it."""
+        if not soft and self.acknowledged:
+            logger.error("Hard time limit (%ss) exceeded for %s[%s]", timeout, self.name, self.id)
+            return
+        super().on_timeout(soft, timeout)
+
+    def _retry_after_timeout(self, exception: BaseException, exc_info: Any) -> bool:
+        limit = self.task.max_retries
+        if limit is not None and self._context.retries >= limit:
+            return False
+        if not self._retry_worker_lost(exception, exc_info):
+            return False
+        task_ready(self)
+        return True
+
+
+def _as_task_memory_error(exception: MemoryError) -> ExceptionInfo:
+    try:
+        raise TaskMemoryError(str(exception) or "the task ran out of memory") from exception
+    except TaskMemoryError:
+        return ExceptionInfo()

@@ -1,0 +1,89 @@
+"""The way from one queue to four, and back, without stranding a message."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kombu import Connection
+
+from ami.queues.declare import declare, depth, routing_keys
+from ami.queues.live import QueueState, queue_states
+from ami.queues.moving import move
+from ami.topology import broker
+from ami.topology.table import FALLBACK
+from ami.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the deployment stands. ``may_split`` is False while a routed queue has no live consumer."""
+
+    name: str
+    next_step: str
+    may_split: bool
+    queues: tuple[QueueState, ...]
+
+
+class RollbackRefused(Exception):
+    """Workers still consume the split queues; the text names the services to stop first."""
+
+
+def stage(topology: Topology, connection: Connection) -> Stage:
+    """Return where the deployment stands and what comes next. Reads only."""
+    states = tuple(queue_states(topology, connection))
+    missing = [state.queue for state in states if state.messages is None]
+    idle = [state for state in states if not state.consumers and state.messages is not None]
+    if missing:
+        return Stage("undeclared", f"Run 'manage.py queues declare' ({', '.join(missing)} missing).", False, states)
+    if idle:
+        services = ", ".join(state.service for state in idle)
+        return Stage("without workers", f"Start {services}: nobody reads {_names(idle)}.", False, states)
+    if topology.routing == "single":
+        return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
+    behind = next(state for state in states if state.queue == FALLBACK)
+    if behind.messages:
+        step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'."
+        return Stage("split, draining", step, True, states)
+    return Stage("split", "Nothing: every routed queue is read. 'manage.py queues rollback' goes back.", True, states)
+
+
+def rollback(
+    topology: Topology, connection: Connection, progress: Callable[[str, int], None] | None = None
+) -> dict[str, int]:
+    """Send the work of the split queues to the fallback queue; return how many messages each gave.
+
+    Binds the split routing keys to the fallback queue first, so that delayed messages and retries land there when
+    their time comes, unbinds them from the split queues, then moves what is left. A message published between the
+    binding and the unbinding is delivered twice, never lost.
+
+    Raises:
+        RollbackRefused: workers still consume a split queue.
+        amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running again goes on.
+    """
+    split = [row for row in topology.workloads if row.queue != FALLBACK]
+    declare(topology, connection)
+    states = {state.queue: state for state in queue_states(topology, connection)}
+    if busy := [row.service for row in split if states[row.queue].consumers]:
+        raise RollbackRefused(f"Workers still read the split queues; stop {', '.join(busy)} first.")
+    fallback = next(queue for queue in broker.task_queues(topology) if queue.name == FALLBACK)
+    with connection.channel() as channel:
+        for row in split:
+            _hand_over(channel, fallback(channel), row.queue)
+    return {row.queue: _move_all(connection, row.queue, progress) for row in split}
+
+
+def _hand_over(channel: Any, fallback: Any, queue: str) -> None:
+    for key in routing_keys(queue):
+        fallback.bind_to(broker.EXCHANGE_NAME, routing_key=key)
+        channel.queue_unbind(queue, broker.EXCHANGE_NAME, routing_key=key)
+
+
+def _move_all(connection: Connection, queue: str, progress: Callable[[str, int], None] | None) -> int:
+    with connection.channel() as channel:
+        waiting = depth(channel, queue)[0]
+    report = (lambda count: progress(queue, count)) if progress else None
+    return move(connection, queue, lambda _: (broker.EXCHANGE_NAME, FALLBACK), None, report) if waiting else 0
+
+
+def _names(states: list[QueueState]) -> str:
+    return ", ".join(f"{state.queue} ({state.messages} messages)" for state in states)

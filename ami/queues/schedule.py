@@ -1,0 +1,87 @@
+"""What beat schedules, declared in code beside the tasks and synchronised into the database."""
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.apps import apps
+from django.db import transaction
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+#: Rows that this table wrote carry it, so that a task taken out of the code leaves the schedule too.
+MARK = "declared in code"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled:
+    """One beat entry: every so many seconds, dropped unrun when it could not start before ``expires_seconds``.
+
+    Raises:
+        ValueError: the entry would outlive its own next tick, so that ticks could pile up.
+    """
+
+    task: str
+    every_seconds: int
+    expires_seconds: int
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.expires_seconds < self.every_seconds:
+            raise ValueError(
+                f"{self.task}: expires_seconds ({self.expires_seconds}) must be above 0 and below every_seconds "
+                f"({self.every_seconds}), or late ticks pile up behind each other."
+            )
+
+    @property
+    def entry(self) -> str:
+        """The name of the row in the schedule."""
+        return self.name or self.task
+
+
+def declared() -> Iterator[Scheduled]:
+    """Yield the entries of every installed app's ``schedule`` module."""
+    for app in apps.get_app_configs():
+        try:
+            module = importlib.import_module(f"{app.name}.schedule")
+        except ModuleNotFoundError as error:
+            if error.name != f"{app.name}.schedule":
+                raise
+            continue
+        yield from getattr(module, "SCHEDULE", ())
+
+
+@transaction.atomic
+def synchronise() -> dict[str, int]:
+    """Write the declared entries into django-celery-beat's tables; entries that people made stay as they are.
+
+    An operator's switch ``enabled`` on a declared entry is kept. Returns counts of created, updated and removed rows.
+    """
+    counts = {"created": 0, "updated": 0, "removed": 0}
+    names = set()
+    for scheduled in declared():
+        created = _write(scheduled)
+        names.add(scheduled.entry)
+        counts["created" if created else "updated"] += 1
+    gone = PeriodicTask.objects.filter(description=MARK).exclude(name__in=names)
+    counts["removed"] = gone.count()
+    gone.delete()
+    return counts
+
+
+def _write(scheduled: Scheduled) -> bool:
+    interval, _ = IntervalSchedule.objects.get_or_create(every=scheduled.every_seconds, period="seconds")
+    _, created = PeriodicTask.objects.update_or_create(
+        name=scheduled.entry,
+        defaults={
+            "task": scheduled.task,
+            "interval": interval,
+            "crontab": None,
+            "kwargs": json.dumps(dict(scheduled.kwargs)),
+            "expire_seconds": scheduled.expires_seconds,
+            "description": MARK,
+        },
+    )
+    return bool(created)

@@ -1,0 +1,105 @@
+"""Long work in slices of about a minute, so that nothing holds a slot for long."""
+
+import time
+from typing import Any
+
+from celery.exceptions import Ignore
+from celery.utils import uuid
+from celery.utils.log import get_logger
+from django.db import transaction
+
+from ami.queues import origin, reserve
+from ami.queues.declare import depth
+from ami.topology.router import ORIGIN_HEADER
+
+logger = get_logger(__name__)
+
+SLICE_SECONDS = 60.0
+
+#: Work is short until it has run this long; from then on it needs one of the worker's slots for long work.
+FAIR_SHARE_SECONDS = 0.25
+
+#: How long the successor of a slice that made room stays away.
+ROOM_SECONDS = 1
+
+
+class Slice:
+    """One bounded piece of the running task's work. Make it before the work is touched.
+
+    It is over after ``SLICE_SECONDS``. Beyond its fair share it needs one of the worker's slots for long work, of which
+    there is one less than the worker has (:mod:`ami.queues.reserve`): five long exports leave a slot for clicks. Where
+    none is free it is over, and its successor comes back ``ROOM_SECONDS`` later. On a worker of a single slot it makes
+    room instead as soon as another message waits.
+
+    Raises:
+        celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or asked for as such)
+            and no slot for long work is free; the same message was published again for later.
+    """
+
+    def __init__(self, task: Any, seconds: float = SLICE_SECONDS) -> None:
+        self._task = task
+        self._started = self._looked = time.monotonic()
+        self._seconds = seconds
+        self._over = False
+        self._has_slot = False
+        if _headers(task).get(reserve.LONG_HEADER) and not self._take_slot():
+            continue_later(task, **(task.request.kwargs or {}))
+            raise Ignore
+
+    def over(self) -> bool:
+        """Whether to stop here and publish the successor. Cheap: call it after every small step."""
+        now = time.monotonic()
+        if now - self._started >= self._seconds:
+            self._over = True
+        elif not self._over and now - self._looked >= FAIR_SHARE_SECONDS:
+            self._looked = now
+            self._over = not self._may_go_on()
+        return self._over
+
+    def _may_go_on(self) -> bool:
+        if self._slots() > 1:
+            return self._has_slot or self._take_slot()
+        waiting = self._task.request.antenna_makes_room = others_wait(self._task)
+        return not waiting
+
+    def _take_slot(self) -> bool:
+        request = self._task.request
+        self._has_slot = self._slots() == 1 or reserve.take(str(request.hostname), self._slots() - 1, str(request.id))
+        request.antenna_makes_room = not self._has_slot
+        return self._has_slot
+
+    def _slots(self) -> int:
+        return int(self._task.app.topology.workload(_queue_of(self._task)).concurrency)
+
+
+def _headers(task: Any) -> dict[str, Any]:
+    return getattr(task.request, "headers", None) or {}
+
+
+def _queue_of(task: Any) -> str:
+    queue: str = task.app.topology.place(task.name, origin.of_request(task.request)).queue
+    return queue
+
+
+def others_wait(task: Any) -> bool:
+    """Whether a message waits in the queue that the running task came from. An unreachable broker says no."""
+    queue = _queue_of(task)
+    try:
+        with task.app.connection_or_acquire() as connection, connection.channel() as channel:
+            return depth(channel, queue)[0] > 0
+    except Exception as error:
+        # The answer only shortens this slice; whatever is wrong with the broker, its minute still bounds it.
+        logger.warning("Could not ask for the depth of %s: %r", queue, error)
+        return False
+
+
+def continue_later(task: Any, **kwargs: Any) -> str:
+    """Publish the successor of the running slice after commit, with the same origin; return its task id."""
+    task_id: str = uuid()
+    options = {
+        "task_id": task_id,
+        "headers": {ORIGIN_HEADER: origin.of_request(task.request), reserve.LONG_HEADER: True},
+        "countdown": ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None,
+    }
+    transaction.on_commit(lambda: task.apply_async(kwargs=kwargs, **options))
+    return task_id

@@ -1,0 +1,1 @@
+"""What is measured and shown; it listens to signals and is called by nobody."""

@@ -1,0 +1,116 @@
+"""``python -m ami.topology``: prints and renders the table, and becomes the worker or beat it names."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from ami.topology import broker, command, compose
+from ami.topology.errors import TopologyError
+from ami.topology.topology import Topology, load
+
+COMPOSE_FILE = "docker-compose.worker.yml"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; a topology that contradicts itself is one sentence on stderr and exit code 2."""
+    arguments, extra = _parser().parse_known_args(argv)
+    if extra and arguments.verb not in ("worker", "beat"):
+        _parser().error(f"unrecognized arguments: {' '.join(extra)}")
+    try:
+        return int(VERBS[arguments.verb](load(), arguments, extra) or 0)
+    except TopologyError as error:
+        print(f"ami.topology: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ami.topology", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    worker = verbs.add_parser("worker", help="become the worker that consumes QUEUE; further options go to Celery")
+    worker.add_argument("queue")
+    beat = verbs.add_parser("beat", help="become the scheduler; further options go to Celery")
+    for verb in (worker, beat):
+        verb.add_argument("--print", action="store_true", help="print the command line instead of becoming it")
+    table = verbs.add_parser("table", help="print every row as it stands in this environment")
+    table.add_argument("--json", action="store_true")
+    verbs.add_parser("queues", help="print the queue names, one a line")
+    verbs.add_parser("policies", help="print RabbitMQ's policies as JSON")
+    rendered = verbs.add_parser("compose", help=f"print {COMPOSE_FILE}")
+    rendered.add_argument("--write", action="store_true", help="write it to the file")
+    rendered.add_argument("--check", action="store_true", help="exit 1 when the file differs")
+    return parser
+
+
+def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    return _become(command.worker(topology, arguments.queue, extra), arguments)
+
+
+def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    return _become(command.beat(extra), arguments)
+
+
+def _become(argv: list[str], arguments: argparse.Namespace) -> int:
+    if not arguments.print:
+        os.execv(argv[0], argv)  # noqa: S606 - no shell on purpose: a failed substitution must not start Celery
+    print(shlex.join(argv))
+    return 0
+
+
+def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    rows = topology.as_dicts()
+    if arguments.json:
+        print(json.dumps({"routing": topology.routing, "fingerprint": topology.fingerprint, "workloads": rows}))
+        return
+    columns = (
+        "queue",
+        "service",
+        "pool",
+        "concurrency",
+        "prefetch_multiplier",
+        "max_tasks_per_child",
+        "max_memory_per_child_kib",
+        "soft_time_limit_seconds",
+        "hard_time_limit_seconds",
+        "memory_limit_kib",
+    )
+    for column in columns:
+        print(f"{column:28}", *(f"{row[column]!s:>26}" for row in rows))
+    print(f"routing {topology.routing}, fingerprint {topology.fingerprint}")
+
+
+def _queues(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    print("\n".join(topology.queues))
+
+
+def _policies(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    print(json.dumps(list(broker.policies(topology)), indent=2))
+
+
+def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    path, text = Path(COMPOSE_FILE), compose.render()
+    if arguments.check:
+        if path.exists() and path.read_text() == text:
+            return 0
+        print(f"{COMPOSE_FILE} is not what the topology renders; run 'make topology'.", file=sys.stderr)
+        return 1
+    if arguments.write:
+        path.write_text(text)
+        return 0
+    print(text, end="")
+    return 0
+
+
+VERBS = {
+    "worker": _worker,
+    "beat": _beat,
+    "table": _table,
+    "queues": _queues,
+    "policies": _policies,
+    "compose": _compose,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

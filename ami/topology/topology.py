@@ -1,0 +1,189 @@
+"""The rows that are on, after the environment's overrides, as one checked whole."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from ami.topology.errors import TopologyError, did_you_mean
+from ami.topology.table import FALLBACK, ROWS
+from ami.topology.workload import BOUNDS, Workload
+
+ROUTINGS = ("single", "split")
+PREFIX = "ANTENNA_"
+TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+
+class Placement(NamedTuple):
+    """Where a task goes: the queue, and the rule that put it there."""
+
+    queue: str
+    rule: str
+    routed: bool
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Every workload that is on. ``routing`` is ``split``, or ``single`` while a rollout has not switched yet.
+
+    Raises:
+        TopologyError: two rows share a queue or a service, two globs or two rows claim the same task, a redirect
+            names an unknown queue, or no row is the fallback.
+    """
+
+    workloads: tuple[Workload, ...]
+    routing: str = "split"
+
+    def __post_init__(self) -> None:
+        if self.routing not in ROUTINGS:
+            raise TopologyError(
+                f"ANTENNA_ROUTING is '{self.routing}'; use 'split', or 'single' until 'manage.py queues rollout' "
+                "says that every routed queue has a worker."
+            )
+        for field in ("queue", "key", "service"):
+            _refuse_doubles(field, [getattr(row, field) for row in self.workloads])
+        _refuse_doubles("task", [task for row in self.workloads for task in row.tasks])
+        if FALLBACK not in self.queues:
+            raise TopologyError(f"No row is the fallback queue '{FALLBACK}'; without it an unrouted task is lost.")
+        for row in self.workloads:
+            for target in row.redirects.values():
+                self.workload(target)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The names of all queues that workers consume."""
+        return tuple(row.queue for row in self.workloads)
+
+    def workload(self, queue: str) -> Workload:
+        """Return the row of ``queue``.
+
+        Raises:
+            TopologyError: no workload consumes it; the nearest known name is given.
+        """
+        for row in self.workloads:
+            if row.queue == queue:
+                return row
+        raise TopologyError(
+            f"No workload consumes the queue '{queue}'.{did_you_mean(queue, self.queues)} "
+            f"Known: {', '.join(self.queues)}."
+        )
+
+    def place(self, task: str, origin: str | None = None) -> Placement:
+        """Return where ``task`` goes when ``origin`` asked for it. An exact name beats a glob.
+
+        Raises:
+            TopologyError: two globs claim the task.
+        """
+        row, rule = self._claimed(task)
+        if row is None:
+            return Placement(FALLBACK, "no rule: fallback", False)
+        target = row.redirects.get(origin or "", row.queue)
+        rule = rule if target == row.queue else f"{rule}, asked by {origin}"
+        if self.routing == "single":
+            return Placement(FALLBACK, f"{rule} (single: {target} later)", True)
+        return Placement(target, rule, True)
+
+    def home(self, task: str) -> Workload:
+        """Return the row whose rule claims ``task``, whoever asks; the fallback row when none does."""
+        row, _ = self._claimed(task)
+        return row or self.workload(FALLBACK)
+
+    def _claimed(self, task: str) -> tuple[Workload | None, str]:
+        claims = [(row, rule) for row in self.workloads if (rule := row.claim(task))]
+        claims = [(row, rule) for row, rule in claims if rule == task] or claims
+        if len(claims) > 1:
+            both = " and ".join(f"'{rule}' ({row.queue})" for row, rule in claims)
+            raise TopologyError(f"{task} is claimed by two globs: {both}. Name the task exactly in one row.")
+        return claims[0] if claims else (None, "")
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve hex digits that differ when publisher and worker would disagree on where a message goes."""
+        facts = [(row.queue, row.tasks, sorted(row.redirects.items()), row.inherits_origin) for row in self.workloads]
+        return hashlib.sha256(json.dumps([self.routing, facts], default=list).encode()).hexdigest()[:12]
+
+    def as_dicts(self) -> list[dict[str, object]]:
+        """Return each row as plain data, for ``--json``."""
+        return [
+            {
+                **asdict(replace(row, redirects={})),
+                "redirects": dict(row.redirects),
+                "memory_limit_kib": row.memory_limit_kib,
+            }
+            for row in self.workloads
+        ]
+
+
+def _refuse_doubles(field: str, values: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            raise TopologyError(f"Two rows name the {field} '{value}'; each belongs to exactly one.")
+        seen.add(value)
+
+
+def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = ROWS) -> Topology:
+    """Return the topology of this environment. Settings and ``python -m ami.topology`` both call this.
+
+    Every number of a row is overridable as ``ANTENNA_<KEY>_<FIELD>``, for example ``ANTENNA_INGEST_CONCURRENCY=16``.
+
+    Raises:
+        TopologyError: an override is no number, out of bounds, contradicts its row, or names no row.
+    """
+    environ = os.environ if environ is None else environ
+    _refuse_unknown(environ, rows)
+    enabled = tuple(_overridden(row, environ) for row in rows if _enabled(row, environ))
+    return Topology(enabled, routing=environ.get("ANTENNA_ROUTING", "split"))
+
+
+def override_name(row: Workload, field: str) -> str:
+    """Return the environment variable that overrides ``field`` of ``row``."""
+    return f"{PREFIX}{row.key}_{field.upper()}"
+
+
+def _enabled(row: Workload, environ: Mapping[str, str]) -> bool:
+    if row.enabled_by is None:
+        return True
+    value = environ.get(row.enabled_by, "").lower()
+    if value not in TRUE + FALSE:
+        raise TopologyError(f"{row.enabled_by} is '{value}'; use 1 to switch {row.queue} on, 0 to leave it off.")
+    return value in TRUE
+
+
+def _overridden(row: Workload, environ: Mapping[str, str]) -> Workload:
+    changes: dict[str, int | float | str] = {}
+    for field, (low, high) in BOUNDS.items():
+        name = override_name(row, field)
+        if raw := environ.get(name):
+            changes[field] = _number(name, raw, low, high, getattr(row, field))
+    if pool := environ.get(override_name(row, "pool")):
+        changes["pool"] = pool
+    try:
+        return replace(row, **changes)  # type: ignore[arg-type]
+    except TopologyError as error:
+        names = ", ".join(override_name(row, field) for field in changes)
+        raise TopologyError(f"{error} Set through {names}.") from None
+
+
+def _number(name: str, raw: str, low: int, high: int, default: float | None) -> int | float:
+    try:
+        value = float(raw) if name.endswith("WAIT_TARGET_SECONDS") else int(raw)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        fallback = f"the table's {default}" if default is not None else "what the row derives"
+        raise TopologyError(
+            f"{name} is '{raw}'; it must be a whole number from {low} to {high}. Unset it to use {fallback}."
+        )
+    return value
+
+
+def _refuse_unknown(environ: Mapping[str, str], rows: tuple[Workload, ...]) -> None:
+    fields = (*BOUNDS, "pool")
+    known = {override_name(row, field) for row in rows for field in fields}
+    suffixes = tuple(f"_{field.upper()}" for field in fields)
+    for name in environ:
+        if name.startswith(PREFIX) and name.endswith(suffixes) and name not in known:
+            raise TopologyError(f"{name} overrides no row of the topology.{did_you_mean(name, known)}")

@@ -1,0 +1,126 @@
+"""A workload: one queue and the worker service that consumes it."""
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from ami.topology.errors import TopologyError
+
+POOLS = ("prefork", "threads", "gevent", "solo")
+ORIGINS = ("beat", "person", "task")
+
+#: The parent process of a prefork worker, its loop and its code, in KiB (measured: 95 to 140 MiB).
+PARENT_MEMORY_KIB = 192 * 1024
+
+#: RabbitMQ closes the channel of a consumer that holds one message longer than this; 30 minutes is its default
+#: (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout, incident 4), so every hard limit stays below it.
+CONSUMER_TIMEOUT_SECONDS = 1800
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One row of the topology table. Refuses to exist when its numbers contradict each other.
+
+    ``tasks`` holds exact task names or globs (``*`` only). ``redirects`` says where a task of this row goes when
+    that origin asked for it. ``inherits_origin`` says whether a task of this row that another task publishes keeps
+    the origin of its publisher. ``enabled_by`` names an environment variable without which the row is off.
+
+    Raises:
+        TopologyError: naming the row, the field and the remedy.
+    """
+
+    queue: str
+    key: str
+    service: str
+    promise: str
+    tasks: tuple[str, ...] = ()
+    pool: str = "prefork"
+    concurrency: int
+    prefetch_multiplier: int = 1
+    max_tasks_per_child: int
+    max_memory_per_child_kib: int
+    soft_time_limit_seconds: int
+    hard_time_limit_seconds: int
+    container_memory_kib: int | None = None
+    cpu_shares: int = 1024
+    replicas: int = 1
+    stop_grace_period_seconds: int
+    wait_target_seconds: float
+    redirects: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    inherits_origin: bool = False
+    enabled_by: str | None = None
+
+    def __post_init__(self) -> None:
+        self._refuse_bad_numbers()
+        self._refuse_contradictions()
+
+    def _refuse_bad_numbers(self) -> None:
+        for name, (low, high) in BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise TopologyError(f"{self.queue}: {name} is {value}; it must be between {low} and {high}.")
+
+    def _refuse_contradictions(self) -> None:
+        if self.pool not in POOLS:
+            raise TopologyError(f"{self.queue}: pool is '{self.pool}'; choose one of {', '.join(POOLS)}.")
+        if self.soft_time_limit_seconds >= self.hard_time_limit_seconds:
+            raise TopologyError(
+                f"{self.queue}: soft_time_limit_seconds ({self.soft_time_limit_seconds}) must be below "
+                f"hard_time_limit_seconds ({self.hard_time_limit_seconds}), or no task could clean up."
+            )
+        if self.hard_time_limit_seconds + 60 > CONSUMER_TIMEOUT_SECONDS:
+            raise TopologyError(
+                f"{self.queue}: hard_time_limit_seconds ({self.hard_time_limit_seconds}) must stay a minute below "
+                f"RabbitMQ's consumer timeout ({CONSUMER_TIMEOUT_SECONDS}); work in slices instead (incident 4)."
+            )
+        if self.container_memory_kib is not None and self.container_memory_kib < self.needed_memory_kib:
+            raise TopologyError(
+                f"{self.queue}: container_memory_kib ({self.container_memory_kib}) is less than the "
+                f"{self.needed_memory_kib} KiB that {self.concurrency} children of {self.max_memory_per_child_kib} KiB "
+                f"and their parent may reach; raise it or lower concurrency (incident 6)."
+            )
+        for origin in self.redirects:
+            if origin not in ORIGINS:
+                raise TopologyError(
+                    f"{self.queue}: redirects names the origin '{origin}'; known: {', '.join(ORIGINS)}."
+                )
+
+    @property
+    def needed_memory_kib(self) -> int:
+        """What the children may reach before they are recycled, and the parent, in KiB."""
+        return self.concurrency * self.max_memory_per_child_kib + PARENT_MEMORY_KIB
+
+    @property
+    def memory_limit_kib(self) -> int:
+        """The container's memory limit in KiB: the row's own, or what its children need and an eighth more."""
+        return self.container_memory_kib or self.needed_memory_kib + self.needed_memory_kib // 8
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """The queue that keeps what this queue's workers gave up."""
+        return f"{self.queue}.dlq"
+
+    def claim(self, task: str) -> str | None:
+        """Return the rule of this row that claims ``task``: an exact name before a glob, or None."""
+        if task in self.tasks:
+            return task
+        return next((rule for rule in self.tasks if "*" in rule and fnmatch.fnmatchcase(task, rule)), None)
+
+
+#: Inclusive bounds of every number in a row that an operator may override.
+BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "concurrency": (1, 512),
+        "prefetch_multiplier": (1, 128),
+        "max_tasks_per_child": (1, 1_000_000),
+        "max_memory_per_child_kib": (64 * 1024, 1024**3),
+        "soft_time_limit_seconds": (1, 24 * 3600),
+        "hard_time_limit_seconds": (1, 24 * 3600),
+        "container_memory_kib": (128 * 1024, 4 * 1024**3),
+        "cpu_shares": (2, 262_144),
+        "replicas": (0, 1000),
+        "stop_grace_period_seconds": (1, 24 * 3600),
+        "wait_target_seconds": (0, 24 * 3600),
+    }
+)

@@ -1,0 +1,116 @@
+"""``python -m benchmarks.isolation``: what the split does to a click, and what it costs the flood.
+
+The reference is the same four slots behind one queue, measured in the same run on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
+
+import django
+
+django.setup()
+
+import json  # noqa: E402
+
+import numpy as np  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from tests.places import new_place, until  # noqa: E402
+
+if TYPE_CHECKING:
+    from tests.places import Place
+
+FLOOD_TASK = "tests.acceptance.tasks.hold"
+PROBE_TASK = "tests.acceptance.tasks.succeed"
+PROBE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where flood and probes go, and how many slots each queue's worker has."""
+
+    name: str
+    flood: str
+    probe: str
+    workers: dict[str, int]
+
+
+LAYOUTS = (
+    Layout("one queue, 4 slots (reference)", "antenna", "antenna", {"antenna": 4}),
+    Layout(
+        "split, 2 + 2 slots", "antenna-ingest", "antenna-interactive", {"antenna-ingest": 2, "antenna-interactive": 2}
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Waits are milliseconds; the flood's rate is tasks per second until it was drained."""
+
+    layout: str
+    probes: int
+    p50_ms: float
+    p95_ms: float
+    max_ms: float
+    flood_per_second: float
+
+
+def measure(layout: Layout, flood: int, task_seconds: float) -> Measured:
+    """Let ``flood`` tasks of ``task_seconds`` wait, probe until they are done, and return what was seen."""
+    with new_place("benchmark") as place:
+        place.queues("declare")
+        for _ in range(flood):
+            place.send(FLOOD_TASK, task_seconds, queue=layout.flood)
+        for queue, slots in layout.workers.items():
+            place.worker(queue, "--concurrency", str(slots))
+        probes = _probe(place, layout, flood)
+        waits = 1000 * np.array([record["waited_seconds"] for record in place.ran("tasks.succeed")])
+        done = place.ran("tasks.hold")
+        seconds = done[-1]["started_at"] - done[0]["started_at"]
+    p50, p95 = (float(np.percentile(waits, of)) for of in (50, 95))
+    return Measured(layout.name, probes, p50, p95, float(waits.max()), len(done) / seconds)
+
+
+def _probe(place: Place, layout: Layout, flood: int) -> int:
+    count = 0
+    while len(place.ran("tasks.hold")) < flood:
+        place.send(PROBE_TASK, queue=layout.probe)
+        count += 1
+        time.sleep(PROBE_SECONDS)
+    until(lambda: len(place.ran("tasks.succeed")) >= count, 60, "every probe ran")
+    return count
+
+
+def main() -> int:
+    """Measure both layouts and print them with their ratios."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.isolation", description=__doc__)
+    parser.add_argument("--flood", type=int, default=600, help="tasks that wait (600)")
+    parser.add_argument("--task-seconds", type=float, default=0.1, help="what each of them takes (0.1)")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = [measure(layout, options.flood, options.task_seconds) for layout in LAYOUTS]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found]))
+        return 0
+    table = Table(
+        "layout", "probes", "wait p50 ms", "p95 ms", "max ms", "flood /s", "p95 x ref", "flood x ref", box=None
+    )
+    for one in found:
+        ratios = (f"{one.p95_ms / found[0].p95_ms:.4f}", f"{one.flood_per_second / found[0].flood_per_second:.2f}")
+        figures = (f"{value:.1f}" for value in (one.p50_ms, one.p95_ms, one.max_ms, one.flood_per_second))
+        table.add_row(one.layout, str(one.probes), *figures, *ratios)
+    Console(width=130).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""The Celery application that `celery -A config` finds."""
+
+import os
+
+from ami.queues import bootsteps
+from ami.queues.celery import AntennaCelery
+from config import flower  # noqa: F401 - listens to a signal
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+
+app = AntennaCelery("antenna")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+bootsteps.install(app)

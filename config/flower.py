@@ -1,0 +1,51 @@
+"""Keeps Flower, which can stop workers and send tasks, behind a login wherever settings ask for one."""
+
+import os
+from typing import Any
+
+import click
+from celery import signals
+from django.conf import settings
+
+from ami.topology.topology import FALSE
+from config.settings.environment import PLACEHOLDER, refuse
+
+
+@signals.import_modules.connect(dispatch_uid="antenna_flower_login")
+def require_login(**_: Any) -> None:
+    """Refuse to start an open Flower.
+
+    Flower has no hook of its own. It imports the tasks after it has read its environment, its command line and
+    its configuration file, and before it listens: whichever of them the login comes from, it is known here.
+    """
+    command = click.get_current_context(silent=True)
+    if command is None or command.info_name != "flower" or not settings.FLOWER_LOGIN_REQUIRED:
+        return
+    from flower.options import options
+
+    if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in FALSE:
+        refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to everybody; remove it and send a login instead.")
+    if not options.auth and not options.basic_auth:
+        refuse(
+            "FLOWER_BASIC_AUTH is not set and Flower can stop workers; set it to USER:PASSWORD, or FLOWER_AUTH, "
+            "FLOWER_AUTH_PROVIDER and FLOWER_OAUTH2_* for single sign-on."
+        )
+    for login in options.basic_auth or ():
+        _refuse_weak(login)
+    _close_metrics()
+
+
+def _refuse_weak(login: str) -> None:
+    user, _, password = login.partition(":")
+    if not user or not password:
+        refuse("FLOWER_BASIC_AUTH is not USER:PASSWORD (several: separated by commas); write it so.")
+    if PLACEHOLDER in login:
+        refuse(f"FLOWER_BASIC_AUTH still holds the placeholder '{PLACEHOLDER}' of .env.example; choose a password.")
+
+
+def _close_metrics() -> None:
+    """Ask for the login on ``/metrics`` too, which Flower 2.2 leaves open; ``/healthcheck`` says OK to everybody."""
+    from flower.views.monitor import Metrics
+    from tornado.web import authenticated
+
+    Metrics.get = authenticated(Metrics.get)

@@ -1,0 +1,1 @@
+"""Settings: base for all, and one module per kind of place."""

@@ -1,0 +1,201 @@
+"""Settings that every place shares."""
+
+import socket
+
+from ami.topology import broker
+from ami.topology.errors import TopologyError
+from ami.topology.router import TaskRouter
+from ami.topology.table import FALLBACK
+from ami.topology.topology import load
+
+from .environment import BASE_DIR, env, on_or_off, one_of, refuse, whole_number
+
+try:
+    ANTENNA_TOPOLOGY = load()
+except TopologyError as error:
+    refuse(str(error))
+
+# --- Django -----------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "rest_framework.authtoken",
+    "drf_spectacular",
+    "django_celery_beat",
+    "ami.queues",
+    "ami.telemetry",
+    "ami.main",
+    "ami.ml",
+    "ami.jobs",
+    "ami.exports",
+    "config.apps.CompositionConfig",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "ami.queues.middleware.BrokerAwayMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+AUTH_USER_MODEL = "main.User"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-gb"
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "static"
+MEDIA_URL = "/media/"
+MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
+DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1024**2, 1024, 2 * 1024**3)
+
+#: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
+ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**2, 1024, 2 * 1024**3)
+
+#: Whether the web process serves MEDIA itself: only without object storage, on one machine.
+ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=False)
+
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "results": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": env.str("ANTENNA_RESULTS_ROOT", default=f"{MEDIA_ROOT}-results"), "base_url": None},
+    },
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
+    "PAGE_SIZE": 50,
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["ami.main.api.parsing.BoundedJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "ami.jobs.api.errors.exception_handler",
+    "DEFAULT_THROTTLE_RATES": {"login": "10/min"},
+    # Only what our own proxies wrote into X-Forwarded-For counts; the rest of it is the caller's to invent.
+    "NUM_PROXIES": whole_number("ANTENNA_PROXIES", 0, 0, 10),
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Antenna",
+    "DESCRIPTION": "Insect monitoring: captures, machine-learning jobs and the contract of their workers.",
+    "VERSION": "2.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v2",
+    "OAS_VERSION": "3.1.0",
+}
+
+LOG_LEVEL = one_of("ANTENNA_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {"httpx": {"level": "WARNING"}, "httpcore": {"level": "WARNING"}},
+}
+
+# --- Services ---------------------------------------------------------------------------------------------------
+NATS_URL = env.str("NATS_URL", default="")
+NATS_TASK_TTR = whole_number("NATS_TASK_TTR", 300, 1, 86_400)
+NATS_MAX_DELIVER = whole_number("NATS_MAX_DELIVER", 2, 1, 100)
+NATS_MAX_ACK_PENDING = whole_number("NATS_MAX_ACK_PENDING", 1000, 1, 1_000_000)
+REDIS_URL = env.str("REDIS_URL", default="")
+RABBITMQ_MANAGEMENT_URL = env.str("RABBITMQ_MANAGEMENT_URL", default="")
+FLOWER_URL = env.str("FLOWER_URL", default="")
+
+#: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
+FLOWER_LOGIN_REQUIRED = True
+
+#: The address people and workers reach the web process at, for links to stored files.
+ANTENNA_PUBLIC_URL = env.str("ANTENNA_PUBLIC_URL", default="")
+
+#: Folders that a storage source with a file:// endpoint may point into.
+ANTENNA_LOCAL_SOURCE_ROOTS = env.list("ANTENNA_LOCAL_SOURCE_ROOTS", default=[])
+
+# --- Celery: where a task goes ----------------------------------------------------------------------------------
+CELERY_TASK_DEFAULT_QUEUE = FALLBACK
+CELERY_TASK_DEFAULT_EXCHANGE = broker.EXCHANGE_NAME
+CELERY_TASK_DEFAULT_EXCHANGE_TYPE = broker.EXCHANGE.type
+CELERY_TASK_DEFAULT_ROUTING_KEY = FALLBACK
+CELERY_TASK_QUEUES = broker.task_queues(ANTENNA_TOPOLOGY)
+CELERY_TASK_ROUTES = (TaskRouter(ANTENNA_TOPOLOGY),)
+CELERY_TASK_CREATE_MISSING_QUEUES = False
+
+#: Modules with further tasks, which every worker imports beside the apps' own.
+CELERY_IMPORTS = env.list("ANTENNA_EXTRA_TASKS", default=[])
+
+#: Tasks that are meant to run on the fallback queue; every other unrouted task is a warning of `manage.py check`.
+ANTENNA_FALLBACK_TASKS: tuple[str, ...] = ()
+
+# --- Celery: delivery -------------------------------------------------------------------------------------------
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False
+CELERY_TASK_RETRY_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# A message whose connection is gone comes back to another worker: the copy running here is ended, not run beside it.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+
+# --- Celery: the connection. broker_heartbeat is ticked only on a worker's own connection; set as a transport option
+# it would make RabbitMQ drop idle publishers (incidents 13 and 14).
+CELERY_BROKER_HEARTBEAT = 30
+CELERY_BROKER_CONNECTION_TIMEOUT = 4
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "confirm_publish": True,
+    # A firewall that drops idle connections is noticed within two and a half minutes (incident 5).
+    "socket_settings": {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 9},
+}
+CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 3, "interval_start": 0, "interval_step": 0.3, "interval_max": 1}
+
+# --- Celery: results and events. Nobody reads a result unless a task says so (incident 11) ------------------------
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default=REDIS_URL) or "disabled"
+CELERY_RESULT_EXPIRES = 24 * 3600
+CELERY_WORKER_SEND_TASK_EVENTS = on_or_off("ANTENNA_TASK_EVENTS", default=True)
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+# --- Celery: time and beat --------------------------------------------------------------------------------------
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+CELERY_BEAT_SCHEDULER = "ami.queues.scheduler:Scheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5
+DJANGO_CELERY_BEAT_TZ_AWARE = True
+
+DEBUG = False
+ALLOWED_HOSTS = env.list("DJANGO_ALLOWED_HOSTS", default=["localhost", "127.0.0.1"])
+SILENCED_SYSTEM_CHECKS: list[str] = []

@@ -1,0 +1,33 @@
+"""The test suite: services from the environment, files in a folder of the run's own."""
+
+import tempfile
+from pathlib import Path
+
+from .base import *  # noqa: F403
+from .base import STORAGES
+from .databases import caches, databases
+from .environment import env
+
+SECRET_KEY = "only-for-tests"  # noqa: S105
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="amqp://guest:guest@127.0.0.1:5672//")
+NATS_URL = env.str("NATS_URL", default="nats://127.0.0.1:4222")
+FLOWER_URL = "http://flower.example:5555"
+_folder = Path(env.str("ANTENNA_TEST_FOLDER", default="") or tempfile.mkdtemp(prefix="antenna-test-"))
+DATABASES = databases(env.str("DATABASE_URL", default="") or f"sqlite:///{_folder / 'test.sqlite3'}")
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    # In a file, so that threads and worker processes share it.
+    DATABASES["default"]["TEST"] = {"NAME": str(_folder / "pytest.sqlite3")}
+CACHES = caches(env.str("REDIS_URL", default=""))
+MEDIA_ROOT = str(_folder / "media")
+STATIC_ROOT = str(_folder / "static")
+for _name in (MEDIA_ROOT, STATIC_ROOT):
+    Path(_name).mkdir(parents=True, exist_ok=True)
+STORAGES = {
+    **STORAGES,
+    "results": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(_folder / "results"), "base_url": None},
+    },
+}
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+ALLOWED_HOSTS = ["*"]

@@ -1,0 +1,45 @@
+"""The demo as a user of the REST API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+TIMEOUT_SECONDS = 30.0
+
+
+class ApiRefused(Exception):
+    """The API answered with an error; the text has the request, the status and the body."""
+
+
+class Client:
+    """A signed-in user of the API at ``<web>/api/v2/``."""
+
+    def __init__(self, web: str) -> None:
+        self._http = httpx.Client(base_url=f"{web}/api/v2/", timeout=TIMEOUT_SECONDS)
+        self.token = ""
+
+    def log_in(self, email: str, password: str) -> None:
+        """Sign in and keep the token."""
+        self.token = self.post("auth/token/login/", {"email": email, "password": password})["auth_token"]
+        self._http.headers["Authorization"] = f"Token {self.token}"
+
+    def get(self, path: str, **params: Any) -> Any:
+        """GET a path and return its JSON. Raises `ApiRefused`."""
+        return self._json(self._http.get(path, params=params))
+
+    def post(self, path: str, body: Any = None, **params: Any) -> Any:
+        """POST JSON and return the answer's. Raises `ApiRefused`."""
+        return self._json(self._http.post(path, json=body, params=params))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    @staticmethod
+    def _json(answer: httpx.Response) -> Any:
+        if answer.status_code >= 400:
+            request = answer.request
+            raise ApiRefused(f"{request.method} {request.url.path} answered {answer.status_code}: {answer.text[:500]}")
+        return answer.json() if answer.content else None

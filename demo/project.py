@@ -1,0 +1,77 @@
+"""Sets the demo's project up: a person, a project, and one station per folder of captures."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django.core.management import call_command
+
+if TYPE_CHECKING:
+    from ami.main.models import Deployment, Project, User
+
+TIME_ZONE = "America/New_York"
+PIPELINE = "sheet-moths"
+
+#: Beat's intervals are minutes to an hour; the demo takes about one, so it makes some of them seconds.
+QUICK_TICKS = {
+    "ami.ml.tasks.check_processing_services_online": 10,
+    "ami.jobs.tasks.audit_jobs": 10,
+    "ami.jobs.tasks.audit_data_integrity": 15,
+    "ami.main.tasks.update_stale_counts": 5,
+}
+
+
+@dataclass(frozen=True)
+class DemoProject:
+    """The rows that the demo works with; ``password`` is made up anew each time and never stored in clear."""
+
+    owner: User
+    password: str
+    project: Project
+    stations: tuple[Deployment, ...]
+
+
+def migrate() -> None:
+    """Create the tables, the queues and the schedule, as a deployment does before its first process."""
+    call_command("migrate", verbosity=0)
+    call_command("queues", "declare", "--json", stdout=io.StringIO())
+    call_command("queues", "schedule", "--json", stdout=io.StringIO())
+    _quicken()
+
+
+def create(folders: list[Path], media: Path, web: str) -> DemoProject:
+    """Create the project with a station per folder below ``media``; their captures come by a sync job."""
+    from ami.main.models import Deployment, Project, S3StorageSource, User
+
+    password = secrets.token_urlsafe(16)
+    owner = User.objects.create_superuser(email="demo@antenna.example", password=password)
+    project = Project.objects.create(name="Demo", owner=owner)
+    source = S3StorageSource.objects.create(
+        name="Demo captures",
+        project=project,
+        endpoint_url=media.resolve().as_uri(),
+        public_base_url=f"{web}/media/",
+    )
+    stations = tuple(
+        Deployment.objects.create(
+            name=folder.name,
+            project=project,
+            data_source=source,
+            data_source_subdir=folder.relative_to(media).as_posix(),
+            time_zone=TIME_ZONE,
+        )
+        for folder in folders
+    )
+    return DemoProject(owner, password, project, stations)
+
+
+def _quicken() -> None:
+    from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+    for task, seconds in QUICK_TICKS.items():
+        interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period="seconds")
+        PeriodicTask.objects.filter(task=task).update(interval=interval, expire_seconds=seconds - 1)

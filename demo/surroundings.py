@@ -1,0 +1,129 @@
+"""Where the demo runs: its folder, its ports, its database, and the environment of its processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from kombu import Connection
+
+from ami.topology import broker
+from ami.topology.topology import load
+
+DATABASE = "antenna_demo"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The demo's folder and addresses."""
+
+    folder: Path
+    web_port: int
+    push_port: int
+
+    @property
+    def media(self) -> Path:
+        """Where captures and crops lie."""
+        return self.folder / "media"
+
+    @property
+    def journal(self) -> Path:
+        """Where the workers write what they ran."""
+        return self.folder / "journal"
+
+    @property
+    def web(self) -> str:
+        """The address of the web server."""
+        return f"http://127.0.0.1:{self.web_port}"
+
+    @property
+    def push(self) -> str:
+        """The address of the processing service."""
+        return f"http://127.0.0.1:{self.push_port}"
+
+    def environment(self, services: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the environment of every process of the demo, this one included."""
+        small = (os.cpu_count() or 2) <= 4
+        sizes = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1} if small else {}
+        concurrency = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in sizes.items()}
+        return {
+            **os.environ,
+            **{name: value or "" for name, value in services.items()},
+            **{name: os.environ.get(name, value) for name, value in concurrency.items()},
+            "DJANGO_SETTINGS_MODULE": "config.settings.local",
+            "DJANGO_DEBUG": "0",
+            "DJANGO_SECRET_KEY": uuid.uuid4().hex,
+            "ANTENNA_MEDIA_ROOT": str(self.media),
+            "ANTENNA_RESULTS_ROOT": str(self.folder / "results"),
+            "ANTENNA_JOURNAL_DIR": str(self.journal),
+            "ANTENNA_PUBLIC_URL": self.web,
+            "ANTENNA_EXTRA_TASKS": "demo.tasks",
+            "PYTHONUNBUFFERED": "1",
+            # One arithmetic thread per process: the pullers are the parallelism.
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+
+def prepare(folder: Path) -> Surroundings:
+    """Empty the demo's folder and choose free ports."""
+    shutil.rmtree(folder, ignore_errors=True)
+    surroundings = Surroundings(folder, *_free_ports(2))
+    for inner in (surroundings.media, surroundings.journal):
+        inner.mkdir(parents=True)
+    return surroundings
+
+
+def fresh_database(url: str) -> str:
+    """Create the demo's database anew on the server of ``url``; return the URL of that database."""
+    with psycopg.connect(url.replace("postgres://", "postgresql://", 1), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {DATABASE}")
+    return urlunsplit(urlsplit(url)._replace(path=f"/{DATABASE}"))
+
+
+def broker_in_use(url: str) -> str | None:
+    """Return the name of a queue of ours that holds messages or has consumers at this broker, None if there is none.
+
+    The demo never shares its queues with a deployment: its dead letters would be somebody else's.
+    """
+    topology = load()
+    with Connection(url, connect_timeout=3) as connection:
+        for name in sorted(broker.own_queue_names(topology)):
+            try:
+                found = connection.channel().queue_declare(queue=name, passive=True)
+            except connection.channel_errors:
+                continue
+            if found.message_count or found.consumer_count:
+                return name
+    return None
+
+
+def purge(url: str) -> None:
+    """Empty the queues of ours at this broker; they were empty before the demo, so every message is the demo's."""
+    with Connection(url, connect_timeout=3) as connection:
+        for name in sorted(broker.own_queue_names(load())):
+            channel = connection.channel()
+            try:
+                channel.queue_purge(name)
+                channel.close()
+            except connection.channel_errors:
+                continue
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,113 @@
+"""Runs several pullers as threads of one process: registers once, stops all together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import FrameType
+
+from ami.ml.schemas import AsyncPipelineRegistrationRequest
+from processing_service import catalogue
+from processing_service.antenna import Antenna, AntennaError
+from processing_service.downloads import Downloader, DownloadLimits
+from processing_service.images import ImageProcessor
+from processing_service.logs import event
+from processing_service.pictures import MAX_PIXELS
+from processing_service.puller import Puller, PullSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A token, or an e-mail address with its password; secrets stay out of the representation."""
+
+    token: str | None = field(default=None, repr=False)
+    email: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, token_env: str | None, email: str | None, password_env: str | None) -> Credentials:
+        """Read the secrets from the named variables; `ValueError` with the remedy if one is missing."""
+        if email is not None:
+            if not password_env or not os.environ.get(password_env):
+                raise ValueError(f"--email needs the password in the variable {password_env or '(--password-env)'}")
+            return cls(email=email, password=os.environ[password_env])
+        name = token_env or "ANTENNA_TOKEN"
+        token = os.environ.get(name)
+        if not token:
+            raise ValueError(f"the variable {name} holds no token: set it, or give --email and --password-env")
+        return cls(token=token)
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """Where to pull from, as whom, for which project, with how many pullers."""
+
+    antenna: str
+    credentials: Credentials
+    project: int
+    name: str
+    pull: PullSettings
+    pullers: int = 2
+    limits: DownloadLimits = field(default_factory=DownloadLimits)
+    max_pixels: int = MAX_PIXELS
+
+
+def run_fleet(settings: FleetSettings, stop: threading.Event) -> int:
+    """Register and pull until `stop` is set or the settings say so; return the tasks handed in.
+
+    `AntennaError` if logging in or registering fails, or if the token is refused later on.
+    """
+    antenna = Antenna(settings.antenna, stop, settings.credentials.token)
+    try:
+        token = _introduce(antenna, settings)
+    finally:
+        antenna.close()
+    with Downloader(settings.limits) as downloader, ThreadPoolExecutor(settings.pullers) as threads:
+        processor = ImageProcessor(downloader, settings.max_pixels)
+        running = [threads.submit(_pull, settings, token, processor, stop) for _ in range(settings.pullers)]
+        return sum(one.result() for one in running)
+
+
+def _introduce(antenna: Antenna, settings: FleetSettings) -> str:
+    """Log in where there is no token yet, register the pipelines, and return the token."""
+    known = settings.credentials
+    token = known.token or antenna.log_in(known.email or "", known.password or "")
+    pipelines = catalogue.chosen_pipelines(settings.pull.slugs)
+    request = AsyncPipelineRegistrationRequest(processing_service_name=settings.name, pipelines=pipelines)
+    antenna.register(settings.project, request)
+    log.info(event("registered", name=settings.name, project=settings.project, pipelines=len(pipelines)))
+    return token
+
+
+def _pull(settings: FleetSettings, token: str, processor: ImageProcessor, stop: threading.Event) -> int:
+    antenna = Antenna(settings.antenna, stop, token)
+    try:
+        return Puller(antenna, processor, settings.pull, stop).run()
+    except AntennaError:
+        stop.set()
+        raise
+    finally:
+        antenna.close()
+
+
+def stop_at_signals(stop: threading.Event) -> Callable[[], None]:
+    """Set `stop` at SIGTERM and SIGINT; return a function that puts the former handlers back."""
+
+    def told(number: int, _: FrameType | None) -> None:
+        stop.set()
+        log.info(event("stopping", signal=signal.Signals(number).name))
+
+    former = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+    return restore

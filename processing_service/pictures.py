@@ -1,0 +1,70 @@
+"""Opens picture bytes safely and reads them at a working size."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+WORKING_SIDE = 960
+"""Longest side, in pixels, at which pictures are analysed."""
+
+MAX_PIXELS = 100_000_000
+
+Pixels = NDArray[np.float32]
+
+
+class PictureError(Exception):
+    """The bytes are not a picture that can be processed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A capture ready for analysis: `pixels` is RGB (height, width, 3) in 0..255 at the working size.
+
+    `width` and `height` are those of the full-size picture; `scale` is full-size pixels per working pixel.
+    """
+
+    pixels: Pixels
+    width: int
+    height: int
+
+    @property
+    def scale(self) -> float:
+        """Full-size pixels per working pixel, at least about one."""
+        return self.width / float(self.pixels.shape[1])
+
+
+def open_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
+    """Decode a picture of any format that Pillow reads; `PictureError` if broken, truncated or too many pixels."""
+    if not content:
+        raise PictureError("the picture is empty (0 bytes)")
+    try:
+        with warnings.catch_warnings():
+            # The limit below is our own and is checked before anything is decoded.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(content)) as image:
+                return _read(image, max_pixels)
+    except PictureError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise PictureError(f"the picture has more than {max_pixels} pixels") from error
+    except Exception as error:  # Pillow's plugins raise nearly anything on broken bytes
+        raise PictureError(f"not a readable picture: {error}"[:500]) from error
+
+
+def _read(image: Image.Image, max_pixels: int) -> Picture:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise PictureError(f"the picture has {width} x {height} pixels, more than {max_pixels}")
+    shrink = min(1.0, WORKING_SIDE / max(width, height))
+    small = (max(1, round(width * shrink)), max(1, round(height * shrink)))
+    image.draft("RGB", small)  # JPEG: decode at a half or a quarter of the size
+    rgb = image.convert("RGB")
+    if rgb.size != small:
+        rgb = rgb.resize(small, Image.Resampling.BOX, reducing_gap=2.0)
+    return Picture(np.asarray(rgb, dtype=np.float32), width, height)

@@ -1,0 +1,149 @@
+"""Pull mode: takes tasks from Antenna, processes them and posts the results, until told to stop."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ami.ml.schemas import (
+    JobReference,
+    PipelineProcessingTask,
+    PipelineResultsError,
+    PipelineTaskResult,
+    ResultRequest,
+    SourceImageRequest,
+    TasksRequest,
+)
+from processing_service.antenna import Antenna, AntennaError
+from processing_service.images import IMAGE_ERRORS, ImageProcessor
+from processing_service.logs import event
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+BATCHES_PER_POLL = 10
+"""Batches taken from one job before the jobs are asked for anew, so that no job starves another."""
+
+
+@dataclass(frozen=True)
+class PullSettings:
+    """How to pull: `once` stops after one look at the jobs, `until_idle_seconds` after that long without a task."""
+
+    slugs: Sequence[str]
+    batch_size: int = 8
+    poll_seconds: float = 2.0
+    once: bool = False
+    until_idle_seconds: float | None = None
+
+
+class Puller:
+    """One loop of pulling; several of them share a stop event and nothing else."""
+
+    def __init__(
+        self, antenna: Antenna, processor: ImageProcessor, settings: PullSettings, stop: threading.Event
+    ) -> None:
+        self._antenna = antenna
+        self._processor = processor
+        self._settings = settings
+        self._stop = stop
+        self._request = TasksRequest(batch_size=settings.batch_size, client_info=client_info())
+
+    def run(self) -> int:
+        """Pull until stopped, idle or done; return the tasks handed in. `AntennaError` if the token is refused."""
+        handed_in = 0
+        last_work = time.monotonic()
+        while not self._stop.is_set():
+            count = self._poll()
+            handed_in += count
+            if count:
+                last_work = time.monotonic()
+            if self._settings.once or self._idle_too_long(last_work):
+                break
+            if not count:
+                self._stop.wait(self._settings.poll_seconds)
+        return handed_in
+
+    def _idle_too_long(self, last_work: float) -> bool:
+        limit = self._settings.until_idle_seconds
+        return limit is not None and time.monotonic() - last_work >= limit
+
+    def _poll(self) -> int:
+        """Work through the jobs on offer once; return the tasks handed in."""
+        jobs = self._asked(lambda: self._antenna.jobs(self._settings.slugs)) or []
+        return sum(self._work_on(job) for job in jobs)
+
+    def _work_on(self, job: JobReference) -> int:
+        slug = job.pipeline_slug or (self._settings.slugs[0] if len(self._settings.slugs) == 1 else None)
+        if slug is None or slug not in self._settings.slugs:
+            log.warning(event("job skipped", job=job.id, pipeline=slug, reason="not a pipeline of this worker"))
+            return 0
+        handed_in = 0
+        for _ in range(BATCHES_PER_POLL):
+            if self._stop.is_set():
+                break
+            tasks = self._asked(lambda: self._antenna.tasks(job.id, self._request))
+            if not tasks:
+                break
+            handed_in += self._batch(job.id, slug, tasks)
+        return handed_in
+
+    def _batch(self, job: int, slug: str, tasks: Sequence[PipelineProcessingTask]) -> int:
+        """Process what was taken, to the last task even while stopping, and post it in one body."""
+        started = time.perf_counter()
+        results = [result for task in tasks if (result := self._one(slug, task)) is not None]
+        body = ResultRequest(results=results, client_info=self._request.client_info)
+        if not results or self._asked(lambda: self._posted(job, body)) is None:
+            return 0
+        failed = sum(isinstance(result.result, PipelineResultsError) for result in results)
+        seconds = time.perf_counter() - started
+        log.info(event("batch posted", job=job, pipeline=slug, images=len(results), failed=failed, seconds=seconds))
+        return len(results)
+
+    def _posted(self, job: int, body: ResultRequest) -> bool:
+        self._antenna.post_results(job, body)
+        return True
+
+    def _one(self, slug: str, task: PipelineProcessingTask) -> PipelineTaskResult | None:
+        """Return the task's results or its error; None if it has no reply subject to answer on."""
+        if task.reply_subject is None:
+            log.error(event("task skipped", task=task.id, reason="no reply_subject"))
+            return None
+        image = SourceImageRequest(id=task.image_id, url=task.image_url)
+        try:
+            return PipelineTaskResult(reply_subject=task.reply_subject, result=self._processor.results(slug, image))
+        except IMAGE_ERRORS as error:
+            reason = str(error)
+            log.warning(event("image failed", image=task.image_id, error=reason))
+        except Exception as error:  # whatever it is, the message must be answered
+            reason = f"{type(error).__name__} in pipeline {slug}"
+            log.exception(event("image failed", image=task.image_id, error=reason))
+        return PipelineTaskResult(
+            reply_subject=task.reply_subject,
+            result=PipelineResultsError(error=reason, image_id=task.image_id),
+        )
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer | None:
+        """Ask Antenna; None when it refused or is away, which is logged and passes; a refused token does not."""
+        try:
+            return ask()
+        except AntennaError as error:
+            log.error(event("antenna refused", error=error))
+            if error.is_fatal:
+                raise
+            return None
+
+
+def client_info() -> dict[str, str]:
+    """Say who pulls: host name and versions, nothing secret."""
+    return {
+        "hostname": socket.gethostname(),
+        "software": "processing_service",
+        "python": platform.python_version(),
+    }

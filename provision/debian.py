@@ -1,0 +1,75 @@
+"""Installs a server from its Debian package, without leaving the packaged system service running."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from provision import account, commands
+from provision.kind import Kind, Unavailable
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+# invoke-rc.d and deb-systemd-invoke ask this file before they start a service; 101 forbids it.
+FORBID = "#!/bin/sh\n# Written by provision for one apt-get install, removed after it.\nexit 101\n"
+LOCK_SECONDS = 120
+INSTALL_SECONDS = 600.0
+_one_at_a_time = threading.Lock()
+
+
+def look(kind: Kind) -> str:
+    """What would be installed. Raises `Unavailable`."""
+    if not shutil.which("apt-get"):
+        raise Unavailable("no apt-get")
+    if not account.is_root():
+        raise Unavailable("not root, so no Debian packages")
+    return f"the Debian package {kind.package}"
+
+
+def install_commands(kind: Kind, *options: str) -> list[list[str]]:
+    """The two commands, for one package; `options` go to apt-get (a test passes --simulate)."""
+    apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *options]
+    return [[*apt, "update", "-qq"], [*apt, "install", "-y", "-qq", "--no-install-recommends", kind.package]]
+
+
+@contextlib.contextmanager
+def services_forbidden(policy: Path | None = None) -> Iterator[None]:
+    """No package starts its service meanwhile; a policy that the machine already has is left as it is."""
+    policy = policy or POLICY
+    try:
+        with open(os.open(policy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o755), "w") as written:
+            written.write(FORBID)
+    except FileExistsError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        policy.unlink(missing_ok=True)
+
+
+def service_runs(name: str) -> bool:
+    """Whether the packaged system service runs now."""
+    if not (service := shutil.which("service")):
+        return False
+    done = subprocess.run(  # noqa: S603
+        [service, name, "status"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+    )
+    return done.returncode == 0
+
+
+def install(kind: Kind, *options: str) -> None:
+    """Installs the package; a service that did not run before does not run after. Raises `Unavailable`."""
+    look(kind)
+    with _one_at_a_time:
+        before = service_runs(kind.package)
+        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        with services_forbidden():
+            for argv in install_commands(kind, *options):
+                commands.run(argv, seconds=INSTALL_SECONDS, env=environ)
+        if not before and service_runs(kind.package):  # the machine's own policy allowed it
+            commands.run(["service", kind.package, "stop"], seconds=60)

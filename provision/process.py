@@ -1,0 +1,161 @@
+"""Starts one server behind its guard, waits until it answers, and stops, kills and starts it again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from provision import guard, urls
+from provision.kind import Cancelled, Kind, Launch, Unavailable
+
+PROBE_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 0.1
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+COLLISIONS = ("address already in use", "eaddrinuse", "already_in_use", "could not bind")
+
+
+class Collision(Unavailable):
+    """Somebody took the port between its choice and its use."""
+
+
+class Process:
+    """One server, its guard and its folder. The guard ends the server when this process is gone, however it
+    went.
+    """
+
+    def __init__(self, kind: Kind, launch: Launch) -> None:
+        self.kind = kind
+        self.launch = launch
+        self.pid: int | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server, seen through its guard, has not ended."""
+        return self._guard is not None and self._guard.poll() is None
+
+    def start(self, cancelled: threading.Event) -> str:
+        """Starts the server and returns what answers. Raises `Unavailable` (`Collision` for a taken port) or
+        `Cancelled`.
+        """
+        self._spawn()
+        try:
+            return self._wait_until_it_answers(cancelled)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _spawn(self) -> None:
+        launch, account = self.launch, self.launch.account
+        base = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        order = {
+            "argv": launch.argv,
+            "env": {"LANG": "C.UTF-8", **base, "HOME": str(launch.folder), **launch.env},
+            "cwd": str(launch.folder),
+            "user": [account.uid, account.gid] if account else None,
+            "log": str(launch.log_path),
+            "stop_signal": launch.stop_signal,
+            "grace_seconds": launch.grace_seconds,
+            "folder": str(launch.folder),
+            "after": launch.after,
+        }
+        self._guard = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", "-S", guard.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert self._guard.stdin is not None
+        assert self._guard.stdout is not None
+        self._guard.stdin.write(json.dumps(order).encode() + b"\n")  # not on the command line: it may carry a password
+        self._guard.stdin.flush()
+        answer = self._guard.stdout.readline()
+        self._guard.stdout.close()
+        self.pid = int(answer) if answer.strip() else None
+
+    def _wait_until_it_answers(self, cancelled: threading.Event) -> str:
+        deadline = time.monotonic() + self.launch.start_seconds
+        last = "it did not answer"
+        while time.monotonic() < deadline:
+            if cancelled.is_set():
+                raise Cancelled(self.kind.name)
+            if not self.is_running:
+                raise self._ended()
+            try:
+                version = self.kind.probe(self.launch.url, PROBE_SECONDS)
+                if self.launch.management_url:
+                    urls.management(self.launch.management_url, PROBE_SECONDS)
+            except Unavailable as error:
+                last = str(error)
+            else:
+                if self.is_running:  # else somebody else's server answered on a port we lost
+                    return version
+            cancelled.wait(LOOK_AGAIN_SECONDS)
+        seconds = self.launch.start_seconds
+        raise Unavailable(f"{self.launch.argv[0]} did not come up within {seconds:g} s: {last}; {self._log_tail()}")
+
+    def _ended(self) -> Unavailable:
+        tail = self._log_tail()
+        name = Path(self.launch.argv[0]).name if self.launch.argv[0] != "/bin/sh" else self.kind.executable
+        collided = any(sign in tail.lower() for sign in COLLISIONS)
+        return (Collision if collided else Unavailable)(f"{name} ended while starting; its log ends: {tail}")
+
+    def _log_tail(self) -> str:
+        try:
+            lines = self.launch.log_path.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return "no log"
+        return " | ".join(line.strip() for line in lines[-8:]) or "empty"
+
+    def stop(self) -> None:
+        """Ends the server in its own way, and by SIGKILL after its grace; keeps its data. Nothing of it is
+        left running.
+        """
+        if self._guard is None:
+            return
+        assert self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.write(b"s")
+            self._guard.stdin.flush()
+        self._guard.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.close()
+        self._guard, self.pid = None, None
+
+    def kill(self) -> None:
+        """SIGKILL for the server, as a crash; returns when it and what it forked are gone. Its data stay."""
+        if self.launch.kill_argv:
+            subprocess.run(self.launch.kill_argv, capture_output=True, check=False, timeout=60)  # noqa: S603
+        elif self.pid is not None and self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self.stop()
+
+    def restart(self) -> str:
+        """Stops the server if it runs and starts it on the same ports and data. Raises `Unavailable`."""
+        self.stop()
+        try:
+            return self.start(threading.Event())
+        except Collision:
+            return self.start(threading.Event())
+
+    def remove(self) -> None:
+        """Ends the server for good, without a shutdown in order where nothing needs it, and removes its
+        folder.
+        """
+        if self.launch.leaves_something:
+            self.stop()
+        else:
+            self.kill()
+        if self.launch.after:
+            subprocess.run(self.launch.after, env=dict(self.launch.env), capture_output=True, check=False, timeout=60)  # noqa: S603
+        shutil.rmtree(self.launch.folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The tests: unit (no network), integration (real services), acceptance (real worker processes)."""

@@ -1,0 +1,128 @@
+"""Beat: it ends when it stands still, and goes on when the broker was away (incident 17)."""
+
+import json
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from ami.queues.watchdog import EXIT_CODE
+from tests.places import Place, Process, until
+
+TASK = "ami.main.tasks.update_stale_counts"
+HOUSEKEEPING = "antenna-housekeeping"
+
+
+def every_second() -> PeriodicTask:
+    second, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")
+    return PeriodicTask.objects.create(name="every second", task=TASK, interval=second, kwargs=json.dumps({}))
+
+
+def beat(place: Place, *extra: str, **environment: str) -> Process:
+    return place.start([sys.executable, "-m", "ami.topology", "beat", *extra], **environment)
+
+
+def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(database_place: Place):
+    frozen = beat(
+        database_place, "--scheduler", "tests.acceptance.freezing:FreezingScheduler", ANTENNA_BEAT_PATIENCE_SECONDS="2"
+    )
+    until(lambda: frozen.popen.poll() is not None, 30, "the frozen beat ends")
+    assert frozen.popen.returncode == EXIT_CODE
+    said = [line for line in frozen.text.splitlines() if "CRITICAL" in line]
+    assert len(said) == 1
+    assert "No tick has finished for 2 s" in said[0]
+    assert "threading.py" in said[0], "and where it stands"
+
+
+def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, tmp_path: Path):
+    ticked = tmp_path / "tick"
+    waiting = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
+    until(ticked.exists, 30, "beat ticks")
+    for _ in range(5):
+        last = ticked.stat().st_mtime_ns
+        until(lambda before=last: ticked.stat().st_mtime_ns > before, 15, "the next tick")
+        assert waiting.popen.poll() is None, waiting.text
+    assert "CRITICAL" not in waiting.text
+    assert waiting.stop() == 0
+
+
+def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
+    refused = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
+    until(lambda: refused.popen.poll() is not None, 30)
+    assert refused.popen.returncode == 1
+    assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
+
+
+class Door:
+    """A TCP proxy before the broker, which can be shut: connections are then cut and refused."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._broker = (host, port)
+        self._sockets: list[socket.socket] = []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self._listener: socket.socket | None = None
+
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def shut(self) -> None:
+        for one in [self._listener, *self._sockets]:
+            if one is not None:
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
+        self._listener, self._sockets = None, []
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection(self._broker)
+                self._sockets += [near, far]
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def door(place: Place):
+    """A way to the broker that beat takes, and that the test does not."""
+    parts = urlsplit(place.broker_url)
+    door = Door(parts.hostname or "", parts.port or 5672)
+    there = f"{parts.username}:{parts.password}@127.0.0.1:{door.port}"
+    place.environment["CELERY_BROKER_URL"] = urlunsplit(parts._replace(netloc=there))
+    yield door
+    door.shut()
+
+
+def test_beat_outlives_a_broker_that_is_away_at_start_and_again_later(database_place: Place, door: Door):
+    place = database_place
+    place.queues("declare")
+    every_second()
+    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    door.open()
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+
+    door.shut()
+    until(lambda: running.text.count("Message Error") >= 2, 60, "two ticks found no broker")
+    before = place.depth(HOUSEKEEPING)
+    door.open()
+    until(lambda: place.depth(HOUSEKEEPING) >= before + 2, 60, "beat sends again")
+    assert running.popen.poll() is None
+    assert "CRITICAL" not in running.text

@@ -1,0 +1,105 @@
+"""What becomes of a message: acknowledged, retried, or in its queue's dead letters; never lost, never looping."""
+
+import time
+
+import pytest
+
+from ami.queues import dead_letters
+from tests.places import Place, Process, new_place, until
+
+T = "tests.acceptance.tasks"
+FALLBACK = "antenna"
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One worker of the fallback queue for the tests that do not disturb it."""
+    with new_place("delivery") as place:
+        yield place, place.worker(FALLBACK)
+
+
+def letters(place: Place, task_id: str | None = None) -> list[dead_letters.DeadLetter]:
+    with place.app.connection_for_read() as connection:
+        found = dead_letters.peek(connection, f"{FALLBACK}.dlq", limit=100)
+    return [letter for letter in found if task_id in (None, letter.task_id)]
+
+
+def buried(place: Place, task_id: str, seconds: float = 30) -> dead_letters.DeadLetter:
+    return until(lambda: letters(place, task_id), seconds, f"{task_id} is buried")[0]
+
+
+def test_task_that_failed_after_two_countdown_retries_is_in_its_dead_letters(shared: tuple[Place, Process]):
+    place, _ = shared
+    task_id = place.send(f"{T}.fail_after_retries")
+    letter = buried(place, task_id)
+    assert (letter.retries, letter.reason) == (2, "rejected")
+    assert len(place.ran("fail_after_retries", id=task_id)) == 3
+
+
+def test_countdown_of_half_a_second_works(shared: tuple[Place, Process]):
+    place, _ = shared
+    task_id = place.send(f"{T}.succeed", countdown=0.5)
+    assert until(lambda: place.ran("succeed", id=task_id, state="SUCCESS"), 10)
+
+
+def test_delayed_task_never_starts_early(shared: tuple[Place, Process]):
+    place, _ = shared
+    sent = time.time()
+    task_id = place.send(f"{T}.succeed", countdown=1.5)
+    record = until(lambda: place.ran("succeed", id=task_id), 10)[0]
+    assert record["started_at"] - sent >= 1.5
+
+
+def test_memory_error_fails_its_task_and_not_the_worker(shared: tuple[Place, Process]):
+    place, worker = shared
+    task_id = place.send(f"{T}.run_out_of_memory")
+    assert buried(place, task_id).task == f"{T}.run_out_of_memory"
+    after = place.send(f"{T}.succeed")
+    until(lambda: place.ran("succeed", id=after, state="SUCCESS"), 10)
+    assert worker.popen.poll() is None
+
+
+def test_hard_time_limit_is_buried_after_its_retries_not_run_to_the_delivery_limit(shared: tuple[Place, Process]):
+    place, worker = shared
+    task_id = place.send(f"{T}.run_too_long")
+    letter = buried(place, task_id)
+    assert (letter.retries, letter.reason) == (1, "rejected")
+    assert worker.text.count(f"exceeded for {T}.run_too_long[{task_id}]") >= 2
+    assert place.depth(FALLBACK) == 0
+
+
+def test_lost_child_is_retried_then_buried(shared: tuple[Place, Process]):
+    place, _ = shared
+    letter = buried(place, place.send(f"{T}.lose_the_child"))
+    assert (letter.task, letter.retries) == (f"{T}.lose_the_child", 1)
+
+
+def test_dead_letter_can_be_listed_and_replayed(shared: tuple[Place, Process]):
+    place, _ = shared
+    task_id = place.send(f"{T}.fail")
+    buried(place, task_id)
+    listed = place.queues("dead-letters", f"{FALLBACK}.dlq").json
+    assert (task_id, f"{T}.fail") in [(row["task_id"], row["task"]) for row in listed]
+    assert letters(place, task_id), "listing leaves the letter where it was"
+    place.queues("dead-letters", f"{FALLBACK}.dlq", "--replay")
+    until(lambda: len(place.ran("fail", id=task_id)) == 2, 15)
+
+
+def test_countdown_published_before_any_worker_ever_started_arrives(place: Place):
+    delayed = place.send(f"{T}.succeed", countdown=2)
+    expired = place.send(f"{T}.succeed", expires=1)
+    expired_at = time.time() + 1.2
+    until(lambda: time.time() > expired_at, 5)
+    place.worker(FALLBACK)
+    until(lambda: place.ran("succeed", id=delayed), 20)
+    assert place.ran("succeed", id=expired) == [], "an expired tick does not run"
+    assert letters(place) == [], "and is not buried either"
+
+
+def test_killed_worker_loses_nothing(place: Place):
+    worker = place.worker(FALLBACK)
+    task_id = place.send(f"{T}.hold", 2)
+    until(lambda: place.depth(FALLBACK) == 0, 10)
+    worker.kill()
+    place.worker(FALLBACK)
+    assert until(lambda: place.ran("hold", state="SUCCESS"), 20)[0]["id"] == task_id

@@ -1,0 +1,165 @@
+"""The split's promise: a flood on ingest, or five long exports, delays neither beat's ticks nor a person's click."""
+
+import os
+import sys
+import time
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from ami.exports.requesting import request_export
+from ami.jobs.models import Job, JobImage
+from ami.main.boxes import bbox_key
+from ami.main.models import Detection, Occurrence, SourceImage
+from ami.ml.models import ProcessingService
+from tests.places import Place, new_place, until
+from tests.unit.jobs.world import World, new_world
+
+SECONDS = 300 if os.environ.get("ANTENNA_SOAK") else 60
+WAITING = 2000
+EXPORTED = 6000
+TICK = "ami.ml.tasks.check_processing_services_online"
+CLICK = "ami.ml.tasks.check_processing_service"
+QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+
+
+class Flood:
+    """Real results of one real job, each of a capture of its own."""
+
+    def __init__(self, place: Place, world: World) -> None:
+        self.place, self.world = place, world
+        self.job = world.running([])
+        self.sent = 0
+
+    def publish(self, count: int) -> None:
+        """Publish so many results in the older publishers' form, the body inside the message."""
+        captures = self._captures(count)
+        with self.place.app.producer_pool.acquire(block=True) as producer:
+            for capture in captures:
+                body = {"job_id": self.job.pk, "result_data": self.world.found(capture, boxes=0), "reply_subject": ""}
+                task = "ami.jobs.tasks.process_nats_pipeline_result"
+                self.place.send(task, kwargs=body, producer=producer)
+
+    def _captures(self, count: int) -> list[SourceImage]:
+        begin = timezone.now() - timedelta(days=300)
+        captures = SourceImage.objects.bulk_create(
+            SourceImage(
+                project=self.world.project,
+                deployment=self.world.station,
+                path=f"flood/{self.sent + number}.jpg",
+                timestamp=begin + timedelta(seconds=self.sent + number),
+            )
+            for number in range(count)
+        )
+        self.sent += count
+        rows = [JobImage(job=self.job, source_image=capture, state="published") for capture in captures]
+        JobImage.objects.bulk_create(rows)
+        return captures
+
+
+def occurrences(world: World, count: int) -> None:
+    """Make something to export."""
+    capture = world.captures(1)[0]
+    boxes = [[number, 0, number + 10, 10] for number in range(count)]
+    found = Detection.objects.bulk_create(
+        Detection(source_image=capture, detection_algorithm=world.detector, bbox=box, bbox_key=bbox_key(box), path="x")
+        for box in boxes
+    )
+    taxon = _taxon()
+    Occurrence.objects.bulk_create(
+        Occurrence(
+            project=world.project,
+            deployment=world.station,
+            detection=detection,
+            determination=taxon,
+            determination_score=0.9,
+        )
+        for detection in found
+    )
+
+
+def _taxon():
+    from ami.main.models import Taxon
+
+    return Taxon.objects.create(name="Noctua pronuba", rank="SPECIES")
+
+
+@pytest.fixture
+def deployment(transactional_db):
+    """Four workers, a beat that ticks every second, and real results waiting on ingest before any worker starts."""
+    with new_place("isolation") as place:
+        place.use_test_database()
+        place.environment["ANTENNA_HOUSEKEEPING_CONCURRENCY"] = "2"  # what the table says
+        call_command("queues", "schedule", "--json")
+        _tick_every_second()
+        place.queues("declare")
+        world = new_world("flood")
+        occurrences(world, EXPORTED)
+        flood = Flood(place, world)
+        flood.publish(WAITING + 2000)
+        for queue in QUEUES:
+            place.worker(queue)
+        place.start([sys.executable, "-m", "ami.topology", "beat"])
+        yield place, flood
+
+
+@pytest.mark.timeout(SECONDS + 240)
+def test_incident_15_ticks_and_clicks_wait_neither_behind_a_flood_nor_behind_five_long_exports(deployment):
+    place, flood = deployment
+    service = ProcessingService.objects.create(name="a puller")
+    until(lambda: place.ran(TICK, origin="beat"), 60, "beat ticks")
+    began, clicks, shallowest, exporting = time.time(), [], WAITING * 2, False
+    while (elapsed := time.time() - began) < SECONDS:
+        depth = place.depth("antenna-ingest")
+        shallowest = min(shallowest, depth)
+        if depth < WAITING + 500:
+            flood.publish(250)
+        if elapsed > SECONDS / 2 and not exporting:
+            exporting = True
+            for _ in range(5):
+                request_export(flood.world.project, flood.world.user, "occurrences_api_json", {})
+        clicks.append(place.send(CLICK, origin="person", kwargs={"service_id": service.pk}))
+        next_click = time.time() + 0.5
+        until(lambda moment=next_click: time.time() > moment, 5)
+    until(lambda: len(place.ran(CLICK)) >= len(clicks), 30, "every click ran")
+    _judge(place, began, shallowest)
+
+
+def _judge(place: Place, began: float, shallowest: int) -> None:
+    ticks = [record["waited_seconds"] for record in place.ran(TICK, origin="beat") if record["started_at"] >= began]
+    clicked = place.ran(CLICK)
+    before = [record["waited_seconds"] for record in clicked if record["started_at"] < began + SECONDS / 2]
+    after = [record["waited_seconds"] for record in clicked if record["started_at"] >= began + SECONDS / 2]
+    exports = place.ran("run_job", queue="antenna-interactive")
+    jobs = Job.objects.filter(job_type_key="data_export")
+    ingested = len([record for record in place.ran("process_nats_pipeline_result") if record["started_at"] >= began])
+    report = (
+        f"at least {shallowest} waited on ingest, which did {ingested / SECONDS:.0f}/s; "
+        f"{len(ticks)} ticks late by p50 {_ms(ticks, 50)} p99 {_ms(ticks, 99)}; "
+        f"{len(before)} clicks p50 {_ms(before, 50)} p95 {_ms(before, 95)}; "
+        f"{len(after)} clicks beside 5 exports ({len(exports)} slices) p50 {_ms(after, 50)} p95 {_ms(after, 95)}"
+    )
+    print(report)
+    assert shallowest >= WAITING, report
+    assert len(ticks) > SECONDS / 2, report
+    assert np.percentile(ticks, 99) < 1, report
+    assert {record["consumed_from"] for record in clicked} == {"antenna-interactive"}, report
+    assert np.percentile(before, 95) < 1, report
+    assert np.percentile(after, 95) < 1, report
+    assert len(exports) > 5, report
+    assert {job.status for job in jobs} <= {"STARTED", "SUCCESS"}, report
+    assert max(job.done for job in jobs) > 0, report
+
+
+def _ms(seconds: list[float], percentile: int) -> str:
+    return f"{np.percentile(seconds, percentile) * 1000:.0f} ms"
+
+
+def _tick_every_second() -> None:
+    from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+    second, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")
+    PeriodicTask.objects.filter(task=TICK).update(interval=second, expire_seconds=None)

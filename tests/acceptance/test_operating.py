@@ -1,0 +1,102 @@
+"""What an operator runs against a live deployment: inspect, Flower, and the tables of the `queues` command."""
+
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tests.places import ROOT, Place, new_place, until
+
+QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+
+
+@pytest.fixture(scope="module")
+def deployment():
+    """All four workers."""
+    with new_place("operating") as place:
+        for queue in QUEUES:
+            place.worker(queue)
+        yield place
+
+
+NODES = ["fallback", "housekeeping", "ingest", "interactive"]
+
+
+def test_celery_inspect_ping_on_the_command_line_answers_for_every_worker(deployment: Place):
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "config", "inspect", "ping", "--timeout", "10"],
+        cwd=ROOT,
+        env=deployment.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 nodes online" in done.stdout
+    assert all(f"{node}@" in done.stdout for node in NODES)
+
+
+@pytest.mark.parametrize("what", ["active_queues", "stats", "registered"])
+def test_inspect_answers_for_every_worker(deployment: Place, what: str):
+    answers = getattr(deployment.app.control.inspect(timeout=10, limit=4), what)()
+    assert sorted(name.split("@")[0] for name in answers) == NODES
+    if what == "active_queues":
+        assert {queue["name"] for queues in answers.values() for queue in queues} == set(QUEUES)
+        assert {len(queues) for queues in answers.values()} == {1}
+    if what == "stats":
+        assert len({answer["topology"]["fingerprint"] for answer in answers.values()}) == 1
+
+
+def test_incident_8_inspect_answers_beside_a_killed_worker(deployment: Place):
+    dead = deployment.worker("antenna", "--hostname", "dead@%h")
+    dead.kill()
+    answers = deployment.app.control.inspect(timeout=10, limit=4).ping()
+    assert sorted(name.split("@")[0] for name in answers) == NODES
+
+
+def test_healthy_deployment_has_no_error(deployment: Place):
+    rows = deployment.queues("check", "--live").json
+    assert [row for row in rows if row["level"] == "error"] == []
+    assert [row["name"] for row in rows if row["level"] == "unseen"] == []
+
+
+def test_flower_shows_every_worker_and_asks_for_a_password(deployment: Place):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flower = deployment.start(
+        [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={port}"],
+        FLOWER_BASIC_AUTH="operator:secret",
+    )
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> int | None:
+        try:
+            return httpx.get(url, timeout=5).status_code
+        except httpx.HTTPError:
+            assert flower.popen.poll() is None, flower.text
+            return None
+
+    assert until(answers, 30) == 401
+    page = until(lambda: _workers(url), 30)
+    assert all(name in page for name in ("ingest@", "housekeeping@", "interactive@", "fallback@"))
+
+
+def _workers(url: str) -> str | None:
+    page = httpx.get(f"{url}/workers", auth=("operator", "secret"), timeout=10).text
+    return page if page.count("@") >= 4 else None
+
+
+def test_tasks_table_lists_every_registered_task_with_exactly_one_queue(deployment: Place):
+    rows = deployment.queues("tasks").json
+    names = [row["task"] for row in rows]
+    assert len(names) == len(set(names))
+    assert {row["queue"] for row in rows} <= set(QUEUES)
+    unrouted = {row["task"] for row in rows if not row["routed"]}
+    assert all(name.startswith("tests.") for name in unrouted), unrouted
+    assert all(row["triggered_by"] for row in rows if row["routed"]), rows
+    for row in rows:
+        assert row["soft_time_limit_seconds"] < row["hard_time_limit_seconds"], row

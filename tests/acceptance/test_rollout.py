@@ -1,0 +1,117 @@
+"""The way from one queue to four and back: nothing is stranded, nothing is lost, and every message is counted."""
+
+from amqp.exceptions import NotFound
+
+from ami.topology.router import ORIGIN_HEADER
+from tests.places import Place, management, until
+
+T = "tests.acceptance.tasks"
+QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+
+
+def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place: Place):
+    done = place.queues("rollout", check=False, routing="single")
+    assert done.code == 1
+    assert done.json["name"] == "undeclared"
+
+    place.queues("declare")
+    place.worker("antenna", ANTENNA_ROUTING="single")
+    done = place.queues("rollout", check=False, routing="single")
+    stage = done.json
+    assert (done.code, stage["name"], stage["may_split"]) == (1, "without workers", False)
+    assert "celeryworker_ingest" in stage["next_step"]
+
+    for queue in QUEUES[:3]:
+        place.worker(queue, ANTENNA_ROUTING="single")
+    stage = place.queues("rollout", routing="single").json
+    assert (stage["name"], stage["may_split"]) == ("ready", True)
+    assert place.queues("rollout").json["name"] == "split"
+
+    done = place.queues("check", "--live", check=False)
+    fingerprints = [row for row in done.json if row["name"] == "fingerprint"]
+    assert len(fingerprints) == 4, "the workers run single, this publisher split"
+
+    done = place.queues("rollback", check=False)
+    assert done.code == 1
+    assert "stop celeryworker_ingest" in done.error
+
+
+def test_rollback_counts_the_same_before_and_after_delayed_messages_and_retries_included(place: Place):
+    place.queues("declare")
+    ready = [send(place, number, None) for number in range(30)]
+    delayed = [send(place, number, 6) for number in range(10)]
+    retried = send(place, 0, 6, retries=1)
+    assert {place.depth(queue) for queue in QUEUES[:3]} == {10}
+
+    moved = place.queues("rollback").json
+    assert moved == {"antenna-ingest": 10, "antenna-housekeeping": 10, "antenna-interactive": 10}
+    sent = {*ready, *delayed, retried}
+    until(lambda: place.depth("antenna") == len(sent), 30, "every message is in the fallback queue")
+    assert [place.depth(queue) for queue in QUEUES[:3]] == [0, 0, 0]
+    assert ids(place, "antenna") == sent
+
+    # Publishers that still split, also delayed, reach the fallback queue alone, and its worker restarts nothing.
+    place.worker("antenna", "--concurrency", "1", ANTENNA_ROUTING="single").stop()
+    left = place.depth("antenna")
+    place.send(f"{T}.succeed", queue="antenna-ingest", expires=1)
+    place.send(f"{T}.succeed", queue="antenna-ingest", countdown=1, expires=1)
+    until(lambda: place.depth("antenna") == left + 2, 15)
+    assert place.depth("antenna-ingest") == 0
+
+    # A worker that comes back takes its key again, so that no delayed message is in two queues.
+    place.worker("antenna-ingest")
+    back = place.send(f"{T}.succeed", queue="antenna-ingest", countdown=1)
+    until(lambda: place.ran("succeed", id=back, consumed_from="antenna-ingest"), 20)
+    assert place.depth("antenna") == left + 2
+
+
+def send(place: Place, number: int, countdown: int | None, **options: int) -> str:
+    return place.send(f"{T}.succeed", queue=QUEUES[number % 3], countdown=countdown, **options)
+
+
+def ids(place: Place, queue: str) -> set[str]:
+    with place.app.connection_for_read() as connection:
+        channel = connection.channel()
+        found = set()
+        while (raw := channel.basic_get(queue, no_ack=False)) is not None:
+            found.add(raw.headers["id"])
+        return found
+
+
+def test_live_check_finds_what_is_wrong(place: Place):
+    place.queues("declare")
+    path = f"{place.vhost}/antena-ingest"
+    management("PUT", f"queues/{path}", {"durable": True})
+    management(
+        "POST",
+        f"exchanges/{place.vhost}/amq.default/publish",
+        {"routing_key": "antena-ingest", "payload": "x", "payload_encoding": "string", "properties": {}},
+    )
+    place.send(f"{T}.succeed", exchange="antenna", routing_key="nowhere")
+
+    def found() -> dict[str, str] | None:
+        done = place.queues("check", "--live", check=False)
+        assert done.code == 1
+        rows = {row["name"]: row["sentence"] for row in done.json}
+        # The management API counts messages every five seconds.
+        return rows if {"unknown-queue", "unrouted"} <= rows.keys() else None
+
+    rows = until(found, 40)
+    assert "Did you mean 'antenna-ingest'?" in rows["unknown-queue"]
+    assert "start" in rows["no-consumer"]
+    assert "no-worker" in rows
+
+
+def test_live_check_without_the_management_api_says_what_it_could_not_see(place: Place, settings):
+    place.queues("declare")
+    settings.RABBITMQ_MANAGEMENT_URL = ""
+    done = place.queues("check", "--live", check=False)
+    unseen = [row for row in done.json if row["level"] == "unseen"]
+    assert ["RABBITMQ_MANAGEMENT_URL is not set" in row["sentence"] for row in unseen] == [True]
+
+
+def test_dead_letter_counts_of_an_undeclared_broker_are_one_sentence(place: Place):
+    done = place.queues("dead-letters", check=False)
+    assert done.code == 1
+    assert NotFound.__name__ in done.error
+    assert ORIGIN_HEADER not in done.error

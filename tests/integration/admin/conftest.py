@@ -1,0 +1,36 @@
+"""What the tests of the admin share: browsers of people with different permissions, and files of the test's own."""
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from tests.unit.main import world
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, settings):
+    for name in ("static", "media"):
+        (tmp_path / name).mkdir()
+    settings.STATIC_ROOT, settings.MEDIA_ROOT = str(tmp_path / "static"), str(tmp_path / "media")
+
+
+@pytest.fixture
+def superuser(transactional_db):
+    return world.user(is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def browser(superuser):
+    client = Client()
+    client.force_login(superuser)
+    return client
+
+
+@pytest.fixture
+def reader(transactional_db):
+    """A staff member who may look at everything and change nothing."""
+    person = world.user(is_staff=True)
+    person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
+    client = Client()
+    client.force_login(person)
+    return client

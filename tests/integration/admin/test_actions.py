@@ -1,0 +1,211 @@
+"""Every admin action that sends a task: what the person reads, and what lies in the queue."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.messages import get_messages
+from django.urls import reverse
+from django_celery_beat.models import PeriodicTask
+
+from ami.jobs.models import Job
+from ami.main.models import BulkDeletion, Deployment
+from ami.queues.choosing import GONE
+from tests.integration.admin import rows
+from tests.unit.main import world
+
+INTERACTIVE = "antenna-interactive"
+FLOWER = "http://flower.example:5555/task/"
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action on a row, and the task that it sends."""
+
+    make: Callable[[], Any]
+    name: str
+    task: str
+
+
+ACTIONS = [
+    Action(rows.job, "run", "ami.jobs.tasks.run_job"),
+    Action(rows.failed_job, "run", "ami.jobs.tasks.run_job"),
+    Action(rows.failed_job, "retry", "ami.jobs.tasks.run_job"),
+    Action(rows.service, "check_now", "ami.ml.tasks.check_processing_service"),
+    Action(rows.event, "refresh_counts", "ami.main.tasks.refresh_event_calculated_fields"),
+    Action(world.station, "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
+    Action(world.project, "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
+    Action(lambda: world.capture(world.station()), "reprocess_captures", "ami.ml.tasks.reprocess_captures"),
+    Action(lambda: world.capture(world.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
+    Action(world.project, "export_occurrences_csv", "ami.jobs.tasks.run_job"),
+    Action(rows.export, "run_again", "ami.exports.tasks.run_export"),
+    Action(rows.collection, "populate", "ami.main.tasks.populate_collection"),
+    Action(world.station, "regroup", "ami.main.tasks.regroup_events"),
+    Action(rows.synced_station, "sync", "ami.main.tasks.sync_source_images"),
+    Action(rows.synced_station, "update_public_urls", "ami.main.tasks.update_public_urls"),
+    Action(rows.entry, "run_tasks", "ami.ml.tasks.check_processing_services_online"),
+]
+IDS = [f"{number}-{action.name}" for number, action in enumerate(ACTIONS)]
+#: Actions that send nothing.
+SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks"}
+
+
+def changelist(model: Any) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def act(browser: Any, model: Any, action: str, *pks: int) -> list[str]:
+    """Run an action on rows; return what the person is told."""
+    answer = browser.post(changelist(model), {"action": action, "index": 0, "_selected_action": pks})
+    assert answer.status_code in (200, 302)  # 200: the list again, to who has no action at all
+    told = [str(message) for message in get_messages(answer.wsgi_request)]
+    browser.get(changelist(model))  # shows the messages, so that the next action's stand alone
+    return told
+
+
+def taken(place: Any, queue: str) -> list[Any]:
+    """Take every message out of a queue."""
+    with place.app.connection_for_read() as connection, connection.channel() as channel:
+        found = []
+        while message := channel.basic_get(queue, no_ack=True):
+            found.append(message)
+        return found
+
+
+def waiting(place: Any) -> dict[str, int]:
+    return {queue: place.depth(queue) for queue in place.app.topology.queues if place.depth(queue)}
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
+def test_a_click_lies_in_the_interactive_queue_as_a_persons_and_the_answer_says_so(place, browser, action):
+    place.queues("declare")
+    row = action.make()
+    told = act(browser, type(row), action.name, row.pk)
+    [message] = taken(place, INTERACTIVE)
+    assert (message.headers["task"], message.headers["antenna_origin"]) == (action.task, "person")
+    assert not waiting(place)
+    [text] = told
+    assert message.headers["id"] in text
+    assert INTERACTIVE in text
+    assert f'href="{FLOWER}{message.headers["id"]}"' in text
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
+def test_who_may_only_look_neither_sees_the_action_nor_runs_it(place, reader, action):
+    place.queues("declare")
+    row = action.make()
+    page = reader.get(changelist(type(row)))
+    assert page.status_code == 200
+    assert f'<option value="{action.name}"'.encode() not in page.content
+    act(reader, type(row), action.name, row.pk)
+    assert not waiting(place)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
+def test_rows_that_are_gone_or_not_chosen_are_said_to_be_and_nothing_is_sent(place, browser, action):
+    place.queues("declare")
+    row = action.make()
+    pk, model = row.pk, type(row)
+    assert "must be selected" in " ".join(act(browser, model, action.name))
+    model.objects.filter(pk=pk).delete()
+    assert act(browser, model, action.name, pk) == [GONE]
+    assert not waiting(place)
+
+
+def test_every_action_that_sends_a_task_is_in_the_table(rf, superuser):
+    request = rf.get("/admin/")
+    request.user = superuser
+    offered = {
+        (model.__name__, name) for model, shown in admin.site._registry.items() for name in shown.get_actions(request)
+    }
+    tested = {(type(action.make()).__name__, action.name) for action in ACTIONS}
+    assert {pair for pair in offered if pair[1] not in SILENT} == tested
+
+
+def test_every_action_declares_its_permission(rf, superuser):
+    request = rf.get("/admin/")
+    request.user = superuser
+    bare = {
+        (model.__name__, name)
+        for model, shown in admin.site._registry.items()
+        for name, (function, *_) in shown.get_actions(request).items()
+        if not getattr(function, "allowed_permissions", None)
+    }
+    assert not bare
+
+
+def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, browser, reader):
+    place.queues("declare")
+    job = rows.job()
+    act(reader, Job, "cancel", job.pk)
+    job.refresh_from_db()
+    assert job.status == "CREATED"
+    assert act(browser, Job, "cancel", job.pk) == [f"Job {job.pk} is REVOKED."]
+    assert act(browser, Job, "cancel", job.pk) == [f"Job {job.pk} is REVOKED already."]
+    assert not waiting(place)
+
+
+def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser):
+    place.queues("declare")
+    job = rows.job("STARTED")
+    [text] = act(browser, Job, "retry", job.pk)
+    assert re.search(r"STARTED; only a finished job", text)
+    assert not waiting(place)
+
+
+def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
+    place.queues("declare")
+    stations = [world.station() for _ in range(5)]
+    told = act(browser, Deployment, "regroup", *[station.pk for station in stations])
+    sent = taken(place, INTERACTIVE)
+    assert len(sent) == len(told) == 5
+    assert all(any(message.headers["id"] in text for text in told) for message in sent)
+
+
+def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, browser):
+    place.queues("declare")
+    bare, full = world.station(name="Bare"), rows.synced_station()
+    for action in ("sync", "update_public_urls"):
+        told = act(browser, Deployment, action, bare.pk, full.pk)
+        assert any(text.startswith("Bare has no storage source") for text in told)
+        assert len(taken(place, INTERACTIVE)) == 1
+
+
+def test_a_thousand_captures_travel_as_one_key(place, browser):
+    place.queues("declare")
+    station = world.station()
+    pks = [capture.pk for capture in world.captures(station, 300)]
+    [text] = act(browser, type(station.captures.first()), "bulk_delete", *pks)
+    assert "300 captures" in text
+    [message] = taken(place, INTERACTIVE)
+    assert len(message.body) < 500
+    assert BulkDeletion.objects.get().pks == pks
+
+
+def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place, browser):
+    place.queues("declare")
+    task = "ami.ml.tasks.check_processing_service"
+    keyed, placed = rows.entry(task, kwargs='{"service_id": 7}'), rows.entry(task, args="[8]")
+    wrong = [
+        rows.entry(task, kwargs='{"nonsense": 7}'),
+        rows.entry(task, kwargs="[]"),
+        rows.entry(task, kwargs="{"),
+        rows.entry("no.such.task"),
+    ]
+    told = act(browser, PeriodicTask, "run_tasks", *[row.pk for row in (keyed, placed, *wrong)])
+    bodies = [json.loads(message.body) for message in taken(place, INTERACTIVE)]
+    assert sorted((body[0], body[1]) for body in bodies) == [([], {"service_id": 7}), ([8], {})]
+    assert sum("do not fit" in text for text in told) == 3
+    assert any("no.such.task is not registered" in text for text in told)
+
+
+def test_who_may_only_look_cannot_switch_the_schedule_off(reader):
+    entry = rows.entry()
+    for action in ("disable_tasks", "toggle_tasks"):
+        act(reader, PeriodicTask, action, entry.pk)
+    entry.refresh_from_db()
+    assert entry.enabled

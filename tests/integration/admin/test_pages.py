@@ -1,0 +1,83 @@
+"""Every page of the admin opens, and a longer list asks the database no more often."""
+
+import pytest
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from tests.integration.admin import rows
+from tests.unit.main import world
+
+MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
+MOST_QUERIES = 20
+
+
+def address(model, page, *args):
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+@pytest.fixture
+def pages(db, settings):
+    """A superuser's browser."""
+    client = Client()
+    client.force_login(world.user(is_staff=True, is_superuser=True))
+    return client
+
+
+def test_every_list_every_row_and_every_form_opens(pages):
+    rows.everything()
+    closed = {}
+    for model in MODELS:
+        row = model._default_manager.first()
+        if row is None:
+            closed[model.__name__] = "no row to open"
+            continue
+        answers = {
+            "changelist": pages.get(address(model, "changelist")).status_code,
+            "search": pages.get(address(model, "changelist"), {"q": "1"}).status_code,
+            "change": pages.get(address(model, "change", row.pk)).status_code,
+            "history": pages.get(address(model, "history", row.pk)).status_code,
+            "delete": pages.get(address(model, "delete", row.pk)).status_code,
+            "add": pages.get(address(model, "add")).status_code,
+        }
+        may_be_closed = {"add", "delete"}
+        bad = {
+            page: code for page, code in answers.items() if code != 200 and not (page in may_be_closed and code == 403)
+        }
+        if bad:
+            closed[model.__name__] = bad
+    assert not closed
+
+
+def test_the_index_and_each_app_open(pages):
+    assert pages.get(reverse("admin:index")).status_code == 200
+    for label in {model._meta.app_label for model in MODELS}:
+        assert pages.get(reverse("admin:app_list", args=[label])).status_code == 200
+
+
+def test_a_list_of_many_rows_asks_no_more_queries_than_a_list_of_few(pages):
+    rows.everything()
+    pages.get(reverse("admin:index"))
+    few = {model.__name__: queries(pages, model) for model in MODELS}
+    for _ in range(9):
+        rows.everything()
+    many = {model.__name__: queries(pages, model) for model in MODELS}
+    assert {name: (few[name], asked) for name, asked in many.items() if asked > few[name]} == {}
+    assert max(many.values()) <= MOST_QUERIES
+
+
+def queries(pages, model):
+    with CaptureQueriesContext(connection) as asked:
+        assert pages.get(address(model, "changelist")).status_code == 200
+    return len(asked)
+
+
+def test_nobody_gets_in_without_being_staff(db):
+    visitor = Client()
+    for model in MODELS:
+        assert visitor.get(address(model, "changelist")).status_code == 302
+    visitor.force_login(world.user())
+    for model in MODELS:
+        assert visitor.get(address(model, "changelist")).status_code == 302

@@ -1,0 +1,28 @@
+"""The world of the integration tests: the real database, NATS and broker of the run, and job numbers of their own."""
+
+import itertools
+import random
+
+import pytest
+
+from ami.jobs import jetstream
+from ami.jobs.jetstream import connection
+from tests.unit.jobs.world import World, new_world
+
+_numbers = itertools.count(random.randrange(10**9, 2 * 10**9, 1000))  # noqa: S311
+
+
+@pytest.fixture
+def world(transactional_db) -> World:
+    return new_world()
+
+
+@pytest.fixture
+def number() -> int:
+    """A job number that nobody else on this NATS server uses; its streams are deleted at the end."""
+    connection.close()
+    number = next(_numbers)
+    yield number
+    connection.close()
+    jetstream.delete_job(number)
+    connection.close()

@@ -1,0 +1,299 @@
+"""An asynchronous job on real NATS, from run_job to SUCCESS; the broker's part is played by calling the tasks."""
+
+import pytest
+import redis
+from django.core.cache import cache
+from django.db import OperationalError
+from rest_framework.test import APIClient
+
+from ami.jobs import ingest, jetstream, operations, running
+from ami.jobs.audits import streams
+from ami.jobs.models import Job, JobImage, StoredResult
+from ami.jobs.progress import progress
+from ami.jobs.running import Next
+from ami.jobs.states import ImageState, JobStatus
+from ami.jobs.tasks import run_job
+from ami.jobs.transitions import move
+from ami.main.models import Detection
+from ami.ml import heartbeats
+from tests.places import until
+from tests.unit.jobs.world import Now, World
+
+
+@pytest.fixture
+def published(monkeypatch) -> list[dict[str, object]]:
+    """What the product published to Celery, kept instead of sent: the broker has its own tests."""
+    messages: list[dict[str, object]] = []
+    monkeypatch.setattr(
+        "ami.jobs.tasks.process_nats_pipeline_result.apply_async",
+        lambda kwargs, **_: messages.append(kwargs),
+    )
+    monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs, **_: None)
+    return messages
+
+
+@pytest.fixture
+def client(world: World) -> APIClient:
+    client = APIClient()
+    client.force_authenticate(world.user)
+    return client
+
+
+def started(world: World, number: int, captures: list) -> Job:
+    job = world.job(captures, pk=number)
+    assert running.run_slice(job, "first", Now()) is Next.NOTHING
+    job.refresh_from_db()
+    return job
+
+
+def fetch(client: APIClient, job: Job, batch: int) -> list[dict[str, str]]:
+    answer = client.post(f"/api/v2/jobs/{job.pk}/tasks/", {"batch_size": batch, "client_info": {}}, format="json")
+    assert answer.status_code == 200, answer.content
+    return answer.json()["tasks"]
+
+
+def test_the_whole_way(world: World, client: APIClient, number: int, published) -> None:
+    captures = world.captures(7)
+    job = started(world, number, captures)
+    assert job.status == JobStatus.STARTED
+    listed = client.get(
+        "/api/v2/jobs/", {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": world.pipeline.slug}
+    )
+    assert listed.json() == {"count": 1, "results": [{"id": job.pk, "pipeline_slug": world.pipeline.slug}]}
+    by_id = {str(capture.pk): capture for capture in captures}
+    while tasks := fetch(client, job, 4):
+        results = [
+            {"reply_subject": task["reply_subject"], "result": world.found(by_id[task["image_id"]])} for task in tasks
+        ]
+        answer = client.post(f"/api/v2/jobs/{job.pk}/result/", {"results": results}, format="json")
+        assert answer.status_code == 200, answer.content
+        assert answer.json()["results_queued"] == len(tasks)
+    for message in published:
+        ingest.handle(**message)
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+    assert progress(job)["summary"] == {"status": "SUCCESS", "progress": 1.0}
+    assert Detection.objects.count() == 7
+    assert jetstream.consumer_state(number) is None
+
+
+def test_incident_27_what_is_settled_is_acknowledged_and_not_handed_out_again(
+    settings, world: World, client: APIClient, number: int, published
+) -> None:
+    settings.NATS_TASK_TTR = 1
+    captures = world.captures(2)
+    job = started(world, number, captures)
+    assert len(fetch(client, job, 2)) == 2
+    ingest.handle(job.pk, result_data=world.found(captures[0]))
+    handed = []
+    while not handed:
+        handed = fetch(client, job, 2)
+    assert [task["image_id"] for task in handed] == [str(captures[1].pk)]
+    assert JobImage.objects.get(job=job, source_image=captures[1]).attempts == 2
+    assert fetch(client, job, 2) == []
+
+
+def test_hazard_10_a_redelivered_run_job_goes_on_and_resets_nothing(world: World, number: int, published) -> None:
+    captures = world.captures(5)
+    job = world.job(captures, pk=number)
+    assert running.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert JobImage.objects.filter(job=job).count() == 5
+    job.refresh_from_db()
+    running.run_slice(job, "second", Now())
+    [delivery] = jetstream.fetch(number, 1)
+    ingest.handle(number, result_data=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
+    job.refresh_from_db()
+    running.run_slice(job, "second", Now())
+    states = sorted(JobImage.objects.filter(job=job).values_list("state", flat=True))
+    assert states == [ImageState.PROCESSED] + [ImageState.PUBLISHED] * 4
+    assert len(jetstream.fetch(number, 10)) == 4
+
+
+def test_incident_42_a_cancelled_job_has_no_stream_and_hands_nothing_out(
+    world: World, client: APIClient, number: int, published
+) -> None:
+    job = world.job(world.captures(3), pk=number)
+    assert running.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert operations.cancel(job)
+    assert running.run_slice(job, "second", Now()) is Next.NOTHING
+    job.refresh_from_db()
+    assert job.status == JobStatus.REVOKED
+    assert jetstream.consumer_state(number) is None
+    assert fetch(client, job, 3) == []
+
+
+def test_incident_30_a_poison_image_fails_alone(
+    settings, world: World, client: APIClient, number: int, published
+) -> None:
+    settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER = 1, 1
+    from ami.jobs.audits import lost_images
+
+    captures = world.captures(3)
+    job = started(world, number, captures)
+    assert len(fetch(client, job, 3)) == 3
+    for capture in captures[:2]:
+        ingest.handle(job.pk, result_data=world.found(capture))
+    job.refresh_from_db()
+    while job.status == JobStatus.STARTED:
+        fetch(client, job, 3)
+        lost_images.fail_lost_images()
+        job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+    assert JobImage.objects.get(job=job, source_image=captures[2]).error == "lost after 1 deliveries"
+
+
+def test_hazard_11_nats_away_while_publishing_fails_no_job(settings, world: World, number: int, published) -> None:
+    from ami.jobs.errors import NatsUnavailable
+
+    job = world.job(world.captures(3), pk=number)
+    url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
+    jetstream.close()
+    with pytest.raises(NatsUnavailable):
+        running.run_slice(job, "first", Now())
+    job.refresh_from_db()
+    assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
+    settings.NATS_URL = url
+    jetstream.close()
+    running.run_slice(job, "first", Now())
+    assert len(jetstream.fetch(number, 10)) == 3
+
+
+def test_nats_away_is_a_503_with_retry_after(settings, world: World, client: APIClient, number: int) -> None:
+    job = world.running(world.captures(1), pk=number)
+    url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
+    jetstream.close()
+    answer = client.post(f"/api/v2/jobs/{job.pk}/tasks/", {"batch_size": 1}, format="json")
+    assert answer.status_code == 503
+    assert answer["Retry-After"]
+    settings.NATS_URL = url
+    jetstream.close()
+
+
+def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
+    world: World, number: int, published, monkeypatch
+) -> None:
+    from ami.jobs.audits import lost_images
+
+    nudged: list[int] = []
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda kwargs, **_: nudged.append(kwargs["job_id"]))
+    job = started(world, number, world.captures(3))
+    jetstream.delete_job(number)
+    assert lost_images.publish_expired_again().fixed == 1
+    assert nudged == [number]
+    job.refresh_from_db()
+    running.run_slice(job, "again", Now())
+    assert len(jetstream.fetch(number, 10)) == 3
+
+
+def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
+    world: World, client: APIClient, number: int, published
+) -> None:
+    [capture] = world.captures(1)
+    job = started(world, number, [capture])
+    [task] = fetch(client, job, 1)
+    body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(capture)}]}
+    first = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
+    assert set(published[0]) == {"job_id", "result_key", "reply_subject"}
+    ingest.handle(**published.pop())
+    again = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
+    assert again["tasks"] == first["tasks"]
+    assert published == []
+    assert StoredResult.objects.filter(job=job).count() == 1
+
+
+def test_a_failed_jobs_stream_is_deleted_with_it(world: World, number: int, published) -> None:
+    job = started(world, number, world.captures(2))
+    assert running.fail(job, "broken")
+    assert jetstream.consumer_state(number) is None
+
+
+def test_incident_22_a_result_that_comes_after_its_lease_is_neither_lost_nor_saved_twice(
+    settings, world: World, client: APIClient, number: int, published
+) -> None:
+    settings.NATS_TASK_TTR = 1
+    [capture] = world.captures(1)
+    job = started(world, number, [capture])
+    [slow] = fetch(client, job, 1)
+    again = until(lambda: fetch(client, job, 1), 20)
+    for task in (slow, *again):
+        body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(capture)}]}
+        assert client.post(f"/api/v2/jobs/{number}/result/", body, format="json").status_code == 200
+    assert len(published) == 2
+    for message in published:
+        ingest.handle(**message)
+    job.refresh_from_db()
+    assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 1)
+
+
+def test_incident_26_a_cache_that_vanishes_under_a_job_changes_nothing(
+    settings, world: World, client: APIClient, number: int, published
+) -> None:
+    captures = world.captures(4)
+    job = started(world, number, captures)
+    by_id = {str(capture.pk): capture for capture in captures}
+    there = settings.CACHES
+    away = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+    for handled, caches in enumerate((there, away, away, there), 1):
+        settings.CACHES = caches
+        heartbeats._last.clear()
+        if caches is away:
+            with pytest.raises(redis.exceptions.ConnectionError):
+                cache.get("x")
+        query = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": world.pipeline.slug}
+        assert client.get("/api/v2/jobs/", query).json()["count"] == 1
+        [task] = fetch(client, job, 1)
+        body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(by_id[task["image_id"]])}]}
+        assert client.post(f"/api/v2/jobs/{number}/result/", body, format="json").status_code == 200
+        ingest.handle(**published.pop())
+        assert JobImage.objects.filter(job=job, state=ImageState.PROCESSED).count() == handled
+    job.refresh_from_db()
+    assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 4)
+
+
+def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_in_flight(
+    world: World, client: APIClient, number: int, published, monkeypatch
+) -> None:
+    captures = world.captures(5)
+    job = world.job(captures, pk=number)
+    in_flight: list[dict[str, str]] = []
+
+    class Breaks(Now):
+        def over(self) -> bool:
+            if not in_flight and JobImage.objects.filter(job=job, state=ImageState.PUBLISHED).exists():
+                in_flight.extend(fetch(client, job, 1))
+                raise OperationalError("the connection was reset")
+            return False
+
+    monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task: Breaks())
+    monkeypatch.setattr("ami.jobs.dispatching.CHUNK", 2)
+    run_job.apply(kwargs={"job_id": number}, throw=False)
+    job.refresh_from_db()
+    assert (job.status, job.tries, len(in_flight)) == (JobStatus.STARTED, 1, 1)
+    by_id = {str(capture.pk): capture for capture in captures}
+    tasks = in_flight + fetch(client, job, 10)
+    assert {task["image_id"] for task in tasks} == set(by_id)
+    for task in tasks:
+        found = world.found(by_id[task["image_id"]])
+        ingest.handle(number, reply_subject=task["reply_subject"], result_data=found)
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_incident_31_the_audit_deletes_the_stream_of_a_job_that_is_final_or_gone_and_no_other(
+    world: World, number: int, published, monkeypatch
+) -> None:
+    # The server may be shared: what the audit sees, and so what it may delete, is this test's own stream.
+    every = jetstream.job_streams
+    monkeypatch.setattr(jetstream, "job_streams", lambda: [stream for stream in every() if stream.job_id == number])
+    jetstream.create_stream(number)
+    assert streams.delete_orphan_streams().as_dict() == {"checked": 0, "fixed": 0, "unfixable": 0}
+    monkeypatch.setattr(streams, "ORPHAN_SECONDS", -10)
+    assert streams.delete_orphan_streams().fixed == 1
+    assert jetstream.consumer_state(number) is None
+    job = started(world, number, world.captures(1))
+    assert streams.delete_orphan_streams().as_dict() == {"checked": 1, "fixed": 0, "unfixable": 0}
+    assert len(jetstream.fetch(number, 5)) == 1
+    assert move(job, JobStatus.FAILURE)
+    assert streams.delete_orphan_streams().fixed == 1
+    assert jetstream.consumer_state(number) is None
+    assert streams.delete_orphan_streams().checked == 0

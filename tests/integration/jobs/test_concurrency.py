@@ -1,0 +1,250 @@
+"""Many at once on the real database: one set of rows, one verdict, no dead-lock that is not retried."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Barrier
+from typing import Any
+
+import pytest
+from billiard.exceptions import SoftTimeLimitExceeded
+from django.db import OperationalError, connection, transaction
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from ami.jobs import ingest, interrupted, leases, running, saving, stored_results
+from ami.jobs.models import Job, JobImage, StoredResult
+from ami.jobs.signals import job_status_changed
+from ami.jobs.states import JobStatus
+from ami.jobs.tasks import process_nats_pipeline_result
+from ami.jobs.transitions import move
+from ami.main.models import Classification, Detection, Occurrence, Taxon
+from tests.unit.jobs.world import Now, World
+
+AT_ONCE = 8
+TRIES = 6
+
+
+@pytest.fixture(autouse=True)
+def nats_away(settings, monkeypatch):
+    """These tests are about the database; crops are published by nobody."""
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():
+        pytest.skip("needs a database that several connections can wait for: SQLite in memory refuses at once")
+    settings.NATS_URL = ""
+    monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs: None)
+
+
+def at_once(work: Callable[[int], Any], number: int = AT_ONCE) -> list[Any]:
+    """Run ``work`` in so many threads that start together; a lost dead-lock is tried again, as the task does."""
+    barrier = Barrier(number)
+
+    def run(index: int) -> Any:
+        try:
+            barrier.wait(timeout=30)
+            for attempt in range(TRIES):
+                try:
+                    return work(index)
+                except OperationalError:
+                    if attempt == TRIES - 1:
+                        raise
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(run, range(number)))
+
+
+def test_hazard_4_concurrent_duplicates_of_a_result_are_one_set_of_rows(world: World) -> None:
+    captures = world.captures(3)
+    job = world.running(captures)
+    result = world.found(*captures, boxes=4)
+    at_once(lambda _: ingest.handle(job.pk, result_data=result))
+    assert Detection.objects.count() == Classification.objects.count() == Occurrence.objects.count() == 12
+    assert Taxon.objects.count() == 1
+    assert sum(JobImage.objects.values_list("detections_count", flat=True)) == 12
+    assert Job.objects.get(pk=job.pk).status == JobStatus.SUCCESS
+
+
+def test_two_jobs_over_the_same_captures_at_once_are_one_set_of_rows(world: World) -> None:
+    captures = world.captures(4)
+    jobs = [world.running(captures) for _ in range(4)]
+    results = [world.found(*order, boxes=3) for order in (captures, captures[::-1])]
+    at_once(lambda index: ingest.handle(jobs[index % 4].pk, result_data=results[index % 2]))
+    assert Detection.objects.count() == Occurrence.objects.count() == 12
+    assert set(Job.objects.values_list("status", flat=True)) == {JobStatus.SUCCESS}
+
+
+def test_incident_34_many_results_of_one_job_at_once_settle_each_image_once(world: World) -> None:
+    captures = world.captures(24)
+    job = world.running(captures)
+    finished: list[str] = []
+    job_status_changed.connect(listener := lambda new, **_: finished.append(new), weak=False)
+    try:
+        at_once(lambda i: [ingest.handle(job.pk, result_data=world.found(c)) for c in captures[i::AT_ONCE]])
+    finally:
+        job_status_changed.disconnect(listener)
+    assert finished == [JobStatus.SUCCESS]
+    assert not JobImage.objects.unsettled().exists()
+
+
+def test_incident_40_one_of_many_verdicts_wins(world: World) -> None:
+    job = world.job([])
+    move(job, JobStatus.STARTED)
+    ends = [JobStatus.SUCCESS, JobStatus.FAILURE]
+    won = at_once(lambda i: move(Job.objects.get(pk=job.pk), ends[i % 2]))
+    assert won.count(True) == 1
+
+
+def test_one_of_many_workers_gets_the_lease(world: World) -> None:
+    job = world.job([])
+    won = at_once(lambda i: leases.claim(Job.objects.get(pk=job.pk), f"owner-{i}"))
+    assert won.count(True) == 1
+
+
+def test_incident_45_the_same_post_at_once_is_stored_once(world: World) -> None:
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    rows = at_once(lambda _: stored_results.store(job, "reply", world.found(capture)))
+    assert len({row.pk for row in rows}) == StoredResult.objects.count() == 1
+    assert stored_results.load(rows[0])["pipeline"] == world.pipeline.slug
+
+
+def test_incident_34_twenty_posts_and_their_ingest_wait_for_nobody_who_has_the_job_row(world: World, settings) -> None:
+    captures = world.captures(21)
+    job = world.running(captures)
+    messages: list[dict[str, Any]] = []
+    written: list[str] = []
+
+    def note(execute, sql, params, many, context):
+        if sql.startswith('UPDATE "jobs_job"'):
+            written.append(sql)
+        return execute(sql, params, many, context)
+
+    def post(index: int) -> int:
+        client = APIClient()
+        client.force_authenticate(world.user)
+        item = {"reply_subject": f"reply-{index}", "result": world.found(captures[index])}
+        with impatient(), connection.execute_wrapper(note):
+            return client.post(f"/api/v2/jobs/{job.pk}/result/", {"results": [item]}, format="json").status_code
+
+    def handle(index: int) -> None:
+        with impatient(), connection.execute_wrapper(note):
+            ingest.handle(**messages[index])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: messages.append(kwargs)
+        )
+        with held_row(job):
+            assert at_once(post, 20) == [200] * 20
+            at_once(handle, 20)
+    assert written == []
+    assert JobImage.objects.unsettled().count() == 1
+    ingest.handle(job.pk, result_data=world.found(captures[20]))
+    assert Job.objects.get(pk=job.pk).status == JobStatus.SUCCESS
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Let no statement of this connection wait for a lock, where the database can say so."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+    yield
+
+
+@contextmanager
+def held_row(job: Job) -> Iterator[None]:
+    """Keep the job's row updated and not committed, as a slow writer would; SQLite has no row to hold."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with transaction.atomic():
+        Job.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now())
+        yield
+
+
+def interrupted_after(seconds: float):
+    """Raise the soft time limit in this thread as a worker's child does: from a signal, wherever the code is."""
+
+    def raise_limit(*_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    before = signal.signal(signal.SIGALRM, raise_limit)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    return before
+
+
+@pytest.mark.parametrize("inside_a_transaction", [True, False])
+def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_usable_connection(
+    world: World, monkeypatch, inside_a_transaction: bool
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("interrupts a query on PostgreSQL")
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    row = stored_results.store(job, "reply", world.found(capture, boxes=3))
+    limited: list[Any] = []
+
+    def slow(*_: Any, **__: Any) -> None:
+        if limited:
+            return
+        with connection.cursor() as cursor:
+            limited.append(interrupted_after(0.3))
+            cursor.execute("SELECT pg_sleep(20)")
+
+    settle = saving.settle_processed
+
+    def slow_then_settle(*args: Any, **kwargs: Any) -> bool:
+        slow()
+        return settle(*args, **kwargs)
+
+    if inside_a_transaction:
+        monkeypatch.setattr("ami.jobs.saving.settle_processed", slow_then_settle)
+    else:
+        monkeypatch.setattr("ami.jobs.ingest.completion.complete_if_settled", slow)
+    seen: list[tuple[int, str]] = []
+    monkeypatch.setattr(
+        "ami.jobs.interrupted.reset_connection",
+        lambda reset=interrupted.reset_connection: (
+            reset(),
+            seen.append((Detection.objects.count(), JobImage.objects.get(job=job).state)),
+        ),
+    )
+    message = {"job_id": job.pk, "result_key": row.key, "reply_subject": "reply"}
+    started = time.monotonic()
+    try:
+        process_nats_pipeline_result.apply(kwargs=message, throw=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, limited[0])
+    assert time.monotonic() - started < 15
+    assert seen == [(0, "published") if inside_a_transaction else (3, "processed")]
+    row.refresh_from_db()
+    assert (row.handled_at is not None, row.error) == (True, "")
+    assert Detection.objects.count() == Classification.objects.count() == Occurrence.objects.count() == 3
+
+
+def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the_job(world: World, monkeypatch) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("interrupts a query on PostgreSQL")
+    job = world.job([])
+    limited: list[Any] = []
+
+    def slow(job: Job, work: Any) -> bool:
+        with connection.cursor() as cursor:
+            limited.append(interrupted_after(0.3))
+            cursor.execute("SELECT pg_sleep(20)")
+        return True
+
+    monkeypatch.setattr("ami.jobs.ml_job.collect", slow)
+    try:
+        assert running.run_slice(job, "me", Now()) is running.Next.SUCCESSOR
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, limited[0])
+    job.refresh_from_db()
+    assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
+    assert job.log_entries.filter(message__contains="soft time limit").exists()

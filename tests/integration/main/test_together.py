@@ -1,0 +1,114 @@
+"""Two workers at the same thing at the same time, on a database that lets them."""
+
+import threading
+
+import pytest
+from django.db import connection
+
+from ami.exports import writing
+from ami.exports.models import DataExport
+from ami.main import collecting, counts, flushing, sessions
+from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
+from tests.unit.main import world
+from tests.unit.main.world import Turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def media(tmp_path, settings):
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():
+        pytest.skip("threads share one in-memory SQLite cache, whose table locks do not wait: use PostgreSQL")
+    settings.MEDIA_ROOT = str(tmp_path)
+
+
+def together(*works):
+    """Run each work in a thread with a database connection of its own; fail when one of them does."""
+    barrier, errors = threading.Barrier(len(works)), []
+
+    def run(work):
+        try:
+            barrier.wait(10)
+            work()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors, errors
+
+
+def test_two_flushes_leave_right_counts_and_no_marks():
+    stations = [world.station() for _ in range(5)]
+    for station in stations:
+        world.captures(station, 3)
+    counts.mark_stale("deployment", [station.pk for station in stations])
+    together(*[lambda: flushing.flush(Turn())] * 2)
+    assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
+    assert not StaleCount.objects.exists()
+
+
+def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
+    station = world.station()
+
+    def ingest():
+        for _ in range(20):
+            world.capture(station)
+            counts.mark_stale("deployment", [station.pk])
+
+    def flush():
+        for _ in range(20):
+            flushing.flush(Turn())
+
+    together(ingest, flush, flush)
+    flushing.flush(Turn())
+    station.refresh_from_db()
+    assert station.captures_count == 20
+    assert not StaleCount.objects.exists()
+
+
+def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypatch):
+    monkeypatch.setattr(sessions, "STEP_CAPTURES", 5)
+    station = world.station()
+    world.captures(station, 40, every_minutes=60)
+
+    def regroup():
+        counts.mark_stale("sessions", [station.pk])
+        sessions.regroup(station.pk, Turn())
+
+    together(*[regroup] * 4)
+    flushing.flush(Turn())
+    assert not StaleCount.objects.filter(kind="sessions").exists()
+    assert not station.captures.filter(event=None).exists()
+    assert sum(Event.objects.values_list("captures_count", flat=True)) == 40
+
+
+def test_two_workers_populate_one_set():
+    station = world.station()
+    world.captures(station, 30)
+    chosen = SourceImageCollection.objects.create(name="Set", project=station.project)
+    together(*[lambda: collecting.populate(chosen, Turn())] * 3)
+    assert chosen.images.count() == 30
+
+
+def test_two_workers_write_one_export(monkeypatch):
+    monkeypatch.setattr(writing, "BATCH", 3)
+    monkeypatch.setattr(writing, "PART_ROWS", 6)
+    station = world.station()
+    expected = [world.occurrence(world.capture(station), world.taxon()).pk for _ in range(30)]
+    export = DataExport.objects.create(project=station.project, format="occurrences_simple_csv")
+
+    def write():
+        assert writing.advance(DataExport.objects.get(pk=export.pk), Turn())
+
+    together(*[write] * 3)
+    export.refresh_from_db()
+    with writing.default_storage.open(export.file_path) as file:
+        lines = file.read().decode().splitlines()[1:]
+    assert [int(line.split(",")[0]) for line in lines] == expected
+    assert export.record_count == 30

@@ -1,0 +1,122 @@
+"""Pull mode as a real process against a small real server that keeps the contract."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.integration.processing_service.contract import TOKEN, Contract
+
+
+def start(url, *options, **environment):
+    command = [sys.executable, "-m", "processing_service", "pull", "--antenna", url, "--project", "3"]
+    command += ["--name", "bench", "--poll-seconds", "0.1", *options]
+    given = {**os.environ, "ANTENNA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process, within=60):
+    try:
+        _, log = process.communicate(timeout=within)
+    finally:
+        process.kill()
+    return process.returncode, log
+
+
+def test_every_task_is_answered_whatever_its_picture(serve, pictures):
+    names = ["insect.jpg", "cut.jpg", "empty-sheet.jpg", "missing.jpg?secret=xyz", "text.jpg"]
+    antenna = Contract([f"{pictures}/{name}" for name in names], "sheet-moths")
+    with serve(antenna.app()) as url:
+        code, log = finish(start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5"))
+    assert code == 0, log
+    assert len(antenna.results) == 5
+    assert len(antenna.results["$JS.ACK.1"]["detections"]) == 1
+    assert antenna.results["$JS.ACK.3"]["detections"] == []
+    for number in (2, 4, 5):
+        answer = antenna.results[f"$JS.ACK.{number}"]
+        assert set(answer) == {"error", "image_id"}
+        assert answer["image_id"] == str(number)
+    assert TOKEN not in log
+    assert "secret" not in log
+    assert [pipeline.slug for pipeline in antenna.registered[0].pipelines] == ["sheet-moths"]
+    assert antenna.registered[0].processing_service_name == "bench"
+
+
+def test_a_503_is_tried_again_after_the_time_it_asks_for(serve, pictures):
+    antenna = Contract([f"{pictures}/insect.jpg"] * 3)
+    antenna.busy = 1
+    with serve(antenna.app()) as url:
+        started = time.monotonic()
+        code, log = finish(start(url, "--once", "--pullers", "1"))
+        elapsed = time.monotonic() - started
+    assert code == 0, log
+    assert antenna.posts == [503, 200]
+    assert len(antenna.results) == 3
+    assert elapsed >= 1
+    assert "antenna retry" in log
+
+
+def test_a_user_logs_in_with_a_password_that_is_not_logged(serve, pictures):
+    antenna = Contract([f"{pictures}/insect.jpg"])
+    with serve(antenna.app()) as url:
+        options = ["--once", "--email", "a@b.c", "--password-env", "WORD", "--log-level", "debug"]
+        code, log = finish(start(url, *options, ANTENNA_TOKEN="", WORD="pass word"))
+    assert code == 0, log
+    assert len(antenna.results) == 1
+    assert "pass word" not in log
+    assert TOKEN not in log
+
+
+def test_sigterm_ends_it_after_what_it_holds_is_posted(serve, pictures, until):
+    antenna = Contract([f"{pictures}/insect.jpg"] * 400)
+    with serve(antenna.app()) as url:
+        process = start(url, "--batch-size", "4", "--pullers", "2")
+        until(lambda: antenna.results, "a first batch")
+        antenna.busy = 1
+        process.send_signal(signal.SIGTERM)
+        code, log = finish(process)
+    assert code == 0, log
+    assert len(antenna.results) + len(antenna.tasks) == 400
+    assert antenna.tasks
+
+
+def test_an_idle_worker_keeps_asking_and_stops_at_once(serve, until):
+    antenna = Contract([])
+    with serve(antenna.app()) as url:
+        process = start(url)
+        until(lambda: antenna.polls > 6, "several polls")
+        process.send_signal(signal.SIGTERM)
+        code, log = finish(process, within=20)
+    assert code == 0, log
+
+
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_a_refused_token_ends_it_with_a_reason(serve, until, when):
+    antenna = Contract([])
+    antenna.revoked = when == "at the start"
+    with serve(antenna.app()) as url:
+        process = start(url)
+        if when == "later":
+            until(lambda: antenna.polls > 2, "a few polls")
+            antenna.revoked = True
+        code, log = finish(process)
+    assert code == 1
+    assert "401" in log
+    assert "Traceback" not in log
+
+
+def test_antenna_may_come_up_later_than_its_worker(serve, pictures):
+    antenna = Contract([f"{pictures}/insect.jpg"])
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    process = start(f"http://127.0.0.1:{port}", "--once", "--pullers", "1")
+    seen = iter(process.stderr.readline, "")
+    assert any("antenna retry" in line for line in seen)
+    with serve(antenna.app(), port):
+        code, log = finish(process)
+    assert code == 0, log
+    assert len(antenna.results) == 1

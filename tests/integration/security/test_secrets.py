@@ -1,0 +1,160 @@
+"""Passwords stay out of answers and logs; the login is slowed down; files stay in their folder; cells stay text."""
+
+import logging
+import socket
+
+import pytest
+from django.test import Client
+from django.urls import path, re_path
+from django.views.static import serve
+from rest_framework.test import APIClient
+
+from ami.exports.formats.occurrences_csv import safe
+
+SECRET = "hunter2-very-secret"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def test_a_broker_that_is_away_is_a_503_that_names_no_password(place, transactional_db, caplog):
+    from tests.integration.security.conftest import side
+    from tests.places import _celery_at
+
+    mine = side("mine")
+    caplog.set_level(logging.DEBUG)
+    with _celery_at(f"amqp://antenna:{SECRET}@127.0.0.1:{free_port()}/x"):
+        station, service = mine.world.station, mine.rows["ml/processing_services"]
+        for address in (
+            f"deployments/{station.pk}/regroup-sessions/",
+            f"ml/processing_services/{service.pk}/check/",
+            f"captures/{mine.capture.pk}/reprocess/",
+        ):
+            answer = mine.client.post(f"/api/v2/{address}", {}, format="json")
+            assert answer.status_code == 503, address
+            assert answer["Retry-After"]
+            assert SECRET not in answer.content.decode()
+    assert SECRET not in caplog.text
+
+
+def test_no_tokens_or_passwords_in_the_log_of_a_request(mine, caplog):
+    caplog.set_level(logging.DEBUG)
+    client = mine.client
+    token = client._credentials["HTTP_AUTHORIZATION"].split()[1]
+    client.get("/api/v2/jobs/")
+    client.post("/api/v2/jobs/", {}, format="json")
+    login(email="a@b.org", password=SECRET)
+    written = "\n".join(record.getMessage() for record in caplog.records if record.name != "django.db.backends")
+    assert token not in written
+    assert SECRET not in written
+
+
+def login(client: APIClient | None = None, *, email: str, password: str = "wrong", **headers: str) -> int:
+    body = {"email": email, "password": password}
+    return (client or APIClient()).post("/api/v2/auth/token/login/", body, format="json", **headers).status_code
+
+
+def codes(emails, headers=lambda number: {}) -> list[int]:
+    return [login(email=email, **headers(number)) for number, email in enumerate(emails)]
+
+
+def test_the_eleventh_try_in_a_minute_is_a_429(db):
+    assert codes(["victim@example.org"] * 11) == [400] * 10 + [429]
+
+
+def test_another_case_or_spaces_around_are_the_same_person(db):
+    spelled = [" " * n + "Victim@Example.org".swapcase() + " " * (n % 3) for n in range(6)]
+    spelled += [
+        "VICTIM@example.org\t" * 1,
+        "\nvictim@example.org",
+        "victim@example.org",
+        "vIctim@example.org",
+        "V" + "ictim@example.org",
+    ]
+    assert codes(spelled)[-1] == 429
+
+
+def test_a_header_that_the_caller_writes_is_no_other_address(db):
+    tried = codes(["victim@example.org"] * 11, lambda number: {"HTTP_X_FORWARDED_FOR": f"10.0.0.{number}"})
+    assert tried[-1] == 429
+
+
+def test_a_wrong_password_and_an_unknown_person_answer_the_same(mine):
+    user = mine.world.user
+    user.set_password("right")
+    user.save()
+    client = APIClient()
+    answers = [
+        client.post("/api/v2/auth/token/login/", {"email": email, "password": "wrong"}, format="json").content
+        for email in (user.email, "nobody@example.org")
+    ]
+    assert answers[0] == answers[1]
+    assert login(email=user.email, password="right") == 200
+
+
+@pytest.fixture
+def media(settings, tmp_path):
+    """The route that serves media, as config.urls has it on a machine without object storage."""
+    (tmp_path / "media" / "seen.txt").write_text("seen")
+    (tmp_path / "media-results").mkdir()
+    (tmp_path / "media-results" / "hidden.txt").write_text("hidden")
+    (tmp_path / "hidden.txt").write_text("hidden")
+    settings.ROOT_URLCONF = type(
+        "Urls",
+        (),
+        {
+            "urlpatterns": [
+                re_path(r"^media/(?P<path>.+)$", serve, {"document_root": settings.MEDIA_ROOT}),
+                path("x", serve),
+            ]
+        },
+    )
+    return Client(raise_request_exception=False)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "../hidden.txt",
+        "%2e%2e/hidden.txt",
+        "..%2fhidden.txt",
+        "..%2Fmedia-results/hidden.txt",
+        "x/../../hidden.txt",
+        "/etc/passwd",
+        "%2fetc/passwd",
+        "....//hidden.txt",
+        "..\\hidden.txt",
+        "seen.txt%00",
+        "",
+        ".",
+    ],
+)
+def test_media_serves_nothing_outside_its_folder(media, way):
+    assert b"".join(media.get("/media/seen.txt").streaming_content) == b"seen"
+    answer = media.get(f"/media/{way}")
+    assert answer.status_code in (400, 404)
+    assert b"hidden" not in answer.content
+
+
+@pytest.mark.parametrize("name", ["../outside.jpg", "/etc/passwd", "a/../../outside.jpg", "..", "\0"])
+def test_a_captures_path_cannot_leave_the_storage(mine, name, tmp_path):
+    from ami.ml.captures import read
+    from ami.ml.errors import CaptureUnreadable
+
+    (tmp_path / "outside.jpg").write_bytes(b"hidden")
+    mine.capture.path = name
+    with pytest.raises(CaptureUnreadable):
+        read(mine.capture)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1", " =1", "  @x"])
+def test_a_text_cell_never_begins_like_a_formula(text):
+    assert safe(text).startswith("'")
+
+
+@pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1", "\u00a0=1", "\u3000=1", "＝1"])
+def test_what_a_spreadsheet_strips_does_not_hide_a_formula(text):
+    assert safe(text).startswith("'")

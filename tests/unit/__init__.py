@@ -1,0 +1,1 @@
+"""Tests without network; they mirror ami/."""

@@ -1,0 +1,107 @@
+"""`.env.example` names every variable that settings and compose files read, each with its one line."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ami.topology import compose
+from ami.topology.table import ROWS
+from ami.topology.topology import load, override_name
+from ami.topology.workload import BOUNDS
+from tests.places import ROOT
+
+LINES = (ROOT / ".env.example").read_text().splitlines()
+ASSIGNMENT = re.compile(r"^#?([A-Z][A-Z0-9_]*)=(.*)$")
+READ_BY_SETTINGS = re.compile(
+    r'\b(?:env\.\w+|required|required_url|whole_number|on_or_off|one_of|refuse_placeholder)\(\s*"([A-Z][A-Z0-9_]*)"'
+)
+READ_BY_CODE = re.compile(r'os\.environ(?:\.get\(|\[)"((?:ANTENNA|NATS|FLOWER)_[A-Z0-9_]*)"')
+READ_BY_COMPOSE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)")
+SECRETS = ("PASSWORD", "SECRET", "_URL", "BASIC_AUTH")
+OVERRIDES = {override_name(row, field) for row in ROWS for field in (*BOUNDS, "pool")}
+
+
+def documented() -> dict[str, str]:
+    return {match[1]: match[2] for line in LINES if (match := ASSIGNMENT.match(line))}
+
+
+def read_by_settings() -> set[str]:
+    text = "\n".join(path.read_text() for path in (ROOT / "config/settings").glob("*.py"))
+    looped = re.findall(r'"([A-Z][A-Z0-9_]+)"', "".join(re.findall(r"for _name in \((.*?)\)", text)))
+    return {*READ_BY_SETTINGS.findall(text), *looped}
+
+
+def read_by_compose() -> set[str]:
+    files = (ROOT / "docker-compose.yml", ROOT / "docker-compose.worker.yml")
+    return {name for path in files for name in READ_BY_COMPOSE.findall(path.read_text())} | set(compose.OPTIONAL)
+
+
+def read_by_code() -> set[str]:
+    # FLOWER_UNAUTHENTICATED_API is read only to be refused.
+    found = {name for part in ("ami", "config") for path in (ROOT / part).rglob("*.py") for name in names_in(path)}
+    return found - {"FLOWER_UNAUTHENTICATED_API"} | {"ANTENNA_JOURNAL_DIR"}
+
+
+def names_in(path) -> list[str]:
+    return READ_BY_CODE.findall(path.read_text())
+
+
+def test_every_variable_is_documented_and_nothing_else():
+    read = read_by_settings() | read_by_compose() | read_by_code()
+    assert {"NATS_TASK_TTR", "DJANGO_DEBUG", "AWS_SECRET_ACCESS_KEY", "RABBITMQ_PASSWORD"} <= read
+    assert set(documented()) - OVERRIDES == read - OVERRIDES
+
+
+def test_every_override_of_the_topology_is_documented_by_the_pattern():
+    def words(label: str) -> list[str]:
+        return " ".join(line.removeprefix(f"# {label}: ") for line in LINES if line.startswith(f"# {label}: ")).split()
+
+    assert {f"ANTENNA_{row}_{field}" for row in words("WORKLOAD") for field in words("FIELD")} == OVERRIDES
+
+
+def test_each_variable_stands_once_and_has_one_line_that_explains_it():
+    names = [match[1] for line in LINES if (match := ASSIGNMENT.match(line))]
+    assert sorted(names) == sorted(set(names))
+    for above, line in zip(LINES, LINES[1:], strict=False):
+        if ASSIGNMENT.match(line):
+            assert re.match(r"# \S.*[.:]?$", above), line
+
+
+def test_every_secret_holds_the_placeholder():
+    required = {name: value for name, value in documented().items() if name.endswith(SECRETS)}
+    open_ones = {"FLOWER_URL", "ANTENNA_PUBLIC_URL", "ANTENNA_S3_ENDPOINT_URL"}
+    assert {name for name, value in required.items() if "change-me" not in value} == open_ones
+
+
+def test_what_containers_pass_on_is_what_settings_read():
+    deployment = [ROOT / "config/settings" / name for name in ("base.py", "production.py")]
+    read = {name for path in deployment for name in READ_BY_SETTINGS.findall(path.read_text())}
+    by_image = {"ANTENNA_MEDIA_ROOT", "ANTENNA_RESULTS_ROOT"}
+    passed_on = {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL}
+    # The bucket's keys are boto's, the routing and the rows that are off are the topology's.
+    elsewhere = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "DJANGO_SETTINGS_MODULE"}
+    topology = {"ANTENNA_ROUTING", *(row.enabled_by for row in ROWS if row.enabled_by)}
+    assert passed_on == (read - by_image) | elsewhere | topology
+
+
+def test_the_copied_example_does_not_start_production():
+    environment = {name: value for name, value in documented().items() if f"#{name}={value}" not in LINES}
+    done = subprocess.run(
+        [sys.executable, "-c", "from django.conf import settings; settings.DEBUG"],
+        cwd=ROOT,
+        env={**environment, "DJANGO_SETTINGS_MODULE": "config.settings.production"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "still holds the placeholder 'change-me'" in done.stderr
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_the_pattern_is_what_the_topology_reads(row):
+    topology = load({f"ANTENNA_{row.key}_MAX_TASKS_PER_CHILD": "7", "ANTENNA_SLOW_ENABLED": "1"})
+    assert topology.workload(row.queue).max_tasks_per_child == 7

@@ -1,0 +1,79 @@
+"""Production with a good environment."""
+
+import json
+import socket
+
+import pytest
+
+from .conftest import SECRETS, Run
+
+SHOW = """
+import json
+from django.conf import settings
+names = {names!r}
+print(json.dumps({{name: getattr(settings, name) for name in names}}))
+"""
+
+
+@pytest.fixture
+def shown(run: Run):
+    def shown(*names: str, **changes: str) -> dict:
+        done = run("-c", SHOW.format(names=names), **changes)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return shown
+
+
+def test_a_good_environment_passes_every_deployment_check(run: Run):
+    done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+    assert done.returncode == 0, done.stderr
+    assert "no issues (0 silenced)" in done.stdout
+
+
+def test_no_service_is_on_localhost_that_nobody_put_there(shown):
+    """Incident 10."""
+    names = ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "REDIS_URL", "NATS_URL", "DATABASES", "CACHES", "FLOWER_URL")
+    text = json.dumps(shown(*names, "ALLOWED_HOSTS", "RABBITMQ_MANAGEMENT_URL"))
+    assert "localhost" not in text
+    assert "127.0.0.1" not in text
+
+
+def test_results_are_ignored_unless_a_task_says_otherwise_and_never_go_to_rpc(shown):
+    """Incident 11: results to rpc:// exhausted 65,535 channels."""
+    settings = shown("CELERY_TASK_IGNORE_RESULT", "CELERY_RESULT_BACKEND")
+    assert settings["CELERY_TASK_IGNORE_RESULT"] is True
+    assert settings["CELERY_RESULT_BACKEND"] == f"redis://:{SECRETS['redis']}@redis.invalid:6379/0"
+
+
+def test_results_that_are_stored_expire(shown):
+    """Incident 12: result keys without bounds."""
+    assert 0 < shown("CELERY_RESULT_EXPIRES")["CELERY_RESULT_EXPIRES"] <= 24 * 3600
+
+
+def test_heartbeat_is_no_transport_option_and_publishes_are_confirmed_and_retried(shown):
+    """Incident 13: as a transport option a publisher would promise heartbeats that nobody sends."""
+    settings = shown("CELERY_BROKER_TRANSPORT_OPTIONS", "CELERY_TASK_PUBLISH_RETRY_POLICY", "CELERY_BROKER_HEARTBEAT")
+    options = settings["CELERY_BROKER_TRANSPORT_OPTIONS"]
+    assert "heartbeat" not in options
+    assert options["confirm_publish"] is True
+    assert options["socket_settings"][str(socket.TCP_KEEPIDLE)] < 3600, "incident 5: a firewall drops after an hour"
+    assert settings["CELERY_TASK_PUBLISH_RETRY_POLICY"]["max_retries"] >= 1
+    assert settings["CELERY_BROKER_HEARTBEAT"] > 0
+
+
+def test_an_empty_variable_counts_as_not_set(shown):
+    empty = dict.fromkeys(
+        ("DJANGO_SECURE_SSL_REDIRECT", "ANTENNA_LOG_LEVEL", "NATS_TASK_TTR", "CELERY_RESULT_BACKEND"), ""
+    )
+    settings = shown("SECURE_SSL_REDIRECT", "NATS_TASK_TTR", "CELERY_RESULT_BACKEND", **empty)
+    assert settings["SECURE_SSL_REDIRECT"] is True
+    assert settings["NATS_TASK_TTR"] == 300
+    assert settings["CELERY_RESULT_BACKEND"].startswith("redis://")
+
+
+def test_spaces_between_hosts_do_no_harm(shown):
+    assert shown("ALLOWED_HOSTS", DJANGO_ALLOWED_HOSTS="a.example, b.example,")["ALLOWED_HOSTS"] == [
+        "a.example",
+        "b.example",
+    ]

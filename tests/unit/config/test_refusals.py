@@ -1,0 +1,76 @@
+"""Production with wrong settings: the process stops with one sentence that names the setting and the remedy."""
+
+import pytest
+
+from .conftest import GOOD, SECRETS, Run
+
+WRONG = {
+    "no broker": ("CELERY_BROKER_URL", "", "set it to something like amqp://"),
+    "broker without a password": ("CELERY_BROKER_URL", "amqp://rabbitmq:5672/antenna", "carries no password"),
+    "broker of another kind": ("CELERY_BROKER_URL", "memory://", "begins with none of amqp://, amqps://"),
+    "broker without a host": ("CELERY_BROKER_URL", "amqp://antenna:wrong-secret@/antenna", "names no host"),
+    "no secret key": ("DJANGO_SECRET_KEY", "", "secrets.token_urlsafe(50)"),
+    "short secret key": ("DJANGO_SECRET_KEY", "wrong-secret", "secrets.token_urlsafe(50)"),
+    "monotonous secret key": ("DJANGO_SECRET_KEY", "a" * 60, "secrets.token_urlsafe(50)"),
+    "secret key left as it was": ("DJANGO_SECRET_KEY", "change-me" * 8, "placeholder"),
+    "no database": ("DATABASE_URL", "", "set it to something like postgres://"),
+    "database in a file": ("DATABASE_URL", "sqlite:////tmp/x.sqlite3", "begins with none of postgres://"),
+    "database password left as it was": (
+        "DATABASE_URL",
+        "postgres://antenna:change-me@postgres/antenna",
+        "placeholder",
+    ),
+    "database password not encoded": (
+        "DATABASE_URL",
+        "postgres://antenna:wrong-secret#1@postgres/x",
+        "percent-encoded",
+    ),
+    "no Redis": ("REDIS_URL", "", "set it to something like redis://"),
+    "Redis without a password": ("REDIS_URL", "redis://redis:6379/0", "carries no password"),
+    "no NATS (incident 10)": ("NATS_URL", "", "set it to something like nats://"),
+    "no hosts": ("DJANGO_ALLOWED_HOSTS", "", "set it to something like antenna.example.org"),
+    "override of 0": ("ANTENNA_INGEST_CONCURRENCY", "0", "must be a whole number from 1 to 512"),
+    "override of no row": ("ANTENNA_INGST_CONCURRENCY", "4", "Did you mean 'ANTENNA_INGEST_CONCURRENCY'?"),
+    "misspelt routing": ("ANTENNA_ROUTING", "splitt", "use 'split', or 'single'"),
+    "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
+    "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),
+    "misspelt log level": ("ANTENNA_LOG_LEVEL", "INFOO", "Did you mean 'INFO'?"),
+    "management password left as it was": (
+        "RABBITMQ_MANAGEMENT_URL",
+        "http://a:change-me@rabbitmq:15672",
+        "placeholder",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "remedy"), WRONG.values(), ids=WRONG)
+def test_wrong_setting_stops_the_process_and_no_secret_is_repeated(run: Run, name: str, value: str, remedy: str):
+    done = run("manage.py", "check", **{name: value})
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"Configuration refused: {name} ")
+    assert done.stderr.count("\n") == 1
+    assert remedy in done.stderr
+    assert [secret for secret in (*SECRETS.values(), "wrong-secret") if secret in done.stderr] == []
+
+
+def test_nothing_that_production_needs_has_a_default():
+    """Incident 10: a host without NATS_URL fell back to localhost and lost every acknowledgement."""
+    assert {name for name, value, _ in WRONG.values() if not value} == set(GOOD) - {"DJANGO_SETTINGS_MODULE"}
+
+
+DOORS = {
+    "worker": ["-m", "ami.topology", "worker", "antenna-ingest"],
+    "beat": ["-m", "ami.topology", "beat"],
+    "flower": ["-m", "celery", "-A", "config", "flower", "--port=0"],
+    "inspect": ["-m", "celery", "-A", "config", "inspect", "ping"],
+    "web": ["-m", "gunicorn", "config.wsgi", "--preload", "--bind", "127.0.0.1:0"],
+}
+
+
+@pytest.mark.parametrize("argv", DOORS.values(), ids=DOORS)
+def test_every_kind_of_process_is_stopped(run: Run, argv: list[str]):
+    done = run(*argv, CELERY_BROKER_URL="")
+    assert done.returncode != 0
+    assert "Configuration refused: CELERY_BROKER_URL is not set; set it to something like amqp://" in done.stderr
+    assert "Traceback" not in done.stderr

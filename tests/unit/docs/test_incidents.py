@@ -1,0 +1,100 @@
+"""What the documents name exists: tests, links, doors, commands, findings."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management.base import CommandParser
+
+from ami.queues.management.commands.queues import Command
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / "docs").rglob("*.md"),
+]
+INCIDENTS = (ROOT / "docs" / "incidents.md").read_text()
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+
+ROW = re.compile(r"^\| (I|H)(\d+) \| [^|]+ \| (impossible|open) \| (.+) \|$", re.MULTILINE)
+NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
+
+
+@pytest.mark.parametrize(("letter", "count"), [("I", 47), ("H", 12)])
+def test_every_number_is_there_exactly_once(letter: str, count: int) -> None:
+    rows = [int(number) for kind, number, _, _ in ROW.findall(INCIDENTS) if kind == letter]
+    assert rows == list(range(1, count + 1))
+
+
+def test_what_is_impossible_names_a_test() -> None:
+    bare = [f"{kind}{number}" for kind, number, status, how in ROW.findall(INCIDENTS)
+            if status == "impossible" and not NAMED_TEST.search(how)]  # fmt: skip
+    assert bare == []
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(NAMED_TEST.findall(INCIDENTS))))
+def test_every_named_test_exists(path: str, name: str) -> None:
+    file = ROOT / "tests" / path
+    assert file.is_file(), f"tests/{path} is gone"
+    assert re.search(rf"^def {name}\(", file.read_text(), re.MULTILINE), f"{name} is not in tests/{path}"
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that a code forge makes of a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_door_is_in_the_makefile(document: Path) -> None:
+    doors = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), re.MULTILINE)) <= doors
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    parser = CommandParser()
+    Command().add_arguments(parser)
+    return next(dict(action.choices) for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_verb_and_option_of_the_queues_command_exists(document: Path) -> None:
+    known = verbs()
+    for verb, rest in re.findall(r"manage\.py queues ([a-z-]+)([^`#\n]*)", document.read_text()):
+        assert verb in known, verb
+        options = {option for action in known[verb]._actions for option in action.option_strings}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= options, f"queues {verb}{rest}"
+
+
+def test_every_finding_and_check_has_its_row_in_operations() -> None:
+    live = (ROOT / "ami" / "queues" / "live.py").read_text()
+    names = set(re.findall(r'Finding\(\s*"\w+",\s*"([a-z-]+)"', live))
+    assert names
+    table = OPERATIONS.partition("## What `queues check --live` finds")[2]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == names
+    checks = set(re.findall(r'id="(queues\.[EW]\d+)"', (ROOT / "ami" / "queues" / "checks.py").read_text()))
+    assert set(re.findall(r"^\| `(queues\.[EW]\d+)` \|", table, re.MULTILINE)) == checks
+
+
+def test_decisions_are_all_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = set(LINK.findall((folder / "README.md").read_text()))
+    assert listed == {path.name for path in folder.glob("0*.md")}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_path_in_backticks_exists(document: Path) -> None:
+    paths = re.findall(r"`((?:ami|config|tests|demo|provision|processing_service)/[\w/.]+)`", document.read_text())
+    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -1,0 +1,32 @@
+"""What the tests of exports share."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.unit.main import world
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, settings):
+    """Static and media files of the test's own; WhiteNoise warns about a static folder that does not exist."""
+    for name in ("static", "media"):
+        (tmp_path / name).mkdir()
+    settings.STATIC_ROOT, settings.MEDIA_ROOT = str(tmp_path / "static"), str(tmp_path / "media")
+
+
+@pytest.fixture
+def owner(db):
+    return world.user(name="Owner")
+
+
+@pytest.fixture
+def project(owner):
+    return world.project(owner=owner, name="Moths of the Alps")
+
+
+@pytest.fixture
+def client(owner):
+    """The API as the project's owner sees it."""
+    client = APIClient()
+    client.force_authenticate(owner)
+    return client

@@ -1,0 +1,211 @@
+"""The API of jobs: the workers' contract, permissions, refusals."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from kombu.exceptions import OperationalError
+from rest_framework.test import APIClient
+
+from ami.jobs.models import Job, StoredResult
+from ami.main.models import User
+from config.celery_app import app
+from tests.unit.jobs.world import World, new_world
+
+
+@pytest.fixture
+def client(world: World) -> APIClient:
+    client = APIClient()
+    client.force_authenticate(world.user)
+    return client
+
+
+@pytest.fixture
+def published(monkeypatch) -> list[dict[str, object]]:
+    messages: list[dict[str, object]] = []
+    for name in ("run_job", "process_nats_pipeline_result"):
+        monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
+    return messages
+
+
+def post(client: APIClient, path: str, body: object):
+    return client.post(f"/api/v2/{path}", body, format="json")
+
+
+def test_a_stranger_sees_nothing_and_nobody_is_anonymous(world: World) -> None:
+    job = world.running(world.captures(1))
+    stranger = APIClient()
+    assert stranger.get("/api/v2/jobs/").status_code in (401, 403)
+    stranger.force_authenticate(User.objects.create_user("stranger@example.org"))
+    assert stranger.get("/api/v2/jobs/").json()["count"] == 0
+    for action in ("tasks", "result", "run", "retry", "cancel"):
+        assert post(stranger, f"jobs/{job.pk}/{action}/", {}).status_code == 404
+
+
+def test_a_member_that_is_no_superuser_is_a_worker(world: World, published, django_capture_on_commit_callbacks) -> None:
+    worker = User.objects.create_user("worker@example.org")
+    world.project.members.add(worker)
+    client = APIClient()
+    client.force_authenticate(worker)
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    item = {"reply_subject": "r", "result": world.found(capture)}
+    with django_capture_on_commit_callbacks(execute=True):
+        answer = post(client, f"jobs/{job.pk}/result/", {"results": [item], "client_info": {}})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert set(body) == {"status", "job_id", "results_queued", "tasks"}
+    assert body["tasks"][0]["status"] == "queued"
+    assert published == [
+        {"job_id": job.pk, "result_key": StoredResult.objects.get().key, "reply_subject": "r"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ([], "body"),
+        ({}, "results"),
+        ({"results": [{"reply_subject": "r", "result": {"pipeline": "p"}}]}, "results.0.result"),
+        ({"results": [{"result": {"error": "x"}}]}, "results.0.reply_subject"),
+    ],
+)
+def test_a_wrong_result_is_a_400_that_names_the_field(world: World, client: APIClient, body, field: str) -> None:
+    job = world.running(world.captures(1))
+    answer = post(client, f"jobs/{job.pk}/result/", body)
+    assert answer.status_code == 400
+    assert any(name.startswith(field) for name in answer.json()), answer.json()
+
+
+def test_incident_45_a_body_above_the_cap_is_a_413(settings, world: World, client: APIClient) -> None:
+    settings.ANTENNA_RESULT_MAX_BYTES = 100
+    job = world.running(world.captures(1))
+    answer = post(client, f"jobs/{job.pk}/result/", {"results": [], "client_info": {"x": "y" * 200}})
+    assert answer.status_code == 413
+
+
+def test_a_broker_that_refuses_is_a_503_and_the_result_is_kept(transactional_db, monkeypatch) -> None:
+    world = new_world()
+    client = APIClient()
+    client.force_authenticate(world.user)
+
+    def refuse(**_):
+        raise OperationalError("amqp://user:secret@broker refused")
+
+    monkeypatch.setattr("ami.jobs.tasks.process_nats_pipeline_result.apply_async", refuse)
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    body = {"results": [{"reply_subject": "r", "result": world.found(capture)}]}
+    answer = post(client, f"jobs/{job.pk}/result/", body)
+    assert answer.status_code == 503
+    assert answer["Retry-After"]
+    assert "secret" not in answer.content.decode()
+    assert StoredResult.objects.filter(job=job, handled_at=None, published_at=None).count() == 1
+
+
+@contextmanager
+def broker_at(url: str) -> Iterator[None]:
+    """Point this process's Celery application at a broker URL for a while."""
+    before = {name: app.conf[name] for name in ("broker_url", "broker_read_url", "broker_write_url")}
+    pools = app._pool, app.amqp._producer_pool
+    app._pool = app.amqp._producer_pool = None
+    app.conf.update(dict.fromkeys(before, url))
+    try:
+        yield
+    finally:
+        app.conf.update(before)
+        app._pool, app.amqp._producer_pool = pools
+
+
+def test_a_job_to_start_now_is_refused_whole_while_the_broker_is_away(transactional_db) -> None:
+    world = new_world()
+    client = APIClient()
+    client.force_authenticate(world.user)
+    body = {"name": "mine", "project": world.project.pk, "pipeline": world.pipeline.pk}
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with broker_at(f"amqp://user:secret@127.0.0.1:{nobody.getsockname()[1]}//"):
+            answer = post(client, "jobs/?start_now=1", body)
+            assert answer.status_code == 503
+            assert answer["Retry-After"]
+            assert "secret" not in answer.content.decode()
+            assert not Job.objects.exists()
+            assert post(client, "jobs/", body).status_code == 201
+            waiting = Job.objects.get()
+            assert post(client, f"jobs/{waiting.pk}/run/", {}).status_code == 503
+    assert Job.objects.get().status == "PENDING"
+
+
+def test_a_job_that_began_although_its_confirmation_was_lost_is_accepted(transactional_db, monkeypatch) -> None:
+    world = new_world()
+    client = APIClient()
+    client.force_authenticate(world.user)
+
+    def begin_and_refuse(kwargs, **_):
+        Job.objects.filter(pk=kwargs["job_id"]).update(status="STARTED", lease_owner="a worker")
+        raise OperationalError("no confirmation")
+
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", begin_and_refuse)
+    body = {"name": "mine", "project": world.project.pk, "pipeline": world.pipeline.pk}
+    assert post(client, "jobs/?start_now=1", body).status_code == 201
+    assert Job.objects.get().status == "STARTED"
+
+
+def test_only_an_active_async_job_hands_out_tasks(world: World, client: APIClient) -> None:
+    pushed = world.running(world.captures(1), mode="sync_api")
+    assert post(client, f"jobs/{pushed.pk}/tasks/", {"batch_size": 1}).status_code == 400
+    idle = world.job(world.captures(1))
+    assert post(client, f"jobs/{idle.pk}/tasks/", {"batch_size": 1}).json() == {"tasks": []}
+    assert post(client, f"jobs/{idle.pk}/tasks/", {"batch_size": 0}).status_code == 400
+
+
+def test_nats_away_is_a_503(world: World, client: APIClient) -> None:
+    job = world.running(world.captures(1))
+    answer = post(client, f"jobs/{job.pk}/tasks/", {"batch_size": 1})
+    assert answer.status_code == 503
+    assert answer["Retry-After"]
+
+
+def test_incident_38_a_poller_gets_one_random_job_that_has_work(world: World, client: APIClient) -> None:
+    busy = {world.running(world.captures(1)).pk for _ in range(5)}
+    world.job(world.captures(1))
+    query = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": f"{world.pipeline.slug},other"}
+    seen = set()
+    for _ in range(40):
+        answer = client.get("/api/v2/jobs/", query).json()
+        assert (answer["count"], len(answer["results"])) == (5, 1)
+        seen.add(answer["results"][0]["id"])
+    assert len(seen) > 1
+    assert seen <= busy
+    assert len(client.get("/api/v2/jobs/", {**query, "limit": 4}).json()["results"]) == 4
+
+
+def test_creating_with_start_now_and_the_progress_in_a_list(world: World, client: APIClient, published) -> None:
+    [capture] = world.captures(1)
+    body = {
+        "name": "mine",
+        "project": world.project.pk,
+        "pipeline": world.pipeline.pk,
+        "source_image_single": capture.pk,
+    }
+    answer = post(client, "jobs/?start_now=1", body)
+    assert answer.status_code == 201, answer.content
+    assert answer.json()["status"] == "PENDING"
+    assert answer.json()["dispatch_mode"] == "async_api"
+    listed = client.get("/api/v2/jobs/").json()
+    assert [stage["key"] for stage in listed["results"][0]["progress"]["stages"]] == ["collect", "process", "results"]
+    job = Job.objects.get()
+    assert len(client.get(f"/api/v2/jobs/{job.pk}/?logs_limit=99999").json()["logs"]) == 1
+    assert post(client, f"jobs/{job.pk}/cancel/", {}).json()["status"] == "REVOKED"
+    assert post(client, f"jobs/{job.pk}/cancel/", {}).status_code == 409
+    assert post(client, f"jobs/{job.pk}/retry/", {}).status_code == 202
+
+
+@pytest.mark.parametrize("field", ["job_type_key", "pipeline", "params", "source_image_single"])
+def test_a_wrong_job_is_a_400_that_names_the_field(world: World, client: APIClient, field: str) -> None:
+    wrong = {"job_type_key": "nonsense", "pipeline": 10**6, "params": {"source_image_ids": ["x"]}}
+    body = {"name": "x", "project": world.project.pk, "pipeline": world.pipeline.pk, field: wrong.get(field, 10**6)}
+    answer = post(client, "jobs/", body)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {field}

@@ -1,0 +1,121 @@
+"""The audits that need no NATS."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.files.storage import storages
+from django.utils import timezone
+
+from ami.jobs import audits, ingest, stored_results
+from ami.jobs.models import Job, JobImage, StoredResult
+from ami.jobs.states import ImageState, JobStatus
+from ami.jobs.transitions import move
+from tests.unit.jobs.world import World
+
+
+@pytest.fixture
+def published(monkeypatch) -> list[dict[str, object]]:
+    messages: list[dict[str, object]] = []
+    for name in ("run_job", "process_nats_pipeline_result"):
+        monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
+    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    return messages
+
+
+def test_an_accepted_result_that_nobody_handled_is_published_again_at_growing_intervals(
+    world: World, published, django_capture_on_commit_callbacks
+) -> None:
+    [capture] = world.captures(1)
+    row = stored_results.store(world.running([capture]), "r", world.found(capture))
+
+    def audit_after(minutes: int) -> int:
+        now = timezone.now()
+        published_at = StoredResult.objects.get().published_at
+        StoredResult.objects.update(
+            created_at=now - timedelta(hours=1), published_at=published_at and now - timedelta(minutes=minutes)
+        )
+        with django_capture_on_commit_callbacks(execute=True):
+            return audits.audit_stored_results()["published_again"]
+
+    assert audit_after(6) == 1
+    assert audit_after(1) == 0
+    assert audit_after(6) == 1
+    assert audit_after(6) == 0
+    assert audit_after(11) == 1
+    assert [message["result_key"] for message in published] == [row.key] * 3
+
+
+def test_a_buried_result_is_left_to_the_dead_letters_and_a_handled_one_is_purged(world: World, published) -> None:
+    captures = world.captures(2)
+    job = world.running(captures)
+    buried, handled = (stored_results.store(job, "r", world.found(c)) for c in captures)
+    stored_results.mark_failed(buried.key, "x")
+    ingest.handle(job.pk, result_key=handled.key)
+    old = timezone.now() - timedelta(days=2)
+    StoredResult.objects.update(created_at=old)
+    StoredResult.objects.exclude(handled_at=None).update(handled_at=old)
+    assert audits.audit_stored_results() == {"published_again": 0, "purged": 1}
+    assert not storages["results"].exists(handled.name)
+    assert storages["results"].exists(buried.name)
+
+
+def test_incident_41_a_job_that_only_lacks_its_end_is_finished(world: World) -> None:
+    job = world.running(world.captures(2))
+    JobImage.objects.update(state=ImageState.PROCESSED)
+    assert audits.audit_jobs()["complete_jobs"] == {"checked": 1, "fixed": 1, "unfixable": 0}
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_incident_41_lost_images_are_failed_also_while_nats_is_away(settings, world: World) -> None:
+    job = world.running(world.captures(3))
+    rows = list(JobImage.objects.order_by("pk"))
+    JobImage.objects.update(state=ImageState.PROCESSED)
+    JobImage.objects.filter(pk=rows[0].pk).update(
+        state=ImageState.CLAIMED,
+        attempts=settings.NATS_MAX_DELIVER,
+        lease_expires_at=timezone.now() - timedelta(minutes=2),
+    )
+    found = audits.health_check()
+    assert set(found) == {"lost_images", "stale_jobs", "running_job_snapshots", "zombie_streams"}
+    assert found["lost_images"]["fixed"] == 1
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_an_image_whose_result_waits_on_ingest_is_not_lost(settings, world: World) -> None:
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    JobImage.objects.update(
+        state=ImageState.CLAIMED,
+        attempts=settings.NATS_MAX_DELIVER,
+        reply_subject="r",
+        lease_expires_at=timezone.now() - timedelta(minutes=2),
+    )
+    stored_results.store(job, "r", world.found(capture))
+    assert audits.audit_jobs()["lost_images"]["fixed"] == 0
+
+
+def test_a_check_that_fails_leaves_the_others_running(world: World, monkeypatch) -> None:
+    job = world.job([])
+    Job.objects.filter(pk=job.pk).update(status=JobStatus.CANCELING)
+
+    def broken():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ami.jobs.audits.health.fail_lost_images", broken)
+    found = audits.audit_jobs()
+    assert found["lost_images"]["unfixable"] == 1
+    assert found["cancelled_jobs"]["fixed"] == 1
+
+
+def test_incident_47_broken_rows_are_counted(world: World, published) -> None:
+    from ami.main.models import Occurrence
+
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    ingest.handle(job.pk, result_data=world.found(capture))
+    assert sum(audits.audit_data_integrity().values()) == 1  # the crop, which nobody makes here
+    Occurrence.objects.update(determination=None)
+    assert audits.audit_data_integrity()["occurrences_without_determination"] == 1
+    assert move(job, JobStatus.STARTED) is False

@@ -1,0 +1,323 @@
+"""The tasks as Celery runs them, eagerly: slices, retries, failures."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.utils import timezone
+
+from ami.jobs import kinds, leases, operations
+from ami.jobs.kinds import job_kind
+from ami.jobs.models import Job, StoredResult
+from ami.jobs.states import JobStatus
+from ami.jobs.tasks import process_nats_pipeline_result, run_job
+from ami.jobs.transitions import move
+from tests.unit.jobs.world import World, new_world
+
+
+@pytest.fixture
+def world(transactional_db) -> World:
+    return new_world()
+
+
+@pytest.fixture(autouse=True)
+def eager() -> Iterator[None]:
+    """Tasks run where they are published: what is tested here is what they do, not how they travel."""
+    current_app.conf.task_always_eager = True
+    yield
+    current_app.conf.task_always_eager = False
+
+
+@pytest.fixture
+def kind() -> Iterator[dict[str, Any]]:
+    """A kind whose code is what the test puts in ``advance``."""
+    code: dict[str, Any] = {}
+    job_kind("test_kind", stages=["work"])(lambda job, work: code["advance"](job, work))
+    yield code
+    kinds._kinds.pop("test_kind")
+
+
+def make(world: World) -> Job:
+    return operations.create("test_kind", world.project, name="test")
+
+
+def test_a_job_goes_through_its_slices_to_success(world: World, kind) -> None:
+    seen = []
+
+    def advance(job, work):
+        seen.append(job.cursor.get("at", 0))
+        job.save_progress(cursor={"at": seen[-1] + 1}, done=seen[-1] + 1, total=3)
+        return seen[-1] == 2
+
+    kind["advance"] = advance
+    job = make(world)
+    asked = operations.run(job)
+    job.refresh_from_db()
+    assert seen == [0, 1, 2]
+    assert (job.status, job.lease_owner, job.done) == (JobStatus.SUCCESS, "", 3)
+    assert asked.queue == "antenna-interactive"
+    assert job.started_at
+    assert job.finished_at
+
+
+def test_an_error_is_retried_then_fails_the_job(world: World, kind) -> None:
+    calls = []
+
+    def advance(job, work):
+        calls.append(1)
+        job.save_progress(cursor={"progress": "made"})
+        raise ValueError("broken")
+
+    kind["advance"] = advance
+    job = make(world)
+    move(job, JobStatus.PENDING)
+    assert run_job.apply(kwargs={"job_id": job.pk}, throw=False).state == "FAILURE"
+    job.refresh_from_db()
+    assert (job.status, job.lease_owner, len(calls)) == (JobStatus.FAILURE, "", 4)
+    assert "broken" in job.params["error"]
+
+
+def test_incident_35_a_soft_time_limit_ends_the_slice_and_not_the_job(world: World, kind) -> None:
+    from billiard.exceptions import SoftTimeLimitExceeded
+
+    calls = []
+
+    def advance(job, work):
+        calls.append(1)
+        if len(calls) == 1:
+            raise SoftTimeLimitExceeded
+        return True
+
+    kind["advance"] = advance
+    job = make(world)
+    operations.run(job)
+    job.refresh_from_db()
+    assert (job.status, len(calls)) == (JobStatus.SUCCESS, 2)
+
+
+def test_a_second_message_drops_itself_and_a_redelivered_one_goes_on(world: World, kind) -> None:
+    calls = []
+    kind["advance"] = lambda job, work: bool(calls.append(job.lease_owner)) or True
+    job = make(world)
+    move(job, JobStatus.PENDING)
+    assert leases.claim(job, "the-first")
+    run_job.apply(kwargs={"job_id": job.pk}, task_id="another", throw=True)
+    assert calls == []
+    run_job.apply(kwargs={"job_id": job.pk}, task_id="the-first", throw=True)
+    assert calls == ["the-first"]
+
+
+def test_incident_40_a_job_cancelled_while_it_works_is_revoked_and_stays_so(world: World, kind) -> None:
+    def advance(job, work):
+        operations.cancel(Job.objects.get(pk=job.pk))
+        assert Job.objects.get(pk=job.pk).status == JobStatus.CANCELING
+        job.save_progress(done=1)
+        return True
+
+    kind["advance"] = advance
+    job = make(world)
+    operations.run(job)
+    job.refresh_from_db()
+    assert (job.status, job.lease_owner) == (JobStatus.REVOKED, "")
+
+
+def test_incident_40_a_job_cancelled_in_its_last_step_is_not_success(world: World, kind) -> None:
+    kind["advance"] = lambda job, work: operations.cancel(Job.objects.get(pk=job.pk))
+    job = make(world)
+    operations.run(job)
+    job.refresh_from_db()
+    assert job.status == JobStatus.REVOKED
+
+
+def test_an_unregistered_pipeline_fails_the_task_and_is_noted_on_the_result(world: World) -> None:
+    from ami.jobs import stored_results
+
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    row = stored_results.store(job, "r", {**world.found(capture), "pipeline": "nobody's"})
+    message = {"job_id": job.pk, "result_key": row.key}
+    assert process_nats_pipeline_result.apply(kwargs=message, throw=False).state == "FAILURE"
+    assert "nobody's" in StoredResult.objects.get().error
+
+
+def test_an_older_publishers_whole_result_makes_crops_too(world: World) -> None:
+    from django.core.files.storage import default_storage
+
+    from ami.main.models import Detection
+
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    process_nats_pipeline_result.apply(
+        kwargs={"job_id": job.pk, "result_data": world.found(capture, boxes=2), "reply_subject": "r"}, throw=True
+    )
+    for detection in Detection.objects.all():
+        assert detection.path == f"detections/{detection.pk}.jpg"
+        assert default_storage.exists(detection.path)
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_a_result_of_a_deleted_job_is_dropped(world: World) -> None:
+    process_nats_pipeline_result.apply(kwargs={"job_id": 10**9, "result_data": {}}, throw=True)
+
+
+def test_incident_25_a_job_without_images_is_finished_at_once(world: World) -> None:
+    job = world.job([])
+    operations.run(job)
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World, monkeypatch) -> None:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from ami.jobs.audits import stalled
+
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
+    job = world.job(world.captures(1))
+    operations.run(job)
+    sent = len(messages)
+    old = timezone.now() - timedelta(days=2)
+    Job.objects.update(created_at=old, updated_at=old, queued_at=timezone.now() - timedelta(hours=3), queued_times=6)
+    for _ in range(3):
+        assert stalled.run_stalled_again().checked == 0
+        assert stalled.publish_queued_again().fixed == 0
+    job.refresh_from_db()
+    assert (job.status, len(messages)) == (JobStatus.PENDING, sent)
+
+
+def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(world: World, monkeypatch) -> None:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from ami.jobs.audits import stalled
+
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
+    job = world.job([])
+    operations.run(job)
+    messages.clear()
+
+    def audit_after(minutes: int) -> int:
+        Job.objects.update(queued_at=timezone.now() - timedelta(minutes=minutes))
+        return stalled.publish_queued_again().fixed
+
+    assert [audit_after(minutes) for minutes in (9, 11, 11, 19, 21, 39, 41)] == [0, 1, 0, 0, 1, 0, 1]
+    Job.objects.update(queued_times=1000)
+    assert [audit_after(minutes) for minutes in (630, 650)] == [0, 1]
+    assert [message["kwargs"] for message in messages] == [{"job_id": job.pk}] * 4
+    assert {message["headers"]["antenna_origin"] for message in messages} == {"person"}
+    job.refresh_from_db()
+    assert job.status == JobStatus.PENDING
+    monkeypatch.undo()
+    run_job.apply(kwargs=messages[0]["kwargs"], throw=True)
+    run_job.apply(kwargs=messages[1]["kwargs"], throw=True)
+    job.refresh_from_db()
+    assert (job.status, stalled.publish_queued_again().checked) == (JobStatus.SUCCESS, 0)
+
+
+def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monkeypatch) -> None:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from ami.jobs.audits import stalled
+
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **_: None)
+    operations.run(world.job([], delay=3600))
+    now = timezone.now()
+    Job.objects.update(queued_at=now - timedelta(minutes=50), scheduled_at=now + timedelta(minutes=10))
+    assert stalled.publish_queued_again().fixed == 0
+    Job.objects.update(scheduled_at=now - timedelta(minutes=11))
+    assert stalled.publish_queued_again().fixed == 1
+
+
+def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, kind, monkeypatch) -> None:
+    from ami.jobs.errors import NatsUnavailable
+
+    def advance(job, work):
+        raise NatsUnavailable("away")
+
+    kind["advance"] = advance
+    job = make(world)
+    move(job, JobStatus.PENDING)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: sent.append(message))
+    headers: dict[str, Any] = {"antenna_origin": "beat"}
+    for _ in range(8):
+        assert run_job.apply(kwargs={"job_id": job.pk}, headers=headers, retries=3).state == "SUCCESS"
+        headers = sent[-1]["headers"]
+    assert [message["countdown"] for message in sent] == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert all(set(message) == {"kwargs", "countdown", "headers"} for message in sent)
+    assert {message["headers"]["antenna_origin"] for message in sent} == {"beat"}
+    job.refresh_from_db()
+    assert (job.status, job.lease_owner, job.tries) == (JobStatus.STARTED, "", 0)
+    kind["advance"] = lambda job, work: True
+    run_job.apply(kwargs=sent[-1]["kwargs"], headers=headers, throw=True)
+    assert Job.objects.get(pk=job.pk).status == JobStatus.SUCCESS
+
+
+def test_waiting_for_the_start_is_a_fresh_message(world: World, kind, monkeypatch) -> None:
+    kind["advance"] = lambda job, work: True
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: sent.append(message))
+    job = operations.create("test_kind", world.project, name="test", delay=600)
+    operations.run(job)
+    sent.clear()
+    assert run_job.apply(kwargs={"job_id": job.pk}, headers={"antenna_origin": "person"}).state == "SUCCESS"
+    [message] = sent
+    assert 590 < message["countdown"] <= 600
+    assert message["headers"]["antenna_origin"] == "person"
+    assert Job.objects.get(pk=job.pk).status == JobStatus.PENDING
+
+
+def test_lost_children_leave_a_job_its_tries(world: World, kind) -> None:
+    calls = []
+
+    def advance(job, work):
+        calls.append(1)
+        raise ValueError("broken")
+
+    kind["advance"] = advance
+    job = make(world)
+    move(job, JobStatus.PENDING)
+    assert run_job.apply(kwargs={"job_id": job.pk}, retries=3, throw=False).state == "FAILURE"
+    assert (Job.objects.get(pk=job.pk).status, len(calls)) == (JobStatus.FAILURE, 4)
+
+
+def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from ami.jobs.audits import stalled
+
+    kind["advance"] = lambda job, work: True
+    job = make(world)
+    move(job, JobStatus.STARTED)
+    leases.claim(job, "gone")
+    Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    assert stalled.run_stalled_again().fixed == 1
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+
+
+def test_job_that_ends_every_worker_it_runs_in_is_failed_and_not_run_for_ever(world: World, monkeypatch) -> None:
+    from ami.jobs.audits import stalled
+
+    nudged: list[int] = []
+    monkeypatch.setattr(stalled, "nudge", lambda job_id, why: nudged.append(job_id))
+    job = world.claim(world.running(world.captures(1)))
+    for _ in range(stalled.MOST_TRIES + 1):
+        past = timezone.now() - timedelta(seconds=1)
+        Job.objects.filter(pk=job.pk).update(lease_owner="gone", lease_expires_at=past)
+        assert stalled.run_stalled_again().fixed == 1
+    job.refresh_from_db()
+    assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled.MOST_TRIES)
+    assert "dead letters" in job.params["error"]

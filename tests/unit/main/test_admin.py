@@ -1,0 +1,135 @@
+"""The core's admin: every page opens, and every action answers with task, queue and link."""
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.messages import get_messages
+from django.urls import reverse
+
+from ami.main.models import BulkDeletion, S3StorageSource, SourceImage, SourceImageCollection
+from tests.unit.main import world
+
+pytestmark = pytest.mark.django_db
+
+MODELS = [model for label in ("main", "exports") for model in apps.get_app_config(label).get_models()]
+HIDDEN = {"ExportPart"}
+
+
+@pytest.fixture
+def superuser(client_class=None):
+    return world.user(is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def browser(superuser):
+    from django.test import Client
+
+    browser = Client()
+    browser.force_login(superuser)
+    return browser
+
+
+def act(browser, model, action, *rows):
+    """Run an admin action on rows; return the response and the messages shown."""
+    path = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    answer = browser.post(path, {"action": action, "_selected_action": [row.pk for row in rows]})
+    return answer, [str(message) for message in get_messages(answer.wsgi_request)]
+
+
+def test_every_model_is_registered():
+    registered = {model.__name__ for model in admin.site._registry}
+    assert {model.__name__ for model in MODELS} - HIDDEN <= registered
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if model.__name__ not in HIDDEN])
+@pytest.mark.parametrize("page", ["changelist", "add"])
+def test_every_page_opens(browser, model, page):
+    world.occurrence(world.capture(world.station()), world.taxon())
+    answer = browser.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"))
+    may_not_add = model.__name__ in {"StaleCount", "Lease", "BulkDeletion"} and page == "add"
+    assert answer.status_code == (403 if may_not_add else 200)
+
+
+@pytest.mark.parametrize(
+    ("make", "action", "task"),
+    [
+        (lambda: world.station(), "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
+        (lambda: world.station(), "regroup", "ami.main.tasks.regroup_events"),
+        (
+            lambda: world.station(data_source=S3StorageSource.objects.create(name="Folder")),
+            "sync",
+            "ami.main.tasks.sync_source_images",
+        ),
+        (
+            lambda: world.station(data_source=S3StorageSource.objects.create(name="Folder")),
+            "update_public_urls",
+            "ami.main.tasks.update_public_urls",
+        ),
+        (lambda: world.project(), "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
+        (lambda: world.project(), "export_occurrences_csv", "ami.jobs.tasks.run_job"),
+        (
+            lambda: SourceImageCollection.objects.create(name="Set", project=world.project()),
+            "populate",
+            "ami.main.tasks.populate_collection",
+        ),
+        (lambda: world.capture(world.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
+    ],
+)
+def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, action, task):
+    row = make()
+    answer, shown = act(browser, type(row), action, row)
+    assert answer.status_code == 302
+    (message,) = [told for told in shown if "antenna-interactive" in told]
+    assert [name for name, _ in sent] == [task]
+    assert sent[0][1]["headers"]["antenna_origin"] == "person"
+    assert f"/task/{sent[0][1]['task_id']}" in message
+
+
+@pytest.fixture
+def sent(monkeypatch, django_capture_on_commit_callbacks):
+    """What Celery is asked to publish; `ask` publishes on commit, which a test's transaction never reaches."""
+    from celery.app.task import Task
+
+    messages = []
+    monkeypatch.setattr(Task, "apply_async", lambda task, **options: messages.append((task.name, options)))
+    monkeypatch.setattr("ami.queues.asking.transaction.on_commit", lambda publish: publish())
+    return messages
+
+
+def test_actions_need_their_permission(sent):
+    from django.contrib.auth.models import Permission
+    from django.test import Client
+
+    reader = world.user(is_staff=True)
+    reader.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
+    browser = Client()
+    browser.force_login(reader)
+    capture = world.capture(world.station())
+    for row, action in [
+        (capture, "bulk_delete"),
+        (capture.deployment, "sync"),
+        (capture.deployment, "regroup"),
+        (capture.project, "refresh_counts"),
+        (capture.project, "export_occurrences_csv"),
+    ]:
+        act(browser, type(row), action, row)
+    assert not sent
+    assert not BulkDeletion.objects.exists()
+
+
+def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
+    captures = world.captures(world.station(), 5)
+    act(browser, SourceImage, "bulk_delete", *captures)
+    deletion = BulkDeletion.objects.get()
+    assert deletion.pks == [capture.pk for capture in captures]
+    assert sent[0][1]["kwargs"] == {"deletion_id": deletion.pk}
+    assert SourceImage.objects.count() == 5
+
+
+def test_a_storage_sources_secret_is_never_shown_and_an_empty_field_keeps_it(browser):
+    source = S3StorageSource.objects.create(name="Bucket", project=world.project(), secret_key="top-secret")
+    path = reverse("admin:main_s3storagesource_change", args=[source.pk])
+    assert b"top-secret" not in browser.get(path).content
+    browser.post(path, {"name": "Renamed", "project": source.project_id, "secret_key": ""})
+    source.refresh_from_db()
+    assert (source.name, source.secret_key) == ("Renamed", "top-secret")

@@ -1,0 +1,166 @@
+"""Calculated fields and their marks."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from ami.main import counts, flushing, sessions
+from ami.main.models import Deployment, Event, Identification, StaleCount
+from tests.unit.main import world
+from tests.unit.main.world import Turn
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def station():
+    station = world.station()
+    for capture in world.captures(station, 3):
+        world.occurrence(capture, world.taxon(), 0.9)
+        world.null_marker(capture)
+    counts.mark_stale("sessions", [station.pk])
+    assert sessions.regroup(station.pk, Turn()) is sessions.Outcome.DONE
+    return station
+
+
+def flush():
+    assert flushing.flush(Turn())
+    assert not StaleCount.objects.exists()
+
+
+def test_counts_leave_null_markers_out(station):
+    flush()
+    event, station = Event.objects.get(), Deployment.objects.get()
+    assert (event.captures_count, event.detections_count, event.occurrences_count) == (3, 3, 3)
+    assert (event.start, event.end) == (world.NIGHT, station.last_capture_timestamp)
+    assert (station.captures_count, station.detections_count, station.occurrences_count) == (3, 3, 3)
+    assert (station.events_count, station.taxa_count, station.data_source_total_size) == (1, 3, 30)
+    assert set(station.captures.values_list("detections_count", flat=True)) == {1}
+
+
+def test_a_changed_threshold_recounts_the_whole_project(station):
+    flush()
+    station.project.default_filters_score_threshold = 0.95
+    station.project.save()
+    flush()
+    assert Event.objects.get().detections_count == 0
+    assert Deployment.objects.get().occurrences_count == 0
+    assert set(station.captures.values_list("detections_count", flat=True)) == {0}
+
+
+def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
+    flush()
+    family = world.taxon("Family")
+    found = station.occurrences.first()
+    found.determination.parent = family
+    found.determination.save()
+    station.project.default_filters_exclude_taxa.add(family)
+    flush()
+    assert Event.objects.get().occurrences_count == 2
+    family.projects_that_exclude_it.clear()
+    station.project.default_filters_include_taxa.add(family)
+    flush()
+    assert Event.objects.get().occurrences_count == 1
+
+
+def test_what_nobody_classified_counts():
+    station = world.station()
+    world.occurrence(world.capture(station))
+    counts.refresh("deployment", station.pk)
+    station.refresh_from_db()
+    assert (station.detections_count, station.occurrences_count, station.taxa_count) == (1, 1, 0)
+
+
+def test_no_keys_mean_nothing_and_never_everything_hazard_5(station):
+    StaleCount.objects.all().delete()
+    for kind in StaleCount.Kind.values:
+        counts.mark_stale(kind, [])
+        counts.mark_stale(kind, [None])
+    assert not StaleCount.objects.exists()
+    with CaptureQueriesContext(connection) as queries:
+        counts.refresh_captures([])
+    assert not [query for query in queries if query["sql"].startswith("UPDATE")]
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="choose one of"):
+        counts.mark_stale("evnt", [1])
+
+
+def test_many_marks_are_one_refresh(station):
+    for _ in range(50):
+        counts.mark_stale("deployment", [station.pk])
+    StaleCount.objects.filter(kind="event").delete()
+    with CaptureQueriesContext(connection) as queries:
+        flush()
+    updates = [query for query in queries if query["sql"].startswith('UPDATE "main_deployment"')]
+    assert len(updates) == 1
+
+
+def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
+    with CaptureQueriesContext(connection) as few:
+        counts.refresh("deployment", station.pk)
+    for capture in world.captures(station, 20, every_minutes=3):
+        world.occurrence(capture)
+    with CaptureQueriesContext(connection) as many:
+        counts.refresh("deployment", station.pk)
+    assert len(many) == len(few)
+
+
+def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
+    def refresh_and_mark(kind, pk):
+        counts.refresh(kind, pk)
+        counts.mark_stale(kind, [pk])
+
+    StaleCount.objects.all().delete()
+    counts.mark_stale("deployment", [station.pk])
+    monkeypatch.setattr(flushing, "refresh", refresh_and_mark)
+    flushing.refresh_marked("deployment", station.pk)
+    assert StaleCount.objects.count() == 1
+
+
+def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monkeypatch, caplog):
+    other = world.station()
+    StaleCount.objects.all().delete()
+    counts.mark_stale("deployment", [station.pk, other.pk])
+    refresh = counts.refresh
+
+    def refuse_one(kind, pk):
+        if pk == station.pk:
+            raise RuntimeError("cannot be counted")
+        refresh(kind, pk)
+
+    monkeypatch.setattr(flushing, "refresh", refuse_one)
+    assert flushing.flush(Turn())
+    assert list(StaleCount.objects.values_list("object_pk", flat=True)) == [station.pk]
+    assert "cannot be counted" in caplog.text
+
+
+def test_what_a_slice_leaves_the_next_one_counts(station):
+    counts.mark_stale("deployment", [world.station().pk for _ in range(4)])
+    rounds = 0
+    while not flushing.flush(Turn(2)):
+        rounds += 1
+        assert rounds < 10
+    assert rounds > 0
+    assert not StaleCount.objects.exists()
+
+
+def test_an_object_that_is_gone_loses_its_mark():
+    counts.mark_stale("event", [12345])
+    counts.mark_stale("sessions", [12345])
+    flush()
+
+
+def test_a_persons_word_beats_the_machines_and_withdrawn_it_does_not(station):
+    found, named = station.occurrences.first(), world.taxon("Named by a person")
+    machine = found.determination
+    said = Identification.objects.create(occurrence=found, user=world.user(), taxon=named)
+    found.refresh_from_db()
+    assert (found.determination, found.determination_score) == (named, 1.0)
+    said.withdrawn = True
+    said.save()
+    found.refresh_from_db()
+    assert (found.determination, found.determination_score) == (machine, 0.9)
+    Identification.objects.all().delete()
+    assert StaleCount.objects.filter(kind="event", object_pk=found.event_id).exists()

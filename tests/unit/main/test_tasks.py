@@ -1,0 +1,185 @@
+"""The core's tasks: their names, where they go, their slices, their jobs."""
+
+import pytest
+from celery import current_app
+from django.conf import settings
+
+from ami.jobs.kinds import kind_of
+from ami.jobs.models import Job
+from ami.main import deleting, sessions, tasks
+from ami.main.models import SourceImage, SourceImageCollection, StaleCount
+from tests.unit.main import world
+from tests.unit.main.world import Turn
+
+INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "antenna-interactive"
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [
+        ("refresh_event_calculated_fields", INGEST),
+        ("refresh_deployment_calculated_fields", INGEST),
+        ("refresh_project_calculated_fields", INGEST),
+        ("update_stale_counts", HOUSEKEEPING),
+        ("update_public_urls", HOUSEKEEPING),
+        ("regroup_events", HOUSEKEEPING),
+        ("sync_source_images", HOUSEKEEPING),
+        ("populate_collection", INTERACTIVE),
+        ("bulk_delete", INTERACTIVE),
+    ],
+)
+def test_a_task_goes_to_its_queue_and_to_interactive_when_a_person_asks(name, queue):
+    task = f"ami.main.tasks.{name}"
+    assert task in current_app.tasks
+    assert settings.ANTENNA_TOPOLOGY.place(task, "task").queue == queue
+    assert settings.ANTENNA_TOPOLOGY.place(task, "person").queue == INTERACTIVE
+
+
+@pytest.fixture
+def one_step_slices(monkeypatch):
+    monkeypatch.setattr(tasks, "Slice", lambda task: Turn(1))
+
+
+def run_to_the_end(task, published, **kwargs):
+    """Run the task, then each successor that it published, as workers would; return how many ran."""
+    ran = 0
+    queue = [kwargs]
+    while queue:
+        task.apply(kwargs=queue.pop(), throw=True)
+        ran += 1
+        assert ran < 30
+        queue += published
+        published.clear()
+    return ran
+
+
+@pytest.fixture
+def published(monkeypatch):
+    messages = []
+    monkeypatch.setattr(tasks, "continue_later", lambda task, **kwargs: messages.append(kwargs))
+    return messages
+
+
+@pytest.mark.django_db
+def test_public_urls_change_in_slices(one_step_slices, published, monkeypatch):
+    monkeypatch.setattr("ami.main.public_urls.BATCH", 2)
+    station = world.station()
+    world.captures(station, 5)
+    other = world.capture(world.station())
+    assert run_to_the_end(tasks.update_public_urls, published, deployment_id=station.pk, base_url="https://new") > 2
+    assert set(station.captures.values_list("public_base_url", flat=True)) == {"https://new"}
+    other.refresh_from_db()
+    assert other.public_base_url == ""
+
+
+@pytest.mark.django_db
+def test_regrouping_is_done_in_slices(one_step_slices, published, monkeypatch):
+    monkeypatch.setattr(sessions, "STEP_CAPTURES", 2)
+    station = world.station()
+    world.captures(station, 5)
+    assert run_to_the_end(tasks.regroup_events, published, deployment_id=station.pk) > 2
+    assert station.events.get().captures.count() == 5
+
+
+@pytest.mark.django_db
+def test_a_project_is_counted_in_slices(one_step_slices, published):
+    station = world.station()
+    world.captures(station, 3)
+    world.station(station.project)
+    assert run_to_the_end(tasks.refresh_project_calculated_fields, published, project_id=station.project_id) >= 2
+    station.refresh_from_db()
+    assert station.captures_count == 3
+
+
+@pytest.mark.django_db
+def test_one_flush_at_a_time():
+    from ami.main import leases
+
+    assert leases.acquire("update_stale_counts", "another worker")
+    assert tasks.update_stale_counts.apply(throw=True).result is None
+    leases.release("update_stale_counts", "another worker")
+    assert tasks.update_stale_counts.apply(throw=True).result is True
+
+
+@pytest.mark.django_db
+def test_tasks_about_what_is_gone_do_nothing(published):
+    gone = 987654
+    tasks.populate_collection.apply(kwargs={"collection_id": gone}, throw=True)
+    tasks.bulk_delete.apply(kwargs={"deletion_id": gone}, throw=True)
+    tasks.sync_source_images.apply(kwargs={"deployment_id": gone}, throw=True)
+    tasks.refresh_event_calculated_fields.apply(kwargs={"event_id": gone}, throw=True)
+    assert not published
+
+
+def job(kind, project, **fields):
+    return Job.objects.create(name=kind, project=project, job_type_key=kind, status="STARTED", **fields)
+
+
+def advance(work):
+    """Advance the job slice by slice until it says that it is finished; return in how many."""
+    slices = 1
+    while not kind_of(work.job_type_key).advance(Job.objects.get(pk=work.pk), Turn(1)):
+        slices += 1
+        assert slices < 30
+    work.refresh_from_db()
+    return slices
+
+
+@pytest.mark.django_db
+def test_the_job_that_populates():
+    station = world.station()
+    world.captures(station, 3)
+    chosen = SourceImageCollection.objects.create(name="Set", project=station.project)
+    work = job("populate_captures_collection", station.project, source_image_collection=chosen)
+    advance(work)
+    assert chosen.images.count() == 3
+    assert (work.done, work.total) == (3, 3)
+
+
+@pytest.mark.django_db
+def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_path, settings):
+    from ami.main.models import S3StorageSource
+
+    settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
+    (tmp_path / "20260601220000.jpg").write_bytes(b"")
+    source = S3StorageSource.objects.create(name="Folder", endpoint_url=f"file://{tmp_path}")
+    station = world.station(data_source=source)
+    work = job("data_storage_sync", station.project, deployment=station)
+    assert advance(work) >= 2
+    assert station.events.get().captures.count() == 1
+    assert work.cursor["stage"] == "regroup"
+    assert (work.done, work.total) == (1, 1)
+
+
+@pytest.mark.django_db
+def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(monkeypatch):
+    from ami.main import jobs, leases
+
+    station = world.station()
+    world.capture(station)
+    work = job("regroup_events", station.project, deployment=station)
+    assert leases.acquire(f"regroup:{station.pk}", "another worker")
+    monkeypatch.setattr(jobs, "HELD_PAUSE_SECONDS", 0)
+    assert not jobs.regroup_events(Job.objects.get(pk=work.pk), Turn())
+    leases.release(f"regroup:{station.pk}", "another worker")
+    advance(work)
+    assert station.events.count() == 1
+    assert not StaleCount.objects.filter(kind="sessions").exists()
+
+
+@pytest.mark.django_db
+def test_the_job_that_deletes():
+    captures = world.captures(world.station(), 3)
+    deletion = deleting.request_deletion("captures", [capture.pk for capture in captures], None)
+    work = job("bulk_delete", captures[0].project, params={"deletion_id": deletion.pk})
+    advance(work)
+    assert not SourceImage.objects.exists()
+    assert work.done == work.total == 3
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["populate_captures_collection", "data_storage_sync", "regroup_events", "bulk_delete"])
+def test_a_job_without_its_object_fails_and_says_what_is_missing(kind):
+    work = job(kind, world.project())
+    with pytest.raises(ValueError, match="is missing or was deleted"):
+        kind_of(kind).advance(work, Turn())

@@ -1,0 +1,16 @@
+"""The world of the tests of pipelines."""
+
+import pytest
+
+from tests.unit.jobs.world import World, new_world
+
+
+@pytest.fixture(autouse=True)
+def nats_away(settings):
+    """No unit test talks to NATS."""
+    settings.NATS_URL = ""
+
+
+@pytest.fixture
+def world(db) -> World:
+    return new_world()

@@ -1,0 +1,63 @@
+"""Crops."""
+
+import pytest
+from django.core.files.storage import default_storage
+from PIL import Image
+
+from ami.main.models import Detection
+from ami.ml import crops
+from tests.unit.jobs.world import SIZE, World
+
+
+@pytest.mark.parametrize(
+    ("bbox", "expected"),
+    [
+        ([10, 20, 30, 40], (10, 20, 30, 40)),
+        ([30, 40, 10, 20], (10, 20, 30, 40)),
+        ([-5, -5, 10.2, 10.2], (0, 0, 11, 11)),
+        ([190, 110, 500, 500], (190, 110, 200, 120)),
+        ([500, 500, 600, 600], (199, 119, 200, 120)),
+        ([50, 50, 50, 50], (50, 50, 51, 51)),
+    ],
+)
+def test_a_box_is_clamped_to_the_picture(bbox, expected) -> None:
+    assert crops.clamped(bbox, *SIZE) == expected
+
+
+def detect(world: World, capture, *boxes) -> list[Detection]:
+    return [
+        Detection.objects.create(source_image=capture, detection_algorithm=world.detector, bbox=box) for box in boxes
+    ]
+
+
+def test_every_box_gets_a_crop_once(world: World, monkeypatch) -> None:
+    [capture] = world.captures(1)
+    detections = detect(world, capture, [0, 0, 20, 10], [5, 5, 35, 45])
+    assert crops.make_crops([capture.pk]) == 2
+    for detection, size in zip(detections, [(20, 10), (30, 40)], strict=True):
+        detection.refresh_from_db()
+        assert detection.path == f"detections/{detection.pk}.jpg"
+        with default_storage.open(detection.path) as file:
+            assert Image.open(file).size == size
+    monkeypatch.setattr(crops, "read", lambda image: pytest.fail("was opened again"))
+    assert crops.make_crops([capture.pk]) == 0
+
+
+def test_hazard_8_a_null_marker_opens_no_picture(world: World, monkeypatch) -> None:
+    [capture] = world.captures(1)
+    detect(world, capture, None)
+    monkeypatch.setattr(crops, "read", lambda image: pytest.fail("was opened"))
+    assert crops.make_crops([capture.pk]) == 0
+    assert crops.captures_without_crops([capture.pk]) == []
+
+
+def test_one_unreadable_capture_is_told_and_the_others_are_cropped(world: World) -> None:
+    good, gone, broken = world.captures(3)
+    for capture in (good, gone, broken):
+        detect(world, capture, [0, 0, 20, 10])
+    default_storage.delete(gone.path)
+    with default_storage.open(broken.path, "wb") as file:
+        file.write(b"no picture")
+    with pytest.raises(crops.CropsFailed, match=f"capture {gone.pk}.*capture {broken.pk}"):
+        crops.make_crops([good.pk, gone.pk, broken.pk])
+    assert crops.captures_without_crops([good.pk, gone.pk, broken.pk]) == [gone.pk, broken.pk]

@@ -1,0 +1,211 @@
+"""Processing services: registration, heartbeats, probes, pushing; the services are real HTTP servers."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from ami.jobs import running
+from ami.jobs.models import JobImage
+from ami.jobs.states import JobStatus
+from ami.ml import heartbeats, probing
+from ami.ml.models import Pipeline, ProcessingService
+from tests.unit.jobs.world import Now, World
+
+Answer = Callable[[str, object], tuple[int, object]]
+
+
+@contextmanager
+def served(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            code, body = answer(self.path, json.loads(self.rfile.read(length) or b"null"))
+            data = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def client(world: World) -> APIClient:
+    client = APIClient()
+    client.force_authenticate(world.user)
+    return client
+
+
+def push_service(world: World, url: str, name: str = "push") -> ProcessingService:
+    service = ProcessingService.objects.create(name=name, endpoint_url=url)
+    service.projects.add(world.project)
+    service.pipelines.add(world.pipeline)
+    return service
+
+
+CONFIG = {
+    "name": "Constant",
+    "slug": "constant",
+    "version": 1,
+    "algorithms": [
+        {"name": "D", "key": "d", "task_type": "detection"},
+        {"name": "C", "key": "c", "task_type": "classification", "category_map": {"data": [], "labels": ["Moth"]}},
+    ],
+    "stages": [],
+}
+
+
+def test_a_worker_registers_and_repeating_it_creates_nothing(world: World, client: APIClient) -> None:
+    body = {"processing_service_name": "worker", "pipelines": [CONFIG]}
+    path = f"/api/v2/projects/{world.project.pk}/pipelines/"
+    first = client.post(path, body, format="json")
+    assert first.status_code == 201, first.content
+    assert set(first.json()) >= {"timestamp", "success", "pipelines", "pipelines_created", "algorithms_created"}
+    assert first.json()["pipelines_created"] == ["constant"]
+    assert first.json()["algorithms_created"] == ["c", "d"]
+    again = client.post(path, body, format="json").json()
+    assert again["pipelines_created"] == again["algorithms_created"] == []
+    service = ProcessingService.objects.get(name="worker")
+    assert service.pulls
+    assert service.last_seen_live
+    assert Pipeline.objects.get(slug="constant").project_configs.get().project == world.project
+
+
+def test_a_classifier_without_a_category_map_is_refused_with_its_field(world: World, client: APIClient) -> None:
+    config = {**CONFIG, "algorithms": [{"name": "C", "key": "c", "task_type": "classification"}]}
+    body = {"processing_service_name": "worker", "pipelines": [config]}
+    answer = client.post(f"/api/v2/projects/{world.project.pk}/pipelines/", body, format="json")
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"pipelines.0.algorithms.0.category_map"}
+    assert not ProcessingService.objects.exists()
+
+
+def test_incident_39_a_heartbeat_is_written_once_in_a_while(world: World, django_assert_num_queries) -> None:
+    service = push_service(world, "")
+    cache.clear()
+    heartbeats._last.clear()
+    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    with django_assert_num_queries(0):
+        assert not heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    service.refresh_from_db()
+    assert service.last_seen_live
+
+
+def test_hazard_7_a_cache_that_is_down_stops_no_heartbeat(settings, world: World, monkeypatch) -> None:
+    service = push_service(world, "")
+    heartbeats._last.clear()
+    monkeypatch.setattr(heartbeats.cache, "add", lambda *args: False)
+    monkeypatch.setattr(heartbeats.cache, "get", lambda *args: None)
+    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    service.refresh_from_db()
+    assert service.last_seen
+
+
+def test_incident_9_many_dead_services_take_no_longer_than_one(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(probing, "PROBE_SECONDS", 1.0)
+    release = threading.Event()
+
+    def silent(path: str, body: object) -> tuple[int, object]:
+        release.wait(20)
+        return 503, {}
+
+    with served(silent) as dead, served(lambda path, body: (200, {"status": ["a"]})) as alive:
+        services = [push_service(world, dead, f"dead {n}") for n in range(6)]
+        live = push_service(world, alive, "alive")
+        started = time.monotonic()
+        probes = probing.probe_all([*services, live])
+        took = time.monotonic() - started
+        release.set()
+    assert took < 5
+    assert [pk for pk, probe in probes.items() if probe.live] == [live.pk]
+    live.refresh_from_db()
+    assert live.last_seen_live
+    assert not ProcessingService.objects.filter(name__startswith="dead", last_seen_live=True).exists()
+
+
+def test_a_service_that_pulls_and_did_not_call_for_a_minute_is_offline(world: World) -> None:
+    old = timezone.now() - timedelta(seconds=61)
+    silent = ProcessingService.objects.create(name="silent", last_seen=old, last_seen_live=True)
+    seen = ProcessingService.objects.create(name="seen", last_seen=timezone.now(), last_seen_live=True)
+    assert probing.mark_unseen_offline() == 1
+    silent.refresh_from_db()
+    seen.refresh_from_db()
+    assert (silent.last_seen_live, seen.last_seen_live) == (False, True)
+
+
+def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: World, monkeypatch) -> None:
+    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    captures = world.captures(5)
+    by_id = {str(capture.pk): capture for capture in captures}
+    seen: list[dict] = []
+
+    def answer(path: str, body: dict) -> tuple[int, object]:
+        seen.append(body)
+        ids = [image["id"] for image in body["source_images"]]
+        if str(captures[0].pk) in ids:
+            return 422, {"detail": "bad picture"}
+        return 200, world.found(*(by_id[pk] for pk in ids))
+
+    world.pipeline.default_config = {"request_source_image_batch_size": 2, "threshold": 1}
+    world.pipeline.save()
+    world.pipeline.project_configs.update(config={"threshold": 2})
+    with served(answer) as url:
+        push_service(world, url)
+        job = world.job(captures, mode="sync_api", shuffle=False)
+        running.run_slice(job, "me", Now())
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+    assert [len(body["source_images"]) for body in seen] == [2, 2, 1]
+    assert seen[0]["config"] == {"threshold": 2}
+    assert sorted(JobImage.objects.values_list("state", flat=True)) == ["failed"] * 2 + ["processed"] * 3
+
+
+def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, monkeypatch) -> None:
+    import httpx
+
+    monkeypatch.setattr("ami.ml.calling.PROCESS_TIMEOUT", httpx.Timeout(0.3))
+    release = threading.Event()
+
+    def hang(path: str, body: object) -> tuple[int, object]:
+        release.wait(20)
+        return 200, {}
+
+    with served(hang) as url:
+        push_service(world, url)
+        job = world.job(world.captures(1), mode="sync_api")
+        running.run_slice(job, "me", Now())
+        release.set()
+    job.refresh_from_db()
+    assert job.status == JobStatus.FAILURE
+    assert "did not answer" in JobImage.objects.get().error
+
+
+def test_hazard_10_a_projects_config_leaves_the_default_alone(world: World) -> None:
+    world.pipeline.default_config = {"nested": {"a": 1}}
+    world.pipeline.project_configs.update(config={"b": 2})
+    config = world.pipeline.config_for(world.project.pk)
+    config["nested"]["a"] = 99
+    assert world.pipeline.config_for(world.project.pk) == {"nested": {"a": 1}, "b": 2}
+    assert world.pipeline.config_for(10**6) == {"nested": {"a": 1}}

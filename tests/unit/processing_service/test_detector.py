@@ -1,0 +1,96 @@
+"""The detector finds the drawn moths, and nothing on a bare sheet."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from demo.drawing import draw_capture, draw_nights
+from demo.evaluate import score, total
+from demo.moths import SPECIES
+from demo.sheets import Sheet
+from processing_service.classifier import SPECIES_LABELS, is_moth, look_at, species_of
+from processing_service.detector import detect
+from processing_service.pictures import open_picture
+
+
+def opened(image):
+    held = io.BytesIO()
+    image.save(held, "JPEG", quality=90)
+    return open_picture(held.getvalue())
+
+
+@pytest.fixture(scope="module", params=[1, 5, 11])
+def night(request, tmp_path_factory):
+    return draw_nights(tmp_path_factory.mktemp("night"), nights=1, frames_per_night=12, seed=request.param)
+
+
+def test_it_finds_the_moths_and_little_else(night):
+    found = total(
+        score(true, [one.box for one in detect(open_picture(path.read_bytes()))]) for path, true in night.boxes()
+    )
+    assert found.true > 25
+    assert found.recall >= 0.95
+    assert found.precision >= 0.95
+
+
+def test_a_bare_sheet_holds_nothing():
+    rng = np.random.default_rng(2)
+    bare, moths = draw_capture(Sheet((1280, 720), rng), [], rng)
+    assert moths == []
+    assert detect(opened(bare)) == []
+
+
+def test_a_plain_picture_holds_nothing():
+    assert detect(opened(Image.new("RGB", (640, 480), "white"))) == []
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 200), (200, 3), (17, 17)])
+def test_tiny_pictures_are_survived(size):
+    assert isinstance(detect(opened(Image.effect_noise(size, 80).convert("RGB"))), list)
+
+
+def test_boxes_are_in_pixels_of_the_full_size_picture():
+    sheet = Image.new("RGB", (4096, 2160), (225, 225, 220))
+    sheet.paste((60, 40, 30), (3000, 1500, 3300, 1700))
+    [found] = detect(opened(sheet))
+    assert found.box == pytest.approx((3000, 1500, 3300, 1700), abs=8)
+
+
+def test_something_out_of_focus_is_not_an_insect():
+    y, x = np.mgrid[0:720, 0:1280]
+    blur = 120 * np.exp(-(((x - 640) / 70) ** 2 + ((y - 360) / 70) ** 2))
+    grey = (220 - blur).astype(np.uint8)
+    assert detect(opened(Image.fromarray(np.dstack([grey] * 3)))) == []
+
+
+def test_scores_are_a_softmax_of_the_logits(night):
+    path = next(path for path, true in night.boxes() if true)
+    picture = open_picture(path.read_bytes())
+    look = look_at(picture, detect(picture)[0])
+    for opinion in (is_moth(look), species_of(look)):
+        powers = np.exp(np.array(opinion.logits))
+        assert sum(opinion.scores) == pytest.approx(1)
+        assert opinion.scores == pytest.approx(list(powers / powers.sum()))
+        assert opinion.label == opinion.labels[int(np.argmax(opinion.scores))]
+
+
+def test_species_and_moths_are_told_by_their_look(night):
+    right, moths, all_of_them = 0, 0, 0
+    for frame in night.frames[::2]:
+        picture = open_picture((night.folder / frame.file).read_bytes())
+        for found in detect(picture):
+            near = [m for m in frame.moths if np.abs(np.subtract(m.box, found.box)).max() < 12]
+            if near:
+                look = look_at(picture, found)
+                all_of_them += 1
+                right += species_of(look).label == near[0].species
+                moths += is_moth(look).label == "Moth"
+    assert all_of_them > 8
+    assert right / all_of_them >= 0.9
+    assert moths / all_of_them >= 0.9
+
+
+def test_the_classifier_knows_the_species_that_are_drawn():
+    assert set(SPECIES_LABELS) == {species.name for species in SPECIES}

@@ -1,0 +1,78 @@
+"""What is rendered from the table: the compose file, command lines, broker entities and policies."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from ami.topology import broker, command, compose
+from ami.topology.router import TaskRouter
+from ami.topology.topology import Topology, load
+
+ALL = load({"ANTENNA_SLOW_ENABLED": "1"})
+COMPOSE = yaml.safe_load(compose.render())
+
+
+def test_each_queue_has_exactly_one_service():
+    queues = [service["command"][-1] for service in COMPOSE["services"].values() if "worker" in service["command"]]
+    assert sorted(queues) == sorted(ALL.queues)
+    assert list(COMPOSE["services"]) == [*(row.service for row in ALL.workloads), "celerybeat"]
+
+
+def test_services_share_one_image_and_differ_in_what_the_table_says():
+    assert len({service["image"] for service in COMPOSE["services"].values()}) == 1
+    ingest = COMPOSE["services"]["celeryworker_ingest"]
+    assert ingest["stop_grace_period"] == "${ANTENNA_INGEST_STOP_GRACE_PERIOD_SECONDS:-330}s"
+    assert COMPOSE["services"]["celeryworker_slow"]["profiles"] == ["slow"]
+
+
+def test_committed_compose_file_is_what_the_table_renders():
+    assert subprocess.run([sys.executable, "-m", "ami.topology", "compose", "--check"], check=False).returncode == 0
+
+
+def test_adding_a_queue_renders_a_service_a_queue_its_dead_letters_and_a_policy():
+    row = replace(ALL.workloads[1], queue="antenna-training", key="TRAINING", service="celeryworker_training", tasks=())
+    grown = Topology((*ALL.workloads, row))
+    assert "celeryworker_training" in yaml.safe_load(compose.render(grown))["services"]
+    assert "antenna-training" in {queue.name for queue in broker.task_queues(grown)}
+    assert "antenna-training.dlq" in {queue.name for queue in broker.dead_letter_queues(grown)}
+    assert "antenna-training" in {policy["name"] for policy in broker.policies(grown)}
+
+
+@pytest.mark.parametrize("queue", broker.task_queues(ALL), ids=lambda queue: queue.name)
+def test_no_queue_is_without_dead_letters_and_a_delivery_limit(queue):
+    arguments = queue.queue_arguments
+    assert arguments["x-queue-type"] == "quorum"
+    assert arguments["x-delivery-limit"] == 20
+    assert arguments["x-dead-letter-routing-key"] == queue.name
+    assert arguments["x-dead-letter-strategy"] == "at-least-once"
+    assert arguments["x-overflow"] == "reject-publish"
+    assert queue.exchange.type == "topic"
+
+
+def test_worker_command_says_what_the_row_says():
+    argv = command.worker(load({"ANTENNA_INGEST_CONCURRENCY": "3"}), "antenna-ingest", ["--loglevel", "DEBUG"])
+    options = dict(zip(argv[4::2], argv[5::2], strict=False))
+    assert argv[argv.index("--queues") + 1] == "antenna-ingest"
+    assert argv[argv.index("--concurrency") + 1] == "3"
+    assert argv[argv.index("--prefetch-multiplier") + 1] == "1"
+    assert options
+
+
+def test_router_never_decides_from_the_queue_in_the_call():
+    route = TaskRouter(ALL)
+    assert route("ami.jobs.tasks.run_job", (), {}, {"queue": "antenna-ingest"}) == {"queue": "antenna-interactive"}
+    assert route("ami.jobs.tasks.run_job", (), {}, {"headers": {"antenna_origin": "beat"}}) == {
+        "queue": "antenna-housekeeping"
+    }
+
+
+def test_unknown_queue_on_the_command_line_is_one_sentence():
+    done = subprocess.run(
+        [sys.executable, "-m", "ami.topology", "worker", "antena-ingest"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Did you mean 'antenna-ingest'?" in done.stderr

@@ -120,11 +120,14 @@ def test_the_command_gets_the_urls_and_no_stale_one(monkeypatch: pytest.MonkeyPa
 
 
 def test_only_the_first_signal_interrupts() -> None:
+    # A shell starts what it puts into the background with SIGINT ignored, and so would this run be.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with command.interruptible() as came:
         with pytest.raises(command.Interrupted) as raised:
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
     assert raised.value.number == signal.SIGTERM
+    signal.signal(signal.SIGINT, before)
     assert came == [signal.SIGTERM, signal.SIGINT]
 
 

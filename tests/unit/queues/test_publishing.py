@@ -53,7 +53,7 @@ def test_countdown_is_whole_seconds_and_under_a_second_is_sent_at_once(
     before = time.time()
     message = publish(app, sent, countdown=countdown)
     assert message.get("countdown") == kept
-    assert 0 <= message["headers"][PUBLISHED_HEADER] - before - (kept or 0) < 1
+    assert 0 <= message["headers"][PUBLISHED_HEADER] - before - (kept or 0) < 5
 
 
 @pytest.mark.parametrize("form", ["aware", "naive", "text", "naive text", "elsewhere"])

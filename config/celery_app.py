@@ -2,6 +2,7 @@
 
 import os
 
+from ami.governor import bootstep as governor
 from ami.queues import bootsteps
 from ami.queues.celery import AntennaCelery
 from config import flower  # noqa: F401 - listens to a signal
@@ -12,3 +13,4 @@ app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 bootsteps.install(app)
+governor.install(app)

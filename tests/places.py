@@ -132,9 +132,11 @@ class Place:
         self.processes.append(process)
         return process
 
-    def worker(self, queue: str, *extra: str, **environment: str) -> Process:
-        """Start the worker of ``queue`` as deployment does, and wait until it consumes."""
-        argv = [sys.executable, "-m", "ami.topology", "worker", queue, *extra]
+    def worker(self, queue: str, *extra: str, inside: Sequence[str] = (), **environment: str) -> Process:
+        """Start the worker of ``queue`` as deployment does, and wait until it consumes; ``inside`` is what to start it
+        with (a cgroup, see ``tests.cgroups``).
+        """
+        argv = [*inside, sys.executable, "-m", "ami.topology", "worker", queue, *extra]
         process = self.start(argv, **environment)
 
         def ready() -> bool:
@@ -179,6 +181,12 @@ class Place:
         if check and code:
             raise AssertionError(f"queues {' '.join(argv)} exited {code}: {out.getvalue()} {error}")
         return Ran(json.loads(out.getvalue() or "null"), code, error)
+
+    def stats(self, worker: str = "") -> dict[str, Any]:
+        """What the governor of the (only) worker tells through ``celery inspect stats``."""
+        answers = self.app.control.inspect(timeout=3).stats() or {}
+        (stats,) = [told for name, told in answers.items() if worker in name]
+        return dict(stats["governor"])
 
     def send(self, task: str, *args: Any, origin: str | None = None, **options: Any) -> str:
         """Publish a task by name from a process of this place's environment; return its id."""
@@ -238,6 +246,7 @@ def new_place(name: str) -> Iterator[Place]:
             "CELERY_BROKER_URL": urlunsplit(parts._replace(path=f"/{vhost}")),
             "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings.test"),
             "ANTENNA_EXTRA_TASKS": "tests.acceptance.tasks",
+            "GOVERNOR_STATE_DIR": str(Path(folder) / "governor"),
             "ANTENNA_TEST_FOLDER": str(Path(folder) / "files"),
             "ANTENNA_JOURNAL_DIR": str(Path(folder) / "journal"),
             "PYTHONUNBUFFERED": "1",

@@ -28,6 +28,7 @@ class AntennaCelery(Celery):
     """Celery that marks who asked, routes retries anew, and sends short countdowns at once."""
 
     task_cls = "ami.queues.task:Task"
+    amqp_cls = "ami.governor.intake:SlotAMQP"
 
     @property
     def topology(self) -> Topology:

@@ -8,6 +8,8 @@ from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
+from ami.governor.errors import MemoryLimitExceeded
+
 logger = get_logger(__name__)
 
 
@@ -22,6 +24,7 @@ class Request(CeleryRequest):
     - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
       broker's delivery limit.
     - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
+    - A memory limit: the same as a hard time limit.
     - A ``MemoryError`` of the task: an ordinary failure of that task.
     """
 
@@ -32,8 +35,8 @@ class Request(CeleryRequest):
             exception = exception.exc
         if isinstance(exception, MemoryError):
             exc_info = _as_task_memory_error(exception)
-        elif isinstance(exception, TimeLimitExceeded) and self.task.acks_late:
-            if self._retry_after_timeout(exception, exc_info):
+        elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:
+            if self._retry_after_limit(exception, exc_info):
                 return
             self.reject(requeue=False)
         super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
@@ -45,7 +48,7 @@ class Request(CeleryRequest):
             return
         super().on_timeout(soft, timeout)
 
-    def _retry_after_timeout(self, exception: BaseException, exc_info: Any) -> bool:
+    def _retry_after_limit(self, exception: BaseException, exc_info: Any) -> bool:
         limit = self.task.max_retries
         if limit is not None and self._context.retries >= limit:
             return False

@@ -1,6 +1,11 @@
 """The base class of every task of this project."""
 
+from typing import Any
+
 from celery.contrib.django.task import DjangoTask
+
+from ami.governor import ceiling
+from ami.governor.errors import MemoryLimitExceeded
 
 
 class Task(DjangoTask):
@@ -11,3 +16,17 @@ class Task(DjangoTask):
 
     #: Who publishes it, in an operator's words; `manage.py queues tasks` shows it.
     triggered_by = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task. In a process with a ceiling of memory, ``MemoryError`` means that it was reached: a retry,
+        since the next process starts empty, and at last a failure that says what was too much.
+        """
+        if self.request.called_directly:
+            return super().__call__(*args, **kwargs)
+        try:
+            return self.run(*args, **kwargs)
+        except MemoryError as error:
+            if not ceiling.allowed_kib:
+                raise
+            limit = MemoryLimitExceeded(self.name, 0, ceiling.allowed_kib)
+            raise self.retry(exc=limit) from error

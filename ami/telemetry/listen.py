@@ -7,6 +7,6 @@ from ami.telemetry import journal, unrouted
 
 def connect() -> None:
     """Connect every listener; connecting again changes nothing."""
+    task_prerun.connect(journal.started, dispatch_uid="telemetry.journal.started")  # First: counting takes time.
     task_prerun.connect(unrouted.count, dispatch_uid="telemetry.unrouted")
-    task_prerun.connect(journal.started, dispatch_uid="telemetry.journal.started")
     task_postrun.connect(journal.finished, dispatch_uid="telemetry.journal.finished")

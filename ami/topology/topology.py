@@ -108,8 +108,9 @@ class Topology:
         """Return each row as plain data, for ``--json``."""
         return [
             {
-                **asdict(replace(row, redirects={})),
+                **asdict(replace(row, redirects={}, governor={})),
                 "redirects": dict(row.redirects),
+                "governor": dict(row.governor),
                 "memory_limit_kib": row.memory_limit_kib,
             }
             for row in self.workloads

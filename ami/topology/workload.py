@@ -25,6 +25,7 @@ class Workload:
     ``tasks`` holds exact task names or globs (``*`` only). ``redirects`` says where a task of this row goes when
     that origin asked for it. ``inherits_origin`` says whether a task of this row that another task publishes keeps
     the origin of its publisher. ``enabled_by`` names an environment variable without which the row is off.
+    ``governor`` holds settings of the memory-aware worker that this queue needs other than the rest, by field name.
 
     Raises:
         TopologyError: naming the row, the field and the remedy.
@@ -40,6 +41,7 @@ class Workload:
     prefetch_multiplier: int = 1
     max_tasks_per_child: int
     max_memory_per_child_kib: int
+    hard_memory_per_child_kib: int | None = None
     soft_time_limit_seconds: int
     hard_time_limit_seconds: int
     container_memory_kib: int | None = None
@@ -50,6 +52,7 @@ class Workload:
     redirects: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     inherits_origin: bool = False
     enabled_by: str | None = None
+    governor: Mapping[str, float | bool | str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         self._refuse_bad_numbers()
@@ -80,6 +83,11 @@ class Workload:
                 f"{self.needed_memory_kib} KiB that {self.concurrency} children of {self.max_memory_per_child_kib} KiB "
                 f"and their parent may reach; raise it or lower concurrency (incident 6)."
             )
+        if self.child_limit_kib < self.max_memory_per_child_kib:
+            raise TopologyError(
+                f"{self.queue}: hard_memory_per_child_kib ({self.child_limit_kib}) is below max_memory_per_child_kib "
+                f"({self.max_memory_per_child_kib}): a child would be ended before it could be recycled."
+            )
         for origin in self.redirects:
             if origin not in ORIGINS:
                 raise TopologyError(
@@ -90,6 +98,13 @@ class Workload:
     def needed_memory_kib(self) -> int:
         """What the children may reach before they are recycled, and the parent, in KiB."""
         return self.concurrency * self.max_memory_per_child_kib + PARENT_MEMORY_KIB
+
+    @property
+    def child_limit_kib(self) -> int:
+        """What one child may reach in the middle of a task before that is ended, in KiB: an eighth above what it may
+        keep, so that all of them together still fit the container.
+        """
+        return self.hard_memory_per_child_kib or self.max_memory_per_child_kib + self.max_memory_per_child_kib // 8
 
     @property
     def memory_limit_kib(self) -> int:
@@ -115,6 +130,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "prefetch_multiplier": (1, 128),
         "max_tasks_per_child": (1, 1_000_000),
         "max_memory_per_child_kib": (64 * 1024, 1024**3),
+        "hard_memory_per_child_kib": (64 * 1024, 1024**3),
         "soft_time_limit_seconds": (1, 24 * 3600),
         "hard_time_limit_seconds": (1, 24 * 3600),
         "container_memory_kib": (128 * 1024, 4 * 1024**3),

@@ -30,7 +30,7 @@ def fail() -> None:
     raise ValueError("at once")
 
 
-@shared_task
+@shared_task(max_retries=1, default_retry_delay=0)
 def run_out_of_memory() -> None:
     """Raise a MemoryError."""
     raise MemoryError("no more")

@@ -1,0 +1,24 @@
+"""What the governor refuses, and how it ends a task that took too much memory."""
+
+
+class GovernorError(ValueError):
+    """A setting of the governor that is no number, out of bounds, or contradicts another."""
+
+
+class MemoryLimitExceeded(Exception):
+    """A task took more memory than one process may have; it was ended, and its siblings were not.
+
+    No subclass of ``MemoryError``: Celery 5.7 ends the whole worker on one. ``args`` are plain values, so that it
+    travels between processes: task name, KiB used, KiB allowed.
+    """
+
+    def __init__(self, task: str, used_kib: int, limit_kib: int) -> None:
+        super().__init__(task, used_kib, limit_kib)
+        self.task, self.used_kib, self.limit_kib = task, used_kib, limit_kib
+
+    def __str__(self) -> str:
+        used = f"{self.used_kib} KiB" if self.used_kib else "more than it was given"
+        return (
+            f"{self.task} took {used} of memory; one process of this worker may have {self.limit_kib} KiB. Make the "
+            "task smaller, or raise MAX_MEMORY_PER_CHILD_KIB and the container's memory of its queue."
+        )

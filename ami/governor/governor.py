@@ -1,0 +1,340 @@
+"""Holds and releases one worker's consumption: reads the probes, asks the policy, and does what it says."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery.utils.log import get_logger
+from celery.worker import state
+
+from ami.governor import ladder, policy
+from ami.governor.board import Board, Suspects
+from ami.governor.child import told
+from ami.governor.intake import SlotConsumer
+from ami.governor.pools import Crew
+from ami.governor.probes.machine import Machine
+from ami.governor.reading import Reading
+from ami.governor.reservation import Promise, Sizes, admissible
+from ami.governor.settings import GovernorSettings
+
+logger = get_logger(__name__)
+
+#: How often to look again whether what was handed over has begun, before a hold is declared.
+SETTLE_SECONDS = 0.02
+
+#: How a worker ends that holds more memory than its tasks: start me again.
+EXIT_CODE = os.EX_TEMPFAIL
+
+
+class Governor:
+    """One worker's. Lives as long as its process; a consumer is attached to it after each connect.
+
+    ``paused`` is the operator's pause, asked at each look. Everything runs on the thread of the worker's loop.
+    """
+
+    def __init__(
+        self,
+        settings: GovernorSettings,
+        crew: Crew,
+        board: Board | None,
+        paused: Callable[[], bool] = lambda: False,
+        machine: Machine | None = None,
+    ) -> None:
+        self.settings, self.crew, self.board, self._paused = settings, crew, board, paused
+        self._machine = machine or Machine()
+        self.started_at = time.monotonic()
+        self.gate = policy.Gate()
+        self.reading = Reading()
+        self.counts = {"looks": 0, "holds": 0, "ended": 0, "interrupted": 0, "buried": 0, "admitted": 0}
+        self.held_seconds = 0.0
+        self.redelivered = 0
+        self.sizes = Sizes(board.folder / "sizes.json" if board else None)
+        self.suspects = Suspects(board.folder) if board else None
+        self._consumer: SlotConsumer | None = None
+        self._event: Callable[..., Any] = lambda *_, **__: None
+        self._looked_at = 0.0
+        self._faults: tuple[str, ...] = ()
+        self._grown: dict[int, tuple[float, int, float]] = {}
+        self._ids: dict[Any, str] = {}
+        self._admitted = 0
+        self._admission = ""
+        self._pending: str | None = None
+        self._next_seconds = settings.memory_check_interval
+        if board and self.suspects:
+            self.suspects.accuse(left := board.left_behind())
+            for entry in left:
+                logger.critical(
+                    "The worker before this one was killed at once while it ran %s[%s] (%s MiB at the last look).",
+                    entry.task,
+                    entry.id,
+                    entry.kib // 1024,
+                )
+        crew.changed = self.changed
+
+    @property
+    def acts(self) -> bool:
+        """Whether it does what it decides, or only says so."""
+        return self.settings.memory_governor == "on"
+
+    # --- consuming ----------------------------------------------------------------------------------------------
+
+    def attach(self, consumer: SlotConsumer, call_soon: Callable[..., Any], event: Callable[..., Any]) -> None:
+        """Take over a new connection's consumer before its first consume; what was held stays held."""
+        self._consumer, self._event = consumer, event
+        self._ids.clear()
+        self._look_at_machine()
+        consumer.manage(self.crew.multiplier, call_soon, self._on_settled, self._refuses)
+        consumer.slots = self.slots()
+
+    def detach(self) -> None:
+        """The connection is gone, and its messages with it."""
+        self._consumer = None
+
+    def changed(self) -> None:
+        """The pool has more or fewer places than before."""
+        if self._consumer is not None:
+            self._consumer.slots = self.slots()
+            self._consumer.adjust_soon()
+
+    def slots(self) -> int:
+        """How many messages this worker may have now."""
+        if not self.acts:
+            return self.crew.places
+        if self.gate.held and not self.gate.admit_one:
+            return 0
+        places = self.crew.places
+        if self.gate.admit_one or self._suspecting:
+            # Suspects run one at a time: whoever takes the worker along a second time is known.
+            places = min(places, 1)
+        if self.settings.memory_reservation == "on":
+            places = min(places, self._admitted)
+        return places
+
+    def _on_settled(self, delivery_tag: Any) -> None:
+        """A message is about to be given back, and the broker to send the next one."""
+        self.crew.settled()
+        self._acquit(self._ids.pop(delivery_tag, ""))
+        if self.crew.looks_between_tasks and time.monotonic() - self._looked_at >= self._next_seconds:
+            self.look()
+        if self._consumer is not None and self.acts:
+            self._consumer.slots = 0 if self.gate.held else self.slots()
+
+    def _refuses(self, message: Any) -> bool:
+        """Bury what has killed this worker twice; everything else is run."""
+        task_id = (message.headers or {}).get("id", "")
+        if message.delivery_info.get("redelivered"):
+            self.redelivered += 1
+        sentence = self.suspects.convicted(task_id) if self.suspects and self.acts else None
+        if sentence is None:
+            if self._suspecting:
+                self._ids[message.delivery_tag] = task_id
+            return False
+        logger.critical(sentence)
+        self.counts["buried"] += 1
+        message.reject(requeue=False)
+        return True
+
+    def _acquit(self, task_id: str) -> None:
+        """A task has ended and took nobody along."""
+        if self.suspects and task_id in self.suspects.open:
+            self.suspects.acquit(task_id)
+            self.changed()
+
+    @property
+    def _suspecting(self) -> bool:
+        """Whether some task here may have killed the worker before; not for ever, as another worker may have got it."""
+        if self.suspects is None or not self.suspects.open:
+            return False
+        return time.monotonic() - self.started_at < self.settings.memory_max_hold_seconds
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def look(self) -> float:
+        """Read the machine, decide, act; return in how many seconds to look again."""
+        before, before_at = self.reading, self._looked_at
+        self.crew.measure_baseline()
+        self._look_at_machine()
+        self._watch_children()
+        self._learn()
+        self._reserve()
+        if self._consumer is not None:
+            self._consumer.slots = self.slots()
+            self._consumer.adjust()
+        self._climb_ladder()  # With the intake closed: a child that is idle now stays so.
+        self._settle()
+        elapsed = self._looked_at - before_at if before_at else self.settings.memory_check_interval
+        seconds = policy.next_look_seconds(self.settings, before if before_at else None, self.reading, elapsed)
+        self._next_seconds = min(seconds, self._soonest_child())
+        return self._next_seconds
+
+    def _look_at_machine(self) -> None:
+        now = time.monotonic()
+        self.counts["looks"] += 1
+        if self.gate.held:
+            self.held_seconds += now - max(self._looked_at, self.gate.since)
+        self._looked_at = now
+        self.reading = self._machine.read()
+        self._report_faults()
+        before = self.gate
+        self.gate = policy.decide(self.settings, before, self._situation(now))
+        self.counts["admitted"] += self.gate.admit_one and not before.admit_one
+        self.counts["holds"] += self.gate.held and not before.held
+        if line := policy.announce(before, self.gate, self.reading):
+            self._pending = f"{self._pending} | {line}" if self._pending else line
+
+    def _situation(self, now: float) -> policy.Situation:
+        held = self.gate.held
+        return policy.Situation(
+            reading=self.reading,
+            now=now,
+            started_at=self.started_at,
+            paused=self._paused(),
+            running=self.crew.running,
+            started=sum(state.total_count.values()),
+            own_kib=self.crew.own_kib() if held else 0,
+            baseline_kib=self.crew.baseline_kib if held else 0,
+            can_recycle=held and any(not child.task and self._worth(child) for child in self.crew.children()),
+        )
+
+    @staticmethod
+    def _worth(child: ladder.Child) -> bool:
+        return child.leaving or child.pss_kib - child.fresh_kib > ladder.WORTH_KIB
+
+    def _report_faults(self) -> None:
+        for fault in set(self.reading.faults) - set(self._faults):
+            logger.warning("A probe of the governor fails, and changes nothing: %s", fault)
+        self._faults = self.reading.faults
+
+    def _settle(self) -> None:
+        """Say what changed; a hold is declared when everything that was handed over has begun."""
+        if not self._pending:
+            return
+        if self.gate.held and self.acts and self.crew.unstarted:
+            self.crew.call_later(SETTLE_SECONDS, self._settle)
+            return
+        level = logger.warning if self.gate.held else logger.info
+        level("%s%s", "" if self.acts else "[dry-run] ", self._pending)
+        self._pending = None
+        self._event("worker-governor", held=self.gate.held, reasons=list(self.gate.reasons), dry_run=not self.acts)
+
+    # --- children -----------------------------------------------------------------------------------------------
+
+    def _watch_children(self) -> None:
+        """Write down how large each running task is, and end or mark what is larger than it may be."""
+        if not self.crew.has_children:
+            return
+        children = self.crew.running_children()
+        for child in children:
+            if self.board:
+                self.board.size(child.pid, child.pss_kib)
+        if self.acts:
+            for step in ladder.over_limit(children, self.crew.soft_kib, self.crew.hard_kib):
+                self._take(step, {child.pid: child for child in children}[step.pid])
+        self._grown = {child.pid: self._growth(child) for child in children}
+        if self.board:
+            self.board.forget({*self.crew.pids, os.getpid()})
+
+    def _climb_ladder(self) -> None:
+        """Held for memory: make it come back."""
+        if not self.gate.held or not self.acts or self.crew.unstarted:
+            return
+        children = self.crew.children()
+        by_pid = {child.pid: child for child in children}
+        for step in ladder.steps(self.settings, self.gate, children):
+            self._take(step, by_pid[step.pid])
+        now = time.monotonic()
+        if sentence := policy.must_exit(self.settings, self.gate, self._situation(now)):
+            logger.critical("%s Ending with code %s, to be started again.", sentence, EXIT_CODE)
+            state.should_stop = EXIT_CODE
+
+    def _take(self, step: ladder.Step, child: ladder.Child) -> None:
+        if step.rung == "end":
+            if self.crew.end(child.pid, child.task or "", child.pss_kib):
+                self.counts["ended"] += 1
+                self.sizes.learn(child.task or "", child.pss_kib - child.fresh_kib)
+                logger.error("%s (child %s): %s", child.task, child.pid, step.reason)
+        elif step.rung == "interrupt-busy":
+            if self.crew.interrupt(child.pid):
+                self.counts["interrupted"] += 1
+                logger.warning("%s (child %s): %s", child.task, child.pid, step.reason)
+        elif not child.leaving:
+            self.crew.recycle(child.pid, "held" if self.gate.held else "soft-limit")
+            logger.info("Child %s: %s", child.pid, step.reason)
+
+    def _growth(self, child: ladder.Child) -> tuple[float, int, float]:
+        """When it was looked at, its KiB then, and by how many KiB a second it grew since the look before."""
+        now = time.monotonic()
+        at, kib, _ = self._grown.get(child.pid, (now, child.pss_kib, 0.0))
+        return now, child.pss_kib, (child.pss_kib - kib) / max(now - at, 0.01)
+
+    def _soonest_child(self) -> float:
+        """In how many seconds the fastest growing child would reach its hard limit, no less than 0.2."""
+        growing = [(kib, rate) for _, kib, rate in self._grown.values() if rate > 0]
+        soonest = [(self.crew.hard_kib - kib) / rate for kib, rate in growing if self.crew.hard_kib]
+        return max(0.2, min(soonest, default=self.settings.memory_check_interval))
+
+    # --- reservation --------------------------------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        if self.settings.memory_reservation == "off" or self.board is None:
+            return
+        for task, added_kib in told(self.board.folder):
+            self.sizes.learn(task, added_kib)
+        self.sizes.save()
+
+    def _reserve(self) -> None:
+        """Work out how many messages the worker may have when each running task keeps what it was promised."""
+        if self.settings.memory_reservation == "off":
+            return
+        children = self.crew.running_children()
+        running = [Promise(child.task or "", max(0, child.pss_kib - child.fresh_kib)) for child in children]
+        free = max(0, self.crew.places - len(running))
+        admission = admissible(self.settings, self.reading, self.sizes, running, free, self.crew.default_task_kib)
+        self._admitted = len(running) + admission.slots
+        if admission.sentence != self._admission and admission.slots < free:
+            dry = "" if self.settings.memory_reservation == "on" and self.acts else "[dry-run] "
+            logger.info("%s%s", dry, admission.sentence)
+        self._admission = admission.sentence
+
+    # --- telling ------------------------------------------------------------------------------------------------
+
+    def info(self) -> dict[str, Any]:
+        """What ``celery inspect stats`` shows: state, reasons, readings, thresholds, seconds held, and counts."""
+        held_now = time.monotonic() - self._looked_at if self.gate.held else 0.0
+        reading = self.reading
+        figures = {
+            "memory": reading.memory_percent,
+            "swap": reading.swap_percent,
+            "gpu": reading.gpu_percent,
+            "pressure": reading.pressure_percent,
+            "cpu": reading.cpu_percent,
+        }
+        limits = {
+            "memory": [self.settings.memory_throttle_threshold, self.settings.memory_resume_threshold],
+            "swap": [self.settings.swap_throttle_threshold, self.settings.swap_throttle_threshold],
+            "gpu": [self.settings.gpu_throttle_threshold, self.settings.gpu_resume_threshold],
+            "pressure": [self.settings.pressure_throttle_threshold, self.settings.pressure_resume_threshold],
+        }
+        return {
+            "mode": self.settings.memory_governor,
+            "state": "held" if self.gate.held else "consuming",
+            "reasons": list(self.gate.reasons),
+            "scope": reading.scope,
+            "memory_used_bytes": reading.memory_used_bytes,
+            "memory_limit_bytes": reading.memory_limit_bytes,
+            "percent": {name: None if value is None else round(value, 1) for name, value in figures.items()},
+            "thresholds": limits,
+            "slots": self._consumer.slots if self._consumer else 0,
+            "places": self.crew.places,
+            "running": self.crew.running,
+            "held_seconds": round(self.held_seconds + held_now, 1),
+            "soft_limit_kib": self.crew.soft_kib,
+            "hard_limit_kib": self.crew.hard_kib,
+            "recycled": self.crew.counts(),
+            "redelivered": self.redelivered,
+            "suspects": sorted(self.suspects.open) if self.suspects else [],
+            "reservation": self._admission,
+            "faults": list(reading.faults),
+            **self.counts,
+        }

@@ -1,0 +1,216 @@
+"""Takes messages one per free slot, so that none ever waits in the worker for a process that is not ready."""
+
+from collections.abc import Callable
+from typing import Any
+
+from celery.app.amqp import AMQP
+from kombu import Consumer
+
+
+class SlotConsumer(Consumer):
+    """A task consumer that has as many messages as it has slots, and whose slots can be changed at any time.
+
+    On RabbitMQ each slot is a consumer of its own with prefetch 1: with quorum queues the prefetch of a consumer is
+    fixed for its life (rabbitmq-server#11948), so the number of consumers is what can change. A slot is closed before
+    its message is acknowledged, never after: then the broker cannot have sent another one. A slot that has no message
+    is closed with a round trip, and a message that crossed with it is still run.
+
+    On virtual transports, where prefetch belongs to the channel and is asked before each fetch, the channel's
+    ``can_consume`` answers from the same slots. A message that a fetch under way still brings is put back; there that
+    costs it nothing.
+
+    Until :meth:`manage` is called it is kombu's own consumer. All methods run on the thread of the worker's loop, but
+    an acknowledgement may come from a task's greenlet or thread.
+    """
+
+    #: How many messages the worker may have at once. Changing it takes effect as messages are settled; ``adjust``
+    #: makes it so at once.
+    slots = 0
+
+    _managed = False
+    _handler: Callable[[Any], Any] | None = None
+
+    def manage(
+        self,
+        multiplier: int,
+        call_soon: Callable[..., Any],
+        settled: Callable[[Any], None],
+        refuses: Callable[[Any], bool],
+    ) -> None:
+        """Take over before the first consume; each slot is good for ``multiplier`` messages.
+
+        ``call_soon`` runs a function on the loop's thread. ``settled`` is called with the delivery tag of each message
+        before that is given back to the broker, and may change :attr:`slots`. ``refuses`` sees each message before
+        Celery does, and settles itself what it answers true for.
+        """
+        self._managed, self._consuming = True, False
+        self._multiplier, self._call_soon = multiplier, call_soon
+        self._on_settled, self._refuses = settled, refuses
+        self._open: dict[str, Any] = {}
+        self._outstanding: dict[Any, str | None] = {}
+        self._adjusting = False
+        self.amqp = self.channel.connection.client.transport.driver_type == "amqp"
+        if self.amqp:
+            self.channel.basic_qos(0, multiplier, False)
+        else:
+            self._guard_fetches(self.channel.qos)
+        self._watch_settling(self.channel)
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages the worker has that it has not settled."""
+        return len(self._outstanding)
+
+    def adjust(self) -> None:
+        """Open or close slots until there are :attr:`slots`. A slot whose message runs closes when that is settled."""
+        if not self._managed or not self._consuming or not self.amqp or self._adjusting:
+            return
+        self._adjusting = True  # A delivery during a round trip may come back here.
+        try:
+            while self._taken > self._allowed and (tag := self._idle_tag()):
+                self._close(tag)
+            while self._queues and self._taken < self._allowed:
+                self._open_one()
+        finally:
+            self._adjusting = False
+
+    def adjust_soon(self) -> None:
+        """Adjust on the loop's thread, after what is under way."""
+        self._call_soon(self.adjust)
+
+    @property
+    def _allowed(self) -> int:
+        return self.slots * self._multiplier
+
+    @property
+    def _taken(self) -> int:
+        """Slots in use: those that are open, and those that were closed while their message still runs."""
+        orphans = sum(1 for tag in self._outstanding.values() if tag not in self._open)
+        return len(self._open) * self._multiplier + orphans
+
+    def _idle_tag(self) -> str | None:
+        busy = set(self._outstanding.values())
+        return next((tag for tag in self._open if tag not in busy), None)
+
+    def _open_one(self) -> None:
+        opened = [queue.name for queue in self._open.values()]
+        queue = min(self._queues.values(), key=lambda queue: opened.count(queue.name))
+        tag = f"{self.tag_prefix or ''}slot-{next(self._tags)}"
+        self._open[tag] = queue
+        queue.consume(tag, self._receive_callback, no_ack=self.no_ack, nowait=True)
+
+    def _close(self, tag: str) -> None:
+        """Close a slot without a message; what arrives before the broker's answer is run like any other."""
+        del self._open[tag]
+        self.channel.basic_cancel(tag)
+
+    def _close_behind_its_message(self, tag: str) -> None:
+        """Close a slot whose message is about to be settled: the broker reads the two in that order."""
+        del self._open[tag]
+        self.channel.basic_cancel(tag, nowait=True)
+        self.channel.callbacks.pop(tag, None)
+
+    # --- what kombu and Celery call -----------------------------------------------------------------------------
+
+    def consume(self, no_ack: bool | None = None) -> None:
+        """Start consuming; see ``kombu.Consumer.consume``."""
+        if not self._managed or not self.amqp:
+            super().consume(no_ack)
+            return
+        self._consuming = True
+        self.adjust()
+
+    def cancel(self) -> None:
+        """End every slot, for good; what runs goes on."""
+        if not self._managed or not self.amqp:
+            super().cancel()
+            return
+        self._consuming = False
+        while self._open:
+            self._close(next(iter(self._open)))
+
+    close = cancel
+
+    def cancel_by_queue(self, queue: Any) -> None:
+        """End the slots of one queue; see ``kombu.Consumer.cancel_by_queue``."""
+        if not self._managed or not self.amqp:
+            super().cancel_by_queue(queue)
+            return
+        name = getattr(queue, "name", queue)
+        self._queues.pop(name, None)
+        for tag in [tag for tag, of in self._open.items() if of.name == name]:
+            self._close(tag)
+
+    def consuming_from(self, queue: Any) -> bool:
+        """Whether the queue is one of those consumed, also while there is no slot for it."""
+        if not self._managed or not self.amqp:
+            return bool(super().consuming_from(queue))
+        return self._consuming and getattr(queue, "name", queue) in self._queues
+
+    def qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> Any:
+        """Leave the prefetch to the slots once they are managed."""
+        if self._managed:
+            return None
+        return super().qos(prefetch_size, prefetch_count, apply_global)
+
+    @property
+    def on_message(self) -> Callable[[Any], Any] | None:
+        """What is called with each message; Celery sets it when its loop begins."""
+        return self._handler
+
+    @on_message.setter
+    def on_message(self, handler: Callable[[Any], Any] | None) -> None:
+        if handler is None or not self._managed:
+            self._handler = handler
+            return
+        self._handler = lambda message: None if self._refuses(message) else handler(message)
+
+    def _receive_callback(self, message: Any) -> Any:
+        if not self._managed:
+            return super()._receive_callback(message)
+        tag = message.delivery_info.get("consumer_tag")
+        if not self.amqp and len(self._outstanding) >= self._allowed:
+            self.channel.basic_reject(message.delivery_tag, requeue=True)
+            return None
+        self._outstanding[message.delivery_tag] = tag
+        return super()._receive_callback(message)
+
+    # --- settling -----------------------------------------------------------------------------------------------
+
+    def _watch_settling(self, channel: Any) -> None:
+        """Learn of each settled message before the broker does."""
+        for name in ("basic_ack", "basic_reject"):
+            setattr(channel, name, self._settling(getattr(channel, name)))
+
+    def _settling(self, settle: Callable[..., Any]) -> Callable[..., Any]:
+        def settling(delivery_tag: Any, *args: Any, **kwargs: Any) -> Any:
+            if delivery_tag in self._outstanding:
+                self._before_settling(delivery_tag)
+            return settle(delivery_tag, *args, **kwargs)
+
+        return settling
+
+    def _before_settling(self, delivery_tag: Any) -> None:
+        self._on_settled(delivery_tag)
+        tag = self._outstanding[delivery_tag]
+        if tag in self._open and self._taken > self._allowed:
+            self._close_behind_its_message(tag)
+        del self._outstanding[delivery_tag]
+        if self.amqp and self._consuming and self._taken < self._allowed:
+            self.adjust_soon()
+
+    def _guard_fetches(self, qos: Any) -> None:
+        """Let the channel fetch only while a slot is free."""
+        can_consume, estimate = qos.can_consume, qos.can_consume_max_estimate
+
+        def free() -> int:
+            return max(0, self._allowed - len(self._outstanding))
+
+        qos.can_consume = lambda: free() > 0 and can_consume()
+        qos.can_consume_max_estimate = lambda: min(free(), known) if (known := estimate()) is not None else free()
+
+
+class SlotAMQP(AMQP):
+    """Celery's queues, with task consumers that the governor can manage."""
+
+    Consumer = SlotConsumer

@@ -1,0 +1,1 @@
+"""What the machine, the container, the GPU and each process have left."""

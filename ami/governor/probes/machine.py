@@ -1,0 +1,56 @@
+"""All probes at once: one reading, and one sentence for each that failed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ami.governor.probes import host, pressure
+from ami.governor.probes.cgroup import Cgroup
+from ami.governor.probes.cpu import Cpu
+from ami.governor.probes.gpu import Gpu
+from ami.governor.reading import Reading
+
+T = TypeVar("T")
+
+
+class Machine:
+    """What this process can still take: of its container, of the host, of the GPUs."""
+
+    def __init__(self, root: Path = Path("/"), gpu: Gpu | None = None) -> None:
+        self._root = root
+        self.cgroup = Cgroup(root)
+        self._cpu = Cpu(root)
+        self._gpu = gpu or Gpu()
+
+    def read(self) -> Reading:
+        """Look at everything now and return it; never raises. A probe that fails is None and a sentence in ``faults``.
+
+        Memory is the container's or the host's, whichever is fuller in percent. When either cannot be told, both
+        figures are None: half an answer could release what the other half holds.
+        """
+        faults: list[str] = []
+        scope, used, limit = _ask("memory", self._memory, faults) or ("host", None, None)
+        return Reading(
+            memory_used_bytes=used,
+            memory_limit_bytes=limit,
+            scope=scope,
+            swap_percent=_ask("swap", lambda: host.swap_percent(self._root), faults),
+            pressure_percent=_ask("pressure", lambda: pressure.some_avg10(self._root, self.cgroup), faults),
+            cpu_percent=_ask("CPU", self._cpu.percent, faults),
+            gpu_percent=_ask("GPU", self._gpu.percent, faults),
+            faults=tuple(faults),
+        )
+
+    def _memory(self) -> tuple[str, int, int]:
+        container, machine = self.cgroup.memory(), host.memory(self._root)
+        if container is None or container[0] / container[1] < machine[0] / machine[1]:
+            return "host", *machine
+        return "container", *container
+
+
+def _ask(name: str, probe: Callable[[], T], faults: list[str]) -> T | None:
+    try:
+        return probe()
+    except Exception as error:  # Whatever a probe stumbles over, the worker must go on.
+        faults.append(f"The {name} probe failed: {str(error) or type(error).__name__}.")
+        return None

@@ -1,0 +1,117 @@
+"""One reading of everything: what is fuller, and what it says of a probe that failed."""
+
+import pytest
+
+from ami.governor.probes.machine import Machine
+from tests.unit.governor.probes.trees import MIB, UNIFIED, host, member, v2, write
+
+
+class Broken:
+    def percent(self):
+        raise OSError("NVML says: GPU is lost")
+
+
+class Half:
+    def percent(self):
+        return 50.0
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A host a quarter full, with a cgroup for the worker."""
+    host(tmp_path, total=4096 * MIB, available=3072 * MIB, swap=(100 * MIB, 90 * MIB))
+    write(tmp_path, "proc/pressure/memory", "some avg10=3.00 avg60=0 avg300=0 total=0")
+    member(tmp_path, "0::/worker", mounts=[UNIFIED.format(root="/")])
+    return tmp_path
+
+
+def test_everything_is_read(root):
+    v2(root, "worker", 200 * MIB)
+    machine = Machine(root, Half())
+    machine.read()
+    write(root, "proc/stat", "cpu  150 0 100 750 100 0 0 0 0 0")
+
+    reading = machine.read()
+
+    assert (reading.memory_used_bytes, reading.memory_limit_bytes) == (100 * MIB, 200 * MIB)
+    assert (reading.scope, reading.memory_percent) == ("container", 50)
+    assert (reading.swap_percent, reading.pressure_percent) == (10, 3)
+    assert (reading.cpu_percent, reading.gpu_percent, reading.faults) == (50, 50, ())
+
+
+def test_without_a_limit_the_memory_is_the_hosts(root):
+    v2(root, "worker")
+
+    reading = Machine(root, Half()).read()
+
+    assert (reading.scope, reading.memory_used_bytes, reading.memory_limit_bytes) == ("host", 1024 * MIB, 4096 * MIB)
+
+
+def test_a_host_that_is_fuller_than_the_container_is_told(root):
+    v2(root, "worker", 1000 * MIB)
+
+    reading = Machine(root, Half()).read()
+
+    assert (reading.scope, reading.memory_percent, reading.faults) == ("host", 25, ())
+
+
+def test_a_broken_container_hides_the_host_and_is_told_in_one_sentence(root):
+    path = v2(root, "worker", 200 * MIB) / "memory.max"
+    path.write_text("lots")
+
+    reading = Machine(root, Half()).read()
+
+    assert (reading.memory_used_bytes, reading.memory_limit_bytes, reading.memory_percent) == (None, None, None)
+    assert reading.faults == (f"The memory probe failed: {path} says 'lots', which is neither a number nor 'max'.",)
+    assert (reading.swap_percent, reading.gpu_percent) == (10, 50)
+
+
+def test_a_gpu_that_fails_leaves_the_rest(root):
+    v2(root, "worker", 200 * MIB)
+
+    reading = Machine(root, Broken()).read()
+
+    assert (reading.gpu_percent, reading.faults) == (None, ("The GPU probe failed: NVML says: GPU is lost.",))
+    assert reading.memory_percent == 50
+
+
+def test_an_error_without_words_is_told_by_its_kind(root):
+    class Silent:
+        def percent(self):
+            raise KeyError
+
+    assert Machine(root, Silent()).read().faults[-1] == "The GPU probe failed: KeyError."
+
+
+def test_a_machine_where_nothing_can_be_read_gives_faults_and_no_figures(tmp_path):
+    reading = Machine(tmp_path, Broken()).read()
+
+    figures = (reading.memory_percent, reading.swap_percent, reading.pressure_percent, reading.cpu_percent)
+    assert figures == (None, None, None, None)
+    assert [fault.split(" failed")[0] for fault in reading.faults] == [
+        "The memory probe",
+        "The swap probe",
+        "The pressure probe",
+        "The CPU probe",
+        "The GPU probe",
+    ]
+
+
+def test_a_probe_that_recovers_is_believed_again(root):
+    path = v2(root, "worker", 200 * MIB) / "memory.max"
+    machine = Machine(root, Half())
+    path.write_text("lots")
+    machine.read()
+    path.write_text(str(400 * MIB))
+
+    reading = machine.read()
+
+    assert (reading.memory_percent, reading.faults) == (25, ())
+
+
+def test_this_machine_is_read_without_a_fault():
+    reading = Machine().read()
+
+    assert reading.faults == ()
+    assert 0 < reading.memory_percent <= 100
+    assert reading.scope in ("container", "host")

@@ -200,6 +200,10 @@ class Place:
 
         return celery_app
 
+    def reconnect(self) -> None:
+        """Forget this process's pooled connections: the broker was restarted."""
+        _set_broker(self.app, self.broker_url, self.broker_url, self.broker_url)
+
     def depth(self, queue: str) -> int:
         """How many messages are ready in a queue of this place."""
         from ami.queues.declare import depth
@@ -253,7 +257,7 @@ def new_place(name: str) -> Iterator[Place]:
         }
         (Path(folder) / "files").mkdir()
         place = Place(vhost, environment, Path(folder))
-        with _celery_at(place.broker_url):
+        with celery_at(place.broker_url):
             try:
                 yield place
             finally:
@@ -262,21 +266,25 @@ def new_place(name: str) -> Iterator[Place]:
 
 
 @contextmanager
-def _celery_at(broker_url: str) -> Iterator[None]:
-    """Point this process's Celery application at a broker URL for a while."""
+def celery_at(broker_url: str, transport_options: dict[str, Any] | None = None) -> Iterator[None]:
+    """Point this process's Celery application at a broker for a while; by default with the options it has."""
     from config import celery_app
 
-    before = celery_app.conf.broker_url, celery_app.conf.broker_read_url, celery_app.conf.broker_write_url
-    _set_broker(celery_app, broker_url, broker_url, broker_url)
+    names = ("broker_url", "broker_read_url", "broker_write_url")
+    there: dict[str, Any] = dict.fromkeys(names, broker_url)
+    if transport_options is not None:
+        there["broker_transport_options"] = transport_options
+    before = {name: celery_app.conf[name] for name in there}
+    _set_broker(celery_app, there)
     try:
         yield
     finally:
-        _set_broker(celery_app, *before)
+        _set_broker(celery_app, before)
 
 
-def _set_broker(app: Any, url: str | None, read: str | None, write: str | None) -> None:
+def _set_broker(app: Any, conf: dict[str, Any]) -> None:
     pools.reset()
-    app.conf.update(broker_url=url, broker_read_url=read, broker_write_url=write)
+    app.conf.update(conf)
     app._pool = None
     app.amqp._producer_pool = None
     app.amqp.__dict__.pop("producer_pool", None)

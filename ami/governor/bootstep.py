@@ -24,6 +24,9 @@ logger = get_logger(__name__)
 #: A child that has not said that it is up is killed by Celery after 4 s; beside its turn it may take so long.
 START_SECONDS = 10.0
 
+#: A new connection's first look comes when its loop has begun; what to hold was decided before.
+FIRST_LOOK_SECONDS = 0.1
+
 
 class Plan:
     """What one worker's governor is made of, decided before the worker has a pool."""
@@ -75,7 +78,8 @@ class GovernorStep(bootsteps.StartStopStep):
         event = events.send if events and events.enabled else lambda *_, **__: None
         self.governor.attach(consumer.task_consumer, consumer.call_soon, event)
         self._connection += 1
-        self._look(consumer, self._connection)
+        # Not now: Celery's loop cannot register a pool some of whose children are just being replaced.
+        self.governor.crew.call_later(FIRST_LOOK_SECONDS, self._look, consumer, self._connection)
 
     def stop(self, _: Any) -> None:
         """Let go of a connection that is gone."""

@@ -1,8 +1,16 @@
 """What the governor refuses, and how it ends a task that took too much memory."""
 
+from celery.exceptions import Retry
+
 
 class GovernorError(ValueError):
     """A setting of the governor that is no number, out of bounds, or contradicts another."""
+
+
+class CeilingReached(Retry):
+    """Inside a child: the kernel refused it memory. The parent, and it alone, tries again or buries the task: a child
+    that published its own retry could be ended for its size before it could say so, and the task would run twice.
+    """
 
 
 class MemoryLimitExceeded(Exception):

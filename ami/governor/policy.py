@@ -101,7 +101,7 @@ def decide(settings: GovernorSettings, gate: Gate, situation: Situation) -> Gate
         causes=over | settling | frozenset(waits),
         looked_at=now,
     )
-    stuck = not waits and _idle_seconds(after, situation) >= settings.memory_max_hold_seconds
+    stuck = not waits and _idle_seconds(after, now) >= settings.memory_max_hold_seconds
     return replace(after, admit_one=stuck and not own_memory_is_the_reason(settings, after, situation))
 
 
@@ -130,9 +130,9 @@ def must_exit(settings: GovernorSettings, gate: Gate, situation: Situation) -> s
     and two looks (what ended a moment ago is still being given back). A child that cannot be recycled in
     MEMORY_MAX_HOLD_SECONDS stops nobody.
     """
-    if not gate.held or situation.paused or not own_memory_is_the_reason(settings, gate, situation):
+    if situation.running > 0 or situation.paused or not own_memory_is_the_reason(settings, gate, situation):
         return None
-    idle = _idle_seconds(gate, situation)
+    idle = _idle_seconds(gate, situation.now)
     patience = max(settings.memory_min_hold_seconds, 2 * settings.memory_check_interval)
     if idle < min(patience, settings.memory_max_hold_seconds):
         return None
@@ -240,11 +240,9 @@ def _measured_reasons(settings: GovernorSettings, gate: Gate, situation: Situati
     return reasons
 
 
-def _idle_seconds(gate: Gate, situation: Situation) -> float:
-    """Return for how long figures have held while nothing ran; 0 while something runs."""
-    if situation.running > 0 or not gate.triggers:
-        return 0.0
-    return situation.now - gate.idle_since
+def _idle_seconds(gate: Gate, now: float) -> float:
+    """Return for how long figures have held while nothing ran."""
+    return now - gate.idle_since if gate.triggers else 0.0
 
 
 def _announced_waits(before: Gate, after: Gate) -> list[str]:

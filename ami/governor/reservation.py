@@ -129,7 +129,7 @@ def admissible(
         return Admission(free_slots, largest, largest_kib, promised, f"memory unknown: all {free_slots} free slots")
     ceiling = settings.memory_throttle_threshold * reading.memory_limit_bytes / 100
     room_kib = math.floor((ceiling - reading.memory_used_bytes) / 1024) - promised
-    fit = max(0, room_kib) // max(1, largest_kib)
+    fit = room_kib // max(1, largest_kib)
     slots = min(free_slots, max(fit, 0 if running else 1))
     sentence = (
         f"{slots} of {free_slots} free slots: {room_kib // 1024} MiB are left below "

@@ -44,6 +44,14 @@ def work(key: str, seconds: float = 0.0) -> None:
 
 
 @shared_task
+def linger(key: str, seconds: float) -> None:
+    """Leave an effect at the beginning, and one at the end."""
+    _apply(f"{key} began")
+    time.sleep(seconds)
+    _apply(key)
+
+
+@shared_task
 def quick(seconds: float = 0.0) -> None:
     """Leave no effect."""
     time.sleep(seconds)

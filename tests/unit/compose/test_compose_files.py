@@ -9,7 +9,10 @@ import time
 import pytest
 import yaml
 
+from ami.governor import settings as governor
 from ami.topology import compose
+from ami.topology.table import ROWS
+from ami.topology.topology import override_name
 from tests.places import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -42,6 +45,15 @@ def test_web_and_workers_read_the_same_environment(name: str):
     beat = {key: value for key, value in WORKERS["celerybeat"]["environment"].items() if key in environment}
     assert environment == beat
     assert set(environment) == {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_a_worker_gets_the_governor_s_settings_for_all_queues_and_for_its_own_alone(row):
+    environment = WORKERS[row.service]["environment"]
+    own = {override_name(row, name) for name in governor.NAMES}
+    governs = {name for name in environment if name.endswith(tuple(governor.NAMES))}
+    assert governs == {*governor.NAMES, *own}
+    assert {environment[name] for name in governs} == {None}, "passed on when set, absent when not"
 
 
 def test_every_process_of_antenna_runs_one_image_and_sees_the_same_files():

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from ami.governor import settings as governor
 from ami.topology import compose
 from ami.topology.table import ROWS
 from ami.topology.topology import load, override_name
@@ -21,6 +22,7 @@ READ_BY_CODE = re.compile(r'os\.environ(?:\.get\(|\[)"((?:ANTENNA|NATS|FLOWER)_[
 READ_BY_COMPOSE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)")
 SECRETS = ("PASSWORD", "SECRET", "_URL", "BASIC_AUTH")
 OVERRIDES = {override_name(row, field) for row in ROWS for field in (*BOUNDS, "pool")}
+GOVERNOR_OVERRIDES = {override_name(row, name) for row in ROWS for name in governor.NAMES}
 
 
 def documented() -> dict[str, str]:
@@ -49,16 +51,35 @@ def names_in(path) -> list[str]:
 
 
 def test_every_variable_is_documented_and_nothing_else():
-    read = read_by_settings() | read_by_compose() | read_by_code()
+    read = read_by_settings() | read_by_compose() | read_by_code() | set(governor.NAMES)
     assert {"NATS_TASK_TTR", "DJANGO_DEBUG", "AWS_SECRET_ACCESS_KEY", "RABBITMQ_PASSWORD"} <= read
-    assert set(documented()) - OVERRIDES == read - OVERRIDES
+    patterns = OVERRIDES | GOVERNOR_OVERRIDES
+    assert set(documented()) - patterns == read - patterns
+
+
+def words(label: str) -> list[str]:
+    return " ".join(line.removeprefix(f"# {label}: ") for line in LINES if line.startswith(f"# {label}: ")).split()
 
 
 def test_every_override_of_the_topology_is_documented_by_the_pattern():
-    def words(label: str) -> list[str]:
-        return " ".join(line.removeprefix(f"# {label}: ") for line in LINES if line.startswith(f"# {label}: ")).split()
-
     assert {f"ANTENNA_{row}_{field}" for row in words("WORKLOAD") for field in words("FIELD")} == OVERRIDES
+
+
+def test_the_governor_s_variables_show_their_defaults():
+    documented_here = {name: value for name, value in documented().items() if name in governor.NAMES}
+    assert list(documented_here) == list(governor.NAMES), "in the order of ami/governor/settings.py"
+    assert governor.load(environ=documented_here) == governor.GovernorSettings()
+
+
+def test_the_governor_s_pattern_for_one_queue_is_what_a_worker_reads():
+    names = {f"ANTENNA_{row}_{name}" for row in words("WORKLOAD") for name in governor.NAMES}
+    assert names == GOVERNOR_OVERRIDES
+    governor.refuse_unknown(ROWS, dict.fromkeys(names, "1"))
+    (example,) = GOVERNOR_OVERRIDES & set(documented())
+    (line,) = [line for line in LINES if "ANTENNA_<WORKLOAD>_<NAME>" in line]
+    assert LINES.index(line) < LINES.index(f"#{example}={documented()[example]}")
+    changed = [row for row in ROWS if governor.load(row, documented()) != governor.load(row, {})]
+    assert [row.key for row in changed] == ["INGEST"]
 
 
 def test_each_variable_stands_once_and_has_one_line_that_explains_it():
@@ -84,6 +105,7 @@ def test_what_containers_pass_on_is_what_settings_read():
     elsewhere = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "DJANGO_SETTINGS_MODULE"}
     topology = {"ANTENNA_ROUTING", *(row.enabled_by for row in ROWS if row.enabled_by)}
     assert passed_on == (read - by_image) | elsewhere | topology
+    assert tuple(governor.NAMES) == compose.GOVERNOR
 
 
 def test_the_copied_example_does_not_start_production():

@@ -35,6 +35,17 @@ WRONG = {
     "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
     "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),
     "misspelt log level": ("ANTENNA_LOG_LEVEL", "INFOO", "Did you mean 'INFO'?"),
+    "threshold that is no number": ("MEMORY_THROTTLE_THRESHOLD", "90%", "must be a number"),
+    "threshold out of bounds": ("SWAP_THROTTLE_THRESHOLD", "700", "must be a number from 1 to 100"),
+    "resume above throttle": ("MEMORY_RESUME_THRESHOLD", "95", "must be below MEMORY_THROTTLE_THRESHOLD (90)"),
+    "misspelt switch of the governor": ("MEMORY_INTERRUPT_BUSY", "ture", "use 1 or 0"),
+    "unknown mode of the governor": ("MEMORY_GOVERNOR", "dryrun", "use one of off, dry-run, on"),
+    "governor of no queue": (
+        "ANTENNA_INGST_MEMORY_GOVERNOR",
+        "off",
+        "Did you mean 'ANTENNA_INGEST_MEMORY_GOVERNOR'?",
+    ),
+    "interval of one queue": ("ANTENNA_INGEST_MEMORY_CHECK_INTERVAL", "often", "must be a number"),
     "management password left as it was": (
         "RABBITMQ_MANAGEMENT_URL",
         "http://a:change-me@rabbitmq:15672",
@@ -52,6 +63,14 @@ def test_wrong_setting_stops_the_process_and_no_secret_is_repeated(run: Run, nam
     assert done.stderr.count("\n") == 1
     assert remedy in done.stderr
     assert [secret for secret in (*SECRETS.values(), "wrong-secret") if secret in done.stderr] == []
+
+
+def test_contradiction_of_one_queue_names_that_queue(run: Run):
+    done = run("manage.py", "check", ANTENNA_SLOW_ENABLED="1", ANTENNA_SLOW_GPU_RESUME_THRESHOLD="85")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Configuration refused: GPU_RESUME_THRESHOLD (85) must be below ")
+    assert done.stderr.endswith("(queue antenna-slow)\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_nothing_that_production_needs_has_a_default():

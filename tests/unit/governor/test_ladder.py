@@ -125,6 +125,8 @@ def test_every_fat_idle_child_is_recycled(found):
 
 
 def test_child_over_its_limits_is_recycled_marked_or_ended():
+    found = [child(5, 200, leaving=True), child(6, 200, "ml.detect", leaving=True), child(7, 150)]
+    assert over_limit(found, 150 * MIB, 300 * MIB) == []
     found = [child(1, 151), child(2, 152, "ml.detect"), child(3, 301, "jobs.save", leaving=True), child(4, 302)]
     assert taken(over_limit(found, 150 * MIB, 300 * MIB)) == [
         ("recycle-idle", 4),
@@ -135,6 +137,10 @@ def test_child_over_its_limits_is_recycled_marked_or_ended():
     assert over_limit(found, 150 * MIB, 300 * MIB)[1].reason == (
         "child that runs jobs.save has 308224 KiB; the limit is 307200"
     )
+
+
+def test_limit_of_zero_is_none():
+    assert over_limit([child(1, 300), child(2, 300, "ml.detect")], 0, 0) == []
 
 
 def test_child_born_too_big_is_not_recycled_for_ever():

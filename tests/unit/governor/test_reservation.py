@@ -145,7 +145,7 @@ def test_missing_file_is_no_news(tmp_path, caplog):
 
 def test_file_of_too_many_names_and_samples_is_cut_to_the_newest(tmp_path):
     path = tmp_path / "sizes.json"
-    path.write_text(written(added_kib={f"task-{n}": [9] + [n] * SAMPLES for n in range(NAMES + 1)}))
+    path.write_text(written(added_kib={f"task-{n}": [9] * 4 + [n] * SAMPLES for n in range(NAMES + 1)}))
     sizes = Sizes(path)
     sizes.load()
     assert (sizes.p95_kib("task-0"), sizes.p95_kib("task-1")) == (None, 1)

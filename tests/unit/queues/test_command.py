@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from ami.queues.tasks_table import registered
-from tests.places import _celery_at
+from tests.places import celery_at
 
 
 def queues(*argv: str) -> str:
@@ -36,12 +36,14 @@ def test_queue_that_keeps_no_dead_letters_is_refused_with_those_that_do(flags: t
     assert "antenna.unrouted" in str(refused.value)
 
 
-@pytest.mark.parametrize("argv", [("declare",), ("rollout",), ("rollback",), ("dead-letters",), ("check", "--live")])
+@pytest.mark.parametrize(
+    "argv", [("declare",), ("rollout",), ("rollback",), ("dead-letters",), ("governor",), ("check", "--live")]
+)
 def test_broker_that_does_not_answer_is_one_sentence_without_its_password(argv: tuple[str, ...], settings: Any):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with _celery_at(f"amqp://antenna:s3cret@127.0.0.1:{port}/{argv[0]}"), pytest.raises(CommandError) as refused:
+        with celery_at(f"amqp://antenna:s3cret@127.0.0.1:{port}/{argv[0]}"), pytest.raises(CommandError) as refused:
             queues(*argv)
     assert f"The broker at amqp://antenna:**@127.0.0.1:{port}" in str(refused.value)
     assert "s3cret" not in str(refused.value)

@@ -11,7 +11,7 @@ from celery.signals import before_task_publish
 from ami.queues import origin
 from ami.queues.celery import CONFIRM_TIMEOUT_SECONDS, PUBLISHED_HEADER
 from ami.topology.router import ORIGIN_HEADER
-from tests.places import _celery_at
+from tests.places import celery_at
 
 AUDIT = "ami.jobs.tasks.audit_jobs"
 RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
@@ -80,7 +80,7 @@ def test_eta_that_is_past_or_less_than_a_second_away_is_sent_at_once(app: Any, s
 
 
 def test_transport_without_delay_queues_keeps_the_fraction(app: Any, sent: Sent):
-    with _celery_at("memory://"):
+    with celery_at("memory://"):
         assert publish(app, sent, countdown=1.25)["countdown"] == 1.25
         assert "confirm_timeout" not in sent[-1]
 
@@ -152,7 +152,7 @@ def test_expiry_reaches_the_worker_and_not_the_brokers_ttl(app: Any):
 
     before_task_publish.connect(seen, weak=False)
     try:
-        with _celery_at("memory://localhost/expiry"):
+        with celery_at("memory://localhost/expiry"):
             app.send_task(AUDIT, expires=30)
     finally:
         before_task_publish.disconnect(seen)

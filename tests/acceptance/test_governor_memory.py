@@ -1,0 +1,139 @@
+"""In a container of 1 GiB: no kernel kill, every effect once, and what wants too much is buried by name."""
+
+import random
+import time
+
+import pytest
+from django.db import connection
+from rich.console import Console
+from rich.table import Table
+
+from tests.acceptance.governor_tasks import TABLE, effects
+from tests.cgroups import MIB, Group, new_group
+from tests.places import Place, until
+
+T = "tests.acceptance.governor_tasks"
+CONTAINER_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
+KEEPERS, GREEDY = 200, 10
+
+
+@pytest.fixture
+def container():
+    with new_group(CONTAINER_MIB * MIB) as made:
+        yield made
+
+
+@pytest.fixture
+def loaded(database_place: Place) -> Place:
+    """A place whose fallback worker has four children, and whose tasks leave rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(TABLE)
+        cursor.execute("DELETE FROM governor_effect")
+    database_place.environment |= {
+        "ANTENNA_EXTRA_TASKS": T,
+        "ANTENNA_FALLBACK_CONCURRENCY": "4",
+        "ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB": str(SOFT_MIB * 1024),
+        "ANTENNA_FALLBACK_HARD_MEMORY_PER_CHILD_KIB": str(HARD_MIB * 1024),
+        "MEMORY_CHECK_INTERVAL": "0.5",
+        "MEMORY_MIN_HOLD_SECONDS": "1",
+    }
+    database_place.queues("declare")
+    return database_place
+
+
+def send(place: Place) -> None:
+    """Mix the greedy among the keepers, the same way each time."""
+    chance = random.Random(7)  # noqa: S311
+    calls = [("keep", [f"keeper {number}", chance.randint(30, 150)]) for number in range(KEEPERS)]
+    calls += [("want", [2000, 100 if number % 2 else 0]) for number in range(GREEDY)]
+    chance.shuffle(calls)
+    with place.app.producer_pool.acquire(block=True) as producer:
+        for task, arguments in calls:
+            place.send(f"{T}.{task}", *arguments, queue="antenna", producer=producer)
+
+
+def letters(place: Place) -> list[str]:
+    """The names of the tasks in the dead letters."""
+    return [
+        letter["task"].rpartition(".")[2]
+        for letter in place.queues("dead-letters", "antenna.dlq", "--limit", "500").json
+    ]
+
+
+def test_without_the_governor_the_kernel_kills(loaded: Place, container: Group) -> None:
+    send(loaded)
+    loaded.worker("antenna", inside=container.enter, MEMORY_GOVERNOR="off")
+    until(lambda: container.kills > 0, 120, "the kernel kills")
+
+
+@pytest.mark.timeout(420)
+def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_buried(
+    loaded: Place, container: Group
+) -> None:
+    place = loaded
+    send(place)
+    began = time.time()
+    worker = place.worker("antenna", inside=container.enter)
+    seen = [0]
+
+    def settled() -> bool:
+        seen.append(_anonymous_mib(container))
+        return len(effects()) == KEEPERS and place.depth("antenna.dlq") >= GREEDY
+
+    until(settled, 300, "every keeper has left its effect and every greedy task is buried")
+    took, stats = time.time() - began, place.stats()
+    table = Table("figure", "value", title="200 keepers and 10 greedy tasks in 1 GiB, 4 children")
+    for name, value in {
+        "kernel kills": container.kills,
+        "anonymous memory, highest seen, MiB": max(seen),
+        "limit, MiB": CONTAINER_MIB,
+        "effects / expected": f"{len(effects())} / {KEEPERS}",
+        "second deliveries that found their effect there": sum(runs - 1 for runs in effects().values()),
+        "buried": ", ".join(sorted(letters(place))),
+        "seconds": f"{took:.0f}",
+        "holds / held seconds": f"{stats['holds']} / {stats['held_seconds']}",
+        "recycled": stats["recycled"],
+        "ended by the governor": stats["ended"],
+        "stopped by the kernel's ceiling": worker.text.count("MemoryLimitExceeded"),
+    }.items():
+        table.add_row(name, str(value))
+    Console().print(table)
+    assert container.kills == 0
+    assert set(effects()) == {f"keeper {number}" for number in range(KEEPERS)}
+    assert letters(place) == ["want"] * GREEDY
+    assert max(seen) < CONTAINER_MIB
+    assert worker.popen.poll() is None
+
+
+INNOCENT = 12
+
+
+def test_who_takes_the_whole_container_along_twice_is_named_and_buried_and_the_innocent_run(
+    loaded: Place, container: Group
+) -> None:
+    place = loaded
+    place.send(f"{T}.linger", "poison", 60, queue="antenna")
+    for number in range(INNOCENT):
+        place.send(f"{T}.linger", f"innocent {number}", 0.5, queue="antenna")
+    for death in (1, 2):
+        worker = place.worker("antenna", inside=container.enter)
+        until(lambda death=death: effects().get("poison began") == death, 60, "the poison runs")
+        container.kill()
+        worker.popen.wait(10)
+    assert "was killed at once while it ran" in worker.text
+    assert f"{T}.linger" in worker.text.partition("was killed at once while it ran")[2]
+    last = place.worker("antenna", inside=container.enter)
+    until(lambda: place.depth("antenna.dlq") == 1, 60, "the poison is buried")
+    (letter,) = place.queues("dead-letters", "antenna.dlq").json
+    assert "poison" in letter["arguments"]
+    assert "was running each of the 2 times this worker was killed at once" in last.text
+    until(lambda: all(effects().get(f"innocent {number}") for number in range(INNOCENT)), 60, "the innocent run")
+    assert effects()["poison began"] == 2
+    assert "poison" not in effects()
+    until(lambda: place.stats()["suspects"] == [], 20, "nobody is suspected any more")
+    assert place.stats()["slots"] == 4
+
+
+def _anonymous_mib(group: Group) -> int:
+    stat = (group.path / "memory.stat").read_text().split()
+    return int(stat[stat.index("total_rss" if group.version == 1 else "anon") + 1]) // MIB

@@ -1,0 +1,107 @@
+"""What holds of the policy whatever the readings are, and in whatever order they come."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
+from tests.unit.governor.situations import (
+    ONE_PERCENT_KIB,
+    drive,
+    governor_settings,
+    look,
+    many_looks,
+    reading,
+    readings,
+)
+
+
+@given(governor_settings(), st.one_of(st.none(), readings), readings, st.floats(0, 60))
+def test_next_look_is_never_hasty_and_never_late(settings, previous, current, elapsed):
+    assert 0.2 <= next_look_seconds(settings, previous, current, elapsed) <= settings.memory_check_interval
+
+
+@given(governor_settings(), many_looks())
+def test_never_released_before_the_minimum_hold(settings, looks):
+    for (before, after), situation in zip(pairwise(drive(settings, looks)), looks[1:], strict=True):
+        if before.held and not after.held:
+            assert situation.now - before.since >= settings.memory_min_hold_seconds
+
+
+@given(st.booleans(), st.lists(st.tuples(st.floats(80.1, 89.9), st.floats(75.1, 84.9)), max_size=30))
+def test_between_resume_and_throttle_nothing_changes(begins_held, between):
+    first = look(0, 95, gpu=90) if begins_held else look(0, 10)
+    looks = [look(20 * (i + 1), memory, gpu=gpu, swap=69, pressure=10) for i, (memory, gpu) in enumerate(between)]
+    assert {gate.held for gate in drive(GovernorSettings(), [first, *looks])} == {begins_held}
+
+
+@given(governor_settings(), many_looks(paused=True, running=st.integers(0, 2)))
+def test_pause_always_wins(settings, looks):
+    for gate, situation in zip(drive(settings, looks), looks, strict=True):
+        assert ("paused" in gate.causes) == situation.paused
+        if situation.paused:
+            assert gate.held
+            assert not gate.admit_one
+            assert must_exit(settings, gate, situation) is None
+
+
+@given(governor_settings(), many_looks(paused=True))
+def test_pause_holds_nobody_a_moment_longer(settings, looks):
+    paused = drive(settings, [replace(situation, reading=reading(10), paused=True) for situation in looks])[-1]
+    assert not decide(settings, paused, look(paused.looked_at, 10)).held
+
+
+@given(governor_settings(), many_looks(), st.lists(st.floats(0, 1), min_size=1, max_size=10))
+def test_unknown_figures_change_nothing_until_they_were_unknown_for_the_maximum_hold(settings, looks, parts):
+    gate = drive(settings, looks)[-1]
+    known_at = [trigger.known_at for trigger in gate.triggers]
+    longest = settings.memory_max_hold_seconds
+    if known_at:
+        span = min(known_at) + longest - gate.looked_at
+        blind = [look(gate.looked_at + part * span * 0.999) for part in sorted(parts) if span > 0]
+        for after in drive(settings, blind, gate):
+            assert (after.held, after.causes, after.since) == (True, gate.causes, gate.since)
+    assert not decide(settings, gate, look(gate.looked_at + longest + 0.001)).held
+
+
+@given(governor_settings(), readings, st.lists(st.floats(0.2, 60), min_size=5, max_size=60))
+def test_constant_reading_settles(settings, constant, betweens):
+    now, looks = 0.0, []
+    for between in betweens:
+        now += between
+        looks.append(replace(look(now), reading=constant))
+    assert len({gate.held for gate in drive(settings, looks)}) == 1
+
+
+@given(
+    governor_settings(),
+    many_looks(
+        own_kib=st.integers(0, 100 * ONE_PERCENT_KIB),
+        baseline_kib=st.integers(0, 20 * ONE_PERCENT_KIB),
+        can_recycle=st.booleans(),
+    ),
+)
+def test_idle_worker_is_never_held_for_ever(settings, looks):
+    for gate, situation in zip(drive(settings, looks), looks, strict=True):
+        exits = must_exit(settings, gate, situation)
+        assert not (gate.admit_one and exits)
+        if gate.held and situation.now - gate.since >= settings.memory_max_hold_seconds:
+            assert gate.admit_one or exits
+
+
+@given(governor_settings(), many_looks(paused=True, running=st.integers(0, 2)))
+def test_held_has_reasons_and_released_has_none(settings, looks):
+    for gate in drive(settings, looks):
+        assert gate.held == bool(gate.reasons) == bool(gate.causes)
+        assert gate.held or not gate.admit_one
+
+
+@given(governor_settings(), many_looks(paused=True))
+def test_every_change_has_a_line(settings, looks):
+    gates = [Gate(), *drive(settings, looks)]
+    for (before, after), situation in zip(pairwise(gates), looks, strict=True):
+        if before.held != after.held or ("paused" in before.causes) != ("paused" in after.causes):
+            assert announce(before, after, situation.reading)
+        assert announce(after, after, situation.reading) is None

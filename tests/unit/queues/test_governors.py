@@ -1,0 +1,184 @@
+"""What the workers' governors tell: the table, the JSON, and the findings of the live check."""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from ami.governor.governor import Governor
+from ami.governor.pools import Crew
+from ami.governor.probes.machine import Machine
+from ami.governor.reading import Reading
+from ami.governor.settings import GovernorSettings
+from ami.queues import governors, live
+from ami.topology.topology import Topology
+from tests.places import celery_at
+
+MIB = 1024**2
+FULL = Reading(
+    memory_used_bytes=945 * MIB, memory_limit_bytes=1024 * MIB, scope="container", swap_percent=12.5, gpu_percent=None
+)
+ROOM = replace(FULL, memory_used_bytes=332 * MIB)
+REASON = "RAM at 92.3% (throttle at 90%, container)"
+
+
+class Solo:
+    """A pool of one place."""
+
+    limit = 1
+
+
+class Told(Machine):
+    """A machine that is as a test says."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def read(self) -> Reading:
+        return self.reading
+
+
+def told(reading: Reading = ROOM, mode: str = "on", **changes: Any) -> dict[str, Any]:
+    """What a governor tells after a look at such a machine, as it arrives: through JSON."""
+    settings = GovernorSettings(memory_governor=mode)
+    crew = Crew(Solo(), settings, 1, lambda *_: None)
+    governor = Governor(settings, crew, None, machine=Told(reading))
+    governor.look()
+    return json.loads(json.dumps(governor.info())) | changes
+
+
+@pytest.fixture
+def topology(settings: Any) -> Topology:
+    return settings.ANTENNA_TOPOLOGY
+
+
+def answer(topology: Topology, queue: str, governor: dict[str, Any] | None = None) -> dict[str, Any]:
+    known = {"fingerprint": topology.fingerprint, "routing": topology.routing, "queues": [queue]}
+    return {"topology": known} | ({} if governor is None else {"governor": governor})
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the workers answer; the broker is there."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(governors, "stats", lambda app: given)
+    with celery_at("memory://"):
+        yield given
+
+
+def governor(*argv: str) -> str:
+    out = io.StringIO()
+    call_command("queues", "governor", *argv, stdout=out)
+    return out.getvalue()
+
+
+def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], topology: Topology):
+    answers["ingest@b"] = answer(topology, "antenna-ingest", told(FULL, recycled={"held": 3, "soft-limit": 2}))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(places=4, slots=3, running=2))
+    answers["fallback@a"] = answer(topology, "antenna")
+    answers["other@a"] = {}
+    head, *lines = governor().splitlines()
+    assert [name for name in governors.COLUMNS if name in head] == list(governors.COLUMNS)
+    # Columns: running, held s, recycled, ended, buried, reasons.
+    assert [" ".join(line.split()) for line in lines] == [
+        f"fallback@a off{' -' * 10}",
+        "ingest@a on consuming 32.4% 332MiB/1.0GiB container 12.5%/-/- 3/4 2 0 0 0 0 -",
+        "ingest@b on held 92.3% 945MiB/1.0GiB container 12.5%/-/- 0/1 0 0 5 (held 3, soft-limit 2) 0 0 " + REASON,
+        f"other@a{' -' * 11}",
+    ]
+
+
+def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL, mode="dry-run"))
+    assert "dry-run  would hold" in governor()
+    assert not list(live.worker_findings(topology, answers))
+
+
+def test_memory_that_nobody_knows_is_said_to_be_unknown(answers: dict[str, Any], topology: Topology):
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(Reading(faults=("The memory probe failed: no.",))))
+    assert "unknown" in governor()
+
+
+def test_json_is_all_that_each_worker_tells(answers: dict[str, Any], topology: Topology):
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL))
+    answers["fallback@a"] = answer(topology, "antenna")
+    fallback, ingest = json.loads(governor("--json"))
+    assert fallback == {"worker": "fallback@a", "queues": ["antenna"], "mode": "off", "governor": None}
+    assert (ingest["worker"], ingest["queues"], ingest["mode"]) == ("ingest@a", ["antenna-ingest"], "on")
+    assert ingest["governor"]["reasons"] == [REASON]
+    assert ingest["governor"]["memory_limit_bytes"] == 1024 * MIB
+
+
+def test_nobody_who_answers_is_one_sentence(answers: dict[str, Any]):
+    with pytest.raises(CommandError, match=r"^No worker answered within 2 s; start one, or see .* at memory://"):
+        governor()
+
+
+def found(topology: Topology, answers: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {item.name: (item.level, item.sentence) for item in live.worker_findings(topology, answers)}
+
+
+def test_workers_that_take_tasks_are_nothing_to_report(topology: Topology):
+    healthy = {f"{row.key}@a": answer(topology, row.queue, told()) for row in topology.workloads}
+    assert found(topology, {**healthy, "ungoverned@a": answer(topology, "antenna")}) == {}
+
+
+def test_worker_that_holds_is_a_warning_while_another_takes_the_work(topology: Topology):
+    both = {
+        "ingest@a": answer(topology, "antenna-ingest", told(FULL)),
+        "ingest@b": answer(topology, "antenna-ingest", told()),
+    }
+    assert found(topology, both) == {"held": ("warning", f"ingest@a takes no tasks: {REASON}.")}
+
+
+@pytest.mark.parametrize("beside", [None, "dry-run"], ids=["ungoverned", "dry-run"])
+def test_worker_that_cannot_hold_takes_the_work(topology: Topology, beside: str | None):
+    other = told(FULL, mode=beside) if beside else None
+    both = {
+        "ingest@a": answer(topology, "antenna-ingest", told(FULL)),
+        "ingest@b": answer(topology, "antenna-ingest", other),
+    }
+    assert set(found(topology, both)) == {"held"}
+
+
+def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
+    held = {f"ingest@{host}": answer(topology, "antenna-ingest", told(FULL)) for host in "ab"}
+    level, sentence = found(topology, {**held, "fallback@a": answer(topology, "antenna", told())})["all-held"]
+    assert level == "error"
+    assert sentence.startswith("Nobody takes work from antenna-ingest: ingest@a, ingest@b held.")
+
+
+def test_queue_without_consumers_is_not_told_to_start_a_worker_that_holds(
+    answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any
+):
+    states = [live.QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]
+    monkeypatch.setattr(live, "queue_states", lambda *_: states)
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL))
+    errors = [(item.name, item.sentence) for item in live.findings(topology, app, "") if item.level == "error"]
+    assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [
+        ("no-consumer", topology.workloads[1].queue),
+        ("all-held", "Nobody takes work from antenna-ingest"),
+    ]
+
+
+def test_probe_that_fails_is_a_warning_with_its_sentence(topology: Topology):
+    fault = "The GPU probe failed: NVML says: Unknown Error."
+    level, sentence = found(
+        topology, {"ingest@a": answer(topology, "antenna-ingest", told(replace(ROOM, faults=(fault,))))}
+    )["probe"]
+    assert level == "warning"
+    assert sentence.startswith("ingest@a ")
+    assert sentence.endswith(fault)
+
+
+def test_tasks_suspected_of_having_killed_a_worker_are_a_warning(topology: Topology):
+    suspects = [f"id-{number}" for number in range(7)]
+    level, sentence = found(topology, {"ingest@a": answer(topology, "antenna-ingest", told(ROOM, suspects=suspects))})[
+        "suspect"
+    ]
+    assert level == "warning"
+    assert "while it ran id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence

@@ -45,6 +45,7 @@ soak: setup ## Run the long forms of the tests
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
+	$(V) -m provision run --private -- $(V) -m benchmarks.governor
 
 requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
 	$(V) -m pip install --quiet uv

@@ -202,7 +202,7 @@ class Place:
 
     def reconnect(self) -> None:
         """Forget this process's pooled connections: the broker was restarted."""
-        _set_broker(self.app, self.broker_url, self.broker_url, self.broker_url)
+        _set_broker(self.app, {})
 
     def depth(self, queue: str) -> int:
         """How many messages are ready in a queue of this place."""

@@ -60,7 +60,8 @@ class Board:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder = folder
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A record lock: the children do not inherit it, so one that outlives this worker keeps no other from its board.
+        fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._files: dict[int, int] = {}
 
     def left_behind(self) -> list[Entry]:
@@ -146,6 +147,12 @@ class Suspects:
     def acquit(self, task_id: str) -> None:
         """The task ended without taking anybody along."""
         if self._deaths.pop(task_id, None) is not None:
+            self._save()
+
+    def lapse(self) -> None:
+        """Suspect nobody any more who is not convicted: another worker has them, and lives."""
+        if self.open:
+            self._deaths = {key: kept for key, kept in self._deaths.items() if key not in self.open}
             self._save()
 
     @property

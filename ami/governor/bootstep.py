@@ -24,6 +24,11 @@ logger = get_logger(__name__)
 #: A child that has not said that it is up is killed by Celery after 4 s; beside its turn it may take so long.
 START_SECONDS = 10.0
 
+SINGLE_JOB_REFUSED = (
+    "Configuration refused: WORKER_SINGLE_JOB_MODE needs the prefork pool and a broker with an event loop (RabbitMQ, "
+    "Redis): a thread gives its memory back to nobody. Set ANTENNA_<KEY>_POOL=prefork, or leave it off."
+)
+
 #: A new connection's first look comes when its loop has begun; what to hold was decided before.
 FIRST_LOOK_SECONDS = 0.1
 
@@ -46,6 +51,8 @@ class Plan:
             return
         forks = concurrency.get_implementation(worker.pool_cls) is TaskPool
         acts = self.settings.memory_governor == "on"
+        if self.settings.worker_single_job_mode and not (forks and worker.use_eventloop):
+            raise SystemExit(SINGLE_JOB_REFUSED)
         if forks and acts and worker.use_eventloop:
             # The governor looks after each task at what the child has now; Celery would at the most it ever had.
             worker.max_memory_per_child = None
@@ -76,6 +83,7 @@ class GovernorStep(bootsteps.StartStopStep):
             self.governor = self._governor(consumer)
         events = consumer.event_dispatcher
         event = events.send if events and events.enabled else lambda *_, **__: None
+        self.governor.crew.before_loop()
         self.governor.attach(consumer.task_consumer, consumer.call_soon, event)
         self._connection += 1
         # Not now: Celery's loop cannot register a pool some of whose children are just being replaced.
@@ -107,6 +115,7 @@ class GovernorStep(bootsteps.StartStopStep):
     def _look(self, consumer: Any, connection: int) -> None:
         if connection != self._connection or self.governor is None:
             return
+        seconds = self.plan.settings.memory_check_interval
         try:
             seconds = self.governor.look()
         except consumer.connection_errors:
@@ -114,8 +123,9 @@ class GovernorStep(bootsteps.StartStopStep):
         except Exception:
             # Whatever is wrong with the looking must not stop the work: what was decided last stays decided.
             logger.exception("The governor could not look; it tries again.")
-            seconds = self.plan.settings.memory_check_interval
-        self.governor.crew.call_later(seconds, self._look, consumer, connection)
+        finally:
+            # Whatever it raised: the loop without a hub logs a connection error of a callback, and goes on.
+            self.governor.crew.call_later(seconds, self._look, consumer, connection)
 
 
 def install(app: Any, paused: Callable[[str], bool] = lambda _: False) -> None:

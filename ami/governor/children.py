@@ -12,11 +12,14 @@ from billiard.einfo import ExceptionInfo
 from billiard.pool import DEATH, READY
 from celery.concurrency.asynpool import WORKER_UP, AsynPool
 
-from ami.governor.errors import MemoryLimitExceeded
+from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 from ami.governor.probes import process
 
 #: A child that has run as many tasks as it may ends by itself.
 LEAVES_BY_ITSELF = "max-tasks"
+
+#: The pool looks for children that have ended every 5 s, and when it is told; a dismissed one is replaced sooner.
+REAP_SECONDS = 0.1
 
 
 @dataclass
@@ -78,13 +81,22 @@ class Children:
 
     # --- what is done -------------------------------------------------------------------------------------------
 
+    def before_loop(self) -> None:
+        """Make a pool that lived through a lost connection fit for the next loop.
+
+        Celery 5.7 stops watching a child when its end of the pipe closes, a moment before the child can be reaped. A
+        loop that registers the pool in that moment ends the worker with "file descriptor is None" (seen).
+        """
+        for child in self._pool._pool:
+            if vars(child).get("_sentinel_poll", self) is None:
+                del child._sentinel_poll
+
     def recycle(self, pid: int, why: str) -> None:
         """Replace the child: now when it is idle, after its task when it is not. ``why`` is one word for the count."""
         kept, child = self._kept_of(pid), self._by_pid(pid)
         if child is None or kept.leaving:
             return
-        kept.leaving = why
-        self.recycled[why] = self.recycled.get(why, 0) + 1
+        self._mark(kept, why)
         if child.inqW_fd not in self._pool._busy_workers:
             self._dismiss(child)
 
@@ -118,7 +130,7 @@ class Children:
     def _around_ready(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def on_ready(job: int, i: Any, result: Any, fd: int) -> None:
             child = self._pool._fileno_to_inq.get(fd)
-            stays = child is None or self._stays(child)
+            stays = child is None or self._stays(child, result)
             if not stays:
                 self._changed()  # Before the handler, which settles the message and so asks for the next one.
             handler(job, i, result, fd)
@@ -127,20 +139,25 @@ class Children:
 
         return on_ready
 
-    def _stays(self, child: Any) -> bool:
+    def _stays(self, child: Any, result: Any) -> bool:
         """Decide whether the child whose task is over may take the next one at once."""
         kept = self._kept_of(child.pid)
         kept.tasks += 1
+        if _reached_ceiling(result):
+            self._mark(kept, "ceiling")
         if self.max_tasks and kept.tasks >= self.max_tasks:
             kept.leaving = LEAVES_BY_ITSELF
         elif not kept.leaving and (why := self._outgrown(child.pid)):
-            kept.leaving = why
-            self.recycled[why] = self.recycled.get(why, 0) + 1
+            self._mark(kept, why)
         if not kept.leaving and self.cooldown_seconds:
             kept.cooling_until = time.monotonic() + self.cooldown_seconds
             self._call_later(self.cooldown_seconds, self._rested, child)
             return False
         return not kept.leaving
+
+    def _mark(self, kept: Kept, why: str) -> None:
+        kept.leaving = why
+        self.recycled[why] = self.recycled.get(why, 0) + 1
 
     def _keep_away(self, child: Any) -> None:
         """Let no task reach a child that rests or leaves: the pool writes to those alone that it holds for free."""
@@ -197,6 +214,7 @@ class Children:
         self._pool._busy_workers.add(child.inqW_fd)
         with suppress(OSError):
             child.terminate_controlled()
+        self._call_later(REAP_SECONDS, self._pool.maintain_pool)
 
     def _rests(self, child: Any, now: float) -> bool:
         return self._kept_of(child.pid).cooling_until > now
@@ -214,3 +232,12 @@ class Children:
 
     def _by_pid(self, pid: int) -> Any:
         return next((child for child in self._pool._pool if child.pid == pid), None)
+
+
+def _reached_ceiling(result: Any) -> bool:
+    """Whether a task's outcome, as its child sent it, is that the kernel refused it memory."""
+    _, value = result
+    if not isinstance(value, tuple) or not value or not value[0]:
+        return False
+    error = getattr(value[1], "exception", None)
+    return isinstance(getattr(error, "exc", error), CeilingReached) or isinstance(error, CeilingReached)

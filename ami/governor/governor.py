@@ -143,10 +143,15 @@ class Governor:
 
     @property
     def _suspecting(self) -> bool:
-        """Whether some task here may have killed the worker before; not for ever, as another worker may have got it."""
-        if self.suspects is None or not self.suspects.open:
-            return False
-        return time.monotonic() - self.started_at < self.settings.memory_max_hold_seconds
+        """Whether some task here may have killed the worker before."""
+        return self.suspects is not None and bool(self.suspects.open)
+
+    def _lapse(self) -> None:
+        """Stop waiting for suspects that did not come back here: another worker has got them, and lives."""
+        if self.suspects is None or time.monotonic() - self.started_at < self.settings.memory_max_hold_seconds:
+            return
+        if not self.suspects.open & set(self._ids.values()):
+            self.suspects.lapse()
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -156,6 +161,7 @@ class Governor:
         self.crew.measure_baseline()
         self._look_at_machine()
         self._watch_children()
+        self._lapse()
         self._learn()
         self._reserve()
         if self._consumer is not None:
@@ -320,6 +326,7 @@ class Governor:
             "mode": self.settings.memory_governor,
             "state": "held" if self.gate.held else "consuming",
             "reasons": list(self.gate.reasons),
+            "causes": sorted(self.gate.causes),
             "scope": reading.scope,
             "memory_used_bytes": reading.memory_used_bytes,
             "memory_limit_bytes": reading.memory_limit_bytes,

@@ -9,7 +9,6 @@ from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
 from ami.governor.children import Children
-from ami.governor.errors import GovernorError
 from ami.governor.ladder import Child
 from ami.governor.probes import process
 from ami.governor.settings import GovernorSettings
@@ -28,11 +27,6 @@ class Crew:
     soft_kib = hard_kib = 0
 
     def __init__(self, pool: Any, settings: GovernorSettings, multiplier: int, call_later: Callable[..., Any]) -> None:
-        if settings.worker_single_job_mode and not self.has_children:
-            raise GovernorError(
-                "WORKER_SINGLE_JOB_MODE needs the prefork pool and a broker with an event loop (RabbitMQ, Redis): a "
-                "thread gives its memory back to nobody. Set ANTENNA_<KEY>_POOL=prefork, or leave it off."
-            )
         self.pool, self.multiplier, self.call_later = pool, multiplier, call_later
         self.changed: Callable[[], None] = lambda: None
         self.looks_between_tasks = type(pool).__module__.endswith("solo")
@@ -127,6 +121,9 @@ class Crew:
         """End a child and its task; return whether it ran one."""
         return False
 
+    def before_loop(self) -> None:
+        """A loop is about to begin."""
+
     def counts(self) -> dict[str, int]:
         """How many children were recycled, by reason."""
         return {}
@@ -148,6 +145,8 @@ class PreforkCrew(Crew):
     ) -> None:
         super().__init__(pool, settings, multiplier, call_later)
         self.soft_kib, self.hard_kib = soft_kib, hard_kib
+        #: The tasks that were told to stop, so that each is told once.
+        self._interrupted: set[str] = set()
         self._children = Children(pool._pool, self._changed, call_later)
         if settings.memory_governor == "on":
             self._children.soft_kib = soft_kib
@@ -158,6 +157,10 @@ class PreforkCrew(Crew):
     def places(self) -> int:
         """The children that run a task or could take one."""
         return self._children.ready
+
+    def before_loop(self) -> None:
+        """Make the pool fit for it."""
+        self._children.before_loop()
 
     def settled(self) -> None:
         """The children see to their own rest."""
@@ -189,7 +192,11 @@ class PreforkCrew(Crew):
 
     def interrupt(self, pid: int) -> bool:
         """Raise ``SoftTimeLimitExceeded`` in the child's task."""
-        return self._children.interrupt(pid)
+        request = self._running().get(pid)
+        if request is None or not self._children.interrupt(pid):
+            return False
+        self._interrupted.add(request.id)
+        return True
 
     def end(self, pid: int, task: str, used_kib: int) -> bool:
         """End the child; its task fails with ``MemoryLimitExceeded``."""
@@ -200,12 +207,15 @@ class PreforkCrew(Crew):
         return dict(self._children.recycled)
 
     def _running(self) -> dict[int, Any]:
-        return {request.worker_pid: request for request in tuple(state.active_requests) if request.worker_pid}
+        running = {request.worker_pid: request for request in tuple(state.active_requests) if request.worker_pid}
+        self._interrupted &= {request.id for request in running.values()}
+        return running
 
     def _child(self, pid: int, kib: int, request: Any) -> Child:
         ran = time.time() - request.time_start if request is not None and request.time_start else 0.0
         task = request.name if request is not None else None
-        return Child(pid, kib, self._children.fresh_kib(pid), task, ran, self._children.leaving(pid))
+        told = request is not None and request.id in self._interrupted
+        return Child(pid, kib, self._children.fresh_kib(pid), task, ran, self._children.leaving(pid), told)
 
 
 def crew_of(
@@ -216,11 +226,7 @@ def crew_of(
     soft_kib: int,
     hard_kib: int,
 ) -> Crew:
-    """Return what the governor sees of ``pool``, one of Celery's.
-
-    Raises:
-        GovernorError: a setting asks for what this pool cannot do.
-    """
+    """Return what the governor sees of ``pool``, one of Celery's."""
     inner = getattr(pool, "_pool", None)
     if isinstance(inner, AsynPool):
         return PreforkCrew(pool, settings, multiplier, call_later, soft_kib, hard_kib)

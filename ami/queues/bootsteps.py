@@ -3,7 +3,7 @@
 from typing import Any
 
 from celery import bootsteps
-from celery.worker.consumer import Connection, Tasks
+from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
 from ami.queues.declare import declare
@@ -32,6 +32,23 @@ class DeclareTopology(bootsteps.StartStopStep):
         }
 
 
+class UnconfirmedEvents(bootsteps.StartStopStep):
+    """Publishes a gevent worker's events without waiting for RabbitMQ's confirmations.
+
+    Celery's loop without a hub reads the events' connection between two drains, beside the greenlet that waits there
+    for its confirmation. When the loop reads it, that greenlet waits for ever, and with it everyone who sends an event.
+    """
+
+    requires = (Events,)
+
+    def start(self, consumer: Any) -> None:
+        """Take confirmations from the new connection's channel, before the first event that waits for one."""
+        connection = consumer.event_dispatcher.connection
+        if consumer.pool.is_green and connection and connection.transport.driver_type == "amqp":
+            channel = connection.default_channel
+            channel.basic_publish = channel._basic_publish
+
+
 def install(app: Any) -> None:
     """Add the steps to the worker's consumer blueprint.
 
@@ -41,4 +58,4 @@ def install(app: Any) -> None:
     """
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
-    app.steps["consumer"].add(DeclareTopology)
+    app.steps["consumer"].update((DeclareTopology, UnconfirmedEvents))

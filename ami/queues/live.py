@@ -1,12 +1,13 @@
 """What is wrong with the deployment right now, asked of the broker and of every worker."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from amqp.exceptions import NotFound
 from kombu import Connection
 
+from ami.queues import governors
 from ami.queues.declare import depth
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
@@ -17,7 +18,8 @@ from ami.topology.topology import Topology
 FOREIGN = ("celeryev.", "celery_delayed_", "amq.gen-")
 FOREIGN_SUFFIXES = (".pidbox", ".reply.celery.pidbox")
 
-INSPECT_SECONDS = 2.0
+#: So many tasks one finding names.
+NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -61,20 +63,21 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
     """
     with app.connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
+        answers = governors.stats(app)
         found = [
-            *_queues(topology, connection),
-            *_workers(topology, app),
+            *_queues(topology, connection, held=governors.held_queues(governors.workers(answers))),
+            *worker_findings(topology, answers),
             *_management(topology, management_url, connection),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])
 
 
-def _queues(topology: Topology, connection: Connection) -> Iterator[Finding]:
+def _queues(topology: Topology, connection: Connection, held: Container[str]) -> Iterator[Finding]:
     for state in queue_states(topology, connection):
         if state.messages is None:
             yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
-        elif not state.consumers:
+        elif not state.consumers and state.queue not in held:  # A worker that holds has no consumer.
             yield Finding(
                 "error",
                 "no-consumer",
@@ -82,10 +85,10 @@ def _queues(topology: Topology, connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _workers(topology: Topology, app: Any) -> Iterator[Finding]:
-    answers = app.control.inspect(timeout=INSPECT_SECONDS).stats() or {}
+def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield what is wrong with the workers, from what each answered to ``inspect stats``."""
     if not answers:
-        yield Finding("error", "no-worker", f"No worker answered within {INSPECT_SECONDS:.0f} s.")
+        yield Finding("error", "no-worker", f"No worker answered within {governors.INSPECT_SECONDS:.0f} s.")
     for worker, stats in sorted(answers.items()):
         told = stats.get("topology")
         if told is None:
@@ -97,6 +100,32 @@ def _workers(topology: Topology, app: Any) -> Iterator[Finding]:
                 f"{worker} has topology {told['fingerprint']} (routing {told['routing']}), this publisher has "
                 f"{topology.fingerprint} (routing {topology.routing}); deploy both from one version and environment.",
             )
+    workers = governors.workers(answers)
+    for governed in workers:
+        yield from _governor(governed)
+    for queue, names in governors.held_queues(workers).items():
+        yield Finding(
+            "error",
+            "all-held",
+            f"Nobody takes work from {queue}: {', '.join(names)} held. Free memory or add a machine; more workers on "
+            "the same full one would hold, too.",
+        )
+
+
+def _governor(worker: governors.Worker) -> Iterator[Finding]:
+    told = worker.told or {}
+    if worker.is_held:
+        yield Finding("warning", "held", f"{worker.name} takes no tasks: {'; '.join(told['reasons'])}.")
+    for fault in told.get("faults", ()):
+        yield Finding("warning", "probe", f"{worker.name} cannot see what that probe shows, and goes on. {fault}")
+    if suspects := told.get("suspects"):
+        more = f" and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
+        yield Finding(
+            "warning",
+            "suspect",
+            f"{worker.name} was killed at once while it ran {', '.join(suspects[:NAMED])}{more}; its log names the "
+            "task. What runs at a second such death is buried.",
+        )
 
 
 def _management(topology: Topology, url: str, connection: Connection) -> Iterator[Finding]:

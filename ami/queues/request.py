@@ -8,7 +8,7 @@ from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ami.governor.errors import MemoryLimitExceeded
+from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
 logger = get_logger(__name__)
 
@@ -33,8 +33,11 @@ class Request(CeleryRequest):
         exception = exc_info.exception
         if isinstance(exception, ExceptionWithTraceback):
             exception = exception.exc
+        if isinstance(exception, CeilingReached):
+            exception = exception.exc
+            exc_info = _as_own(exception)
         if isinstance(exception, MemoryError):
-            exc_info = _as_task_memory_error(exception)
+            exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
         elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:
             if self._retry_after_limit(exception, exc_info):
                 return
@@ -58,8 +61,9 @@ class Request(CeleryRequest):
         return True
 
 
-def _as_task_memory_error(exception: MemoryError) -> ExceptionInfo:
+def _as_own(error: Exception, cause: BaseException | None = None) -> ExceptionInfo:
+    """Return what the pool would report had the task failed with ``error``."""
     try:
-        raise TaskMemoryError(str(exception) or "the task ran out of memory") from exception
-    except TaskMemoryError:
+        raise error from cause
+    except type(error):
         return ExceptionInfo()

@@ -5,7 +5,7 @@ from typing import Any
 from celery.contrib.django.task import DjangoTask
 
 from ami.governor import ceiling
-from ami.governor.errors import MemoryLimitExceeded
+from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
 
 class Task(DjangoTask):
@@ -28,5 +28,4 @@ class Task(DjangoTask):
         except MemoryError as error:
             if not ceiling.allowed_kib:
                 raise
-            limit = MemoryLimitExceeded(self.name, 0, ceiling.allowed_kib)
-            raise self.retry(exc=limit) from error
+            raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, ceiling.allowed_kib)) from error

@@ -45,6 +45,30 @@ OPTIONAL = (
     "RABBITMQ_MANAGEMENT_URL",
 )
 
+#: The settings of a worker's governor (ami.governor.settings, which stands above this package): for all queues, and as
+#: ANTENNA_<KEY>_<NAME> for one. Passed on to workers alone, as OPTIONAL is.
+GOVERNOR = (
+    "MEMORY_GOVERNOR",
+    "MEMORY_THROTTLE_THRESHOLD",
+    "MEMORY_RESUME_THRESHOLD",
+    "GPU_THROTTLE_THRESHOLD",
+    "GPU_RESUME_THRESHOLD",
+    "SWAP_THROTTLE_THRESHOLD",
+    "PRESSURE_THROTTLE_THRESHOLD",
+    "PRESSURE_RESUME_THRESHOLD",
+    "MEMORY_CHECK_INTERVAL",
+    "MEMORY_MIN_HOLD_SECONDS",
+    "MEMORY_MAX_HOLD_SECONDS",
+    "MEMORY_INTERRUPT_BUSY",
+    "MEMORY_RESERVATION",
+    "MEMORY_CEILING",
+    "WORKER_SINGLE_JOB_MODE",
+    "MASTER_GRACE_PERIOD_SECONDS",
+    "WORKER_STAGGER_SECONDS",
+    "WORKER_COOLDOWN_SECONDS",
+    "GOVERNOR_STATE_DIR",
+)
+
 #: Crops, exports and stored results of a deployment without object storage: one volume that web and workers share.
 FILES = "files"
 
@@ -68,7 +92,7 @@ def _worker(row: Workload) -> dict[str, Any]:
     service = {
         **_common(),
         "command": ["python", "-m", "ami.topology", "worker", row.queue],
-        "environment": {**_environment(), **_overrides(row)},
+        "environment": {**_environment(), **_overrides(row), **_governor(row)},
         "mem_limit": f"${{{override_name(row, 'container_memory_kib')}:-{row.memory_limit_kib}}}k",
         "cpu_shares": f"${{{override_name(row, 'cpu_shares')}:-{row.cpu_shares}}}",
         "scale": f"${{{override_name(row, 'replicas')}:-{row.replicas}}}",
@@ -128,3 +152,7 @@ def _overrides(row: Workload) -> dict[str, str]:
     names = [override_name(row, field) for field in (*BOUNDS, "pool")]
     defaults = {override_name(row, "container_memory_kib"): row.memory_limit_kib}
     return {name: f"${{{name}:-{defaults.get(name, '')}}}" for name in names}
+
+
+def _governor(row: Workload) -> dict[str, None]:
+    return dict.fromkeys((*GOVERNOR, *(override_name(row, name) for name in GOVERNOR)))

@@ -1,18 +1,25 @@
 """Settings that every place shares."""
 
+import os
 import socket
 
+from ami.governor import settings as governor
+from ami.governor.errors import GovernorError
 from ami.topology import broker
 from ami.topology.errors import TopologyError
 from ami.topology.router import TaskRouter
-from ami.topology.table import FALLBACK
+from ami.topology.table import FALLBACK, ROWS
 from ami.topology.topology import load
 
 from .environment import BASE_DIR, env, on_or_off, one_of, refuse, whole_number
 
 try:
     ANTENNA_TOPOLOGY = load()
-except TopologyError as error:
+    # Only workers read the governor's settings, but whoever starts first should say that one is wrong.
+    governor.refuse_unknown(ROWS, os.environ)
+    for _row in (None, *ANTENNA_TOPOLOGY.workloads):
+        governor.load(_row)
+except (TopologyError, GovernorError) as error:
     refuse(str(error))
 
 # --- Django -----------------------------------------------------------------------------------------------------

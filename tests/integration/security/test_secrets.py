@@ -22,11 +22,11 @@ def free_port() -> int:
 
 def test_a_broker_that_is_away_is_a_503_that_names_no_password(place, transactional_db, caplog):
     from tests.integration.security.conftest import side
-    from tests.places import _celery_at
+    from tests.places import celery_at
 
     mine = side("mine")
     caplog.set_level(logging.DEBUG)
-    with _celery_at(f"amqp://antenna:{SECRET}@127.0.0.1:{free_port()}/x"):
+    with celery_at(f"amqp://antenna:{SECRET}@127.0.0.1:{free_port()}/x"):
         station, service = mine.world.station, mine.rows["ml/processing_services"]
         for address in (
             f"deployments/{station.pk}/regroup-sessions/",

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
+from ami.governor.settings import GovernorSettings
 from tests.unit.governor.situations import (
     ONE_PERCENT_KIB,
     drive,

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
-from ami.queues import dead_letters, live, rollout, schedule, tasks_table
+from ami.queues import dead_letters, governors, live, rollout, schedule, tasks_table
 from ami.queues.declare import declare
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
@@ -21,11 +21,11 @@ from ami.topology.topology import Topology
 
 
 class Command(BaseCommand):
-    """Declares, checks, lists, rolls out and back; ``manage.py queues VERB --help`` says more."""
+    """Declares, checks, lists, rolls out and back, shows what is held; ``manage.py queues VERB --help`` says more."""
 
     # An operator's tool at three in the morning: no other app's check may stand in its way.
     requires_system_checks = []
-    help = "Operate the queues: declare, tasks, check, rollout, rollback, dead-letters, schedule."
+    help = "Operate the queues: declare, tasks, check, rollout, rollback, governor, dead-letters, schedule."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
@@ -38,6 +38,7 @@ class Command(BaseCommand):
             "rollout", help="where the split stands and what comes next; exit 1 while it would strand work"
         )
         verbs.add_parser("rollback", help="send the work of the split queues back to the fallback queue")
+        verbs.add_parser("governor", help="every worker's memory, whether it takes tasks, and why not")
         letters = verbs.add_parser("dead-letters", help="count, list or replay what was given up")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
         letters.add_argument("--replay", action="store_true", help="send them to where their tasks belong today")
@@ -117,6 +118,13 @@ class Command(BaseCommand):
             self.stdout.write(
                 "next: set ANTENNA_ROUTING=single for every process and keep the fallback worker running."
             )
+
+    def _governor(self, options: dict[str, Any]) -> None:
+        try:
+            found = governors.ask(current_app)
+        except governors.NobodyAnswered as error:
+            raise CommandError(str(error)) from error
+        self._show(governors.as_dicts(found), [governors.cells(worker) for worker in found], governors.COLUMNS)
 
     def _dead_letters(self, options: dict[str, Any]) -> None:
         queue = options["queue"]

@@ -1,0 +1,158 @@
+"""What the workers' governors tell: which workers hold their consumption, and why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+INSPECT_SECONDS = 2.0
+
+#: What :func:`cells` returns.
+COLUMNS = (
+    "worker",
+    "mode",
+    "state",
+    "memory",
+    "swap/GPU/pressure",
+    "slots",
+    "running",
+    "held s",
+    "recycled",
+    "ended",
+    "buried",
+    "reasons",
+)
+
+
+class NobodyAnswered(Exception):
+    """No worker answered in time."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker that answered. ``told`` is its ``Governor.info()``, None where there is no governor."""
+
+    name: str
+    queues: tuple[str, ...]
+    is_ours: bool
+    told: Mapping[str, Any] | None
+
+    @property
+    def mode(self) -> str:
+        """``on``, ``dry-run``, ``off``, or ``-`` for a worker of other code."""
+        if self.told is not None:
+            return str(self.told["mode"])
+        return "off" if self.is_ours else "-"
+
+    @property
+    def state(self) -> str:
+        """``consuming``, ``held``, ``would hold`` (dry-run), or ``-`` where nobody governs."""
+        if self.told is None:
+            return "-"
+        state = str(self.told["state"])
+        return "would hold" if state == "held" and self.mode == "dry-run" else state
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it takes no tasks now."""
+        return self.state == "held"
+
+
+def stats(app: Any) -> dict[str, dict[str, Any]]:
+    """Return what each worker answered to ``celery inspect stats`` within 2 s."""
+    return app.control.inspect(timeout=INSPECT_SECONDS).stats() or {}
+
+
+def workers(answers: Mapping[str, Mapping[str, Any]]) -> list[Worker]:
+    """Return those that answered with :func:`stats`, by name."""
+    return [_worker(name, told) for name, told in sorted(answers.items())]
+
+
+#: Causes of a hold that somebody asked for.
+WANTED = {"paused", "grace"}
+
+
+def held_queues(found: list[Worker]) -> dict[str, list[str]]:
+    """Return the queues from which nobody takes work, each with its workers: every one of them holds, and not because
+    an operator wanted it or because it has only just started.
+    """
+    queues = sorted({queue for worker in found for queue in worker.queues})
+    readers = {queue: [worker for worker in found if queue in worker.queues] for queue in queues}
+    return {
+        queue: [worker.name for worker in those]
+        for queue, those in readers.items()
+        if all(worker.is_held and set((worker.told or {})["causes"]) - WANTED for worker in those)
+    }
+
+
+def ask(app: Any) -> list[Worker]:
+    """Ask every worker for its governor.
+
+    Raises:
+        NobodyAnswered: no worker answered within 2 s.
+        kombu.exceptions.OperationalError: the broker itself does not answer.
+    """
+    with app.connection_for_read() as connection:
+        connection.ensure_connection(max_retries=1, timeout=5)
+        where = connection.as_uri()
+    if answers := stats(app):
+        return workers(answers)
+    raise NobodyAnswered(
+        f"No worker answered within {INSPECT_SECONDS:.0f} s; start one, or see whether it reads the broker at {where}."
+    )
+
+
+def cells(worker: Worker) -> tuple[object, ...]:
+    """Return the worker's line of the table, one cell for each of COLUMNS; None where there is nothing to tell."""
+    told = worker.told
+    if told is None:
+        return (worker.name, worker.mode, *[None] * (len(COLUMNS) - 2))
+    percent = told["percent"]
+    return (
+        worker.name,
+        worker.mode,
+        worker.state,
+        _memory(told),
+        "/".join(_percent(percent[name]) for name in ("swap", "gpu", "pressure")),
+        f"{told['slots']}/{told['places']}",
+        told["running"],
+        f"{told['held_seconds']:.0f}",
+        _recycled(told["recycled"]),
+        told["ended"],
+        told["buried"],
+        "; ".join(told["reasons"]) or None,
+    )
+
+
+def as_dicts(found: list[Worker]) -> list[dict[str, Any]]:
+    """Return each worker as plain data, for ``--json``; ``governor`` is all that it tells, or null."""
+    return [
+        {"worker": worker.name, "queues": worker.queues, "mode": worker.mode, "governor": worker.told}
+        for worker in found
+    ]
+
+
+def _worker(name: str, told: Mapping[str, Any]) -> Worker:
+    topology = told.get("topology")
+    queues = tuple(topology["queues"]) if topology else ()
+    return Worker(name, queues, topology is not None, told.get("governor"))
+
+
+def _memory(told: Mapping[str, Any]) -> str:
+    used, limit = told["memory_used_bytes"], told["memory_limit_bytes"]
+    if used is None or not limit:
+        return "unknown"
+    return f"{_percent(told['percent']['memory'])} {_size(used)}/{_size(limit)} {told['scope']}"
+
+
+def _size(size_bytes: int) -> str:
+    mib = size_bytes / 1024**2
+    return f"{mib / 1024:.1f}GiB" if mib >= 1024 else f"{mib:.0f}MiB"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}%"
+
+
+def _recycled(counts: Mapping[str, int]) -> str:
+    by_reason = ", ".join(f"{why} {count}" for why, count in sorted(counts.items()))
+    return f"{sum(counts.values())} ({by_reason})" if counts else "0"

@@ -7,6 +7,7 @@ from celery import bootsteps, concurrency
 from celery.concurrency.prefork import TaskPool
 from celery.signals import worker_init, worker_shutting_down
 from celery.utils.log import get_logger
+from celery.worker import state
 from celery.worker.consumer import Tasks
 
 from ami.governor import settings as governor_settings
@@ -75,6 +76,9 @@ class GovernorStep(bootsteps.StartStopStep):
         self.enabled = self.plan.settings.memory_governor != "off"
         self.governor: Governor | None = None
         self._connection = 0
+        if self.plan.settings.memory_governor == "on":
+            # Before Celery's strategies take hold of it, which is when Tasks starts.
+            consumer.apply_eta_task = _StartOrReturn(consumer)
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
@@ -137,6 +141,27 @@ def install(app: Any, paused: Callable[[str], bool] = lambda _: False) -> None:
 
     worker_init.connect(plan, weak=False, dispatch_uid="governor.plan")
     app.steps["consumer"].add(GovernorStep)
+
+
+class _StartOrReturn:
+    """Runs a task whose ETA has come, or gives its message back when no slot is free: it comes again when one is."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer, self._start = consumer, consumer.apply_eta_task
+
+    def __call__(self, request: Any) -> None:
+        if self._consumer.hub:
+            self._decide(request)
+        else:  # This is the timer's thread.
+            self._consumer.call_soon(self._decide, request)
+
+    def _decide(self, request: Any) -> None:
+        if not self._consumer.task_consumer.overdrawn:
+            self._start(request)
+            return
+        request.reject(requeue=True)
+        state.task_ready(request)
+        self._consumer.qos.decrement_eventually()
 
 
 def _row_of(app: Any) -> Workload | None:

@@ -1,10 +1,17 @@
 """Takes messages one per free slot, so that none ever waits in the worker for a process that is not ready."""
 
+import math
+import time
+from collections import deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from celery.app.amqp import AMQP
 from kombu import Consumer
+
+#: A message this near to its ETA counts as due: the timer may be a little early.
+NEAR_SECONDS = 0.5
 
 
 class SlotConsumer(Consumer):
@@ -17,10 +24,11 @@ class SlotConsumer(Consumer):
 
     On virtual transports, where prefetch belongs to the channel and is asked before each fetch, the channel's
     ``can_consume`` answers from the same slots. A message that a fetch under way still brings is put back; there that
-    costs it nothing.
+    costs it nothing. A message with an ETA takes no slot until its time has come: those transports have no delay of
+    their own, and a retry in an hour must not keep a slot for an hour.
 
     Until :meth:`manage` is called it is kombu's own consumer. All methods run on the thread of the worker's loop, but
-    an acknowledgement may come from a task's greenlet or thread.
+    an acknowledgement may come from a task's greenlet, or, on virtual transports, from any thread.
     """
 
     #: How many messages the worker may have at once. Changing it takes effect as messages are settled; ``adjust``
@@ -39,15 +47,18 @@ class SlotConsumer(Consumer):
     ) -> None:
         """Take over before the first consume; each slot is good for ``multiplier`` messages.
 
-        ``call_soon`` runs a function on the loop's thread. ``settled`` is called with the delivery tag of each message
-        before that is given back to the broker, and may change :attr:`slots`. ``refuses`` sees each message before
-        Celery does, and settles itself what it answers true for.
+        ``call_soon`` runs a function on the loop's thread. ``settled`` is called there with the delivery tag of each
+        message, and may change :attr:`slots`: on AMQP before the broker hears of it, on virtual transports before the
+        next fetch. ``refuses`` sees each message before Celery does, and settles itself what it answers true for.
         """
         self._managed, self._consuming = True, False
         self._multiplier, self._call_soon = multiplier, call_soon
         self._on_settled, self._refuses = settled, refuses
         self._open: dict[str, Any] = {}
         self._outstanding: dict[Any, str | None] = {}
+        self._settled: deque[Any] = deque()
+        self._waiting: dict[Any, float] = {}
+        self._next_due = math.inf
         self._adjusting = False
         self.amqp = self.channel.connection.client.transport.driver_type == "amqp"
         if self.amqp:
@@ -57,9 +68,9 @@ class SlotConsumer(Consumer):
         self._watch_settling(self.channel)
 
     @property
-    def outstanding(self) -> int:
-        """How many messages the worker has that it has not settled."""
-        return len(self._outstanding)
+    def overdrawn(self) -> bool:
+        """Whether the worker has more messages to run than slots; those whose ETA is still to come do not count."""
+        return self._taken > self._allowed if self.amqp else self._free < 0
 
     def adjust(self) -> None:
         """Open or close slots until there are :attr:`slots`. A slot whose message runs closes when that is settled."""
@@ -87,6 +98,25 @@ class SlotConsumer(Consumer):
         """Slots in use: those that are open, and those that were closed while their message still runs."""
         orphans = sum(1 for tag in self._outstanding.values() if tag not in self._open)
         return len(self._open) * self._multiplier + orphans
+
+    @property
+    def _free(self) -> int:
+        """Slots without a message, on virtual transports; below 0 when slots were taken away or an ETA has come."""
+        while self._settled:
+            tag = self._settled.popleft()
+            if tag in self._outstanding:
+                self._on_settled(tag)
+                del self._outstanding[tag]
+                self._waiting.pop(tag, None)
+        return self._allowed + self._waiting_count - len(self._outstanding)
+
+    @property
+    def _waiting_count(self) -> int:
+        soon = time.time() + NEAR_SECONDS
+        if soon >= self._next_due:
+            self._waiting = {tag: due for tag, due in self._waiting.items() if due > soon}
+            self._next_due = min(self._waiting.values(), default=math.inf)
+        return len(self._waiting)
 
     def _idle_tag(self) -> str | None:
         busy = set(self._outstanding.values())
@@ -169,10 +199,13 @@ class SlotConsumer(Consumer):
         if not self._managed:
             return super()._receive_callback(message)
         tag = message.delivery_info.get("consumer_tag")
-        if not self.amqp and len(self._outstanding) >= self._allowed:
+        if not self.amqp and self._free <= 0:
             self.channel.basic_reject(message.delivery_tag, requeue=True)
             return None
         self._outstanding[message.delivery_tag] = tag
+        if not self.amqp and (due := _due(message)):
+            self._waiting[message.delivery_tag] = due
+            self._next_due = min(due, self._next_due)
         return super()._receive_callback(message)
 
     # --- settling -----------------------------------------------------------------------------------------------
@@ -191,23 +224,35 @@ class SlotConsumer(Consumer):
         return settling
 
     def _before_settling(self, delivery_tag: Any) -> None:
+        if not self.amqp:
+            self._settled.append(delivery_tag)  # Maybe on a task's thread: the loop's frees the slot, see _free.
+            return
         self._on_settled(delivery_tag)
         tag = self._outstanding[delivery_tag]
         if tag in self._open and self._taken > self._allowed:
             self._close_behind_its_message(tag)
         del self._outstanding[delivery_tag]
-        if self.amqp and self._consuming and self._taken < self._allowed:
+        if self._consuming and self._taken < self._allowed:
             self.adjust_soon()
 
     def _guard_fetches(self, qos: Any) -> None:
-        """Let the channel fetch only while a slot is free."""
-        can_consume, estimate = qos.can_consume, qos.can_consume_max_estimate
+        """Let the channel fetch only while a slot is free.
 
-        def free() -> int:
-            return max(0, self._allowed - len(self._outstanding))
+        A fetch that Redis is still to answer is read in any case, and its message put back: unread it would be neither
+        run nor on the broker.
+        """
+        qos.can_consume = lambda: self._free > 0 or bool(getattr(self.channel, "_in_poll", None))
+        qos.can_consume_max_estimate = lambda: max(0, self._free)
 
-        qos.can_consume = lambda: free() > 0 and can_consume()
-        qos.can_consume_max_estimate = lambda: min(free(), known) if (known := estimate()) is not None else free()
+
+def _due(message: Any) -> float:
+    """When the task's ETA is, in epoch seconds; 0 when it has none, or one that Celery will complain about."""
+    eta = (message.headers or {}).get("eta")
+    try:
+        moment = datetime.fromisoformat(eta) if eta else None
+    except (TypeError, ValueError):
+        return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() if moment else 0.0
 
 
 class SlotAMQP(AMQP):

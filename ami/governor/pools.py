@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery.concurrency.asynpool import AsynPool
@@ -81,7 +81,7 @@ class Crew:
     @property
     def unstarted(self) -> int:
         """How many were handed to the pool and have not begun."""
-        return sum(1 for request in tuple(state.reserved_requests) if request not in state.active_requests)
+        return sum(1 for request in _snapshot(state.reserved_requests) if request not in state.active_requests)
 
     @property
     def pids(self) -> list[int]:
@@ -231,6 +231,15 @@ def crew_of(
     if isinstance(inner, AsynPool):
         return PreforkCrew(pool, settings, multiplier, call_later, soft_kib, hard_kib)
     return Crew(pool, settings, multiplier, call_later)
+
+
+def _snapshot(requests: Iterable[Any]) -> tuple[Any, ...]:
+    """Copy one of Celery's sets of requests, from which another thread may take one meanwhile."""
+    while True:
+        try:
+            return tuple(requests)
+        except RuntimeError:  # It changed its size.
+            continue
 
 
 def _pss(pid: int) -> int:

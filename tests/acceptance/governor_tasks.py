@@ -75,3 +75,18 @@ def want(mb: int, mb_per_second: float = 0) -> None:
     for _ in range(0, mb, step):
         taken.append(_taken(step))
         time.sleep(0.02)
+
+
+@shared_task
+def hoard(mb: int, seconds: float = 0.5) -> None:
+    """Keep memory in this process for good, and touch nothing else."""
+    _kept.append(_taken(mb))
+    time.sleep(seconds)
+
+
+@shared_task
+def burst(mb: int, seconds: float) -> None:
+    """Take memory for a while, and give it back."""
+    memory = _taken(mb)
+    time.sleep(seconds)
+    del memory

@@ -109,8 +109,8 @@ def _folder(place: Path) -> tuple[str, dict[str, object]]:
     }
 
 
-def _send(place: Place, number: int) -> set[str]:
-    return {place.send(f"{T}.quick", TASK_SECONDS, queue="antenna") for _ in range(number)}
+def _send(place: Place, number: int, **options: float) -> set[str]:
+    return {place.send(f"{T}.quick", TASK_SECONDS, queue="antenna", **options) for _ in range(number)}
 
 
 def _received(worker: Process) -> int:
@@ -149,6 +149,26 @@ def test_a_hold_comes_before_the_first_consume(governed: Place, group: Group, gr
     held_at = time.time()
     until(lambda: time.time() > held_at + ground.quiet_seconds, 10)
     assert _received(worker) == 0
+    ballast.hold(0)
+    _every_message_runs_once(place, sent)
+
+
+@pytest.mark.parametrize("ground", [REDIS[0], FOLDER[1]], ids=str, indirect=True)
+def test_what_arrives_or_falls_due_while_held_is_left_to_others(governed: Place, group: Group, ground: Ground) -> None:
+    place, ballast = governed, group.ballast()
+    worker = place.worker("antenna", inside=group.enter)
+    due_at = time.time() + 5
+    later = _send(place, 6, countdown=5)
+    until(lambda: _received(worker) == len(later), 10, "what is due later was received")
+    sent = later | _send(place, 4)
+    until(lambda: len(place.ran("quick")) == 4, 3, "what is due later takes no slot")
+    fill(group, ballast, FULL_PERCENT, LIMIT_MIB)
+    until(lambda: said(worker, HELD), 10, "it holds")
+    assert time.time() < due_at
+    sent |= _send(place, 1)
+    until(lambda: place.depth("antenna") == 7, 10, "every message is on the broker")
+    assert time.time() > due_at
+    assert len(place.ran("quick")) == 4
     ballast.hold(0)
     _every_message_runs_once(place, sent)
 

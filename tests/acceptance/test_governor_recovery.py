@@ -1,0 +1,132 @@
+"""Held, and how memory comes back: idle children give it back, the worker itself is started anew, or one task goes."""
+
+import os
+import time
+
+import pytest
+
+from tests.acceptance.test_governor import HELD, QUICK, RELEASED, T, fill, said
+from tests.cgroups import MIB, Group, new_group
+from tests.places import Place, until
+
+LIMIT_MIB = 1024
+
+
+@pytest.fixture
+def group():
+    with new_group(LIMIT_MIB * MIB) as made:
+        yield made
+
+
+@pytest.fixture
+def governed(place: Place) -> Place:
+    place.environment.update(QUICK)
+    place.queues("declare")
+    return place
+
+
+def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goes_on(
+    governed: Place, group: Group
+) -> None:
+    place = governed
+    place.environment["ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB"] = str(2048 * 1024)  # No limit helps here.
+    worker = place.worker("antenna", inside=group.enter)
+    for _ in range(40):
+        place.send(f"{T}.hoard", 40, queue="antenna")
+    until(lambda: len(place.ran("hoard", state="SUCCESS")) == 40, 60, "all of them ran, though they keep 1.6 GB")
+    stats = place.stats()
+    assert stats["holds"] >= 1
+    assert sum(stats["recycled"].values()) >= 4
+    assert group.kills == 0
+    assert worker.popen.poll() is None
+    assert said(worker, HELD) >= said(worker, RELEASED) >= 1
+
+
+def test_a_worker_that_holds_the_memory_itself_ends_to_be_started_again(governed: Place, group: Group) -> None:
+    place = governed
+    worker = place.worker("antenna", inside=group.enter, ANTENNA_FALLBACK_POOL="threads")
+    for _ in range(40):
+        place.send(f"{T}.hoard", 40, queue="antenna")
+    assert until(lambda: worker.popen.poll() is not None, 60, "it ends") is True
+    assert worker.popen.returncode == os.EX_TEMPFAIL
+    assert "this worker's own processes hold" in worker.text
+    left = place.depth("antenna")
+    assert left == 40 - len(place.ran("hoard", state="SUCCESS")) > 0
+
+
+def test_while_others_hold_the_memory_one_task_at_a_time_is_let_through(governed: Place, group: Group) -> None:
+    place = governed
+    place.environment["MEMORY_MAX_HOLD_SECONDS"] = "2"
+    ballast = group.ballast()
+    worker = place.worker("antenna", inside=group.enter)
+    fill(group, ballast, 93, LIMIT_MIB)
+    until(lambda: said(worker, HELD) == 1, 20, "it holds")
+    began = time.time()
+    for _ in range(40):
+        place.send(f"{T}.quick", 0.05, queue="antenna")
+    until(lambda: len(place.ran("quick")) >= 3, 30, "some are let through")
+    assert len(place.ran("quick")) <= (time.time() - began) / 2 + 1
+    assert said(worker, RELEASED) == 0
+    assert place.stats()["admitted"] >= 3
+    ballast.hold(0)
+    until(lambda: len(place.ran("quick")) == 40, 20, "and all of them when there is room")
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_worker_that_starts_on_a_full_machine_takes_nothing(governed: Place, group: Group, pool: str) -> None:
+    place = governed
+    ballast = group.ballast()
+    for _ in range(20):
+        place.send(f"{T}.quick", queue="antenna")
+    place.environment["ANTENNA_FALLBACK_CONCURRENCY"] = "1"
+    ballast.hold(int(LIMIT_MIB * 0.78))  # The worker itself makes it full.
+    worker = place.worker(
+        "antenna",
+        inside=group.enter,
+        ANTENNA_FALLBACK_POOL=pool,
+        MEMORY_THROTTLE_THRESHOLD="79",
+        MEMORY_RESUME_THRESHOLD="70",
+    )
+    until(lambda: said(worker, HELD) == 1, 10, "it holds")
+    waited = time.time()
+    until(lambda: time.time() > waited + 1.5, 5)
+    assert "received" not in worker.text
+    assert place.depth("antenna") == 20
+    ballast.hold(0)
+    until(lambda: len(place.ran("quick")) == 20, 20, "it takes them when there is room")
+
+
+def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: Place, group: Group) -> None:
+    place = governed
+    place.environment |= {
+        "ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB": str(400 * 1024),
+        "MEMORY_RESERVATION": "on",
+    }
+    worker = place.worker("antenna", inside=group.enter)
+    place.send(f"{T}.burst", 300, 1.0, queue="antenna")
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, 20, "one tells how much it takes")
+    for _ in range(8):
+        place.send(f"{T}.burst", 300, 1.0, queue="antenna")
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == 9, 60, "all of them ran")
+    assert _at_once(place, "burst") == 2
+    assert "burst" in place.stats()["reservation"]
+    assert said(worker, HELD) == 0
+    assert group.kills == 0
+
+
+def test_dry_run_says_what_it_would_do_and_does_nothing(governed: Place, group: Group) -> None:
+    place = governed
+    ballast = group.ballast()
+    worker = place.worker("antenna", inside=group.enter, MEMORY_GOVERNOR="dry-run")
+    fill(group, ballast, 93, LIMIT_MIB)
+    until(lambda: said(worker, f"[dry-run] 🚨 {HELD}") == 1, 10, "it says so")
+    for _ in range(20):
+        place.send(f"{T}.quick", queue="antenna")
+    until(lambda: len(place.ran("quick")) == 20, 20, "and runs them all the same")
+    assert (place.stats()["mode"], place.stats()["state"]) == ("dry-run", "held")
+
+
+def _at_once(place: Place, task: str) -> int:
+    """The most runs of a task that overlapped."""
+    spans = [(record["started_at"], record["started_at"] + record["ran_seconds"]) for record in place.ran(task)]
+    return max(sum(1 for start, end in spans if start <= moment < end) for moment, _ in spans)

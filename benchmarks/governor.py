@@ -77,6 +77,7 @@ def idle_percent(governor: str, seconds: float) -> float:
 def _prepare(place: Place) -> None:
     place.environment.pop("ANTENNA_JOURNAL_DIR")
     place.environment["ANTENNA_FALLBACK_CONCURRENCY"] = str(SLOTS)
+    place.environment["ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD"] = "1000000"  # Or new children are what is measured.
     place.environment["ANTENNA_LOG_LEVEL"] = "WARNING"
     place.queues("declare")
 

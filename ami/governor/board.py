@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -57,7 +58,10 @@ class Board:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for place in (folder.parent, folder):
+            _refuse_open_to_others(place)
         self.folder = folder
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # A record lock: the children do not inherit it, so one that outlives this worker keeps no other from its board.
@@ -96,17 +100,28 @@ class Board:
         for path in self.folder.glob("*.run"):
             pid = _pid_of(path)
             if pid not in alive:
-                path.unlink(missing_ok=True)
-                if pid in self._files:
-                    os.close(self._files.pop(pid))
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    if pid in self._files:
+                        os.close(self._files.pop(pid))
 
     def end(self) -> None:
         """The worker was asked to stop: nobody is to be suspected, however it ends."""
         (self.folder / "ending").touch()
 
 
+def _refuse_open_to_others(folder: Path) -> None:
+    """Refuse a folder that somebody else made or may write to: what lies there decides which task is buried."""
+    found = folder.lstat()
+    mine = found.st_uid in (os.getuid(), 0) and not (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX)
+    if not stat.S_ISDIR(found.st_mode) or not mine:
+        raise PermissionError(f"{folder} is not this user's own folder")
+
+
 def _pid_of(path: Path) -> int:
-    return int(path.stem.partition("-")[0])
+    """Return whose file it is; 0 for one that no child of ours wrote."""
+    pid = path.stem.partition("-")[0]
+    return int(pid) if pid.isdecimal() else 0
 
 
 def _read(path: Path) -> Entry | None:
@@ -132,9 +147,10 @@ class Suspects:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "suspects.json"
-        self._deaths: dict[str, dict[str, float | str]] = {}
-        with suppress(OSError, ValueError):
-            self._deaths = json.loads(self._path.read_text())
+        self._deaths = _kept_in(self._path)
+
+    def __bool__(self) -> bool:
+        return bool(self._deaths)
 
     def accuse(self, entries: list[Entry]) -> None:
         """Count one death for each task that was running at it."""
@@ -176,3 +192,15 @@ class Suspects:
         with suppress(OSError):
             new.write_text(json.dumps(self._deaths))
             new.replace(self._path)
+
+
+def _kept_in(path: Path) -> dict[str, dict[str, float | str]]:
+    """Return what a worker before this one wrote; a file that is torn or of another shape tells of nobody."""
+    try:
+        kept = json.loads(path.read_text())
+        return {
+            task_id: {"task": one["task"], "deaths": int(one["deaths"]), "kib": int(one["kib"]), "at": one["at"]}
+            for task_id, one in kept.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

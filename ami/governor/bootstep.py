@@ -121,15 +121,21 @@ class GovernorStep(bootsteps.StartStopStep):
             return
         seconds = self.plan.settings.memory_check_interval
         try:
-            seconds = self.governor.look()
-        except consumer.connection_errors:
-            raise
-        except Exception:
-            # Whatever is wrong with the looking must not stop the work: what was decided last stays decided.
-            logger.exception("The governor could not look; it tries again.")
+            seconds = self._guarded(self.governor.observe) or seconds
+            self.governor.adjust()  # Alone unguarded: what the broker's connection raises is for Celery's loop.
+            self._guarded(self.governor.act)
         finally:
             # Whatever it raised: the loop without a hub logs a connection error of a callback, and goes on.
             self.governor.crew.call_later(seconds, self._look, consumer, connection)
+
+    @staticmethod
+    def _guarded(look: Callable[[], Any]) -> Any:
+        """Whatever is wrong with the looking must not stop the work: what was decided last stays decided."""
+        try:
+            return look()
+        except Exception:
+            logger.exception("The governor could not look; it tries again.")
+            return None
 
 
 def install(app: Any, paused: Callable[[str], bool] = lambda _: False) -> None:

@@ -1,9 +1,13 @@
 """A ceiling that the kernel keeps inside each child: no look from outside catches a gigabyte in a second."""
 
+import errno
 import os
 import resource
 
 from ami.governor.probes import process
+
+#: With less than this to add, a process has room for no task at all: the limit is wrong, not the task.
+LEAST_KIB = 32 * 1024
 
 #: What :func:`impose` allowed this process, in KiB; 0 where there is no ceiling.
 allowed_kib = 0
@@ -15,10 +19,18 @@ def impose(limit_kib: int) -> int:
     ``RLIMIT_DATA`` bounds private writable memory since Linux 4.7 (getrlimit(2)). It counts what is mapped, of which a
     forked child has more than it uses, so the ceiling is what is mapped now and what may still be added. An allocation
     beyond it fails with ``MemoryError`` in the task that asks for it. The hard limit is left alone.
+
+    Raises:
+        ValueError: the process is nearly as large already, so that nothing could run under this ceiling.
     """
     global allowed_kib
     mapped_kib = process.data_kib(os.getpid())
-    free_kib = max(0, limit_kib - process.pss_kib(os.getpid()))
+    free_kib = limit_kib - process.pss_kib(os.getpid())
+    if free_kib < LEAST_KIB:
+        raise ValueError(
+            f"the limit of {limit_kib} KiB leaves a fresh process {free_kib} KiB; raise MAX_MEMORY_PER_CHILD_KIB of "
+            "its queue"
+        )
     ceiling_kib = mapped_kib + free_kib
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY:
@@ -26,3 +38,12 @@ def impose(limit_kib: int) -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (ceiling_kib * 1024, hard))
     allowed_kib = limit_kib
     return ceiling_kib
+
+
+def is_reached(error: BaseException) -> bool:
+    """Whether an error of a task says that the kernel refused it memory, in a process that has a ceiling."""
+    if not allowed_kib:
+        return False
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error))

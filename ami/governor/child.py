@@ -35,14 +35,22 @@ class ChildSide:
 
     def install(self) -> None:
         """Listen to Celery's signals; installing again replaces what was installed."""
-        worker_process_init.connect(self._begin, weak=False, dispatch_uid="governor.child")
+        listeners = [(worker_process_init, self._begin, "governor.child")]
         if self.folder is not None:
-            task_prerun.connect(self._before_task, weak=False, dispatch_uid="governor.before")
-            task_postrun.connect(self._after_task, weak=False, dispatch_uid="governor.after")
+            listeners += [
+                (task_prerun, self._before_task, "governor.before"),
+                (task_postrun, self._after_task, "governor.after"),
+            ]
+        for signal, listener, uid in listeners:
+            signal.disconnect(dispatch_uid=uid)  # Celery would keep the one that it has.
+            signal.connect(listener, weak=False, dispatch_uid=uid)
 
     def _begin(self, **_: Any) -> None:
         if self.stagger_seconds and self.folder is not None:
-            wait_for_turn(self.folder / "turn", self.stagger_seconds)
+            try:
+                wait_for_turn(self.folder / "turn", self.stagger_seconds)
+            except OSError as error:
+                logger.warning("This process did not wait for its turn: %r", error)
         if self.limit_kib:
             try:
                 ceiling.impose(self.limit_kib)
@@ -88,7 +96,8 @@ def told(folder: Path) -> list[tuple[str, int]]:
             for line in taken.read_text().splitlines():
                 added, _, task = line.partition(" ")
                 found.append((task, int(added)))
-        taken.unlink(missing_ok=True)
+        with suppress(OSError):
+            taken.unlink(missing_ok=True)
     return found
 
 
@@ -97,7 +106,9 @@ def wait_for_turn(path: Path, seconds: float) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        last = float(os.read(handle, 64) or 0)
+        last = 0.0
+        with suppress(ValueError):  # A file that is torn tells of nobody.
+            last = float(os.read(handle, 64))
         # One boot's monotonic clock serves all its processes; a file of an earlier boot may be ahead of it.
         ahead = last + seconds - time.monotonic()
         if 0 < ahead <= seconds:

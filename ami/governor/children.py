@@ -21,6 +21,9 @@ LEAVES_BY_ITSELF = "max-tasks"
 #: The pool looks for children that have ended every 5 s, and when it is told; a dismissed one is replaced sooner.
 REAP_SECONDS = 0.1
 
+#: An idle child that has not left by then is deaf to being asked, and killed.
+LEAVE_SECONDS = 10.0
+
 
 @dataclass
 class Kept:
@@ -30,6 +33,7 @@ class Kept:
     tasks: int = 0
     leaving: str = ""
     cooling_until: float = 0.0
+    resident: process.Resident | None = None
 
 
 class Children:
@@ -64,7 +68,8 @@ class Children:
 
     def idle(self) -> list[int]:
         """The children that run nothing and are not about to."""
-        return [child.pid for child in self._up() if child.inqW_fd not in self._pool._busy_workers]
+        now, busy = time.monotonic(), self._pool._busy_workers
+        return [child.pid for child in self._up() if child.inqW_fd not in busy or self._rests(child, now)]
 
     def busy(self) -> dict[int, Any]:
         """The pool's job of each child that has begun one."""
@@ -74,6 +79,10 @@ class Children:
     def fresh_kib(self, pid: int) -> int:
         """What the child had right after it had started."""
         return self._kept_of(pid).fresh_kib
+
+    def used(self, pid: int) -> bool:
+        """Whether the child has run a task."""
+        return self._kept_of(pid).tasks > 0
 
     def leaving(self, pid: int) -> bool:
         """Whether the child is to be recycled, or is being."""
@@ -87,9 +96,12 @@ class Children:
         Celery 5.7 stops watching a child when its end of the pipe closes, a moment before the child can be reaped. A
         loop that registers the pool in that moment ends the worker with "file descriptor is None" (seen).
         """
+        now = time.monotonic()
         for child in self._pool._pool:
             if vars(child).get("_sentinel_poll", self) is None:
                 del child._sentinel_poll
+            if self._rests(child, now):  # The pool has forgotten who is not to be given a task.
+                self._pool._busy_workers.add(child.inqW_fd)
 
     def recycle(self, pid: int, why: str) -> None:
         """Replace the child: now when it is idle, after its task when it is not. ``why`` is one word for the count."""
@@ -97,7 +109,7 @@ class Children:
         if child is None or kept.leaving:
             return
         self._mark(kept, why)
-        if child.inqW_fd not in self._pool._busy_workers:
+        if child.inqW_fd not in self._pool._busy_workers or self._rests(child, time.monotonic()):
             self._dismiss(child)
 
     def interrupt(self, pid: int) -> bool:
@@ -162,7 +174,10 @@ class Children:
     def _keep_away(self, child: Any) -> None:
         """Let no task reach a child that rests or leaves: the pool writes to those alone that it holds for free."""
         self._pool._busy_workers.add(child.inqW_fd)
-        if self._kept_of(child.pid).leaving not in ("", LEAVES_BY_ITSELF):
+        leaving = self._kept_of(child.pid).leaving
+        if leaving == LEAVES_BY_ITSELF:
+            self._call_later(LEAVE_SECONDS, self._kill, child)
+        elif leaving:
             self._dismiss(child)
 
     def _outgrown(self, pid: int) -> str:
@@ -170,9 +185,10 @@ class Children:
             return "single-job"
         if not self.soft_kib:
             return ""
+        resident = self._kept_of(pid).resident
         with suppress(OSError):
-            # What is resident bounds PSS from above and costs a hundredth of it.
-            if process.rss_kib(pid) > self.soft_kib and process.pss_kib(pid) > self.soft_kib:
+            # What is resident bounds PSS from above and costs a thousandth of it.
+            if resident and resident.kib() > self.soft_kib and process.pss_kib(pid) > self.soft_kib:
                 return "soft-limit"
         return ""
 
@@ -182,8 +198,10 @@ class Children:
             kept = self._kept[pid] = Kept()
             with suppress(OSError):
                 kept.fresh_kib = process.pss_kib(pid)
+                kept.resident = process.Resident(pid)
             for gone in set(self._kept) - {child.pid for child in self._pool._pool}:
-                del self._kept[gone]
+                if resident := self._kept.pop(gone).resident:
+                    resident.close()
             self._changed()
 
         return on_up
@@ -205,7 +223,7 @@ class Children:
         if time.monotonic() + 0.01 < kept.cooling_until:
             return
         kept.cooling_until = 0.0
-        if child.inqW_fd in self._pool._all_inqueues and not kept.leaving:
+        if child in self._up() and not kept.leaving:
             self._pool._busy_workers.discard(child.inqW_fd)
         self._changed()
 
@@ -215,6 +233,13 @@ class Children:
         with suppress(OSError):
             child.terminate_controlled()
         self._call_later(REAP_SECONDS, self._pool.maintain_pool)
+        self._call_later(LEAVE_SECONDS, self._kill, child)
+
+    def _kill(self, child: Any) -> None:
+        """End a child that was told to leave and has not: its place would stay empty for ever."""
+        if self._by_pid(child.pid) is child:
+            with suppress(OSError):
+                os.kill(child.pid, signal.SIGKILL)
 
     def _rests(self, child: Any, now: float) -> bool:
         return self._kept_of(child.pid).cooling_until > now
@@ -228,7 +253,10 @@ class Children:
         return self._pool._fileno_to_inq.get(child.inqW_fd) is child
 
     def _kept_of(self, pid: int) -> Kept:
-        return self._kept.setdefault(pid, Kept())
+        kept = self._kept.get(pid)
+        if kept is None:
+            kept = self._kept[pid] = Kept()
+        return kept
 
     def _by_pid(self, pid: int) -> Any:
         return next((child for child in self._pool._pool if child.pid == pid), None)

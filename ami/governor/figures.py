@@ -31,15 +31,17 @@ class Figure:
 
 def figures(settings: GovernorSettings, reading: Reading) -> tuple[Figure, ...]:
     """Return the watched figures of one look, RAM first."""
-    pressure, memory = reading.pressure_percent, reading.memory_percent
-    if pressure is not None and memory is not None and memory < settings.memory_resume_threshold:
-        # Stalls with memory to spare are somebody's files read again and again: holding would end none of them.
-        pressure = 0.0
+    pressure, memory, swapped = reading.pressure_percent, reading.memory_percent, reading.swap_percent
+    if memory is not None and memory < settings.memory_resume_threshold:
+        # With memory to spare, stalls are somebody's files read again and again, and a full swap is what went cold
+        # there long ago: holding would end neither.
+        pressure = None if pressure is None else 0.0
+        swapped = None if swapped is None else 0.0
     swap = settings.swap_throttle_threshold
     return (
         Figure("memory", memory, settings.memory_throttle_threshold, settings.memory_resume_threshold),
         # Swap seldom empties by itself and has no resume threshold: it holds exactly while it is at its only one.
-        Figure("swap", reading.swap_percent, swap, math.nextafter(swap, 0)),
+        Figure("swap", swapped, swap, math.nextafter(swap, 0)),
         Figure("gpu", reading.gpu_percent, settings.gpu_throttle_threshold, settings.gpu_resume_threshold),
         Figure("pressure", pressure, settings.pressure_throttle_threshold, settings.pressure_resume_threshold),
     )

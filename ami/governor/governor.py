@@ -50,6 +50,7 @@ class Governor:
         self.held_seconds = 0.0
         self.redelivered = 0
         self.sizes = Sizes(board.folder / "sizes.json" if board else None)
+        self.sizes.load()
         self.suspects = Suspects(board.folder) if board else None
         self._consumer: SlotConsumer | None = None
         self._event: Callable[..., Any] = lambda *_, **__: None
@@ -61,8 +62,10 @@ class Governor:
         self._admission = ""
         self._pending: str | None = None
         self._next_seconds = settings.memory_check_interval
-        if board and self.suspects:
-            self.suspects.accuse(left := board.left_behind())
+        if board and self.suspects is not None:
+            left = board.left_behind()
+            if self.acts:  # In dry-run several run at once, and nobody would be known.
+                self.suspects.accuse(left)
             for entry in left:
                 logger.critical(
                     "The worker before this one was killed at once while it ran %s[%s] (%s MiB at the last look).",
@@ -84,7 +87,12 @@ class Governor:
         self._consumer, self._event = consumer, event
         self._ids.clear()
         self._look_at_machine()
-        consumer.manage(self.crew.multiplier, call_soon, self._on_settled, self._refuses)
+
+        def settled(delivery_tag: Any) -> None:
+            if consumer is self._consumer:  # Not what a lost connection had delivered.
+                self._on_settled(delivery_tag)
+
+        consumer.manage(self.crew.multiplier, call_soon, settled, self._refuses)
         consumer.slots = self.slots()
 
     def detach(self) -> None:
@@ -93,8 +101,8 @@ class Governor:
 
     def changed(self) -> None:
         """The pool has more or fewer places than before."""
+        self._recount()
         if self._consumer is not None:
-            self._consumer.slots = self.slots()
             self._consumer.adjust_soon()
 
     def slots(self) -> int:
@@ -113,19 +121,35 @@ class Governor:
 
     def _on_settled(self, delivery_tag: Any) -> None:
         """A message is about to be given back, and the broker to send the next one."""
-        self.crew.settled()
-        self._acquit(self._ids.pop(delivery_tag, ""))
+        if self._ids:
+            self._acquit(self._ids.pop(delivery_tag, ""))
+        if self.crew.rests:
+            self.crew.settled()
+            self._recount()
         if self.crew.looks_between_tasks and time.monotonic() - self._looked_at >= self._next_seconds:
-            self.look()
-        if self._consumer is not None and self.acts:
-            self._consumer.slots = 0 if self.gate.held else self.slots()
+            self._look_between_tasks()
+        if self.gate.held and self.acts and self._consumer is not None:
+            self._consumer.slots = 0  # Also after the one task that was let through.
+
+    def _recount(self) -> None:
+        if self._consumer is not None:
+            self._consumer.slots = self.slots()
+
+    def _look_between_tasks(self) -> None:
+        """Look before a solo worker's next task; whatever is wrong with that must not keep this one's from ending."""
+        try:
+            self.observe()
+        except Exception:
+            logger.exception("The governor could not look; it tries again.")
 
     def _refuses(self, message: Any) -> bool:
         """Bury what has killed this worker twice; everything else is run."""
-        task_id = (message.headers or {}).get("id", "")
         if message.delivery_info.get("redelivered"):
             self.redelivered += 1
-        sentence = self.suspects.convicted(task_id) if self.suspects and self.acts else None
+        if self.suspects is None or not self.suspects:
+            return False
+        task_id = (message.headers or {}).get("id", "")
+        sentence = self.suspects.convicted(task_id) if self.acts else None
         if sentence is None:
             if self._suspecting:
                 self._ids[message.delivery_tag] = task_id
@@ -133,11 +157,12 @@ class Governor:
         logger.critical(sentence)
         self.counts["buried"] += 1
         message.reject(requeue=False)
+        self.suspects.acquit(task_id)  # Who replays the letter has mended something: it is judged anew.
         return True
 
     def _acquit(self, task_id: str) -> None:
         """A task has ended and took nobody along."""
-        if self.suspects and task_id in self.suspects.open:
+        if self.suspects is not None and task_id in self.suspects.open:
             self.suspects.acquit(task_id)
             self.changed()
 
@@ -156,7 +181,24 @@ class Governor:
     # --- looking ------------------------------------------------------------------------------------------------
 
     def look(self) -> float:
-        """Read the machine, decide, act; return in how many seconds to look again."""
+        """Observe, adjust the intake, and act; return in how many seconds to look again."""
+        seconds = self.observe()
+        self.adjust()
+        self.act()
+        return seconds
+
+    def adjust(self) -> None:
+        """Take as many messages as was decided. Raises what the broker's connection raises."""
+        if self._consumer is not None:
+            self._consumer.adjust()
+
+    def act(self) -> None:
+        """Make memory come back, and say what has changed."""
+        self._climb_ladder()  # With the intake closed: a child that is idle now stays so.
+        self._settle()
+
+    def observe(self) -> float:
+        """Read the machine and decide, without a word to the broker; return in how many seconds to look again."""
         before, before_at = self.reading, self._looked_at
         self.crew.measure_baseline()
         self._look_at_machine()
@@ -164,11 +206,7 @@ class Governor:
         self._lapse()
         self._learn()
         self._reserve()
-        if self._consumer is not None:
-            self._consumer.slots = self.slots()
-            self._consumer.adjust()
-        self._climb_ladder()  # With the intake closed: a child that is idle now stays so.
-        self._settle()
+        self._recount()
         elapsed = self._looked_at - before_at if before_at else self.settings.memory_check_interval
         seconds = policy.next_look_seconds(self.settings, before if before_at else None, self.reading, elapsed)
         self._next_seconds = min(seconds, self._soonest_child())
@@ -285,19 +323,22 @@ class Governor:
     def _learn(self) -> None:
         if self.settings.memory_reservation == "off" or self.board is None:
             return
-        for task, added_kib in told(self.board.folder):
+        new = told(self.board.folder)
+        for task, added_kib in new:
             self.sizes.learn(task, added_kib)
-        self.sizes.save()
+        if new:
+            self.sizes.save()
 
     def _reserve(self) -> None:
         """Work out how many messages the worker may have when each running task keeps what it was promised."""
         if self.settings.memory_reservation == "off":
             return
-        children = self.crew.running_children()
+        children = [child for child in self.crew.children() if child.task]
         running = [Promise(child.task or "", max(0, child.pss_kib - child.fresh_kib)) for child in children]
-        free = max(0, self.crew.places - len(running))
+        busy = max(len(running), self.crew.running)
+        free = max(0, self.crew.places - busy)
         admission = admissible(self.settings, self.reading, self.sizes, running, free, self.crew.default_task_kib)
-        self._admitted = len(running) + admission.slots
+        self._admitted = busy + admission.slots
         if admission.sentence != self._admission and admission.slots < free:
             dry = "" if self.settings.memory_reservation == "on" and self.acts else "[dry-run] "
             logger.info("%s%s", dry, admission.sentence)

@@ -2,11 +2,12 @@
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from amqp.exceptions import ChannelError, RecoverableConnectionError
 from celery.app.amqp import AMQP
 from kombu import Consumer
 
@@ -78,10 +79,14 @@ class SlotConsumer(Consumer):
             return
         self._adjusting = True  # A delivery during a round trip may come back here.
         try:
-            while self._taken > self._allowed and (tag := self._idle_tag()):
+            while self._taken > self._allowed and (tag := self._tag_with_room()):
                 self._close(tag)
-            while self._queues and self._taken < self._allowed:
+            while self._queues and self._taken + self._multiplier <= self._allowed:
                 self._open_one()
+        except ChannelError as error:
+            # The library has opened the channel again, without a consumer on it: only a new connection is whole.
+            self._open.clear()
+            raise RecoverableConnectionError(f"The channel was closed: {error}") from error
         finally:
             self._adjusting = False
 
@@ -91,13 +96,14 @@ class SlotConsumer(Consumer):
 
     @property
     def _allowed(self) -> int:
-        return self.slots * self._multiplier
+        """How many messages the slots are good for; a worker of several queues has its slots on each of them."""
+        return self.slots * self._multiplier * (max(1, len(self._queues)) if self.amqp else 1)
 
     @property
     def _taken(self) -> int:
         """Slots in use: those that are open, and those that were closed while their message still runs."""
-        orphans = sum(1 for tag in self._outstanding.values() if tag not in self._open)
-        return len(self._open) * self._multiplier + orphans
+        orphans = [tag for tag in self._outstanding.values() if tag not in self._open]
+        return len(self._open) * self._multiplier + len(orphans)
 
     @property
     def _free(self) -> int:
@@ -118,9 +124,11 @@ class SlotConsumer(Consumer):
             self._next_due = min(self._waiting.values(), default=math.inf)
         return len(self._waiting)
 
-    def _idle_tag(self) -> str | None:
-        busy = set(self._outstanding.values())
-        return next((tag for tag in self._open if tag not in busy), None)
+    def _tag_with_room(self) -> str | None:
+        """A slot to which the broker may send a message right now: the emptiest."""
+        busy = Counter(self._outstanding.values())
+        tag = min(self._open, key=lambda tag: busy[tag], default=None)
+        return None if tag is None or busy[tag] >= self._multiplier else tag
 
     def _open_one(self) -> None:
         opened = [queue.name for queue in self._open.values()]
@@ -228,11 +236,14 @@ class SlotConsumer(Consumer):
             self._settled.append(delivery_tag)  # Maybe on a task's thread: the loop's frees the slot, see _free.
             return
         self._on_settled(delivery_tag)
-        tag = self._outstanding[delivery_tag]
-        if tag in self._open and self._taken > self._allowed:
+        tag, taken, allowed = self._outstanding[delivery_tag], self._taken, self._allowed
+        if tag not in self._open:
+            taken -= 1
+        elif taken > allowed:
             self._close_behind_its_message(tag)
+            taken -= self._multiplier
         del self._outstanding[delivery_tag]
-        if self._consuming and self._taken < self._allowed:
+        if self._consuming and taken + self._multiplier <= allowed:
             self.adjust_soon()
 
     def _guard_fetches(self, qos: Any) -> None:

@@ -15,7 +15,7 @@ class Child:
     """One child process; memory is PSS in KiB, ``fresh_kib`` what it had right after it started.
 
     ``task`` is the name of what it runs, None while idle. ``leaving``: it is already being recycled, or will be after
-    its task. ``interrupted``: its task was already told to stop.
+    its task. ``interrupted``: its task was already told to stop. ``used``: it has run a task since it started.
     """
 
     pid: int
@@ -25,6 +25,7 @@ class Child:
     ran_seconds: float = 0.0
     leaving: bool = False
     interrupted: bool = False
+    used: bool = False
 
     @property
     def grown_kib(self) -> int:
@@ -42,12 +43,16 @@ class Step:
 
 
 def steps(settings: GovernorSettings, gate: Gate, children: Sequence[Child], worth_kib: int = WORTH_KIB) -> list[Step]:
-    """Return what gives memory back now, fattest child first; empty unless RAM, swap or pressure hold.
+    """Return what gives memory back now, fattest child first; empty unless RAM, swap, pressure or the GPU hold.
 
     Idle children that grew by more than ``worth_kib`` are recycled, all of them: no slot is needed while held. Busy
     ones are marked once, to be recycled after their task. If MEMORY_INTERRUPT_BUSY allows it and no grown idle child
     is left, not even one on its way out, the fattest busy one is interrupted: one at a time, after the minimum hold.
+    How much of the GPU a child keeps nobody tells, so while that holds every idle child that was used is recycled.
     """
+    if "gpu" in gate.causes and not gate.causes & MEMORY_CAUSES:
+        used = [child for child in _fattest_first(children) if child.used and child.task is None and not child.leaving]
+        return [_recycle(child, "it may keep memory of the GPU") for child in used]
     if not gate.causes & MEMORY_CAUSES:
         return []
     grown = _fattest_first(child for child in children if child.grown_kib > worth_kib)
@@ -61,12 +66,12 @@ def over_limit(children: Sequence[Child], soft_kib: int, hard_kib: int) -> list[
     """Return what to do about children above their own limits (0: none), held or not, fattest first.
 
     Above the soft limit a child is recycled: at once if idle, else after its task. A busy one above the hard limit is
-    ended, which fails its task. A child that is no bigger than it was born is left alone by the soft limit: a fresh
-    one would be as big, and recycling it would never end (facts B11).
+    ended, which fails its task. A child that is hardly bigger than it was born is left alone: a fresh one would be as
+    big, recycling it would never end (facts B11), and no task would ever pass.
     """
     taken = []
     for child in _fattest_first(children):
-        if child.task is not None and 0 < hard_kib < child.pss_kib:
+        if child.task is not None and 0 < hard_kib < child.pss_kib and child.grown_kib > WORTH_KIB:
             taken.append(Step("end", child.pid, f"{_doing(child)} has {child.pss_kib} KiB; the limit is {hard_kib}"))
         elif 0 < soft_kib < child.pss_kib and child.grown_kib > 0 and not child.leaving:
             taken.append(_recycle(child, f"it has {child.pss_kib} KiB; the limit is {soft_kib}"))

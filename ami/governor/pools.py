@@ -19,8 +19,9 @@ class Crew:
     without an event loop, which fetch from one pipe, so that none can be picked.
 
     ``places`` is how many tasks may run now. A place that has just ended a task rests for the cooldown, and after the
-    start of the worker the places open one by one, a stagger apart. ``hard_kib`` 0 means that nobody is ended.
-    ``baseline_kib`` is what the worker and all its fresh processes need (PSS), 0 until it was measured.
+    start of the worker the places open one by one, a stagger apart. ``rests`` says that a settled message changes
+    ``places``. ``hard_kib`` 0 means that nobody is ended. ``baseline_kib`` is what the worker and all its fresh
+    processes need (PSS), 0 until it was measured.
     """
 
     has_children = False
@@ -29,6 +30,7 @@ class Crew:
     def __init__(self, pool: Any, settings: GovernorSettings, multiplier: int, call_later: Callable[..., Any]) -> None:
         self.pool, self.multiplier, self.call_later = pool, multiplier, call_later
         self.changed: Callable[[], None] = lambda: None
+        self.rests = bool(settings.worker_cooldown_seconds) and not self.has_children
         self.looks_between_tasks = type(pool).__module__.endswith("solo")
         self._settings = settings
         self._cooling: list[float] = []
@@ -162,9 +164,6 @@ class PreforkCrew(Crew):
         """Make the pool fit for it."""
         self._children.before_loop()
 
-    def settled(self) -> None:
-        """The children see to their own rest."""
-
     @property
     def default_task_kib(self) -> int:
         """What a child may grow to, when there is a limit."""
@@ -182,7 +181,7 @@ class PreforkCrew(Crew):
         found = []
         for pid, request in self._running().items():
             kib = _rss(pid)
-            near = min(limit for limit in (self.soft_kib, self.hard_kib) if limit) if self.hard_kib else kib
+            near = min((limit for limit in (self.soft_kib, self.hard_kib) if limit), default=kib)
             found.append(self._child(pid, _pss(pid) if kib > near else kib, request))
         return found
 
@@ -215,7 +214,16 @@ class PreforkCrew(Crew):
         ran = time.time() - request.time_start if request is not None and request.time_start else 0.0
         task = request.name if request is not None else None
         told = request is not None and request.id in self._interrupted
-        return Child(pid, kib, self._children.fresh_kib(pid), task, ran, self._children.leaving(pid), told)
+        return Child(
+            pid,
+            kib,
+            self._children.fresh_kib(pid),
+            task,
+            ran,
+            self._children.leaving(pid),
+            told,
+            self._children.used(pid),
+        )
 
 
 def crew_of(

@@ -18,14 +18,14 @@ class Task(DjangoTask):
     triggered_by = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task. In a process with a ceiling of memory, ``MemoryError`` means that it was reached: a retry,
-        since the next process starts empty, and at last a failure that says what was too much.
+        """Run the task. In a process with a ceiling of memory, an error that says so means that it was reached: a
+        retry, since the next process starts empty, and at last a failure that says what was too much.
         """
         if self.request.called_directly:
             return super().__call__(*args, **kwargs)
         try:
             return self.run(*args, **kwargs)
-        except MemoryError as error:
-            if not ceiling.allowed_kib:
+        except (MemoryError, OSError, RuntimeError) as error:
+            if not ceiling.is_reached(error):
                 raise
             raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, ceiling.allowed_kib)) from error

@@ -31,9 +31,9 @@ def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goe
     place = governed
     place.environment["ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB"] = str(2048 * 1024)  # No limit helps here.
     worker = place.worker("antenna", inside=group.enter)
-    for _ in range(40):
-        place.send(f"{T}.hoard", 40, queue="antenna")
-    until(lambda: len(place.ran("hoard", state="SUCCESS")) == 40, 60, "all of them ran, though they keep 1.6 GB")
+    for _ in range(60):
+        place.send(f"{T}.hoard", 20, queue="antenna")
+    until(lambda: len(place.ran("hoard", state="SUCCESS")) == 60, 60, "all of them ran, though they keep 1.2 GB")
     stats = place.stats()
     assert stats["holds"] >= 1
     assert sum(stats["recycled"].values()) >= 4

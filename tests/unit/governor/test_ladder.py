@@ -159,4 +159,15 @@ def test_nobody_under_the_limits_is_named(found, soft_kib, hard_kib):
         assert chosen.pss_kib > limit > 0
         assert (chosen.task is None) == (step.rung == "recycle-idle")
     ended = {step.pid for step in named if step.rung == "end"}
-    assert ended == {c.pid for c in found if c.task and c.pss_kib > hard_kib > 0}
+    assert ended == {c.pid for c in found if c.task and c.pss_kib > hard_kib > 0 and c.grown_kib > WORTH_KIB}
+
+
+def test_while_the_gpu_holds_idle_children_that_were_used_are_recycled_and_fresh_ones_are_not():
+    gate = Gate(held=True, causes=frozenset({"gpu"}))
+    found = [
+        Child(1, 100, 100, None, used=True),
+        Child(2, 100, 100, None),
+        Child(3, 100, 100, "ml.detect", used=True),
+        Child(4, 100, 100, None, used=True, leaving=True),
+    ]
+    assert [(step.rung, step.pid) for step in steps(GovernorSettings(), gate, found)] == [("recycle-idle", 1)]

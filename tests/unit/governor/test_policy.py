@@ -181,8 +181,8 @@ def test_slow_looks_do_not_delay_the_exit_beyond_the_maximum_hold():
 
 def test_half_of_the_limit_is_the_worker_s_own_fault_whatever_ram_says():
     half = {"own_kib": 55 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}
-    assert must_exit(SETTINGS, *_held(memory=60, swap=90, **half))
-    assert must_exit(SETTINGS, *_held(memory=60, swap=90, **{**half, "own_kib": 54 * ONE_PERCENT_KIB})) is None
+    assert must_exit(SETTINGS, *_held(memory=80, swap=90, **half))
+    assert must_exit(SETTINGS, *_held(memory=80, swap=90, **{**half, "own_kib": 54 * ONE_PERCENT_KIB})) is None
 
 
 def test_little_memory_is_worth_no_exit():
@@ -267,3 +267,8 @@ def test_task_let_through_and_grace_period_are_announced():
     assert announce(early, late, reading(10)) == "▶️ GRACE PERIOD OVER"
     before, after = drive(SETTINGS, [look(0, 95), look(300, 95)])
     assert "nothing ran for 300 s, so one task is let through: RAM at 95.0%" in announce(before, after, reading(95))
+
+
+def test_a_full_swap_with_memory_to_spare_holds_nobody():
+    assert not drive(SETTINGS, [look(0, 30, swap=95)])[-1].held
+    assert drive(SETTINGS, [look(0, 85, swap=95)])[-1].held

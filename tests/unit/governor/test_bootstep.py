@@ -1,0 +1,173 @@
+"""What a worker's governor is made of: decided before the worker has a pool."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.concurrency.prefork import TaskPool
+from celery.concurrency.thread import TaskPool as ThreadPool
+from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutting_down
+
+from ami.governor import bootstep, ceiling
+from ami.governor.bootstep import SINGLE_JOB_REFUSED, START_SECONDS, GovernorStep, Plan
+
+QUEUE, KEY = "antenna", "FALLBACK"
+
+
+def plan(worker: Any) -> Plan:
+    return Plan(worker, lambda _: False)
+
+
+@pytest.fixture
+def imposed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ceilings that children of the plan give themselves."""
+    given: list[int] = []
+    monkeypatch.setattr(ceiling, "impose", given.append)
+    return given
+
+
+@pytest.mark.parametrize(("pool", "eventloop"), [(ThreadPool, True), (TaskPool, False), ("solo", True)])
+def test_single_job_mode_is_refused_in_one_sentence_where_memory_would_stay(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, pool: Any, eventloop: bool
+) -> None:
+    monkeypatch.setenv("WORKER_SINGLE_JOB_MODE", "1")
+    worker.pool_cls, worker.use_eventloop = pool, eventloop
+    with pytest.raises(SystemExit) as refused:
+        plan(worker)
+    assert str(refused.value) == SINGLE_JOB_REFUSED
+    worker.pool_cls, worker.use_eventloop = "prefork", True
+    assert plan(worker).settings.worker_single_job_mode
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "says"),
+    [
+        ("MEMORY_GOVERNOR", "perhaps", "'perhaps'; use one of off, dry-run, on"),
+        ("MEMORY_CHECK_INTERVAL", "soon", "'soon'; it must be a number"),
+        (f"ANTENNA_{KEY}_MEMORY_RESUME_THRESHOLD", "95", "must be below MEMORY_THROTTLE_THRESHOLD"),
+        ("WORKER_COOLDOWN_SECONDS", "-1", "must be a number from 0 to 3600"),
+    ],
+)
+def test_a_setting_that_is_wrong_stops_the_worker(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, name: str, raw: str, says: str
+) -> None:
+    monkeypatch.setenv(name, raw)
+    with pytest.raises(SystemExit) as refused:
+        plan(worker)
+    assert str(refused.value).startswith("Configuration refused: ")
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "pool", "eventloop", "taken"),
+    [
+        ("on", TaskPool, True, True),
+        ("on", "prefork", True, True),
+        ("on", TaskPool, False, False),
+        ("on", ThreadPool, True, False),
+        ("dry-run", TaskPool, True, False),
+        ("off", TaskPool, True, False),
+    ],
+)
+def test_the_memory_limit_of_a_child_is_taken_over_only_where_the_governor_keeps_it(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, mode: str, pool: Any, eventloop: bool, taken: bool
+) -> None:
+    monkeypatch.setenv("MEMORY_GOVERNOR", mode)
+    worker.pool_cls, worker.use_eventloop = pool, eventloop
+    made = plan(worker)
+    assert worker.max_memory_per_child == (None if taken else 200_000)
+    assert (made.soft_kib, made.hard_kib) == (200_000, made.row.child_limit_kib)
+
+
+def test_without_a_memory_limit_there_is_neither_a_hard_one_nor_a_ceiling(worker: Any, imposed: list[int]) -> None:
+    worker.max_memory_per_child = None
+    made = plan(worker)
+    worker_process_init.send(sender=None)
+    assert (made.soft_kib, made.hard_kib, imposed) == (0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "has"),
+    [
+        ("MEMORY_GOVERNOR", "on", True),
+        ("MEMORY_GOVERNOR", "dry-run", False),
+        ("MEMORY_GOVERNOR", "off", False),
+        ("MEMORY_CEILING", "0", False),
+    ],
+)
+def test_children_have_a_ceiling_at_their_hard_limit(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, imposed: list[int], name: str, raw: str, has: bool
+) -> None:
+    monkeypatch.setenv(name, raw)
+    hard_kib = plan(worker).hard_kib
+    worker_process_init.send(sender=None)
+    assert imposed == [hard_kib] * has
+
+
+def test_children_that_start_one_after_the_other_are_given_the_time(
+    worker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan(worker)
+    assert worker.app.conf.worker_proc_alive_timeout == 4.0
+    monkeypatch.setenv("WORKER_STAGGER_SECONDS", "3")
+    worker.pool_cls = ThreadPool
+    plan(worker)
+    assert worker.app.conf.worker_proc_alive_timeout == 4.0
+    worker.pool_cls = TaskPool
+    plan(worker)
+    assert worker.app.conf.worker_proc_alive_timeout == START_SECONDS + 12
+
+
+def test_switched_off_it_listens_to_nothing_and_leaves_no_file(
+    worker: Any, signals: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMORY_GOVERNOR", "off")
+    assert plan(worker).board is None
+    assert [signal.receivers for signal in signals] == [[]] * len(signals)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning_and_no_board(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GOVERNOR_STATE_DIR", str(tmp_path / "file"))
+    made = plan(worker)
+    assert made.board is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("Nobody will know which task ran when this worker is killed: ")
+    assert task_prerun.receivers == []
+    assert len(worker_process_init.receivers) == 1
+
+
+def test_a_worker_that_is_asked_to_stop_says_so_on_its_board(worker: Any, tmp_path: Path) -> None:
+    plan(worker)
+    folder = tmp_path / "fallback@here"
+    assert not (folder / "ending").exists()
+    worker_shutting_down.send(sender=None)
+    assert (folder / "ending").exists()
+
+
+@pytest.mark.parametrize("queues", [(), (QUEUE, "antenna-ingest"), ("elsewhere",)])
+def test_a_worker_beside_the_table_has_no_row_and_no_hard_limit(worker_of: Any, queues: tuple[str, ...]) -> None:
+    made = plan(worker_of(*queues))
+    assert (made.row, made.soft_kib, made.hard_kib) == (None, 200_000, 0)
+
+
+def test_the_operators_pause_is_that_of_the_workers_queue(worker: Any) -> None:
+    asked: list[str] = []
+    assert Plan(worker, lambda queue: asked.append(queue) or True).paused()
+    assert asked == [QUEUE]
+
+
+def test_only_workers_of_its_own_application_get_a_plan(worker: Any, worker_of: Any) -> None:
+    worker.app.steps = {"consumer": set()}
+    bootstep.install(worker.app)
+    assert worker.app.steps == {"consumer": {GovernorStep}}
+    stranger = worker_of(QUEUE)
+    for each in (worker, stranger):
+        worker_init.send(sender=each)
+    assert isinstance(worker.governor_plan, Plan)
+    assert not hasattr(stranger, "governor_plan")

@@ -1,7 +1,7 @@
 """``python -m benchmarks.governor``: what the memory-aware worker costs.
 
-The reference is the same worker without the governor, measured in turn with it in the same run on the same machine:
-tasks that do nothing, and the processor time of a worker that has nothing to do.
+The reference is the same worker without the governor: for tasks that do nothing, beside it at the same time; for the
+processor time of a worker that has nothing to do, in turn with it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 #: Celery's own task that does nothing; no rule claims it, and it is not counted as unrouted.
 NOTHING = "celery.accumulate"
-QUEUE, SLOTS = "antenna", 2
+QUEUES = ("antenna", "antenna-housekeeping")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over the pairs. ``ratio`` is with the governor to without it, pair by pair."""
+    """Medians over the pairs; ``ratio`` is the geometric mean of with the governor to without it, pair by pair."""
 
     figure: str
     without: float
@@ -49,25 +49,31 @@ class Measured:
     highest: float
 
 
-def rate(governor: str, tasks: int) -> float:
-    """Return how many tasks a second a worker of two children drains from a full queue."""
+def rates(governors: dict[str, str], tasks: int) -> dict[str, float]:
+    """Return how many tasks a second each queue's worker of one child drains, both at the same time.
+
+    Side by side, because one after the other would compare the moods of a shared machine.
+    """
     with new_place("benchmark") as place:
         _prepare(place)
         with place.app.producer_pool.acquire(block=True) as producer:
             for _ in range(tasks):
-                place.send(NOTHING, queue=QUEUE, producer=producer)
-        _worker(place, governor)
-        until(lambda: place.depth(QUEUE) < tasks * 0.95, 30, "the worker has begun")
-        began, left = time.monotonic(), place.depth(QUEUE)
-        until(lambda: place.depth(QUEUE) == 0, 120, "the queue is drained")
-        return left / (time.monotonic() - began)
+                for queue in QUEUES:
+                    place.send(NOTHING, queue=queue, producer=producer)
+        for queue, governor in governors.items():
+            place.worker(queue, MEMORY_GOVERNOR=governor)
+        until(lambda: all(place.depth(queue) < tasks * 0.95 for queue in QUEUES), 30, "both have begun")
+        began, before = time.monotonic(), {queue: place.depth(queue) for queue in QUEUES}
+        until(lambda: min(place.depth(queue) for queue in QUEUES) < tasks * 0.1, 120, "one is nearly drained")
+        seconds = time.monotonic() - began
+        return {governors[queue]: (before[queue] - place.depth(queue)) / seconds for queue in QUEUES}
 
 
 def idle_percent(governor: str, seconds: float) -> float:
     """Return what the parent of an idle worker takes of one core, in percent, at the default interval."""
     with new_place("benchmark") as place:
         _prepare(place)
-        worker = _worker(place, governor)
+        worker = place.worker(QUEUES[0], MEMORY_GOVERNOR=governor)
         until(lambda: place.app.control.inspect(timeout=2).ping(), 20, "the worker answers")
         before, began = _ticks(worker), time.monotonic()
         time.sleep(seconds)
@@ -76,16 +82,11 @@ def idle_percent(governor: str, seconds: float) -> float:
 
 def _prepare(place: Place) -> None:
     place.environment.pop("ANTENNA_JOURNAL_DIR")
-    place.environment["ANTENNA_FALLBACK_CONCURRENCY"] = str(SLOTS)
-    place.environment["ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD"] = "1000000"  # Or new children are what is measured.
+    for key in ("FALLBACK", "HOUSEKEEPING"):
+        place.environment[f"ANTENNA_{key}_CONCURRENCY"] = "1"
+        place.environment[f"ANTENNA_{key}_MAX_TASKS_PER_CHILD"] = "1000000"  # Or new children are what is measured.
     place.environment["ANTENNA_LOG_LEVEL"] = "WARNING"
     place.queues("declare")
-
-
-def _worker(place: Place, governor: str) -> Process:
-    worker = place.worker(QUEUE, MEMORY_GOVERNOR=governor)
-    until(lambda: len(os.listdir(f"/proc/{worker.popen.pid}/task")) > 0, 5)
-    return worker
 
 
 def _ticks(worker: Process) -> int:
@@ -97,15 +98,15 @@ def _ticks(worker: Process) -> int:
 def main() -> int:
     """Measure in pairs and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.governor", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of runs (5)")
-    parser.add_argument("--tasks", type=int, default=6000, help="tasks of each run (6000)")
+    parser.add_argument("--pairs", type=int, default=6, help="pairs of workers, an even number: they swap queues (6)")
+    parser.add_argument("--tasks", type=int, default=6000, help="tasks of each worker (6000)")
     parser.add_argument("--idle-seconds", type=float, default=30, help="how long to watch an idle worker (30)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pairs = []
     for number in track(range(options.pairs), "pairs", console=Console(stderr=True)):
         order = ("off", "on") if number % 2 else ("on", "off")
-        found = {governor: rate(governor, options.tasks) for governor in order}
+        found = rates(dict(zip(QUEUES, order, strict=True)), options.tasks)
         pairs.append((found["off"], found["on"]))
     rows = [_measured("tasks that do nothing, a second", pairs)]
     idle = [(idle_percent("off", options.idle_seconds), idle_percent("on", options.idle_seconds))]
@@ -122,9 +123,9 @@ def main() -> int:
 
 
 def _measured(figure: str, pairs: list[tuple[float, float]]) -> Measured:
-    ratios = [governed / max(without, 1e-9) for without, governed in pairs]
+    ratios = [max(governed, 1e-3) / max(without, 1e-3) for without, governed in pairs]
     without, governed = (float(np.median([pair[of] for pair in pairs])) for of in (0, 1))
-    return Measured(figure, without, governed, float(np.median(ratios)), min(ratios), max(ratios))
+    return Measured(figure, without, governed, float(np.exp(np.mean(np.log(ratios)))), min(ratios), max(ratios))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,16 @@
 """The four watched figures beside their thresholds, and how each is said to an operator."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ami.governor.reading import Reading
 from ami.governor.settings import GovernorSettings
+
+if TYPE_CHECKING:
+    from ami.governor.policy import Gate
 
 LABELS = {"memory": "RAM", "swap": "swap", "gpu": "GPU", "pressure": "memory pressure"}
 
@@ -59,3 +65,22 @@ def reason(figure: Figure, reading: Reading) -> str:
     edge = f"resume at {figure.resume:g}%" if below else f"throttle at {figure.throttle:g}%"
     scope = f", {reading.scope}" if figure.cause == "memory" else ""
     return f"{shown(figure.cause, reading)} ({edge}{scope})"
+
+
+def shown_all(settings: GovernorSettings, gate: Gate, reading: Reading) -> dict[str, Any]:
+    """Return state, reasons, readings (percent) and thresholds (throttle, resume), as JSON takes them."""
+    watched = figures(settings, reading)
+    percents = {figure.cause: getattr(reading, f"{figure.cause}_percent") for figure in watched}
+    percents["cpu"] = reading.cpu_percent
+    return {
+        "mode": settings.memory_governor,
+        "state": "held" if gate.held else "consuming",
+        "reasons": list(gate.reasons),
+        "causes": sorted(gate.causes),
+        "scope": reading.scope,
+        "memory_used_bytes": reading.memory_used_bytes,
+        "memory_limit_bytes": reading.memory_limit_bytes,
+        "percent": {name: None if value is None else round(value, 1) for name, value in percents.items()},
+        "thresholds": {figure.cause: [figure.throttle, round(figure.resume, 6)] for figure in watched},
+        "faults": list(reading.faults),
+    }

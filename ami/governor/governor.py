@@ -11,6 +11,8 @@ from celery.worker import state
 from ami.governor import ladder, policy
 from ami.governor.board import Board, Suspects
 from ami.governor.child import told
+from ami.governor.figures import shown_all
+from ami.governor.growth import Growth
 from ami.governor.intake import SlotConsumer
 from ami.governor.pools import Crew
 from ami.governor.probes.machine import Machine
@@ -56,7 +58,7 @@ class Governor:
         self._event: Callable[..., Any] = lambda *_, **__: None
         self._looked_at = 0.0
         self._faults: tuple[str, ...] = ()
-        self._grown: dict[int, tuple[float, int, float]] = {}
+        self._growth = Growth()
         self._ids: dict[Any, str] = {}
         self._admitted = 0
         self._admission = ""
@@ -209,7 +211,9 @@ class Governor:
         self._recount()
         elapsed = self._looked_at - before_at if before_at else self.settings.memory_check_interval
         seconds = policy.next_look_seconds(self.settings, before if before_at else None, self.reading, elapsed)
-        self._next_seconds = min(seconds, self._soonest_child())
+        self._next_seconds = min(
+            seconds, self._growth.next_look_seconds(self.crew.hard_kib, self.settings.memory_check_interval)
+        )
         return self._next_seconds
 
     def _look_at_machine(self) -> None:
@@ -275,7 +279,7 @@ class Governor:
         if self.acts:
             for step in ladder.over_limit(children, self.crew.soft_kib, self.crew.hard_kib):
                 self._take(step, {child.pid: child for child in children}[step.pid])
-        self._grown = {child.pid: self._growth(child) for child in children}
+        self._growth.seen(children, time.monotonic())
         if self.board:
             self.board.forget({*self.crew.pids, os.getpid()})
 
@@ -305,18 +309,6 @@ class Governor:
         elif not child.leaving:
             self.crew.recycle(child.pid, "held" if self.gate.held else "soft-limit")
             logger.info("Child %s: %s", child.pid, step.reason)
-
-    def _growth(self, child: ladder.Child) -> tuple[float, int, float]:
-        """When it was looked at, its KiB then, and by how many KiB a second it grew since the look before."""
-        now = time.monotonic()
-        at, kib, _ = self._grown.get(child.pid, (now, child.pss_kib, 0.0))
-        return now, child.pss_kib, (child.pss_kib - kib) / max(now - at, 0.01)
-
-    def _soonest_child(self) -> float:
-        """In how many seconds the fastest growing child would reach its hard limit, no less than 0.2."""
-        growing = [(kib, rate) for _, kib, rate in self._grown.values() if rate > 0]
-        soonest = [(self.crew.hard_kib - kib) / rate for kib, rate in growing if self.crew.hard_kib]
-        return max(0.2, min(soonest, default=self.settings.memory_check_interval))
 
     # --- reservation --------------------------------------------------------------------------------------------
 
@@ -349,30 +341,8 @@ class Governor:
     def info(self) -> dict[str, Any]:
         """What ``celery inspect stats`` shows: state, reasons, readings, thresholds, seconds held, and counts."""
         held_now = time.monotonic() - self._looked_at if self.gate.held else 0.0
-        reading = self.reading
-        figures = {
-            "memory": reading.memory_percent,
-            "swap": reading.swap_percent,
-            "gpu": reading.gpu_percent,
-            "pressure": reading.pressure_percent,
-            "cpu": reading.cpu_percent,
-        }
-        limits = {
-            "memory": [self.settings.memory_throttle_threshold, self.settings.memory_resume_threshold],
-            "swap": [self.settings.swap_throttle_threshold, self.settings.swap_throttle_threshold],
-            "gpu": [self.settings.gpu_throttle_threshold, self.settings.gpu_resume_threshold],
-            "pressure": [self.settings.pressure_throttle_threshold, self.settings.pressure_resume_threshold],
-        }
         return {
-            "mode": self.settings.memory_governor,
-            "state": "held" if self.gate.held else "consuming",
-            "reasons": list(self.gate.reasons),
-            "causes": sorted(self.gate.causes),
-            "scope": reading.scope,
-            "memory_used_bytes": reading.memory_used_bytes,
-            "memory_limit_bytes": reading.memory_limit_bytes,
-            "percent": {name: None if value is None else round(value, 1) for name, value in figures.items()},
-            "thresholds": limits,
+            **shown_all(self.settings, self.gate, self.reading),
             "slots": self._consumer.slots if self._consumer else 0,
             "places": self.crew.places,
             "running": self.crew.running,
@@ -383,6 +353,5 @@ class Governor:
             "redelivered": self.redelivered,
             "suspects": sorted(self.suspects.open) if self.suspects else [],
             "reservation": self._admission,
-            "faults": list(reading.faults),
             **self.counts,
         }

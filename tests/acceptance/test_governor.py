@@ -68,6 +68,7 @@ def test_after_held_not_one_more_task_starts(governed: Place, group: Group, pool
 
 def _hold_and_release(place: Place, group: Group, ballast: Ballast, worker: Process, cycle: int) -> None:
     fill(group, ballast, 95)
+    crossed = time.time()
     until(lambda: said(worker, HELD) == cycle, 10, "it holds")
     held_at = _logged_at(worker, HELD)
     ran, waiting = len(place.ran("quick")), place.depth("antenna")
@@ -78,6 +79,9 @@ def _hold_and_release(place: Place, group: Group, ballast: Ballast, worker: Proc
     # What was handed over before has begun; its own clock may be read a moment later on a busy machine.
     late = [record["started_at"] - held_at for record in place.ran("quick") if record["started_at"] > held_at + 0.25]
     assert not late, after
+    reaction = max(record["started_at"] for record in place.ran("quick")) - crossed
+    print(f"the last task started {reaction:.2f} s after the memory was full (interval 0.2 s)")
+    assert reaction < 0.2 + 0.3 + 1, "a second of room for a busy machine"
     assert place.depth("antenna") >= waiting
     stats = place.stats()
     assert (stats["state"], stats["slots"], stats["running"]) == ("held", 0, 0)

@@ -100,7 +100,8 @@ class Children:
         for child in self._pool._pool:
             if vars(child).get("_sentinel_poll", self) is None:
                 del child._sentinel_poll
-            if self._rests(child, now):  # The pool has forgotten who is not to be given a task.
+            if self._rests(child, now) or self.leaving(child.pid):
+                # The pool has forgotten who is not to be given a task.
                 self._pool._busy_workers.add(child.inqW_fd)
 
     def recycle(self, pid: int, why: str) -> None:

@@ -35,7 +35,7 @@ class Request(CeleryRequest):
             exception = exception.exc
         if isinstance(exception, CeilingReached):
             exception = exception.exc
-            exc_info = _as_own(exception)
+            exc_info, return_ok = _as_own(exception), False  # The child has stored and told nothing of a failure.
         if isinstance(exception, MemoryError):
             exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
         elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:

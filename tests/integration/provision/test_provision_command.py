@@ -51,6 +51,12 @@ def place() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+def heed_signals() -> None:
+    """What a shell starts in the background ignores SIGINT, and so would all that it starts."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def begin(place: Path, *argv: str, python: str = sys.executable, **environ: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [python, "-m", "provision", "run", *argv],
@@ -59,6 +65,7 @@ def begin(place: Path, *argv: str, python: str = sys.executable, **environ: str)
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_signals,
     )
 
 

@@ -145,7 +145,19 @@ class Place:
             return " ready." in process.text
 
         until(ready, 60, f"the worker of {queue} is ready; it said:\n{process.text}")
+        self._await_consumer(queue, process)
         return process
+
+    def _await_consumer(self, queue: str, process: Process) -> None:
+        """Wait a moment for the first slot: it opens when a child is up, unless the worker begins with a hold."""
+        from ami.queues.declare import depth
+
+        deadline = time.monotonic() + 3
+        while self.broker_url.startswith("amqp") and time.monotonic() < deadline:
+            with suppress(Exception), self.app.connection_for_read() as connection, connection.channel() as channel:
+                if depth(channel, queue)[1] or " received" in process.text or "THROTTLE ACTIVE" in process.text:
+                    return
+            time.sleep(0.05)
 
     def run(self, *argv: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py ARGV`` here and return what it printed."""

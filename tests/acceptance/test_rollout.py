@@ -23,6 +23,8 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
 
     for queue in QUEUES[:3]:
         place.worker(queue, ANTENNA_ROUTING="single")
+    # A worker consumes as soon as its children are up, a moment after it has said that it is ready.
+    until(lambda: place.queues("rollout", check=False, routing="single").code == 0, 10, "every queue is read")
     stage = place.queues("rollout", routing="single").json
     assert (stage["name"], stage["may_split"]) == ("ready", True)
     assert place.queues("rollout").json["name"] == "split"

@@ -9,7 +9,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 
 from ami.governor import ladder, policy
-from ami.governor.board import Board, Suspects
+from ami.governor.board import Board
 from ami.governor.child import told
 from ami.governor.figures import shown_all
 from ami.governor.growth import Growth
@@ -19,6 +19,7 @@ from ami.governor.probes.machine import Machine
 from ami.governor.reading import Reading
 from ami.governor.reservation import Promise, Sizes, admissible
 from ami.governor.settings import GovernorSettings
+from ami.governor.trial import Trial
 
 logger = get_logger(__name__)
 
@@ -53,28 +54,16 @@ class Governor:
         self.redelivered = 0
         self.sizes = Sizes(board.folder / "sizes.json" if board else None)
         self.sizes.load()
-        self.suspects = Suspects(board.folder) if board else None
+        self.trial = Trial(board, self.acts)
         self._consumer: SlotConsumer | None = None
         self._event: Callable[..., Any] = lambda *_, **__: None
         self._looked_at = 0.0
         self._faults: tuple[str, ...] = ()
         self._growth = Growth()
-        self._ids: dict[Any, str] = {}
         self._admitted = 0
         self._admission = ""
         self._pending: str | None = None
         self._next_seconds = settings.memory_check_interval
-        if board and self.suspects is not None:
-            left = board.left_behind()
-            if self.acts:  # In dry-run several run at once, and nobody would be known.
-                self.suspects.accuse(left)
-            for entry in left:
-                logger.critical(
-                    "The worker before this one was killed at once while it ran %s[%s] (%s MiB at the last look).",
-                    entry.task,
-                    entry.id,
-                    entry.kib // 1024,
-                )
         crew.changed = self.changed
 
     @property
@@ -87,7 +76,7 @@ class Governor:
     def attach(self, consumer: SlotConsumer, call_soon: Callable[..., Any], event: Callable[..., Any]) -> None:
         """Take over a new connection's consumer before its first consume; what was held stays held."""
         self._consumer, self._event = consumer, event
-        self._ids.clear()
+        self.trial.reconnected()
         self._look_at_machine()
 
         def settled(delivery_tag: Any) -> None:
@@ -114,7 +103,7 @@ class Governor:
         if self.gate.held and not self.gate.admit_one:
             return 0
         places = self.crew.places
-        if self.gate.admit_one or self._suspecting:
+        if self.gate.admit_one or self.trial.open:
             # Suspects run one at a time: whoever takes the worker along a second time is known.
             places = min(places, 1)
         if self.settings.memory_reservation == "on":
@@ -123,8 +112,8 @@ class Governor:
 
     def _on_settled(self, delivery_tag: Any) -> None:
         """A message is about to be given back, and the broker to send the next one."""
-        if self._ids:
-            self._acquit(self._ids.pop(delivery_tag, ""))
+        if self.trial.ended(delivery_tag):
+            self.changed()
         if self.crew.rests:
             self.crew.settled()
             self._recount()
@@ -145,40 +134,12 @@ class Governor:
             logger.exception("The governor could not look; it tries again.")
 
     def _refuses(self, message: Any) -> bool:
-        """Bury what has killed this worker twice; everything else is run."""
+        """Count what was delivered before, and bury what has killed this worker twice."""
         if message.delivery_info.get("redelivered"):
             self.redelivered += 1
-        if self.suspects is None or not self.suspects:
-            return False
-        task_id = (message.headers or {}).get("id", "")
-        sentence = self.suspects.convicted(task_id) if self.acts else None
-        if sentence is None:
-            if self._suspecting:
-                self._ids[message.delivery_tag] = task_id
-            return False
-        logger.critical(sentence)
-        self.counts["buried"] += 1
-        message.reject(requeue=False)
-        self.suspects.acquit(task_id)  # Who replays the letter has mended something: it is judged anew.
-        return True
-
-    def _acquit(self, task_id: str) -> None:
-        """A task has ended and took nobody along."""
-        if self.suspects is not None and task_id in self.suspects.open:
-            self.suspects.acquit(task_id)
-            self.changed()
-
-    @property
-    def _suspecting(self) -> bool:
-        """Whether some task here may have killed the worker before."""
-        return self.suspects is not None and bool(self.suspects.open)
-
-    def _lapse(self) -> None:
-        """Stop waiting for suspects that did not come back here: another worker has got them, and lives."""
-        if self.suspects is None or time.monotonic() - self.started_at < self.settings.memory_max_hold_seconds:
-            return
-        if not self.suspects.open & set(self._ids.values()):
-            self.suspects.lapse()
+        buried = self.trial.buries(message)
+        self.counts["buried"] += buried
+        return buried
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -205,7 +166,8 @@ class Governor:
         self.crew.measure_baseline()
         self._look_at_machine()
         self._watch_children()
-        self._lapse()
+        if time.monotonic() - self.started_at >= self.settings.memory_max_hold_seconds:
+            self.trial.lapse()
         self._learn()
         self._reserve()
         self._recount()
@@ -351,7 +313,7 @@ class Governor:
             "hard_limit_kib": self.crew.hard_kib,
             "recycled": self.crew.counts(),
             "redelivered": self.redelivered,
-            "suspects": sorted(self.suspects.open) if self.suspects else [],
+            "suspects": sorted(self.trial.open),
             "reservation": self._admission,
             **self.counts,
         }

@@ -1,0 +1,1 @@
+"""Adapters of the queues to what they stand on."""

@@ -1,0 +1,76 @@
+"""``python -m ami.transports.objectstore check FOLDER``: reads every queue of a folder broker, and changes nothing."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from rich.console import Console
+from rich.table import Table
+
+from ami.transports.objectstore.check.objects import FOLDERS, torn_objects, transient_queues
+from ami.transports.objectstore.check.reading import Report, read_queue
+
+ABOUT = """\
+Reads all that a broker's folder holds, checks every checksum, and prints a row for each queue. Nothing is changed, and
+processes may go on using the folder. Exit code 0: whole; 1: damaged; 2: no broker's folder."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "check",
+        help="read every queue of a broker's folder and report damage",
+        description=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a broker's folder, or that of a single queue")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the folder and print what was found; return 1 where something is damaged."""
+    folder: Path = options.folder
+    try:
+        transient = transient_queues(folder)
+        reports = [read_queue(path, is_transient=unquote(path.name) in transient) for path in queues_of(folder)]
+        damage = list(torn_objects(folder))
+    except (OSError, ValueError) as error:
+        print(f"check: {error}", file=sys.stderr)
+        return 2
+    damage += [one for report in reports for one in report.damage]
+    if options.json:
+        queues = [dataclasses.asdict(report) for report in reports]
+        print(json.dumps({"folder": str(folder), "queues": queues, "damage": damage}, indent=2))
+    else:
+        _print(folder, reports, damage)
+    return 1 if damage else 0
+
+
+def queues_of(folder: Path) -> list[Path]:
+    """Return the folders of all queues. Raises ValueError for a folder that has none of a broker's."""
+    if (folder / "tail").is_file():
+        return [folder]
+    if not any((folder / name).is_dir() for name in ("queues", *FOLDERS)):
+        missing = "is no broker's folder: it has no queues" if folder.is_dir() else "is no folder"
+        raise ValueError(f"{folder} {missing}")
+    return sorted(path.parent for path in (folder / "queues").glob("[!.]*/tail"))
+
+
+def _print(folder: Path, reports: list[Report], damage: list[str]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
+    table = Table("queue", "waiting", "leased", "buried", "segments", "bytes", "damage", box=None)
+    for report in reports:
+        counts = (report.waiting, report.leased, report.buried, report.segments, report.bytes, len(report.damage))
+        table.add_row(report.queue, *(f"{count:,}" for count in counts))
+    console.print(table)
+    for note in (note for report in reports for note in report.notes):
+        console.print(f"note: {note}", soft_wrap=True)
+    for one in damage:
+        console.print(f"DAMAGED: {one}", soft_wrap=True)
+    if not damage:
+        console.print(f"{folder}: {len(reports)} queues, all of it whole")

@@ -1,0 +1,303 @@
+"""A journal in a folder: segments that are appended to under a lock, by several processes of one machine."""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified, whole_frames
+from ami.transports.objectstore.journal.place import Place
+from ami.transports.objectstore.journal.port import BehindError, Follower
+from ami.transports.objectstore.journal.segments import Segments
+from ami.transports.objectstore.journal.snapshots import Snapshots
+from ami.transports.objectstore.journal.tail import Tail, this_boot
+
+log = logging.getLogger(__name__)
+
+SEGMENT_BYTES = 8 * 1024**2
+
+#: How the first frame of a segment begins, which tells how long the one before it is. No batch begins so.
+LINK = b"\0"
+
+
+class FolderJournal:
+    """The segments ``00000001.log``, ``00000002.log`` ..., the snapshots, the tail and the lock of one queue.
+
+    A writer holds the lock while it appends; a reader needs none, because only what the tail counts is read. A writer
+    that is killed in the middle leaves bytes beyond the tail, which the next one cuts off. After a power failure the
+    checksums tell where the journal ends, and ``doubt`` is appended: what it means is the store's matter.
+    """
+
+    snapshot_share = 12
+
+    def __init__(self, folder: Path, *, doubt: bytes, durable: bool = True, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.grown = 0
+        self._durable = durable
+        self._doubt = doubt
+        self._position: tuple[int, int] | None = None
+        self._segments = Segments(folder)
+        self._snapshots = Snapshots(folder, durable)
+        #: Segments of which the disk has refused something.
+        self._refused: set[int] = set()
+        self._place = Place(folder, durable, self._start_anew)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The segment and offset up to which it was followed."""
+        return self._position or (0, 0)
+
+    # Appending.
+
+    def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:
+        """Append a batch; see the port."""
+        framed = frame(body)
+        segment, start = self._place.locked(lambda: self._append(framed, follower))
+        if durable and self._durable:
+            try:
+                self._to_disk(segment)
+            except StorageError:
+                self._position = None
+                raise
+        return segment, start + HEADER_BYTES
+
+    def _append(self, framed: bytes, follower: Follower | None) -> tuple[int, int]:
+        tail = self._trusted_tail()
+        for number in sorted(self._refused):
+            self._write_again(number)
+        if follower is not None:
+            self._catch_up(follower, tail)
+        if tail.length >= self.segment_bytes:
+            tail = self._next_segment(tail)
+        segment, start = tail.segment, tail.length
+        self._write(self._segments.fd(segment), framed, start)
+        self._place.write_tail(tail._replace(length=start + len(framed)))
+        if follower is not None:
+            self._position = (segment, start + len(framed))
+            self.grown += len(framed)
+        return segment, start
+
+    def _trusted_tail(self) -> Tail:
+        """Return the tail, with nothing beyond it in its segment. Only under the lock."""
+        tail = self._place.read_tail()
+        if tail is None or tail.boot != this_boot():
+            tail = self._recover()
+        size = self._segments.size(tail.segment)
+        if size > tail.length:
+            os.ftruncate(self._segments.fd(tail.segment), tail.length)
+        elif size < tail.length:
+            raise StorageError(f"{self._segments.path(tail.segment)} has {size} bytes; {tail.length} were written")
+        return tail
+
+    def _write(self, fd: int, content: bytes, at: int) -> None:
+        try:
+            if os.pwrite(fd, content, at) != len(content):
+                raise OSError("the file took only a part of it")
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(fd, at)
+            raise StorageError(f"{self.folder} took no batch: {error}", error) from error
+
+    def _next_segment(self, tail: Tail) -> Tail:
+        """Begin a segment. The one before is on disk first, so that what is lost is always the end of the journal."""
+        if self._durable:
+            self._to_disk(tail.segment)
+        link = frame(LINK + tail.length.to_bytes(8, "little"))
+        following = Tail(tail.boot, tail.segment + 1, len(link))
+        self._write(self._segments.fd(following.segment, create=True), link, 0)
+        self._place.names_to_disk()
+        self._place.write_tail(following)
+        return following
+
+    def _to_disk(self, number: int) -> None:
+        try:
+            os.fdatasync(self._segments.fd(number))
+        except OSError as error:
+            self._refused.add(number)
+            raise StorageError(f"the disk refused what was written: {error}", error) from error
+
+    def _write_again(self, number: int) -> None:
+        """Write a segment anew that the disk refused: the system tells of that once, and takes it for written then."""
+        with suppress(BehindError):
+            fd = self._segments.fd(number)
+            os.pwrite(fd, os.pread(fd, os.fstat(fd).st_size, 0), 0)
+            self._to_disk(number)
+        self._refused.discard(number)
+
+    # After a power failure.
+
+    def _recover(self) -> Tail:
+        """Find the journal's end by its checksums: the system was started anew, or this is its first use."""
+        tail = self._last_whole()
+        if not self._durable and not self._is_whole(tail):
+            log.warning("%s begins anew: what it held was not to survive a power failure, and did not", self.folder)
+            for path in [*self._snapshots.paths(), *map(self._segments.path, self._segments.numbers())]:
+                path.unlink(missing_ok=True)
+            self._start_anew()
+            tail = self._last_whole()
+        if tail.length or tail.segment > 1:
+            framed = frame(self._doubt)
+            self._write(self._segments.fd(tail.segment), framed, tail.length)
+            tail = tail._replace(length=tail.length + len(framed))
+        if self._durable:
+            self._to_disk(tail.segment)
+            self._place.names_to_disk()
+        self._place.write_tail(tail)
+        return tail
+
+    def _last_whole(self) -> Tail:
+        """Return where the last segment's whole frames end, and cut off what comes after them."""
+        number = max(self._segments.numbers(), default=1)
+        fd = self._segments.fd(number, create=True)
+        content = self._segments.read(number, 0, os.fstat(fd).st_size)
+        end = max((start + len(body) for start, body in whole_frames(content)), default=0)
+        os.ftruncate(fd, end)
+        return Tail(this_boot(), number, end)
+
+    def _is_whole(self, tail: Tail) -> bool:
+        """Whether everything up to the tail can be read."""
+        before = self._position, self.grown
+        try:
+            for number in self._segments.numbers()[:-1]:
+                content = self._segments.read(number, 0, self._segments.size(number))
+                for _ in frames(content, 0, str(self._segments.path(number))):
+                    pass
+            self._position = None
+            self._read_on(_Nobody(), tail)
+        except StorageError:
+            return False
+        finally:
+            self._position, self.grown = before
+        return True
+
+    # Following.
+
+    def follow(self, follower: Follower) -> None:
+        """Feed what was appended since the last time; see the port."""
+        if self._place.is_there() and self._place.read_tail() == Tail(this_boot(), *self.position):
+            return
+        tail = self._place.locked(self._trusted_tail)
+        try:
+            self._read_on(follower, tail)
+        except BehindError:
+            self._place.locked(lambda: self._catch_up(follower, self._trusted_tail()))
+
+    def _catch_up(self, follower: Follower, tail: Tail) -> None:
+        """Feed all up to the tail. Only under the lock, when nobody drops anything."""
+        try:
+            self._read_on(follower, tail)
+        except BehindError:
+            self._read_on(follower, tail)
+
+    def _read_on(self, follower: Follower, tail: Tail) -> None:
+        """Feed all up to the tail. Raises BehindError where some of it was dropped; the next time begins anew then."""
+        try:
+            self._feed(follower, tail)
+        except StorageError:
+            self._position = None
+            raise
+
+    def _feed(self, follower: Follower, tail: Tail) -> None:
+        if self._position is None:
+            self._begin(follower)
+        if self.position > (tail.segment, tail.length):
+            raise StorageError(f"{self._segments.path(tail.segment)} ends before what was read from it")
+        for number in range(self.position[0], tail.segment + 1):
+            end = tail.length if number == tail.segment else self._segments.size(number)
+            offset = self.position[1]
+            content = self._segments.read(number, offset, end - offset)
+            for start, body in frames(content, 0, str(self._segments.path(number)), offset):
+                if body[:1] == LINK:
+                    self._check_length(number - 1, int.from_bytes(body[1:], "little"))
+                else:
+                    follower.feed(number, offset + start, body)
+                    self.grown += HEADER_BYTES + len(body)
+                self._position = (number, offset + start + len(body))
+            if number < tail.segment:
+                self._position = (number + 1, 0)
+
+    def _check_length(self, number: int, length: int) -> None:
+        """Find out whether a segment lost whole frames, which nothing else tells."""
+        with suppress(BehindError):
+            if (size := self._segments.size(number)) != length:
+                raise StorageError(f"{self._segments.path(number)} has {size} bytes; {length} were written")
+
+    def _begin(self, follower: Follower) -> None:
+        """Start at the latest snapshot that is whole, or at the first segment."""
+        for place, content in self._snapshots.whole():
+            follower.reset(content)
+            self._position, self.grown = place, 0
+            return
+        numbers = self._segments.numbers()
+        if numbers != list(range(1, len(numbers) + 1)):
+            raise BehindError(f"{self.folder} has no whole snapshot, and its first segments are gone")
+        follower.reset(None)
+        self._position, self.grown = (1, 0), 0
+
+    def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
+        """Return a part of a segment; see the port."""
+        content = self._segments.read(segment, offset, length)
+        return verified(content, checksum, str(self._segments.path(segment)), offset)
+
+    # Snapshots.
+
+    def save(self, snapshot: bytes, live: set[int]) -> None:
+        """Keep a snapshot, and drop what nobody needs; the snapshot before it stays, should this one be damaged."""
+        position = self.position
+        if self._durable:
+            # A snapshot that outlived what it tells of would point beyond the journal's end.
+            if self._refused:
+                raise StorageError("the disk refused what the snapshot tells of, and was not given it again yet")
+            self._to_disk(position[0])
+        partial = self._snapshots.write(position, snapshot)
+        try:
+            self._place.locked(lambda: self._keep(partial, position, live))
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def _keep(self, partial: Path, position: tuple[int, int], live: set[int]) -> None:
+        if self._position != position:
+            return  # This is another folder: that one was destroyed meanwhile.
+        self.grown = 0
+        if self._snapshots.newest() >= position:
+            return  # Somebody else was faster.
+        self._snapshots.name(partial)
+        self._place.names_to_disk()
+        first = self._snapshots.drop_old()
+        for number in self._segments.numbers():
+            if number < first and number not in live:
+                self._segments.remove(number)
+
+    def forget(self) -> None:
+        """Begin at the latest snapshot again."""
+        self._position = None
+
+    def destroy(self) -> None:
+        """Remove everything; whoever waits for the lock finds it gone and begins anew."""
+        self._place.destroy()
+        self.close()
+
+    # Files.
+
+    def close(self) -> None:
+        """Close every file; they are opened again when they are needed."""
+        self._place.close()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._position = None
+        self._refused.clear()
+        self._segments.close()
+
+
+class _Nobody:
+    """Follows without looking: what can be fed to it can be read."""
+
+    def reset(self, snapshot: bytes | None) -> None:
+        """Look at nothing."""
+
+    def feed(self, segment: int, offset: int, body: bytes) -> None:
+        """Look at nothing."""

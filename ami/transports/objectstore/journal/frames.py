@@ -1,0 +1,53 @@
+"""How a batch lies in a segment: its length and checksum before it, so that a torn one is seen and never served."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from ami.transports.objectstore.errors import StorageError
+
+_HEADER = struct.Struct("<II")
+HEADER_BYTES = _HEADER.size
+
+#: Longer than any batch may be; a length beyond it is damage.
+MAX_BODY_BYTES = 256 * 1024**2
+
+
+def frame(body: bytes) -> bytes:
+    """Return ``body`` with its header. Raises ValueError for a body that is empty or longer than `MAX_BODY_BYTES`."""
+    if not 0 < len(body) <= MAX_BODY_BYTES:
+        raise ValueError(f"a batch of {len(body)} bytes; from 1 to {MAX_BODY_BYTES} fit")
+    return _HEADER.pack(len(body), zlib.crc32(body)) + body
+
+
+def verified(content: bytes, checksum: int, where: str, offset: int) -> bytes:
+    """Return ``content``, which lies ``offset`` bytes behind the beginning of ``where``. Raises StorageError."""
+    if zlib.crc32(content) != checksum:
+        raise StorageError(f"{where} is damaged between byte {offset} and byte {offset + len(content)}")
+    return content
+
+
+def whole_frames(content: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield (where the body begins, the body) of every whole frame from ``at`` on; stop at the first that is not."""
+    while at + HEADER_BYTES < len(content):
+        length, checksum = _HEADER.unpack_from(content, at)
+        start, end = at + HEADER_BYTES, at + HEADER_BYTES + length
+        if not length or end > len(content):
+            return
+        body = content[start:end]
+        if zlib.crc32(body) != checksum:
+            return
+        yield start, body
+        at = end
+
+
+def frames(content: bytes, at: int, where: str, base: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield every frame of ``content``, which must hold nothing else. Raises StorageError where it does.
+
+    ``content`` lies ``base`` bytes behind the beginning of ``where``.
+    """
+    for start, body in whole_frames(content, at):
+        yield start, body
+        at = start + len(body)
+    if at != len(content):
+        raise StorageError(f"{where} is damaged at byte {base + at} of {base + len(content)}")

@@ -1,0 +1,148 @@
+"""The folder of a journal: its lock, its tail, and how it is told from another one that took its place."""
+
+import fcntl
+import os
+import secrets
+import shutil
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.journal.tail import Tail
+
+#: What is being removed is called so, beside the folder that it was.
+DESTROYED = ".destroyed-queue-"
+
+#: How often a folder is made anew that others remove at the same moment.
+TRIES = 100
+
+T = TypeVar("T")
+
+
+class Place:
+    """A folder with a file to lock and a file for the tail, both open; made where there is none.
+
+    ``opened`` is called when it had to be opened, anew because others removed the folder or because it was closed.
+    """
+
+    def __init__(self, folder: Path, durable: bool, opened: Callable[[], None]) -> None:
+        self._lock_fd = self._tail_fd = -1
+        self.folder = folder
+        self._durable = durable
+        self._opened = opened
+        _places.add(self)
+        self._open()
+
+    def locked(self, work: Callable[[], T]) -> T:
+        """Do some work under the lock of the folder that is there now. What the system refuses raises StorageError.
+
+        No context manager: a time limit that interrupts its exit would keep the lock.
+        """
+        try:
+            self._lock()
+            return work()
+        except OSError as error:
+            raise StorageError(f"{self.folder} failed: {error}", error) from error
+        finally:
+            if self._lock_fd >= 0:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def _lock(self) -> None:
+        for _ in range(TRIES):
+            if self._lock_fd >= 0:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+                if self.is_there():
+                    return
+            self._open()
+        raise StorageError(f"{self.folder} was removed {TRIES} times while it was locked")
+
+    def is_there(self) -> bool:
+        """Whether it is open, and nobody has removed or replaced it since."""
+        try:
+            return self._lock_fd >= 0 and all(
+                os.path.samestat(os.stat(f"{self.folder}/{name}"), os.fstat(fd))
+                for name, fd in (("lock", self._lock_fd), ("tail", self._tail_fd))
+            )
+        except FileNotFoundError:
+            return False
+
+    def read_tail(self) -> Tail | None:
+        """Return the tail, None where it is missing or was read while it was written."""
+        return Tail.read(self._tail_fd)
+
+    def write_tail(self, tail: Tail) -> None:
+        """Write the tail. Only under the lock."""
+        tail.write(self._tail_fd)
+
+    def names_to_disk(self) -> None:
+        """Let the names in the folder survive a power failure, as its files do."""
+        self._folders_to_disk(self.folder)
+
+    def destroy(self) -> None:
+        """Remove everything; whoever waits for the lock finds it gone and begins anew.
+
+        It happens at once, by renaming: of a folder that is half removed nobody could tell what it held.
+        """
+        self.locked(self._remove)
+        self.close()
+        for path in self.folder.parent.glob(f"{DESTROYED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _remove(self) -> None:
+        try:
+            self.folder.rename(self.folder.with_name(f"{DESTROYED}{secrets.token_hex(8)}"))
+        except OSError:
+            # A mount point has no other name. The lock goes last, so that everybody else waits.
+            for path in sorted(self.folder.iterdir(), key=lambda path: (path.name == "lock", path.name != "tail")):
+                path.unlink(missing_ok=True)
+        self._folders_to_disk(self.folder.parent)
+
+    def close(self) -> None:
+        """Close it; it is opened again when it is needed."""
+        for fd in (self._lock_fd, self._tail_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._lock_fd = self._tail_fd = -1
+
+    def __del__(self) -> None:
+        # Nobody says when a store is no longer used.
+        self.close()
+
+    def _open(self) -> None:
+        self.close()
+        self._opened()
+        try:
+            if not self.folder.is_dir():
+                self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # Those above it may be new as well.
+                self._folders_to_disk(self.folder.parent, self.folder.parent.parent)
+            self._lock_fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._tail_fd = os.open(self.folder / "tail", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            # Removed by others between two of these steps; `_lock` tries again.
+            self.close()
+        except OSError as error:
+            self.close()
+            raise StorageError(f"{self.folder} cannot be used: {error}", error) from error
+
+    def _folders_to_disk(self, *folders: Path) -> None:
+        for folder in folders if self._durable else ():
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+
+_places: "weakref.WeakSet[Place]" = weakref.WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a forked child: its copies would hold on a lock that another thread of the parent had, if that is killed."""
+    for place in list(_places):
+        place.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)

@@ -1,0 +1,76 @@
+"""The snapshots of a folder's journal: each a file named after the place in the journal up to which it tells."""
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames
+
+log = logging.getLogger(__name__)
+
+
+class Snapshots:
+    """The files ``snapshot-<segment>-<offset>`` of a folder; those in the making begin with a dot."""
+
+    def __init__(self, folder: Path, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+
+    def paths(self) -> list[Path]:
+        """Return them, the oldest first."""
+        return sorted(self._folder.glob("snapshot-*"))
+
+    def newest(self) -> tuple[int, int]:
+        """Return the place of the newest one, (0, 0) where there is none."""
+        return max(map(_place, self.paths()), default=(0, 0))
+
+    def whole(self) -> Iterator[tuple[tuple[int, int], bytes]]:
+        """Yield the place and the content of each that is not damaged, the newest first."""
+        for path in reversed(self.paths()):
+            try:
+                content = path.read_bytes()
+                _, body = next(frames(content, 0, str(path)), (0, b""))
+                if HEADER_BYTES + len(body) != len(content):
+                    raise StorageError(f"{path} is damaged at byte {HEADER_BYTES + len(body)} of {len(content)}")
+            except FileNotFoundError:
+                continue
+            except (StorageError, OSError) as error:
+                log.warning("An older snapshot is used: %s", error)
+                continue
+            yield _place(path), body
+
+    def write(self, place: tuple[int, int], content: bytes) -> Path:
+        """Write one and return its file, which counts when it was given its name."""
+        partial = self._folder / f".snapshot-{place[0]:08d}-{place[1]:010d}-{secrets.token_hex(4)}"
+        try:
+            with partial.open("wb") as file:
+                file.write(frame(content))
+                file.flush()
+                if self._durable:
+                    os.fsync(file.fileno())
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise StorageError(f"{self._folder} took no snapshot: {error}", error) from error
+        return partial
+
+    def name(self, partial: Path) -> None:
+        """Give a written one its name."""
+        partial.rename(partial.with_name(partial.name[1:].rpartition("-")[0]))
+
+    def drop_old(self) -> int:
+        """Keep the last two, and what is in the making after them; return the first segment that they need."""
+        paths = self.paths()
+        if len(paths) < 2:
+            return 0
+        for path in [*paths[:-2], *self._folder.glob(".snapshot-*")]:
+            if path.name.lstrip(".") < paths[-2].name:
+                path.unlink(missing_ok=True)
+        return _place(paths[-2])[0]
+
+
+def _place(path: Path) -> tuple[int, int]:
+    _, segment, offset = path.name.split("-")
+    return int(segment), int(offset)

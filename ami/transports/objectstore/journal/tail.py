@@ -1,0 +1,43 @@
+"""Where a folder's journal ends: one small file that says how much of the last segment counts."""
+
+import os
+import struct
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+_TAIL = struct.Struct("<16sQQ")
+_CHECKED = struct.Struct("<16sQQI")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Tail(NamedTuple):
+    """The last segment's number and how many of its bytes count; ``boot`` is the system's start it was told in."""
+
+    boot: bytes
+    segment: int
+    length: int
+
+    def write(self, fd: int) -> None:
+        """Write it over what was there; no fsync, since it is found again by its checksums after a power failure."""
+        packed = _TAIL.pack(*self)
+        os.pwrite(fd, packed + struct.pack("<I", zlib.crc32(packed)), 0)
+
+    @classmethod
+    def read(cls, fd: int) -> "Tail | None":
+        """Return it, None where it is missing or was read while it was written."""
+        content = os.pread(fd, _CHECKED.size, 0)
+        if len(content) < _CHECKED.size or zlib.crc32(content[: _TAIL.size]) != _CHECKED.unpack(content)[3]:
+            return None
+        return cls(*_TAIL.unpack(content[: _TAIL.size]))
+
+
+@cache
+def this_boot() -> bytes:
+    """Return what tells this start of the system from every other: what was written before it may not be on disk."""
+    try:
+        return bytes.fromhex(BOOT_ID.read_text().strip().replace("-", ""))
+    except OSError:
+        # Nothing tells the starts apart here: each first process of a run looks at the last segment again.
+        return os.urandom(16)

@@ -1,0 +1,215 @@
+"""Objects in a local folder that several processes share: each a file, framed so that a torn one is found."""
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+
+from ami.transports.objectstore.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.frame import HEADER_BYTES, TOKEN_BYTES, Torn, header, token_of, unframed
+from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
+from ami.transports.objectstore.storage.lock import locked
+from ami.transports.objectstore.storage.port import Stored
+
+#: A temporary file of this age is what a killed process left; nobody takes that long to write one.
+LEFT_BEHIND_SECONDS = 3600.0
+
+#: Ends the name of a folder. No quoted name holds it, so ``a`` and ``a/b`` can both be keys.
+FOLDER = "+"
+
+
+class FolderObjects:
+    """A `Storage` in the folder at ``path``, made with its parents where there is none; POSIX and local disks only.
+
+    Any number of processes and threads may use it, and one that forks may go on using it on both sides. A version is
+    a random token, so that no two writes ever have the same one. With ``durable`` a write that returned survives a
+    power failure; without, only the death of processes. A lock that others hold for ``lock_seconds`` raises
+    StorageError.
+
+    Raises:
+        StorageError: the folder cannot be made.
+    """
+
+    is_remote = False
+
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, lock_seconds: float = 10.0) -> None:
+        # Absolute, since a worker may change its working folder.
+        self._root = os.path.abspath(path)
+        self._unfinished = f"{self._root}/.unfinished"
+        self._durable = durable
+        self._lock_seconds = lock_seconds
+        with self._trouble("make"):
+            self._make_folder(self._unfinished)
+            self._clear_left_behind()
+
+    def read(self, key: str) -> Stored | None:
+        """Return the object; see the port. A file that is not exactly what was written raises StorageError."""
+        path = self._path(key)
+        with self._trouble("read", key):
+            try:
+                with open(path, "rb") as file:
+                    framed = file.read()
+            except FileNotFoundError:
+                return None
+        try:
+            token, content = unframed(framed)
+        except Torn as torn:
+            raise StorageError(f"'{path}' is torn: {torn}") from None
+        return Stored(content, token.hex())
+
+    def create(self, key: str, content: bytes) -> str:
+        """Write a new object; see the port."""
+        path = self._path(key)
+        with self._trouble("create", key):
+            try:
+                if os.path.lexists(path):
+                    raise FileExistsError
+                with self._written(content) as (file, version):
+                    self._link(file, path)
+            except FileExistsError:
+                raise CASConflictError(f"'{key}' exists already") from None
+            self._to_disk(os.path.dirname(path))
+        return version
+
+    def replace(self, key: str, content: bytes, version: str) -> str:
+        """Write over one version; see the port."""
+        path = self._path(key)
+        with self._trouble("replace", key):
+            self._compare(key, version)
+            with self._written(content) as (file, new_version), self._locked():
+                self._compare(key, version)
+                os.rename(file, path)
+            self._to_disk(os.path.dirname(path))
+        return new_version
+
+    def delete(self, key: str) -> None:
+        """Remove an object; see the port."""
+        path = self._path(key)
+        with self._trouble("delete", key), suppress(FileNotFoundError):
+            # A replace that has compared the version must find the file that it compared.
+            with self._locked():
+                os.unlink(path)
+            self._to_disk(os.path.dirname(path))
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin so; see the port. A file whose name spells no key is not listed."""
+        folder = quoted(name) if (name := folder_of(prefix)) else ""
+        with self._trouble("list", prefix):
+            spelled = list(self._names(folder))
+        return sorted(key for name in spelled if (key := unquoted(name)) is not None and key.startswith(prefix))
+
+    def signature(self, key: str) -> tuple[int, int, int] | None:
+        """Return (inode, time of writing in ns, size), which no two versions share; None where there is no object.
+
+        It costs one system call: what was read may be kept for as long as this stays the same.
+        """
+        with self._trouble("look at", key):
+            try:
+                seen = os.stat(self._path(key))
+            except FileNotFoundError:
+                return None
+        return seen.st_ino, seen.st_mtime_ns, seen.st_size
+
+    # Where things lie.
+
+    def _path(self, key: str) -> str:
+        folder, _, name = quoted(key).rpartition("/")
+        return f"{self._folder(folder)}/{name}"
+
+    def _folder(self, spelled: str) -> str:
+        return f"{self._root}/{spelled.replace('/', f'{FOLDER}/')}{FOLDER}" if spelled else self._root
+
+    def _names(self, spelled: str) -> Iterator[str]:
+        """Yield the spelled keys in a folder and below it."""
+        try:
+            with os.scandir(self._folder(spelled)) as found:
+                entries = list(found)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            name = f"{spelled}/{entry.name}" if spelled else entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                yield name
+            elif name.endswith(FOLDER):
+                yield from self._names(name.removesuffix(FOLDER))
+
+    # What writing needs.
+
+    @contextmanager
+    def _written(self, content: bytes) -> Iterator[tuple[str, str]]:
+        """Give (path, version) of a file with ``content``, beside the others; what is left of it is removed then."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        path = f"{self._unfinished}/{token.hex()}"
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(header(token, content))
+                file.write(content)
+                file.flush()
+                # The kernel's own clock ticks every few milliseconds: two versions could have the same signature.
+                now = time.time_ns()
+                os.utime(file.fileno(), ns=(now, now))
+                if self._durable:
+                    os.fsync(file.fileno())
+            yield path, token.hex()
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def _link(self, file: str, path: str) -> None:
+        """Give a written file its name, which must be free; a rename would take the name of another."""
+        try:
+            os.link(file, path)
+        except FileNotFoundError:
+            self._make_folder(os.path.dirname(path))
+            os.link(file, path)
+
+    def _compare(self, key: str, version: str) -> None:
+        path = self._path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                found = token_of(file.read(HEADER_BYTES)).hex()
+        except FileNotFoundError:
+            found = None
+        except Torn as torn:
+            raise StorageError(f"'{path}' is torn: {torn}") from None
+        if found != version:
+            raise CASConflictError(f"'{key}' is no longer of version {version}")
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked(f"{self._root}/.lock", self._lock_seconds)
+
+    def _make_folder(self, folder: str) -> None:
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        self._to_disk(parent)
+
+    def _to_disk(self, folder: str) -> None:
+        """Make the names in a folder as durable as the files."""
+        if not self._durable:
+            return
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _clear_left_behind(self) -> None:
+        with os.scandir(self._unfinished) as found:
+            for entry in found:
+                with suppress(FileNotFoundError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_BEHIND_SECONDS:
+                        os.unlink(entry.path)
+
+    @contextmanager
+    def _trouble(self, what: str, key: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"cannot {what} '{key or self._root}' in {self._root}: {error.strerror}", error
+            ) from error

@@ -1,0 +1,60 @@
+"""Where a broker lies: ``file:///path``, ``memory://name``, ``s3://bucket/prefix``, ``gs://...``, ``az://...``."""
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+SCHEMES = ("file", "memory", "s3", "gs", "az")
+HOW = "write objectstore+file:///path/to/a/folder, objectstore+memory://, or objectstore+s3://bucket/prefix (gs, az)"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A parsed URL, without its ``objectstore+``. ``bucket`` is empty for a folder, ``path`` has no leading slash."""
+
+    scheme: str
+    bucket: str
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> "Address":
+        """Return the address of ``url``. Raises ValueError with what to write instead."""
+        parts = urlsplit(url)
+        if parts.scheme not in SCHEMES:
+            raise ValueError(f"'{parts.scheme or url}' is no kind of object storage; {HOW}")
+        if parts.username or parts.password:
+            raise ValueError(f"credentials belong into the environment, not into a broker URL; {HOW}")
+        path = unquote(parts.path)
+        if parts.scheme == "file":
+            if parts.netloc or not path.strip("/"):
+                raise ValueError(f"a folder needs an absolute path after file://; {HOW}")
+            return cls("file", "", path)
+        if parts.scheme != "memory" and not parts.netloc:
+            raise ValueError(f"{parts.scheme}:// names no bucket; {HOW}")
+        return cls(parts.scheme, parts.netloc, path.strip("/"))
+
+    @property
+    def folder(self) -> Path:
+        """The folder of a ``file`` address."""
+        return Path(self.path)
+
+    @property
+    def bells(self) -> Path:
+        """Where this machine's bells lie: in the folder itself, else in the machine's temporary folder."""
+        if self.scheme == "file":
+            return self.folder / "bells"
+        # The memory of one process is nobody else's.
+        own = f"{os.getpid()}" if self.scheme == "memory" else ""
+        name = hashlib.sha256(f"{self}{own}".encode()).hexdigest()[:16]
+        return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"objectstore-{os.getuid()}" / name
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether no other process can see it."""
+        return self.scheme == "memory"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}{'/' if self.bucket and self.path else ''}{self.path}"

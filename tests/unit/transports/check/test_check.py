@@ -1,0 +1,242 @@
+"""A broker's folder is read as it is, and what is wrong with it is told."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from kombu import Connection, Exchange, Producer, Queue
+
+from ami import transports
+from ami.transports.objectstore.__main__ import main
+from ami.transports.objectstore.check import reading
+from ami.transports.objectstore.check.reading import read_queue
+from ami.transports.objectstore.queue.commands import Ack, Bury, Claim
+from ami.transports.objectstore.queue.store import Store
+from tests.unit.transports.queue.stores import message as enqueue
+from tests.unit.transports.queue.stores import on_folder, snapshots_every
+
+Check = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def check(capsys: pytest.CaptureFixture[str]) -> Check:
+    """Run the command and return its exit code and its answer."""
+
+    def run(folder: Path) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        code = main(["check", "--json", str(folder)])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def declared(broker: Path, *names: str, durable: bool = True) -> None:
+    """Publish a message to each of these queues of a broker."""
+    transports.register()
+    with Connection(f"objectstore+{broker.as_uri()}") as connection:
+        for name in names:
+            queue = Queue(name, Exchange(name), name, durable=durable)(connection.default_channel)
+            queue.declare()
+            Producer(connection).publish("x", exchange=queue.exchange, routing_key=name)
+
+
+def filled(folder: Path, count: int = 40, done: int = 0) -> Store:
+    """Return a store whose queue has a few segments, of which the first messages are done."""
+    store = on_folder(folder)
+    for number in range(count):
+        store.commit([enqueue(str(number), 60)])
+        if number < done:
+            [[entry]] = store.commit([Claim(1, "worker", 60.0)])
+            store.commit([Ack(entry.id)])
+    return store
+
+
+def files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+def spoil(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_every_queue_of_a_broker_is_counted_and_nothing_is_changed(tmp_path: Path, check: Check):
+    declared(tmp_path, "tasks", "a/b")
+    store = on_folder(tmp_path / "queues" / "tasks")
+    store.commit([enqueue(str(number), 10) for number in range(5)])
+    store.commit([Claim(2, "worker", 60.0)])
+    before = files(tmp_path)
+    code, found = check(tmp_path)
+    assert (code, found["damage"]) == (0, [])
+    [slashed, tasks] = found["queues"]
+    assert (slashed["queue"], slashed["waiting"]) == ("a/b", 1)
+    assert (tasks["queue"], tasks["waiting"], tasks["leased"]) == ("tasks", 4, 2)
+    assert files(tmp_path) == before
+
+
+def test_the_folder_of_a_single_queue_can_be_checked(tmp_path: Path, check: Check):
+    filled(tmp_path / "queue").commit([Bury("4", "rejected")])
+    code, found = check(tmp_path / "queue")
+    assert code == 0
+    assert [(queue["waiting"], queue["buried"]) for queue in found["queues"]] == [(39, 1)]
+
+
+def test_segments_and_snapshots_are_counted(tmp_path: Path):
+    with snapshots_every(2000):
+        filled(tmp_path, done=20)
+    report = read_queue(tmp_path)
+    paths = [*tmp_path.glob("*.log"), *tmp_path.glob("snapshot-*")]
+    assert report.segments == len(list(tmp_path.glob("*.log"))) > 3
+    assert report.bytes == sum(path.stat().st_size for path in paths)
+    assert (report.waiting, report.damage, report.notes) == (20, [], [])
+
+
+def test_one_changed_byte_anywhere_is_found(tmp_path: Path):
+    with snapshots_every(2000):
+        filled(tmp_path, done=20)
+    paths = [*tmp_path.glob("*.log"), *tmp_path.glob("snapshot-*")]
+    for path in paths:
+        for at in range(0, path.stat().st_size, 37):
+            spoil(path, at)
+            assert read_queue(tmp_path).damage, (path.name, at)
+            spoil(path, at)
+    assert not read_queue(tmp_path).damage
+
+
+def test_damage_is_named_with_its_place_and_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    declared(tmp_path, "tasks")
+    filled(tmp_path / "queues" / "tasks", 3)
+    spoil(tmp_path / "queues" / "tasks" / "00000001.log", 100)
+    assert main(["check", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "DAMAGED" in out
+    assert "00000001.log is damaged at byte" in out
+    assert "up to the damage" in out
+
+
+def test_a_segment_that_is_gone_is_damage(tmp_path: Path):
+    filled(tmp_path)
+    (tmp_path / "00000002.log").unlink()
+    assert read_queue(tmp_path).damage == [f"{tmp_path / '00000002.log'} is gone"]
+
+
+def test_a_last_segment_that_is_gone_is_damage(tmp_path: Path):
+    filled(tmp_path)
+    last = max(tmp_path.glob("*.log"))
+    last.unlink()
+    assert read_queue(tmp_path).damage == [f"{last} is gone"]
+
+
+def test_a_segment_that_lost_whole_batches_is_damage(tmp_path: Path):
+    filled(tmp_path)
+    path = tmp_path / "00000001.log"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(0)
+    assert read_queue(tmp_path).damage == [f"{path} has 0 bytes; {size} were written"]
+
+
+def test_an_end_that_is_missing_is_damage(tmp_path: Path):
+    filled(tmp_path)
+    last = max(tmp_path.glob("*.log"))
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 1)
+    assert f"{last} has" in read_queue(tmp_path).damage[0]
+
+
+def test_an_older_snapshot_counts_where_the_newest_is_damaged(tmp_path: Path):
+    with snapshots_every(2000):
+        filled(tmp_path, done=20)
+    spoil(max(tmp_path.glob("snapshot-*")), 40)
+    report = read_queue(tmp_path)
+    assert (report.waiting, len(report.damage), report.notes) == (20, 1, [])
+
+
+def test_what_a_killed_writer_left_beyond_the_end_is_no_damage(tmp_path: Path):
+    filled(tmp_path)
+    with max(tmp_path.glob("*.log")).open("ab") as file:
+        file.write(b"half a batch")
+    report = read_queue(tmp_path)
+    assert (report.waiting, report.damage) == (40, [])
+
+
+def test_what_a_power_failure_tore_at_the_end_is_a_note(tmp_path: Path):
+    filled(tmp_path)
+    last = max(tmp_path.glob("*.log"))
+    with last.open("ab") as file:
+        file.write(b"half a batch")
+    with patch.object(reading, "this_boot", lambda: b"another start   "):
+        report = read_queue(tmp_path)
+    assert (report.waiting, report.damage) == (40, [])
+    assert report.notes == [f"{last}: its last 12 bytes are no whole batch and will be cut off"]
+
+
+def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
+    filled(tmp_path)
+    spoil(tmp_path / "00000001.log", 60)
+    with patch.object(reading, "this_boot", lambda: b"another start   "):
+        report = read_queue(tmp_path, is_transient=True)
+    assert not report.damage
+    assert "begins anew" in report.notes[-1]
+    assert read_queue(tmp_path, is_transient=True).damage
+
+
+def test_the_layout_tells_which_queues_are_transient(tmp_path: Path, check: Check):
+    declared(tmp_path, "replies", durable=False)
+    spoil(tmp_path / "queues" / "replies" / "00000001.log", 60)
+    assert check(tmp_path)[0] == 1
+    with patch.object(reading, "this_boot", lambda: b"another start   "):
+        assert check(tmp_path)[0] == 0
+
+
+def test_a_torn_layout_is_damage(tmp_path: Path, check: Check):
+    declared(tmp_path, "tasks")
+    spoil(tmp_path / "objects" / "layout", 40)
+    code, found = check(tmp_path)
+    assert code == 1
+    assert str(tmp_path / "objects" / "layout") in found["damage"][0]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "empty").mkdir()
+    assert main(["check", str(tmp_path / name)]) == 2
+    assert str(tmp_path / name) in capsys.readouterr().err
+
+
+def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(tmp_path: Path):
+    is_over = threading.Event()
+
+    def write() -> None:
+        number = 0
+        with snapshots_every(3000):
+            store = on_folder(tmp_path)
+            while not is_over.is_set():
+                store.commit([enqueue(str(number), 60)])
+                if number > 20:
+                    [[entry]] = store.commit([Claim(1, "worker", 60.0)])
+                    store.commit([Ack(entry.id)])
+                number += 1
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        while not list(tmp_path.glob("snapshot-*")):
+            pass
+        for _ in range(100):
+            report = read_queue(tmp_path)
+            assert not report.damage
+            assert 20 <= report.waiting <= 22
+    finally:
+        is_over.set()
+        writing.join()
+
+
+def test_a_queue_that_is_deleted_meanwhile_is_no_damage(tmp_path: Path):
+    report = read_queue(tmp_path / "gone")
+    assert (report.damage, report.notes) == ([], ["gone: it was deleted meanwhile"])

@@ -1,0 +1,54 @@
+"""A memory that takes itself for a bucket, and a clock of the test's own for those who ask it what they know."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from kombu import Connection
+
+from ami import transports
+from ami.transports.objectstore.journal import objects
+from ami.transports.objectstore.storage.counting import Counting
+from ami.transports.objectstore.storage.memory import MemoryObjects
+from ami.transports.objectstore.transport import catalogue, transport
+from ami.transports.objectstore.transport.address import Address
+from ami.transports.objectstore.transport.site import Site
+
+
+class Bucket(MemoryObjects):
+    is_remote = True
+
+
+class Clock:
+    """Stands for the module `time` where heads and layouts grow old."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@contextmanager
+def clock() -> Iterator[Clock]:
+    standing = Clock()
+    with patch.object(objects, "time", standing), patch.object(catalogue, "time", standing):
+        yield standing
+
+
+@contextmanager
+def counted_processes(bucket: Bucket, *names: str) -> Iterator[list[tuple[Connection, Counting]]]:
+    """Connect as processes that share the bucket would, and count what each asks for."""
+    transports.register()
+    counts = {name: Counting(bucket) for name in names}
+    sites = {name: Site(Address("memory", name, ""), counting) for name, counting in counts.items()}
+    with patch.object(transport, "open_site", lambda address: sites[address.bucket]):
+        connections = [Connection(f"objectstore+memory://{name}") for name in names]
+        for connection in connections:
+            connection.connect()
+        yield list(zip(connections, counts.values(), strict=True))
+        for connection in connections:
+            connection.release()

@@ -1,0 +1,128 @@
+"""What aioboto3's session and google-cloud-storage's client look like to an adapter, over one dictionary."""
+
+from contextlib import asynccontextmanager
+
+
+class ClientError(Exception):
+    """Of botocore's shape."""
+
+    def __init__(self, code):
+        super().__init__(code)
+        self.response = {"Error": {"Code": code}}
+
+
+class Session:
+    """An aioboto3 session; ``denies`` is the code of an error that every request meets."""
+
+    def __init__(self, denies=None):
+        self.objects = {}
+        self.connections = []
+        self.conditions = []
+        self.denies = denies
+        self._writes = 0
+
+    @asynccontextmanager
+    async def client(self, service, **connection):
+        assert service == "s3"
+        self.connections.append(connection)
+        yield self
+
+    async def get_object(self, *, Bucket, Key):
+        self._deny()
+        if (Bucket, Key) not in self.objects:
+            raise ClientError("NoSuchKey")
+        content, etag = self.objects[Bucket, Key]
+        return {"Body": Body(content), "ETag": etag}
+
+    async def put_object(self, *, Bucket, Key, Body, IfMatch=None, IfNoneMatch=None):
+        self._deny()
+        self.conditions.append((IfMatch, IfNoneMatch))
+        found = self.objects.get((Bucket, Key))
+        if IfMatch is not None and found is None:
+            raise ClientError("NoSuchKey")
+        if (IfNoneMatch == "*" and found) or (IfMatch is not None and found[1] != IfMatch):
+            raise ClientError("PreconditionFailed")
+        self._writes += 1
+        self.objects[Bucket, Key] = (Body, f'"{self._writes}"')
+        return {"ETag": f'"{self._writes}"'}
+
+    def _deny(self):
+        if self.denies:
+            raise ClientError(self.denies)
+
+
+class Body:
+    """A streaming body."""
+
+    def __init__(self, content):
+        self.content = content
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    async def read(self):
+        return self.content
+
+
+class ApiError(Exception):
+    """Of the shape of google.api_core's exceptions."""
+
+    def __init__(self, code):
+        super().__init__(f"status {code}")
+        self.code = code
+
+
+class Client:
+    """A google-cloud-storage client; ``between`` is called between a blob's metadata and its content."""
+
+    def __init__(self, denies=None, between=None):
+        self.objects = {}
+        self.conditions = []
+        self.denies = denies
+        self.between = between or (lambda: None)
+
+    def bucket(self, name):
+        return Bucket(self, name)
+
+
+class Bucket:
+    def __init__(self, client, name):
+        self.client = client
+        self.name = name
+
+    def blob(self, name):
+        return Blob(self.client, (self.name, name))
+
+    def get_blob(self, name):
+        if self.client.denies:
+            raise ApiError(self.client.denies)
+        found = self.client.objects.get((self.name, name))
+        return Blob(self.client, (self.name, name), found[1]) if found else None
+
+
+class Blob:
+    def __init__(self, client, place, generation=None):
+        self.client = client
+        self.place = place
+        self.generation = generation
+
+    def download_as_bytes(self, *, if_generation_match):
+        self.client.between()
+        content, generation = self.client.objects[self.place]
+        if generation != if_generation_match:
+            raise ApiError(412)
+        return content
+
+    def upload_from_string(self, content, *, content_type, if_generation_match):
+        if self.client.denies:
+            raise ApiError(self.client.denies)
+        assert content_type == "application/json"
+        self.client.conditions.append(if_generation_match)
+        found = self.client.objects.get(self.place, (b"", 0))
+        if found[1] != if_generation_match:
+            raise ApiError(412)
+        self.generation = 1_700_000_000_000_000 + len(self.client.conditions)
+        self.client.objects[self.place] = (content, self.generation)

@@ -13,6 +13,7 @@ from celery.signals import before_task_publish
 from kombu import Queue
 
 from ami.queues import origin
+from ami.queues.broker_kind import BrokerKind, kind_of
 from ami.topology.errors import did_you_mean
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
@@ -48,21 +49,18 @@ class AntennaCelery(Celery):
         if options.get("retries"):
             _forget_destination(options)
         self._refuse_unknown_queue(options.get("queue"))
-        due = _normalise_delay(self, options)
+        kind = kind_of(self.connection_for_write())
+        due = _normalise_delay(kind, options)
         headers = dict(options.pop("headers", None) or {})
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
         headers[PUBLISHED_HEADER] = due
-        if self.is_amqp:
+        if kind.confirms:
             options.setdefault("confirm_timeout", CONFIRM_TIMEOUT_SECONDS)
+        if kind.routes:
             # A publisher that declares the queue would bind it again after a rollback took its key.
             options.setdefault("declare", [])
         send = super().send_task
         return self._declaring_what_is_missing(lambda: send(name, args, kwargs, headers=dict(headers), **dict(options)))
-
-    @property
-    def is_amqp(self) -> bool:
-        """Whether the configured broker speaks AMQP; the other transports know no exchanges of ours."""
-        return bool(self.connection_for_write().transport.driver_type == "amqp")
 
     def _declaring_what_is_missing(self, send: Callable[[], Any]) -> Any:
         """Publish; on a broker that lacks the exchange (no worker has ever started) declare everything, once."""
@@ -90,11 +88,11 @@ def _forget_destination(options: dict[str, Any]) -> None:
         options.pop(name, None)
 
 
-def _normalise_delay(app: AntennaCelery, options: dict[str, Any]) -> float:
-    """Make a countdown what native delayed delivery can carry and return when the task is due, in epoch seconds.
+def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
+    """Make a countdown what the broker can carry and return when the task is due, in epoch seconds.
 
-    The delay queues count whole seconds: under a second is sent at once (kombu raises on it), anything else is
-    rounded up so that no task starts early.
+    A broker that delays counts whole seconds: anything else is rounded up so that no task starts early. Under a second
+    is sent at once on every broker (kombu raises on it there).
     """
     eta, countdown = options.pop("eta", None), options.pop("countdown", None)
     if eta is not None:
@@ -103,7 +101,7 @@ def _normalise_delay(app: AntennaCelery, options: dict[str, Any]) -> float:
         countdown = moment.timestamp() - time.time()
     if not countdown or countdown < 1:
         return time.time()
-    options["countdown"] = math.ceil(countdown) if app.is_amqp else countdown
+    options["countdown"] = math.ceil(countdown) if kind.delays else countdown
     return time.time() + float(options["countdown"])
 
 

@@ -14,6 +14,9 @@ from ami.topology.errors import TopologyError, did_you_mean
 from ami.topology.topology import Topology
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
 
+#: Tasks of Celery's own that the table may route; the others run where they are sent.
+CELERYS_OWN = ("celery.backend_cleanup",)
+
 
 @register("queues")
 def check_tasks(**_: Any) -> list[CheckMessage]:
@@ -60,7 +63,7 @@ def _check_task(topology: Topology, name: str) -> Iterator[CheckMessage]:
 def check_rules(**_: Any) -> list[CheckMessage]:
     """Check that every exact name in the table is a task that exists."""
     topology: Topology = settings.ANTENNA_TOPOLOGY
-    names = registered()
+    names = [*registered(), *CELERYS_OWN]
     return [
         CheckWarning(
             f"{row.queue} names the task '{rule}', which is not registered.{did_you_mean(rule, names)}",

@@ -15,7 +15,7 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One buried message. ``reason`` is RabbitMQ's: rejected, delivery_limit, maxlen; or ``unrouted``."""
+    """One buried message. ``reason`` is the broker's: rejected, delivery_limit, expired, maxlen; or ``unrouted``."""
 
     queue: str
     task_id: str
@@ -84,3 +84,14 @@ def replay(
         return broker.EXCHANGE_NAME, place.queue
 
     return move(connection, queue, destination, limit, progress, headers={"retries": 0})
+
+
+def discard(connection: Connection, queue: str, limit: int | None = None) -> int:
+    """Delete the letters of ``queue`` for good, the oldest ``limit`` or all of them; return how many."""
+    with connection.channel() as channel:
+        if limit is None:
+            return int(channel.queue_purge(queue) or 0)
+        for count in range(limit):
+            if channel.basic_get(queue, no_ack=True) is None:
+                return count
+    return limit

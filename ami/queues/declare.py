@@ -10,6 +10,7 @@ from kombu.transport.native_delayed_delivery import (
     declare_native_delayed_delivery_exchanges_and_queues,
 )
 
+from ami.queues.broker_kind import kind_of
 from ami.topology import broker
 from ami.topology.table import FALLBACK
 from ami.topology.topology import Topology
@@ -22,14 +23,14 @@ def declare(topology: Topology, connection: Connection, own: Collection[str] = (
     """Declare queues, dead letters, the alternate exchange and the delay exchanges; return the queues' names.
 
     A queue that exists keeps the bindings it has, unless it is one of ``own``: those take their routing keys (back)
-    from the fallback queue, where a rollback put them. Who consumes a queue owns its key. On a transport that is not
-    AMQP only the queues themselves are declared.
+    from the fallback queue, where a rollback put them. Who consumes a queue owns its key. On a broker that does not
+    route only the queues themselves are declared, and delay exchanges only on one that delays.
 
     Raises:
         amqp.exceptions.PreconditionFailed: a queue exists with other arguments.
     """
-    queues = broker.task_queues(topology)
-    if connection.transport.driver_type != "amqp":
+    queues, kind = broker.task_queues(topology), kind_of(connection)
+    if not kind.routes:
         with connection.channel() as channel:
             for queue in queues:
                 queue(channel).declare()
@@ -39,7 +40,8 @@ def declare(topology: Topology, connection: Connection, own: Collection[str] = (
         broker.EXCHANGE(channel).declare()
         for queue in kept:
             queue(channel).declare()
-    declare_native_delayed_delivery_exchanges_and_queues(connection, DELAY_QUEUE_TYPE)
+    if kind.delays:
+        declare_native_delayed_delivery_exchanges_and_queues(connection, DELAY_QUEUE_TYPE)
     for queue in queues:
         if queue.name in own or not _exists(connection, queue.name):
             _declare_with_keys(connection, queue)
@@ -52,7 +54,8 @@ def _declare_with_keys(connection: Connection, queue: Queue) -> None:
         if queue.name != FALLBACK:
             for key in routing_keys(queue.name):
                 channel.queue_unbind(FALLBACK, broker.EXCHANGE_NAME, routing_key=key)
-    bind_queue_to_native_delayed_delivery_exchange(connection, queue)
+    if kind_of(connection).delays:
+        bind_queue_to_native_delayed_delivery_exchange(connection, queue)
 
 
 def _exists(connection: Connection, queue: str) -> bool:

@@ -7,28 +7,17 @@ from typing import Any
 from amqp.exceptions import NotFound
 from kombu import Connection
 
-from ami.queues import governors
+from ami.queues import dead_letters, governors, listing, rabbitmq
+from ami.queues.broker_kind import kind_of
 from ami.queues.declare import depth
+from ami.queues.finding import Finding
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
 from ami.topology.errors import did_you_mean
 from ami.topology.topology import Topology
 
-#: Queues of others that may hold messages: Celery's remote control and events, kombu's delay queues.
-FOREIGN = ("celeryev.", "celery_delayed_", "amq.gen-")
-FOREIGN_SUFFIXES = (".pidbox", ".reply.celery.pidbox")
-
 #: So many tasks one finding names.
 NAMED = 5
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing an operator should know. ``level`` is error, warning, or unseen for what could not be looked at."""
-
-    level: str
-    name: str
-    sentence: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,8 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
         found = [
             *_queues(topology, connection, held=governors.held_queues(governors.workers(answers))),
             *worker_findings(topology, answers),
-            *_management(topology, management_url, connection),
+            *_given_up(topology, connection),
+            *_beyond(topology, management_url, connection),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])
@@ -128,12 +118,31 @@ def _governor(worker: governors.Worker) -> Iterator[Finding]:
         )
 
 
-def _management(topology: Topology, url: str, connection: Connection) -> Iterator[Finding]:
-    if connection.transport.driver_type != "amqp":
+def _given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
+    """What waits for an operator: messages that no binding matched, and dead letters."""
+    try:
+        counts = dead_letters.counts(topology, connection) if kind_of(connection).routes else {}
+    except NotFound as error:
+        yield Finding("error", "missing-queue", f"{error.reply_text}; run 'manage.py queues declare'.")
+        return
+    for queue, messages in counts.items():
+        name, why = "dead-letters", "were given up"
+        if queue == broker.UNROUTED:
+            name, why = "unrouted", "matched no binding"
+        if messages:
+            look = f"look with 'manage.py queues dead-letters {queue}'"
+            yield Finding("warning", name, f"{messages} messages {why} and are kept in {queue}; {look}.")
+
+
+def _beyond(topology: Topology, url: str, connection: Connection) -> Iterator[Finding]:
+    """What the broker tells by a door of its own, or that nobody could look."""
+    if not kind_of(connection).is_managed:
+        yield from _listed(topology, listing.stored(connection))
         return
     try:
         api = ManagementApi(url, connection.virtual_host)
-        yield from _seen_through(topology, api)
+        yield from _listed(topology, listing.managed(api))
+        yield from rabbitmq.findings(topology, api)
     except ManagementUnavailable as error:
         yield Finding(
             "unseen",
@@ -142,63 +151,20 @@ def _management(topology: Topology, url: str, connection: Connection) -> Iterato
         )
 
 
-def _seen_through(topology: Topology, api: ManagementApi) -> Iterator[Finding]:
-    for alarm in api.alarms():
-        yield Finding("error", "alarm", f"RabbitMQ has a resource alarm ({alarm}); it blocks every publisher.")
-    for name in api.blocked_connections():
-        yield Finding("error", "blocked", f"The connection {name} is blocked from publishing.")
-    queues = api.queues()
-    yield from _unknown_queues(topology, queues)
-    yield from _traps(topology, queues, api)
-
-
-def _unknown_queues(topology: Topology, queues: list[dict[str, Any]]) -> Iterator[Finding]:
+def _listed(topology: Topology, queues: Mapping[str, listing.Listed]) -> Iterator[Finding]:
     own = broker.own_queue_names(topology)
-    for queue in queues:
-        name, messages = queue["name"], queue.get("messages", 0)
-        if name in own or name.startswith(FOREIGN) or name.endswith(FOREIGN_SUFFIXES) or not messages:
-            continue
-        hint = did_you_mean(name, topology.queues)
-        yield Finding("warning", "unknown-queue", f"{name} holds {messages} messages and is no queue of ours.{hint}")
-    unrouted = next((queue.get("messages", 0) for queue in queues if queue["name"] == broker.UNROUTED), 0)
-    if unrouted:
-        yield Finding(
-            "warning",
-            "unrouted",
-            f"{unrouted} messages matched no binding and are kept in {broker.UNROUTED}; "
-            f"look with 'manage.py queues dead-letters {broker.UNROUTED}'.",
-        )
-
-
-def _traps(topology: Topology, queues: list[dict[str, Any]], api: ManagementApi) -> Iterator[Finding]:
-    """The known traps of this broker version."""
-    version = api.version()
-    by_name = {queue["name"]: queue for queue in queues}
+    for name, queue in queues.items():
+        if name not in own and queue.messages:
+            yield Finding(
+                "warning",
+                "unknown-queue",
+                f"{name} holds {queue.messages} messages and is no queue of ours.{did_you_mean(name, topology.queues)}",
+            )
     for expected in broker.task_queues(topology):
-        arguments = by_name.get(expected.name, {}).get("arguments")
-        if arguments is not None and arguments != expected.queue_arguments:
+        if expected.name in queues and queues[expected.name].arguments != expected.queue_arguments:
             yield Finding(
                 "error",
                 "arguments",
                 f"{expected.name} exists with other arguments than the topology's; a worker would stop with 406. "
                 "Drain it, delete it, and declare again.",
             )
-    held = api.policies()
-    stale = [
-        policy["name"]
-        for policy in broker.policies(topology, version)
-        if held.get(policy["name"], {}).get("definition") != policy["definition"]
-    ]
-    if stale:
-        yield Finding("warning", "policies", f"Policies are missing or old: {', '.join(stale)}; run 'queues declare'.")
-    if version < (3, 10):
-        yield Finding(
-            "error", "version", "RabbitMQ is older than 3.10: no message TTL and no at-least-once dead letters."
-        )
-    elif version < (3, 12):
-        yield Finding(
-            "warning",
-            "version",
-            f"RabbitMQ {'.'.join(map(str, version))} has no consumer timeout per queue; its own 30 minutes hold, "
-            "and every hard time limit is below that.",
-        )

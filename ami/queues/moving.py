@@ -46,7 +46,8 @@ def move(
         amqp.exceptions.AMQPError: a publish was refused; that message stays where it was.
     """
     moved = 0
-    with connection.clone(transport_options={"confirm_publish": True}) as confirming:
+    options = {**(connection.transport_options or {}), "confirm_publish": True}
+    with connection.clone(transport_options=options) as confirming:
         channel = confirming.channel()
         producer = Producer(channel, auto_declare=False)
         while limit is None or moved < limit:

@@ -47,6 +47,8 @@ ROWS: tuple[Workload, ...] = (
             "ami.jobs.tasks.jobs_health_check",
             "ami.jobs.tasks.update_*",
             "ami.exports.tasks.run_scheduled_exports",
+            # Celery's own: deletes results that have expired.
+            "celery.backend_cleanup",
         ),
         concurrency=2,
         max_tasks_per_child=200,

@@ -36,6 +36,14 @@ def test_queue_that_keeps_no_dead_letters_is_refused_with_those_that_do(flags: t
     assert "antenna.unrouted" in str(refused.value)
 
 
+@pytest.mark.parametrize("act", ["--replay", "--discard"])
+def test_letters_of_no_queue_in_particular_are_left_where_they_are(act: str):
+    with pytest.raises(CommandError, match="Name the queue. Known: antenna-ingest.dlq, "):
+        queues("dead-letters", act)
+    with pytest.raises(CommandError, match="not allowed with"):
+        queues("dead-letters", "antenna.dlq", "--replay", "--discard")
+
+
 @pytest.mark.parametrize(
     "argv", [("declare",), ("rollout",), ("rollback",), ("dead-letters",), ("governor",), ("check", "--live")]
 )

@@ -9,12 +9,15 @@ from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from kombu import Connection
 from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
 from ami.queues import dead_letters, governors, live, rollout, schedule, tasks_table
+from ami.queues.broker_kind import kind_of
 from ami.queues.declare import declare
+from ami.queues.finding import Finding
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
 from ami.topology.topology import Topology
@@ -30,7 +33,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
         verbs = parser.add_subparsers(dest="verb", required=True)
-        verbs.add_parser("declare", help="declare queues, dead letters, alternate and delay exchanges, and policies")
+        verbs.add_parser("declare", help="declare queues, dead letters, exchanges, and policies")
         verbs.add_parser("tasks", help="list every registered task with its queue, rule and limits")
         check = verbs.add_parser("check", help="look for what is wrong; exit 1 when something is")
         check.add_argument("--live", action="store_true", help="ask the broker and every worker, too")
@@ -39,9 +42,11 @@ class Command(BaseCommand):
         )
         verbs.add_parser("rollback", help="send the work of the split queues back to the fallback queue")
         verbs.add_parser("governor", help="every worker's memory, whether it takes tasks, and why not")
-        letters = verbs.add_parser("dead-letters", help="count, list or replay what was given up")
+        letters = verbs.add_parser("dead-letters", help="count, list, replay or discard what was given up")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
-        letters.add_argument("--replay", action="store_true", help="send them to where their tasks belong today")
+        acts = letters.add_mutually_exclusive_group()
+        acts.add_argument("--replay", action="store_true", help="send them to where their tasks belong today")
+        acts.add_argument("--discard", action="store_true", help="delete them for good")
         letters.add_argument("--limit", type=int, default=None, help="at most so many")
         verbs.add_parser("schedule", help="write the schedule that the code declares into beat's tables")
         for verb in verbs.choices.values():
@@ -53,18 +58,14 @@ class Command(BaseCommand):
         self.json: bool = options["json"]
         try:
             getattr(self, "_" + verb.replace("-", "_"))(options)
-        except (OperationalError, AMQPError, OSError) as error:
+        except _broker_errors() as error:
             where = current_app.connection_for_read().as_uri()
             raise CommandError(f"The broker at {where} did not do it: {error!r}") from error
 
     def _declare(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_write() as connection:
             names = declare(self.topology, connection)
-            try:
-                api = ManagementApi(settings.RABBITMQ_MANAGEMENT_URL, connection.virtual_host)
-                policies: list[str] | str = api.put_policies(broker.policies(self.topology, api.version()))
-            except ManagementUnavailable as error:
-                policies = f"not written: {error}"
+            policies = _put_policies(self.topology, connection)
         self._show({"queues": names, "policies": policies}, [("declared", name) for name in names], ("", "queue"))
         if not self.json:
             self.stdout.write(f"policies: {policies if isinstance(policies, str) else ', '.join(policies)}")
@@ -127,24 +128,30 @@ class Command(BaseCommand):
         self._show(governors.as_dicts(found), [governors.cells(worker) for worker in found], governors.COLUMNS)
 
     def _dead_letters(self, options: dict[str, Any]) -> None:
-        queue = options["queue"]
+        queue, limit = options["queue"], options["limit"]
+        known = dead_letters.burial_queues(self.topology)
+        if queue is None and (options["replay"] or options["discard"]):
+            raise CommandError(f"Name the queue. Known: {', '.join(known)}.")
+        if queue is not None and queue not in known:
+            raise CommandError(f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.")
         with current_app.connection_for_write() as connection:
             if queue is None:
                 counts = dead_letters.counts(self.topology, connection)
                 self._show(counts, list(counts.items()), ("queue", "messages"))
-                return
-            if queue not in dead_letters.burial_queues(self.topology):
-                known = ", ".join(dead_letters.burial_queues(self.topology))
-                raise CommandError(f"'{queue}' keeps no dead letters. Known: {known}.")
-            if options["replay"]:
-                count = dead_letters.replay(self.topology, connection, queue, options["limit"])
-                self._show({"replayed": count}, [(queue, count)], ("queue", "replayed"))
-                return
-            letters = dead_letters.peek(connection, queue, options["limit"] or 20)
-        cells = [tuple(asdict(letter).values()) for letter in letters]
-        self._show(
-            [asdict(letter) for letter in letters], cells, ("queue", "id", "task", "reason", "retries", "arguments")
-        )
+            elif options["replay"]:
+                self._done("replayed", queue, dead_letters.replay(self.topology, connection, queue, limit))
+            elif options["discard"]:
+                self._done("discarded", queue, dead_letters.discard(connection, queue, limit))
+            else:
+                self._list(dead_letters.peek(connection, queue, limit or 20))
+
+    def _done(self, what: str, queue: str, count: int) -> None:
+        self._show({what: count}, [(queue, count)], ("queue", what))
+
+    def _list(self, letters: list[dead_letters.DeadLetter]) -> None:
+        rows = [asdict(letter) for letter in letters]
+        columns = ("queue", "id", "task", "reason", "retries", "arguments")
+        self._show(rows, [tuple(row.values()) for row in rows], columns)
 
     def _schedule(self, options: dict[str, Any]) -> None:
         counts = schedule.synchronise()
@@ -165,9 +172,26 @@ class Command(BaseCommand):
         console.print(table)
 
 
+def _put_policies(topology: Topology, connection: Connection) -> list[str] | str:
+    """Return the names of the policies that were written, or why there are none."""
+    if not kind_of(connection).is_managed:
+        return "none, they are RabbitMQ's"
+    try:
+        api = ManagementApi(settings.RABBITMQ_MANAGEMENT_URL, connection.virtual_host)
+        return api.put_policies(broker.policies(topology, api.version()))
+    except ManagementUnavailable as error:
+        return f"not written: {error}"
+
+
+def _broker_errors() -> tuple[type[BaseException], ...]:
+    """What the configured broker raises; only an exception that passes asks for it."""
+    transport = current_app.connection_for_read().transport
+    return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
+
+
 def _trigger(row: tasks_table.TaskRow) -> str:
     return f"{row.triggered_by}, each {row.every_seconds} s" if row.every_seconds else row.triggered_by
 
 
-def _finding(message: CheckMessage) -> live.Finding:
-    return live.Finding("error" if message.is_serious() else "warning", message.id or "", message.msg)
+def _finding(message: CheckMessage) -> Finding:
+    return Finding("error" if message.is_serious() else "warning", message.id or "", message.msg)

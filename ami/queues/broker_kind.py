@@ -1,0 +1,35 @@
+"""What the broker at the other end can do, so that no operation asks for its name."""
+
+from dataclasses import dataclass
+
+from kombu import Connection
+
+
+@dataclass(frozen=True)
+class BrokerKind:
+    """What one kind of broker can do.
+
+    ``routes``: it keeps exchanges, bindings, alternate exchanges and dead letters, and knows which queues are missing.
+    ``delays``: it keeps a delayed message until it is due, for whole seconds. Elsewhere the worker does, to the moment.
+    ``confirms``: a publisher may wait for its word that it has a message; where it does not, publishing itself waits.
+    ``lists``: it tells the names of all its queues.
+    ``is_managed``: it does so through RabbitMQ's management API, and has policies, alarms and a version there.
+    """
+
+    routes: bool = False
+    delays: bool = False
+    confirms: bool = False
+    lists: bool = False
+    is_managed: bool = False
+
+
+#: By the ``driver_type`` of kombu's transport; any other one has queues and no more.
+KINDS = {
+    "amqp": BrokerKind(routes=True, delays=True, confirms=True, is_managed=True),
+    "objectstore": BrokerKind(routes=True, lists=True),
+}
+
+
+def kind_of(connection: Connection) -> BrokerKind:
+    """Return what the broker of this connection can do; it need not be connected."""
+    return KINDS.get(connection.transport.driver_type, BrokerKind())

@@ -1,0 +1,182 @@
+"""Every operation of the `queues` command on a broker over a store: all of AMQP's, and what is RabbitMQ's left out."""
+
+import io
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from kombu import Queue
+
+from ami.queues import governors
+from ami.queues.dead_letters import burial_queues
+from ami.queues.declare import declare, depth
+from ami.topology.broker import UNROUTED
+from ami.topology.table import FALLBACK
+from tests.places import celery_at
+
+INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs.tasks.process_nats_pipeline_result"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
+    """A broker in this process's memory, and a RabbitMQ management API that nobody may ask."""
+    monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
+    settings.RABBITMQ_MANAGEMENT_URL = "http://nobody:nothing@127.0.0.1:1"
+    with celery_at(f"objectstore+memory://{uuid.uuid4().hex}"):
+        yield
+
+
+@pytest.fixture
+def channel(store: None, app: Any) -> Iterator[Any]:
+    with app.connection_for_write() as connection:
+        yield connection.default_channel
+
+
+@pytest.fixture
+def declared(store: None) -> dict[str, Any]:
+    return queues("declare")
+
+
+def queues(*argv: str, code: int = 0) -> Any:
+    out, ended = io.StringIO(), 0
+    try:
+        call_command("queues", *argv, "--json", stdout=out)
+    except SystemExit as stopped:
+        ended = int(stopped.code or 0)
+    assert ended == code, out.getvalue()
+    return json.loads(out.getvalue())
+
+
+def bury(channel: Any, queue: str) -> None:
+    """Do as a worker whose task has failed for good."""
+    channel.basic_reject(channel.basic_get(queue).delivery_tag, requeue=False)
+
+
+def found(code: int = 1) -> dict[str, str]:
+    """What is wrong with the broker: there are no workers, and what tasks there are depends on the other tests."""
+    rows = {row["name"]: row["sentence"] for row in queues("check", "--live", code=code)}
+    return {name: rows[name] for name in rows if name not in ("no-worker", "no-consumer") and "queues." not in name}
+
+
+def test_declare_makes_everything_but_delays_and_policies(declared: dict[str, Any], channel: Any, settings: Any):
+    topology = settings.ANTENNA_TOPOLOGY
+    assert set(declared["queues"]) == {*topology.queues, *burial_queues(topology)}
+    assert declared["policies"] == "none, they are RabbitMQ's"
+    bindings = set(channel.list_bindings())
+    assert {(queue, "antenna", queue) for queue in topology.queues} <= bindings
+    assert {(f"{queue}.dlq", "antenna.dlx", queue) for queue in topology.queues} <= bindings
+    assert (UNROUTED, UNROUTED, "") in bindings
+    assert not [binding for binding in bindings if "delayed" in str(binding)]
+    assert queues("declare") == declared
+
+
+def test_first_publish_declares_what_is_missing(channel: Any, app: Any):
+    app.send_task(RESULT)
+    assert depth(channel, INGEST) == (1, 0)
+
+
+@pytest.mark.parametrize("countdown", [None, 1.25])
+def test_publisher_binds_nothing_and_keeps_the_fraction_of_a_countdown(
+    store: None, app: Any, sent: list[dict[str, Any]], countdown: float | None
+):
+    app.send_task(RESULT, countdown=countdown)
+    assert sent[-1]["declare"] == []
+    assert sent[-1].get("countdown") == countdown
+    assert "confirm_timeout" not in sent[-1]
+
+
+def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
+    assert queues("rollout", code=1)["name"] == "undeclared"
+    queues("declare")
+    stage = queues("rollout", code=1)
+    assert (stage["name"], [state["consumers"] for state in stage["queues"]]) == ("without workers", [0, 0, 0, 0])
+    for queue in (state["queue"] for state in stage["queues"]):
+        channel.basic_consume(queue, callback=print)
+    assert queues("rollout")["name"] == "split"
+    with pytest.raises(CommandError, match="Workers still read the split queues; stop celeryworker_ingest"):
+        queues("rollback")
+
+
+def test_rollback_hands_keys_and_messages_over_and_a_worker_takes_its_own_back(
+    declared: dict[str, Any], channel: Any, app: Any, settings: Any
+):
+    app.send_task(RESULT)
+    app.send_task(RESULT, countdown=60)
+    assert queues("rollback") == {INGEST: 2, "antenna-housekeeping": 0, "antenna-interactive": 0}
+    app.send_task(RESULT)
+    queues("declare")
+    app.send_task(RESULT, countdown=60)
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (0, 4)
+    with app.connection_for_write() as connection:
+        declare(settings.ANTENNA_TOPOLOGY, connection, own=[INGEST])
+    app.send_task(RESULT)
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (1, 4)
+
+
+def test_dead_letters_are_counted_listed_in_order_and_replayed(declared: dict[str, Any], channel: Any, app: Any):
+    sent = [app.send_task(RESULT, kwargs={"number": number}).id for number in range(3)]
+    for _ in sent:
+        bury(channel, INGEST)
+    assert queues("dead-letters")[f"{INGEST}.dlq"] == 3
+    for _ in range(2):
+        letters = queues("dead-letters", f"{INGEST}.dlq")
+        assert [(letter["task_id"], letter["reason"]) for letter in letters] == [(name, "rejected") for name in sent]
+    assert queues("dead-letters", f"{INGEST}.dlq", "--replay", "--limit", "1") == {"replayed": 1}
+    assert channel.basic_get(INGEST, no_ack=True).headers["id"] == sent[0]
+    assert queues("dead-letters", f"{INGEST}.dlq", "--replay") == {"replayed": 2}
+    assert queues("dead-letters")[f"{INGEST}.dlq"] == 0
+
+
+@pytest.mark.parametrize(("limit", "left"), [((), 0), (("--limit", "2"), 1), (("--limit", "9"), 0)])
+def test_dead_letters_are_discarded_the_oldest_first(
+    declared: dict[str, Any], channel: Any, app: Any, limit: tuple[str, ...], left: int
+):
+    sent = [app.send_task(RESULT).id for _ in range(3)]
+    for _ in sent:
+        bury(channel, INGEST)
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", *limit) == {"discarded": 3 - left}
+    assert [letter["task_id"] for letter in queues("dead-letters", f"{INGEST}.dlq")] == sent[3 - left :]
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard") == {"discarded": left}
+
+
+def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict[str, Any], channel: Any, app: Any):
+    app.send_task(RESULT)
+    for _ in range(3):
+        bury(channel, INGEST)
+        assert queues("dead-letters", f"{INGEST}.dlq", "--replay") == {"replayed": 1}
+    assert depth(channel, INGEST)[0] == 1
+
+
+def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel: Any, app: Any):
+    assert found() == {}
+    Queue("antena-ingest", durable=True)(channel).declare()
+    channel.basic_publish(channel.prepare_message("x"), "", "antena-ingest")
+    app.send_task(AUDIT, exchange="antenna", routing_key="nowhere")
+    app.send_task(RESULT)
+    bury(channel, INGEST)
+    rows = found()
+    assert rows.keys() == {"unknown-queue", "unrouted", "dead-letters"}
+    unknown = "antena-ingest holds 1 messages and is no queue of ours. Did you mean 'antenna-ingest'?"
+    assert rows["unknown-queue"] == unknown
+    assert rows["unrouted"].startswith("1 messages matched no binding and are kept in antenna.unrouted; look with")
+    assert rows["dead-letters"].startswith("1 messages were given up and are kept in antenna-ingest.dlq; look with")
+
+
+def test_live_check_tells_of_a_queue_with_other_arguments(store: None, channel: Any):
+    Queue(INGEST, durable=True)(channel).declare()
+    assert {"arguments", "missing-queue"} <= found().keys()
+
+
+@pytest.mark.parametrize("argv", [("dead-letters",), ("check", "--live")])
+def test_store_that_cannot_be_opened_is_one_sentence(tmp_path: Path, argv: tuple[str, ...]):
+    in_the_way = tmp_path / "broker"
+    in_the_way.touch()
+    with (
+        celery_at(f"objectstore+{in_the_way.as_uri()}"),
+        pytest.raises(CommandError, match=f"The broker at objectstore.*{in_the_way}.* did not do it: "),
+    ):
+        queues(*argv)

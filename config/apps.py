@@ -1,6 +1,10 @@
-"""Connects what no layer may import: signals of one layer to the listeners of another."""
+"""Connects what no layer may import: signals of one layer to the listeners of another, or to Django's commands."""
 
-from django.apps import AppConfig
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.core.management import call_command
+from django.db.models.signals import post_migrate
 
 
 class CompositionConfig(AppConfig):
@@ -10,7 +14,13 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Connect telemetry to Celery's signals."""
+        """Connect telemetry to Celery's signals, and the cache's table to `migrate`."""
         from ami.telemetry import listen
 
         listen.connect()
+        post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
+
+
+def create_cache_table(using: str, **_: Any) -> None:
+    """Create the table of a cache that lies in the database, unless it is there; `migrate` sends for it."""
+    call_command("createcachetable", database=using, verbosity=0)

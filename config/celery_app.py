@@ -2,6 +2,7 @@
 
 import os
 
+from ami import transports
 from ami.governor import bootstep as governor
 from ami.queues import bootsteps
 from ami.queues.celery import AntennaCelery
@@ -9,6 +10,7 @@ from config import flower  # noqa: F401 - listens to a signal
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
+transports.register()  # Before the first connection: kombu has no entry point for transports.
 app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

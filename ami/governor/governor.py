@@ -58,6 +58,8 @@ class Governor:
         self._consumer: SlotConsumer | None = None
         self._event: Callable[..., Any] = lambda *_, **__: None
         self._looked_at = 0.0
+        self._situation: policy.Situation | None = None
+        self._children: list[ladder.Child] | None = None
         self._faults: tuple[str, ...] = ()
         self._growth = Growth()
         self._admitted = 0
@@ -187,14 +189,17 @@ class Governor:
         self.reading = self._machine.read()
         self._report_faults()
         before = self.gate
-        self.gate = policy.decide(self.settings, before, self._situation(now))
+        self._situation = self._measured(now)
+        self.gate = policy.decide(self.settings, before, self._situation)
         self.counts["admitted"] += self.gate.admit_one and not before.admit_one
         self.counts["holds"] += self.gate.held and not before.held
         if line := policy.announce(before, self.gate, self.reading):
             self._pending = f"{self._pending} | {line}" if self._pending else line
 
-    def _situation(self, now: float) -> policy.Situation:
+    def _measured(self, now: float) -> policy.Situation:
+        """Weigh the children once a look, and only while held: the kernel walks every page of each."""
         held = self.gate.held
+        self._children = self.crew.children() if held else None
         return policy.Situation(
             reading=self.reading,
             now=now,
@@ -204,7 +209,7 @@ class Governor:
             started=sum(state.total_count.values()),
             own_kib=self.crew.own_kib() if held else 0,
             baseline_kib=self.crew.baseline_kib if held else 0,
-            can_recycle=held and any(not child.task and self._worth(child) for child in self.crew.children()),
+            can_recycle=held and any(not child.task and self._worth(child) for child in self._children or ()),
         )
 
     @staticmethod
@@ -249,12 +254,11 @@ class Governor:
         """Held for memory: make it come back."""
         if not self.gate.held or not self.acts or self.crew.unstarted:
             return
-        children = self.crew.children()
+        children = self.crew.children() if self._children is None else self._children
         by_pid = {child.pid: child for child in children}
         for step in ladder.steps(self.settings, self.gate, children):
             self._take(step, by_pid[step.pid])
-        now = time.monotonic()
-        if sentence := policy.must_exit(self.settings, self.gate, self._situation(now)):
+        if self._situation and (sentence := policy.must_exit(self.settings, self.gate, self._situation)):
             logger.critical("%s Ending with code %s, to be started again.", sentence, EXIT_CODE)
             state.should_stop = EXIT_CODE
 

@@ -67,7 +67,7 @@ def over_limit(children: Sequence[Child], soft_kib: int, hard_kib: int) -> list[
 
     Above the soft limit a child is recycled: at once if idle, else after its task. A busy one above the hard limit is
     ended, which fails its task. A child that is hardly bigger than it was born is left alone: a fresh one would be as
-    big, recycling it would never end (facts B11), and no task would ever pass.
+    big, recycling it would never end, and no task would ever pass.
     """
     taken = []
     for child in _fattest_first(children):

@@ -1,7 +1,6 @@
 """Settings that every place shares."""
 
 import os
-import socket
 
 from ami.governor import settings as governor
 from ami.governor.errors import GovernorError
@@ -11,6 +10,7 @@ from ami.topology.router import TaskRouter
 from ami.topology.table import FALLBACK, ROWS
 from ami.topology.topology import load
 
+from .databases import DATABASE_RESULTS
 from .environment import BASE_DIR, env, on_or_off, one_of, refuse, whole_number
 
 try:
@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "rest_framework.authtoken",
     "drf_spectacular",
     "django_celery_beat",
+    "django_celery_results",
     "ami.queues",
     "ami.telemetry",
     "ami.main",
@@ -176,23 +177,18 @@ CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 
-# --- Celery: the connection. broker_heartbeat is ticked only on a worker's own connection; set as a transport option
-# it would make RabbitMQ drop idle publishers (incidents 13 and 14).
+# --- Celery: the connection. The URL is each place's own; brokers.py has what its kind is told besides -------------
 CELERY_BROKER_HEARTBEAT = 30
 CELERY_BROKER_CONNECTION_TIMEOUT = 4
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
-CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "confirm_publish": True,
-    # A firewall that drops idle connections is noticed within two and a half minutes (incident 5).
-    "socket_settings": {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 9},
-}
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 3, "interval_start": 0, "interval_step": 0.3, "interval_max": 1}
 
 # --- Celery: results and events. Nobody reads a result unless a task says so (incident 11) ------------------------
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default=REDIS_URL) or "disabled"
+CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or REDIS_URL or DATABASE_RESULTS
 CELERY_RESULT_EXPIRES = 24 * 3600
+CELERY_RESULT_EXTENDED = True
 CELERY_WORKER_SEND_TASK_EVENTS = on_or_off("ANTENNA_TASK_EVENTS", default=True)
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 

@@ -1,4 +1,4 @@
-"""Builds DATABASES from a URL, for PostgreSQL and for SQLite alike."""
+"""Builds DATABASES from a URL, for PostgreSQL and for SQLite alike, and what lies there when there is no Redis."""
 
 from typing import Any
 
@@ -11,6 +11,13 @@ SQLITE_OPTIONS = {
     "timeout": 30,
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
 }
+
+#: The result backend in the database; chords work on it, also where a part is delivered twice.
+DATABASE_RESULTS = "config.results:Backend"
+
+#: The table of the cache in the database; `migrate` creates it (config/apps.py).
+CACHE_TABLE = "antenna_cache"
+CACHE_ENTRIES = 10_000
 
 
 def databases(url: str) -> dict[str, dict[str, Any]]:
@@ -27,7 +34,8 @@ def databases(url: str) -> dict[str, dict[str, Any]]:
 
 
 def caches(redis_url: str) -> dict[str, dict[str, Any]]:
-    """Return CACHES: Redis, or the process's own memory where there is none. A cache may vanish at any time."""
-    if not redis_url:
-        return {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    return {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url}}
+    """Return CACHES: Redis, or the database where there is none, for every process the same. It may vanish any time."""
+    if redis_url:
+        return {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url}}
+    table = {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": CACHE_TABLE}
+    return {"default": {**table, "OPTIONS": {"MAX_ENTRIES": CACHE_ENTRIES}}}

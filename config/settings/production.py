@@ -2,6 +2,7 @@
 
 from .base import *  # noqa: F403
 from .base import STORAGES
+from .brokers import EXAMPLE, refuse_unfit, transport_options
 from .databases import caches, databases
 from .environment import env, on_or_off, refuse, refuse_placeholder, required, required_url
 
@@ -9,9 +10,9 @@ SECRET_KEY = required("DJANGO_SECRET_KEY", "50 random characters from secrets.to
 if len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5:  # the bounds of Django's own check security.W009
     refuse("DJANGO_SECRET_KEY has fewer than 50 random characters; make one with secrets.token_urlsafe(50).")
 
-CELERY_BROKER_URL = required_url(
-    "CELERY_BROKER_URL", "amqp://antenna:PASSWORD@rabbitmq:5672/antenna", ("amqp", "amqps")
-)
+CELERY_BROKER_URL = required("CELERY_BROKER_URL", EXAMPLE)
+refuse_unfit(CELERY_BROKER_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
 REDIS_URL = required_url("REDIS_URL", "redis://:PASSWORD@redis:6379/0", ("redis", "rediss"))
 NATS_URL = required_url("NATS_URL", "nats://antenna:PASSWORD@nats:4222", ("nats", "tls"), password=False)
 CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or REDIS_URL

@@ -4,12 +4,14 @@ import tempfile
 from pathlib import Path
 
 from .base import *  # noqa: F403
-from .base import STORAGES
+from .base import REDIS_URL, STORAGES
+from .brokers import transport_options
 from .databases import caches, databases
 from .environment import env
 
 SECRET_KEY = "only-for-tests"  # noqa: S105
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="amqp://guest:guest@127.0.0.1:5672//")
+CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
 NATS_URL = env.str("NATS_URL", default="nats://127.0.0.1:4222")
 FLOWER_URL = "http://flower.example:5555"
 _folder = Path(env.str("ANTENNA_TEST_FOLDER", default="") or tempfile.mkdtemp(prefix="antenna-test-"))
@@ -17,7 +19,11 @@ DATABASES = databases(env.str("DATABASE_URL", default="") or f"sqlite:///{_folde
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # In a file, so that threads and worker processes share it.
     DATABASES["default"]["TEST"] = {"NAME": str(_folder / "pytest.sqlite3")}
-CACHES = caches(env.str("REDIS_URL", default=""))
+CACHES = caches(REDIS_URL)
+if not REDIS_URL:
+    # Most tests have no database. Those about results and cache there ask for it (tests/unit/config).
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or "disabled"
 MEDIA_ROOT = str(_folder / "media")
 STATIC_ROOT = str(_folder / "static")
 for _name in (MEDIA_ROOT, STATIC_ROOT):

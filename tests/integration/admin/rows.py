@@ -6,6 +6,7 @@ from itertools import count
 from django.contrib.auth.models import Group
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
+from django_celery_results.models import GroupResult, TaskResult
 from rest_framework.authtoken.models import Token
 
 from ami.exports.models import DataExport, ScheduledExport
@@ -113,5 +114,7 @@ def everything() -> None:
     CrontabSchedule.objects.create(minute="5", timezone="UTC")
     SolarSchedule.objects.create(event="sunset", latitude=next(_numbers), longitude=1)
     ClockedSchedule.objects.create(clocked_time=timezone.now() + timedelta(hours=next(_numbers)))
+    TaskResult.objects.create(task_id=f"task {next(_numbers)}", status="SUCCESS", result="1")
+    GroupResult.objects.create(group_id=f"group {next(_numbers)}", result="[]")
     Group.objects.create(name=f"Group {next(_numbers)}")
     Token.objects.create(user=person)

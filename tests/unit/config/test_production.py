@@ -62,6 +62,12 @@ def test_heartbeat_is_no_transport_option_and_publishes_are_confirmed_and_retrie
     assert settings["CELERY_BROKER_HEARTBEAT"] > 0
 
 
+def test_a_broker_over_a_store_is_taken_and_told_nothing_of_amqp(shown):
+    url = "objectstore+s3://antenna-broker/production"
+    settings = shown("CELERY_BROKER_URL", "CELERY_BROKER_TRANSPORT_OPTIONS", CELERY_BROKER_URL=url)
+    assert settings == {"CELERY_BROKER_URL": url, "CELERY_BROKER_TRANSPORT_OPTIONS": {}}
+
+
 def test_an_empty_variable_counts_as_not_set(shown):
     empty = dict.fromkeys(
         ("DJANGO_SECURE_SSL_REDIRECT", "ANTENNA_LOG_LEVEL", "NATS_TASK_TTR", "CELERY_RESULT_BACKEND"), ""

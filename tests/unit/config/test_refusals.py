@@ -7,7 +7,14 @@ from .conftest import GOOD, SECRETS, Run
 WRONG = {
     "no broker": ("CELERY_BROKER_URL", "", "set it to something like amqp://"),
     "broker without a password": ("CELERY_BROKER_URL", "amqp://rabbitmq:5672/antenna", "carries no password"),
-    "broker of another kind": ("CELERY_BROKER_URL", "memory://", "begins with none of amqp://, amqps://"),
+    "broker of another kind": ("CELERY_BROKER_URL", "memory://", "begins with none of amqp://, amqps://, objectstore+"),
+    "broker in one process": ("CELERY_BROKER_URL", "objectstore+memory://", "is the memory of one process"),
+    "broker over no store": ("CELERY_BROKER_URL", "objectstore+s4://bucket", "'s4' is no kind of object storage"),
+    "broker with a store's secret": (
+        "CELERY_BROKER_URL",
+        "objectstore+s3://key:wrong-secret@bucket/antenna",
+        "credentials belong into the environment",
+    ),
     "broker without a host": ("CELERY_BROKER_URL", "amqp://antenna:wrong-secret@/antenna", "names no host"),
     "no secret key": ("DJANGO_SECRET_KEY", "", "secrets.token_urlsafe(50)"),
     "short secret key": ("DJANGO_SECRET_KEY", "wrong-secret", "secrets.token_urlsafe(50)"),

@@ -16,12 +16,15 @@ help: ## List what there is to do
 
 setup: .venv/installed ## Make .venv with the pinned requirements
 
-demo: setup ## Run the main job end to end, setting up all it needs (CAPTURES=FOLDER for photographs of your own)
-	$(V) -m demo $(if $(CAPTURES),--captures '$(CAPTURES)')
+demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq or a URL, CAPTURES=FOLDER of photographs)
+	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)')
 
-test: setup ## Run all tests on real services, the unit tests on SQLite, too (ARGS='-k name' for some on PostgreSQL)
-	$(if $(ARGS),,env -u DATABASE_URL $(V) -m pytest tests/unit)
-	$(V) -m provision run --private -- $(V) -m pytest $(ARGS)
+# What knows no database need not be tested on two.
+NO_DATABASE := compose demo docs governor processing_service provision topology transports
+
+test: setup ## Run all tests on real services, those of models on SQLite, too (ARGS='-k name' for some on PostgreSQL)
+	$(if $(ARGS),,env -u DATABASE_URL $(V) -m pytest tests/unit $(NO_DATABASE:%=--ignore=tests/unit/%))
+	$(V) -m provision run --private -- $(V) -m pytest --durations=30 $(ARGS)
 
 check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .
@@ -41,11 +44,13 @@ format: setup ## Format the code and sort its imports
 	$(V) -m ruff check --fix .
 
 soak: setup ## Run the long forms of the tests
-	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance $(ARGS)
+	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/unit/transports $(ARGS)
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
 	$(V) -m provision run --private -- $(V) -m benchmarks.governor
+	$(V) -m benchmarks.objectstore
+	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
 
 requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
 	$(V) -m pip install --quiet uv

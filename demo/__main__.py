@@ -1,4 +1,4 @@
-"""``python -m demo``: the main job, end to end, on real services and real worker processes."""
+"""``python -m demo``: the main job, end to end, with real worker processes, on files alone or on real services."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from demo import ground
 from demo.client import ApiRefused, Client
 from demo.processes import ProcessEnded, Processes
 from demo.showing import Show, TooLong
-from demo.surroundings import Surroundings, broker_in_use, fresh_database, prepare, purge
-from provision import services
+from demo.surroundings import Surroundings, prepare
 from provision.kind import NothingFound
 
 FRAMES_PER_NIGHT = 60
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return _run(options, console)
-    except (TooLong, ProcessEnded, ApiRefused, NothingFound, NotADirectoryError) as error:
+    except (TooLong, ProcessEnded, ApiRefused, NothingFound, NotADirectoryError, ground.BrokerRefused) as error:
         console.print(f"[red]The demo failed:[/red] {error}", highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
@@ -45,6 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument(
+        "--broker",
+        type=ground.broker,
+        default=ground.EMBEDDED,
+        metavar="BROKER",
+        help=f"{ground.CHOICES}; {ground.EMBEDDED} unless set: a folder, and no service beside it",
+    )
     parser.add_argument("--captures", type=Path, metavar="FOLDER", help="photographs instead of drawn captures")
     parser.add_argument("--folder", type=Path, default=Path(".demo"), help="where everything is written (.demo)")
     parser.add_argument("--frames", type=int, default=FRAMES_PER_NIGHT, help="drawn captures per night, two nights")
@@ -53,30 +60,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    began = time.monotonic()
-    surroundings = prepare(options.folder.resolve())
-    with ExitStack() as stack:
-        found = _services(stack, console)
-        variables = services.environment(found)
-        variables["DATABASE_URL"] = fresh_database(found["postgres"].url)
-        environment = surroundings.environment(variables)
-        os.environ.update(environment)
-        processes = Processes(environment, surroundings.folder / "logs")
-        stack.callback(purge, found["rabbitmq"].url)
-        stack.callback(processes.stop)
-        return _main_job(options, console, surroundings, processes, began)
-
-
-def _services(stack: ExitStack, console: Console) -> dict[str, Any]:
     def say(line: str) -> None:
         console.print(f"  {line}", highlight=False, soft_wrap=True)
 
-    console.print("[bold]Services[/bold]")
-    found = stack.enter_context(services.running(say=say))
-    if queue := broker_in_use(found["rabbitmq"].url):
-        say(f"rabbitmq: '{queue}' of that broker is in use; a private one keeps the demo apart")
-        found |= stack.enter_context(services.running(["rabbitmq"], private=True, say=say))
-    return found
+    began = time.monotonic()
+    surroundings = prepare(options.folder.resolve())
+    with ExitStack() as stack:
+        console.print("[bold]Services[/bold]")
+        environment = surroundings.environment(ground.obtain(options.broker, surroundings.folder, stack, say))
+        os.environ.update(environment)
+        processes = Processes(environment, surroundings.folder / "logs")
+        stack.callback(processes.stop)
+        return _main_job(options, console, surroundings, processes, began)
 
 
 def _main_job(

@@ -14,10 +14,12 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from kombu import Connection
 
+from ami import transports
 from ami.topology import broker
 from ami.topology.topology import load
 
 DATABASE = "antenna_demo"
+CONNECT_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Surroundings:
             "ANTENNA_JOURNAL_DIR": str(self.journal),
             "ANTENNA_PUBLIC_URL": self.web,
             "ANTENNA_EXTRA_TASKS": "demo.tasks",
+            "CELERY_RESULT_BACKEND": "",
+            "GOVERNOR_STATE_DIR": str(self.folder / "governor"),
             "PYTHONUNBUFFERED": "1",
             # One arithmetic thread per process: the pullers are the parallelism.
             "OMP_NUM_THREADS": "1",
@@ -81,8 +85,15 @@ def prepare(folder: Path) -> Surroundings:
     return surroundings
 
 
-def fresh_database(url: str) -> str:
-    """Create the demo's database anew on the server of ``url``; return the URL of that database."""
+def fresh_database(url: str, folder: Path) -> str:
+    """Create the demo's database anew and return its URL: on the PostgreSQL server of ``url``, else an SQLite file in
+    ``folder``. No other database and no other file is touched.
+    """
+    if not url.startswith(("postgres://", "postgresql://")):
+        file = folder / f"{DATABASE}.sqlite3"
+        for part in folder.glob(f"{file.name}*"):
+            part.unlink()
+        return f"sqlite:///{file}"
     with psycopg.connect(url.replace("postgres://", "postgresql://", 1), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
         connection.execute(f"CREATE DATABASE {DATABASE}")
@@ -95,7 +106,8 @@ def broker_in_use(url: str) -> str | None:
     The demo never shares its queues with a deployment: its dead letters would be somebody else's.
     """
     topology = load()
-    with Connection(url, connect_timeout=3) as connection:
+    transports.register()
+    with Connection(url, connect_timeout=CONNECT_SECONDS) as connection:
         for name in sorted(broker.own_queue_names(topology)):
             try:
                 found = connection.channel().queue_declare(queue=name, passive=True)
@@ -108,7 +120,7 @@ def broker_in_use(url: str) -> str | None:
 
 def purge(url: str) -> None:
     """Empty the queues of ours at this broker; they were empty before the demo, so every message is the demo's."""
-    with Connection(url, connect_timeout=3) as connection:
+    with Connection(url, connect_timeout=CONNECT_SECONDS) as connection:
         for name in sorted(broker.own_queue_names(load())):
             channel = connection.channel()
             try:

@@ -1,0 +1,102 @@
+"""What the demo runs on: the choice of a broker, and that nothing but the demo's own is touched."""
+
+import argparse
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from demo import ground
+from demo.surroundings import fresh_database, prepare
+from tests.places import ROOT
+
+GOOD = ("embedded", "rabbitmq", "amqp://guest:guest@127.0.0.1:5672//", "objectstore+file:///var/lib/antenna/broker")
+BAD = {
+    "misspelt": ("rabitmq", "'rabitmq' is no broker; use embedded, rabbitmq, or a URL like .*Did you mean 'rabbitmq'?"),
+    "nothing": ("", "is no broker"),
+    "unknown scheme": ("rabbit://broker", "no broker is reached by rabbit://"),
+    "the memory of one process": ("objectstore+memory://", "is the memory of one process, the demo has many"),
+    "a store that is none": ("objectstore+s4://bucket", "'s4' is no kind of object storage; write objectstore.file:"),
+    "a folder without a path": ("objectstore+file://", "a folder needs an absolute path after file://"),
+    "kombu's memory": ("memory://", "is the memory of one process, the demo has many"),
+}
+
+
+@pytest.mark.parametrize("value", GOOD)
+def test_a_broker_is_a_word_or_a_url(value: str):
+    assert ground.broker(value) == value
+
+
+@pytest.mark.parametrize(("value", "sentence"), BAD.values(), ids=BAD)
+def test_a_wrong_broker_is_refused_with_the_choices(value: str, sentence: str):
+    with pytest.raises(argparse.ArgumentTypeError, match=sentence) as refused:
+        ground.broker(value)
+    assert "objectstore+file:///" in str(refused.value)
+
+
+def test_a_refusal_repeats_no_password():
+    with pytest.raises(argparse.ArgumentTypeError) as refused:
+        ground.broker("ampq://guest:sesame@rabbitmq:5672//")
+    assert "sesame" not in str(refused.value)
+    assert "Did you mean 'amqp'?" in str(refused.value)
+
+
+def demo(*argv: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m demo ARGV``."""
+    return subprocess.run(
+        [sys.executable, "-m", "demo", *argv], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_wrong_broker_ends_the_command_before_anything_is_emptied(tmp_path: Path):
+    (tmp_path / "report").mkdir()
+    done = demo("--broker", "rabitmq", "--folder", str(tmp_path))
+    assert done.returncode == 2
+    assert "Did you mean 'rabbitmq'?" in done.stderr
+    assert (tmp_path / "report").exists()
+
+
+def test_a_broker_that_does_not_answer_is_named_without_its_password(tmp_path: Path):
+    done = demo("--broker", "amqp://guest:sesame@127.0.0.1:1//", "--folder", str(tmp_path / "demo"))
+    assert done.returncode == 1
+    assert "nothing usable at 127.0.0.1:1 (connection refused)" in done.stdout
+    assert "sesame" not in done.stdout + done.stderr
+
+
+@pytest.fixture
+def nats(monkeypatch: pytest.MonkeyPatch):
+    """A private NATS is taken as given."""
+    monkeypatch.setattr(ground, "_private_nats", lambda *_: {"NATS_URL": "nats://127.0.0.1:1"})
+
+
+@pytest.mark.usefixtures("nats")
+def test_without_services_everything_lies_in_the_demo_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DATABASE_URL", "postgres://somebody:sesame@production/antenna")
+    monkeypatch.setenv("REDIS_URL", "redis://production")
+    monkeypatch.setenv("CELERY_BROKER_URL", "amqp://production")
+    said: list[str] = []
+    place = prepare(tmp_path / "demo")
+    with ExitStack() as stack:
+        variables = ground.obtain(ground.EMBEDDED, place.folder, stack, said.append)
+    environment = place.environment(variables)
+    assert environment["CELERY_BROKER_URL"] == f"objectstore+file://{tmp_path}/demo/broker"
+    assert environment["DATABASE_URL"] == f"sqlite:///{tmp_path}/demo/antenna_demo.sqlite3"
+    assert environment["REDIS_URL"] == environment["RABBITMQ_MANAGEMENT_URL"] == ""
+    assert environment["CELERY_RESULT_BACKEND"] == ""
+    assert said == [
+        f"broker: objectstore+file at {tmp_path}/demo/broker",
+        f"database: SQLite {sqlite3.sqlite_version} at {tmp_path}/demo/antenna_demo.sqlite3",
+        "cache and results: in the database",
+    ]
+
+
+def test_a_fresh_database_replaces_the_demo_s_own_file_alone(tmp_path: Path):
+    for name in ("antenna_demo.sqlite3", "antenna_demo.sqlite3-wal", "antenna.sqlite3"):
+        (tmp_path / name).touch()
+    assert (
+        fresh_database("sqlite:////var/lib/antenna.sqlite3", tmp_path) == f"sqlite:///{tmp_path}/antenna_demo.sqlite3"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["antenna.sqlite3"]

@@ -1,0 +1,92 @@
+"""A small Celery application whose one task says when it began."""
+
+import json
+import os
+import struct
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, signals
+from kombu import Exchange, Queue
+
+from ami import transports
+
+#: The environment variable with a worker's settings, in JSON.
+VARIABLE = "ANTENNA_BENCHMARK_WORKER"
+TASK = "benchmark.begin"
+RECORD = struct.Struct("d")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a worker and its publisher agree on; ``folder`` is where the worker tells when tasks began.
+
+    ``is_late``: acknowledged after the task, one message per child; else before it, four of them.
+    """
+
+    url: str
+    queue: str
+    folder: str
+    is_late: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def dump(self) -> str:
+        """Return it for the environment of a worker."""
+        return json.dumps(asdict(self))
+
+    @property
+    def begun(self) -> Path:
+        """The file to which each task appends the moment at which it began."""
+        return Path(self.folder) / "begun"
+
+    @property
+    def ready(self) -> Path:
+        """The file that is there once the worker consumes."""
+        return Path(self.folder) / "ready"
+
+
+def make(settings: Settings) -> Celery:
+    """Return the application: no results, no events, the settings of the deployment where a message is late."""
+    transports.register()
+    app = Celery("benchmark", set_as_current=False)
+    exchange = Exchange(settings.queue, type="topic" if settings.is_late else "direct")
+    app.conf.update(
+        # Not broker_url: CELERY_BROKER_URL in the environment would take its place.
+        broker_read_url=settings.url,
+        broker_write_url=settings.url,
+        broker_transport_options=settings.options,
+        broker_connection_retry_on_startup=True,
+        task_queues=[Queue(settings.queue, exchange, settings.queue, queue_arguments=settings.arguments)],
+        task_default_queue=settings.queue,
+        task_default_exchange=settings.queue,
+        task_default_exchange_type=exchange.type,
+        task_default_routing_key=settings.queue,
+        task_acks_late=settings.is_late,
+        worker_prefetch_multiplier=1 if settings.is_late else 4,
+        task_ignore_result=True,
+        worker_hijack_root_logger=False,
+    )
+
+    @app.task(name=TASK, shared=False)
+    def begin() -> None:
+        os.write(_file(settings), RECORD.pack(time.monotonic()))
+
+    @signals.worker_ready.connect(weak=False)
+    def _ready(**_: Any) -> None:
+        settings.ready.touch()
+
+    return app
+
+
+_files: dict[str, int] = {}
+
+
+def _file(settings: Settings) -> int:
+    fd = _files.get(settings.folder)
+    if fd is None:
+        # Several processes append whole records; the monotonic clock is the machine's.
+        fd = _files[settings.folder] = os.open(settings.begun, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return fd

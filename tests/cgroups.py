@@ -35,6 +35,7 @@ class Group:
 
     path: Path
     version: int
+    limit_bytes: int
     ballasts: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -43,18 +44,10 @@ class Group:
         return ["/bin/sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh"]
 
     @property
-    def used_bytes(self) -> int:
-        """What the kernel counts against the limit, page cache included."""
-        name = "memory.usage_in_bytes" if self.version == 1 else "memory.current"
-        return int((self.path / name).read_text())
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most it ever counted; 0 where the kernel does not tell."""
-        name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
-        with suppress(OSError):
-            return int((self.path / name).read_text())
-        return 0
+    def anonymous_mib(self) -> int:
+        """The memory of the processes here, without page cache."""
+        stat = (self.path / "memory.stat").read_text().split()
+        return int(stat[stat.index("total_rss" if self.version == 1 else "anon") + 1]) // MIB
 
     @property
     def kills(self) -> int:
@@ -121,7 +114,7 @@ def new_group(limit_bytes: int) -> Iterator[Group]:
         (path / ("memory.limit_in_bytes" if version == 1 else "memory.max")).write_text(str(limit_bytes))
     except OSError as error:
         pytest.skip(f"needs root and a memory cgroup controller: {error}")
-    group = Group(path, version)
+    group = Group(path, version, limit_bytes)
     try:
         yield group
     finally:

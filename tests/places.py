@@ -1,4 +1,4 @@
-"""A place to test in: a virtual host, the environment of the processes there, and those processes."""
+"""A place to test in: a broker of its own, the environment of the processes there, and those processes."""
 
 import io
 import json
@@ -15,10 +15,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
-import httpx
-from kombu import pools
+from tests.brokers import BROKERS as BROKERS
+from tests.brokers import FOLDER as FOLDER
+from tests.brokers import RABBITMQ, celery_at, new_broker, set_broker
+from tests.brokers import management as management
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {
@@ -81,7 +83,7 @@ class Ran:
 
 @dataclass
 class Place:
-    """A virtual host of one test, and what runs there."""
+    """A broker of one test, and what runs there; ``vhost`` is its name, RabbitMQ's virtual host where it is one."""
 
     vhost: str
     environment: dict[str, str]
@@ -90,8 +92,13 @@ class Place:
 
     @property
     def broker_url(self) -> str:
-        """The AMQP URL of the virtual host."""
+        """The URL of the broker."""
         return self.environment["CELERY_BROKER_URL"]
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether the broker itself keeps a delayed message until it is due, where no depth counts it."""
+        return self.broker_url.startswith("amqp")
 
     @property
     def journal(self) -> list[dict[str, Any]]:
@@ -153,7 +160,7 @@ class Place:
         from ami.queues.declare import depth
 
         deadline = time.monotonic() + 3
-        while self.broker_url.startswith("amqp") and time.monotonic() < deadline:
+        while self.broker_url.startswith(("amqp", "objectstore")) and time.monotonic() < deadline:
             with suppress(Exception), self.app.connection_for_read() as connection, connection.channel() as channel:
                 if depth(channel, queue)[1] or " received" in process.text or "THROTTLE ACTIVE" in process.text:
                     return
@@ -207,14 +214,14 @@ class Place:
 
     @property
     def app(self) -> Any:
-        """This process's Celery application, pointed at the virtual host."""
+        """This process's Celery application, pointed at the place's broker."""
         from config import celery_app
 
         return celery_app
 
     def reconnect(self) -> None:
         """Forget this process's pooled connections: the broker was restarted."""
-        _set_broker(self.app, {})
+        set_broker(self.app, {})
 
     def depth(self, queue: str) -> int:
         """How many messages are ready in a queue of this place."""
@@ -234,69 +241,31 @@ class Place:
                 print(f"--- {' '.join(process.argv[1:])}\n{process.text[-6000:]}")
 
 
-def management(method: str, path: str, body: Any = None) -> httpx.Response:
-    """Call the management API of the broker under test."""
-    parts = urlsplit(os.environ["RABBITMQ_MANAGEMENT_URL"])
-    url = f"{parts.scheme}://{parts.hostname}:{parts.port}/api/{path}"
-    response = httpx.request(method, url, json=body, auth=(parts.username or "", parts.password or ""), timeout=30)
-    response.raise_for_status()
-    return response
-
-
 @contextmanager
-def new_place(name: str) -> Iterator[Place]:
-    """Make a virtual host and a folder, point this process's Celery at them, and remove all of it afterwards."""
-    vhost = f"{re.sub('[^a-z0-9]+', '-', name.lower())[:40]}-{uuid.uuid4().hex[:6]}"
-    parts = urlsplit(os.environ["CELERY_BROKER_URL"])
-    management("PUT", f"vhosts/{quote(vhost, safe='')}", {})
-    management(
-        "PUT",
-        f"permissions/{quote(vhost, safe='')}/{parts.username}",
-        {"configure": ".*", "write": ".*", "read": ".*"},
-    )
-    with tempfile.TemporaryDirectory(prefix="antenna-place-") as folder:
-        (Path(folder) / "journal").mkdir()
-        environment = {
-            **os.environ,
-            **SMALL,
-            "CELERY_BROKER_URL": urlunsplit(parts._replace(path=f"/{vhost}")),
-            "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings.test"),
-            "ANTENNA_EXTRA_TASKS": "tests.acceptance.tasks",
-            "GOVERNOR_STATE_DIR": str(Path(folder) / "governor"),
-            "ANTENNA_TEST_FOLDER": str(Path(folder) / "files"),
-            "ANTENNA_JOURNAL_DIR": str(Path(folder) / "journal"),
-            "PYTHONUNBUFFERED": "1",
-        }
-        (Path(folder) / "files").mkdir()
-        place = Place(vhost, environment, Path(folder))
-        with celery_at(place.broker_url):
+def new_place(name: str, broker: str = RABBITMQ) -> Iterator[Place]:
+    """Make a broker and a folder, point this process's Celery at them, and remove all of it afterwards."""
+    slug = f"{re.sub('[^a-z0-9]+', '-', name.lower())[:40]}-{uuid.uuid4().hex[:6]}"
+    with tempfile.TemporaryDirectory(prefix="antenna-place-") as made:
+        folder = Path(made)
+        for part in ("journal", "files"):
+            (folder / part).mkdir()
+        with new_broker(broker, slug, folder) as broker_url, celery_at(broker_url):
+            place = Place(slug, _environment(folder, broker_url), folder)
             try:
                 yield place
             finally:
                 place.close()
-                management("DELETE", f"vhosts/{quote(vhost, safe='')}")
 
 
-@contextmanager
-def celery_at(broker_url: str, transport_options: dict[str, Any] | None = None) -> Iterator[None]:
-    """Point this process's Celery application at a broker for a while; by default with the options it has."""
-    from config import celery_app
-
-    names = ("broker_url", "broker_read_url", "broker_write_url")
-    there: dict[str, Any] = dict.fromkeys(names, broker_url)
-    if transport_options is not None:
-        there["broker_transport_options"] = transport_options
-    before = {name: celery_app.conf[name] for name in there}
-    _set_broker(celery_app, there)
-    try:
-        yield
-    finally:
-        _set_broker(celery_app, before)
-
-
-def _set_broker(app: Any, conf: dict[str, Any]) -> None:
-    pools.reset()
-    app.conf.update(conf)
-    app._pool = None
-    app.amqp._producer_pool = None
-    app.amqp.__dict__.pop("producer_pool", None)
+def _environment(folder: Path, broker_url: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        **SMALL,
+        "CELERY_BROKER_URL": broker_url,
+        "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings.test"),
+        "ANTENNA_EXTRA_TASKS": "tests.acceptance.tasks",
+        "GOVERNOR_STATE_DIR": str(folder / "governor"),
+        "ANTENNA_TEST_FOLDER": str(folder / "files"),
+        "ANTENNA_JOURNAL_DIR": str(folder / "journal"),
+        "PYTHONUNBUFFERED": "1",
+    }

@@ -12,7 +12,7 @@ import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.queues.watchdog import EXIT_CODE
-from tests.places import Place, Process, until
+from tests.places import FOLDER, Place, Process, until
 
 TASK = "ami.main.tasks.update_stale_counts"
 HOUSEKEEPING = "antenna-housekeeping"
@@ -56,6 +56,21 @@ def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
     until(lambda: refused.popen.poll() is not None, 30)
     assert refused.popen.returncode == 1
     assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
+
+
+@pytest.mark.parametrize("place", [FOLDER], indirect=True)
+def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place):
+    place = database_place
+    in_the_way = place.folder / "broker"
+    in_the_way.touch()
+    every_second()
+    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    in_the_way.unlink()
+    until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", 60, "beat declares")
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+    assert running.popen.poll() is None
+    assert "CRITICAL" not in running.text
 
 
 class Door:

@@ -5,16 +5,18 @@ import time
 import pytest
 
 from ami.queues import dead_letters
-from tests.places import Place, Process, new_place, until
+from tests.places import BROKERS, Place, Process, new_place, until
+
+on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
 T = "tests.acceptance.tasks"
 FALLBACK = "antenna"
 
 
-@pytest.fixture(scope="module")
-def shared():
+@pytest.fixture(scope="module", params=BROKERS)
+def shared(request: pytest.FixtureRequest):
     """One worker of the fallback queue for the tests that do not disturb it."""
-    with new_place("delivery") as place:
+    with new_place("delivery", request.param) as place:
         yield place, place.worker(FALLBACK)
 
 
@@ -74,7 +76,7 @@ def test_lost_child_is_retried_then_buried(shared: tuple[Place, Process]):
     assert (letter.task, letter.retries) == (f"{T}.lose_the_child", 1)
 
 
-def test_dead_letter_can_be_listed_and_replayed(shared: tuple[Place, Process]):
+def test_dead_letter_can_be_listed_replayed_and_discarded(shared: tuple[Place, Process]):
     place, _ = shared
     task_id = place.send(f"{T}.fail")
     buried(place, task_id)
@@ -83,8 +85,12 @@ def test_dead_letter_can_be_listed_and_replayed(shared: tuple[Place, Process]):
     assert letters(place, task_id), "listing leaves the letter where it was"
     place.queues("dead-letters", f"{FALLBACK}.dlq", "--replay")
     until(lambda: len(place.ran("fail", id=task_id)) == 2, 15)
+    buried(place, task_id)
+    assert place.queues("dead-letters", f"{FALLBACK}.dlq", "--discard").json["discarded"] >= 1
+    assert letters(place) == []
 
 
+@on_every_broker
 def test_countdown_published_before_any_worker_ever_started_arrives(place: Place):
     delayed = place.send(f"{T}.succeed", countdown=2)
     expired = place.send(f"{T}.succeed", expires=1)

@@ -4,49 +4,11 @@ import time
 
 import pytest
 
-from tests.cgroups import MIB, Ballast, Group, new_group
+from tests.acceptance.governing import HELD, RELEASED, T, fill, said
+from tests.cgroups import Ballast, Group
 from tests.places import Place, Process, until
 
-T = "tests.acceptance.governor_tasks"
-HELD, RELEASED = "MEMORY THROTTLE ACTIVE", "MEMORY THROTTLE RELEASED"
 LIMIT_MIB = 4096
-QUICK = {
-    "ANTENNA_EXTRA_TASKS": "tests.acceptance.governor_tasks",
-    "ANTENNA_FALLBACK_CONCURRENCY": "4",
-    "MEMORY_CHECK_INTERVAL": "0.2",
-    "MEMORY_MIN_HOLD_SECONDS": "0",
-}
-
-
-@pytest.fixture
-def group():
-    with new_group(LIMIT_MIB * MIB) as made:
-        yield made
-
-
-@pytest.fixture
-def governed(place: Place) -> Place:
-    place.environment.update(QUICK)
-    place.queues("declare")
-    return place
-
-
-def fill(group: Group, ballast: Ballast, percent: float, limit_mib: int = LIMIT_MIB) -> None:
-    """Make the group as full as that, whatever else is in it."""
-    ballast.hold(0)
-    ballast.hold(int(limit_mib * percent / 100) - rss_mib(group))
-
-
-def rss_mib(group: Group) -> int:
-    stat = (group.path / "memory.stat").read_text().split()
-    key = "total_rss" if group.version == 1 else "anon"
-    return int(stat[stat.index(key) + 1]) // MIB
-
-
-def said(worker: Process, text: str) -> int:
-    return worker.text.count(text)
-
-
 POOLS = ["prefork", "threads", "solo"]
 
 

@@ -9,18 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.acceptance.governor_tasks import TABLE, effects
-from tests.cgroups import MIB, Group, new_group
+from tests.cgroups import Group
 from tests.places import Place, until
 
 T = "tests.acceptance.governor_tasks"
-CONTAINER_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
+LIMIT_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
 KEEPERS, GREEDY = 200, 10
 
 
 @pytest.fixture
-def container():
-    with new_group(CONTAINER_MIB * MIB) as made:
-        yield made
+def container(group: Group) -> Group:
+    return group
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_bur
     seen = [0]
 
     def settled() -> bool:
-        seen.append(_anonymous_mib(container))
+        seen.append(container.anonymous_mib)
         return len(effects()) == KEEPERS and place.depth("antenna.dlq") >= GREEDY
 
     until(settled, 300, "every keeper has left its effect and every greedy task is buried")
@@ -86,7 +85,7 @@ def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_bur
     for name, value in {
         "kernel kills": container.kills,
         "anonymous memory, highest seen, MiB": max(seen),
-        "limit, MiB": CONTAINER_MIB,
+        "limit, MiB": LIMIT_MIB,
         "effects / expected": f"{len(effects())} / {KEEPERS}",
         "second deliveries that found their effect there": sum(runs - 1 for runs in effects().values()),
         "buried": ", ".join(sorted(letters(place))),
@@ -101,7 +100,7 @@ def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_bur
     assert container.kills == 0
     assert set(effects()) == {f"keeper {number}" for number in range(KEEPERS)}
     assert letters(place) == ["want"] * GREEDY
-    assert max(seen) < CONTAINER_MIB
+    assert max(seen) < LIMIT_MIB
     assert worker.popen.poll() is None
 
 
@@ -132,8 +131,3 @@ def test_who_takes_the_whole_container_along_twice_is_named_and_buried_and_the_i
     assert "poison" not in effects()
     until(lambda: place.stats()["suspects"] == [], 20, "nobody is suspected any more")
     assert place.stats()["slots"] == 4
-
-
-def _anonymous_mib(group: Group) -> int:
-    stat = (group.path / "memory.stat").read_text().split()
-    return int(stat[stat.index("total_rss" if group.version == 1 else "anon") + 1]) // MIB

@@ -5,24 +5,11 @@ import time
 
 import pytest
 
-from tests.acceptance.test_governor import HELD, QUICK, RELEASED, T, fill, said
-from tests.cgroups import MIB, Group, new_group
+from tests.acceptance.governing import HELD, RELEASED, T, fill, said
+from tests.cgroups import Group
 from tests.places import Place, until
 
 LIMIT_MIB = 1024
-
-
-@pytest.fixture
-def group():
-    with new_group(LIMIT_MIB * MIB) as made:
-        yield made
-
-
-@pytest.fixture
-def governed(place: Place) -> Place:
-    place.environment.update(QUICK)
-    place.queues("declare")
-    return place
 
 
 def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goes_on(
@@ -59,7 +46,7 @@ def test_while_others_hold_the_memory_one_task_at_a_time_is_let_through(governed
     place.environment["MEMORY_MAX_HOLD_SECONDS"] = "2"
     ballast = group.ballast()
     worker = place.worker("antenna", inside=group.enter)
-    fill(group, ballast, 93, LIMIT_MIB)
+    fill(group, ballast, 93)
     until(lambda: said(worker, HELD) == 1, 20, "it holds")
     began = time.time()
     for _ in range(40):
@@ -118,7 +105,7 @@ def test_dry_run_says_what_it_would_do_and_does_nothing(governed: Place, group: 
     place = governed
     ballast = group.ballast()
     worker = place.worker("antenna", inside=group.enter, MEMORY_GOVERNOR="dry-run")
-    fill(group, ballast, 93, LIMIT_MIB)
+    fill(group, ballast, 93)
     until(lambda: said(worker, f"[dry-run] 🚨 {HELD}") == 1, 10, "it says so")
     for _ in range(20):
         place.send(f"{T}.quick", queue="antenna")

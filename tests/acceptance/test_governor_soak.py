@@ -9,9 +9,9 @@ from django.db import connection
 from provision import services
 from provision.kind import NothingFound
 from provision.service import Service
+from tests.acceptance.governing import HELD, QUICK, RELEASED, T, fill, said
 from tests.acceptance.governor_tasks import TABLE, effects
-from tests.acceptance.test_governor import HELD, QUICK, RELEASED, T, fill, said
-from tests.cgroups import MIB, Ballast, Group, new_group
+from tests.cgroups import Ballast, Group
 from tests.places import Place, Process, new_place, until
 
 SOAK = bool(os.environ.get("ANTENNA_SOAK"))
@@ -46,12 +46,6 @@ def place(broker: Service, transactional_db):
         yield made
 
 
-@pytest.fixture
-def group():
-    with new_group(LIMIT_MIB * MIB) as made:
-        yield made
-
-
 @pytest.mark.timeout(3600 if SOAK else 300)
 def test_a_hundred_holds_and_five_restarts_of_the_broker_lose_nothing(
     place: Place, broker: Service, group: Group
@@ -82,7 +76,7 @@ def test_a_hundred_holds_and_five_restarts_of_the_broker_lose_nothing(
 
 
 def _cycle(worker: Process, group: Group, ballast: Ballast, cycle: int, broker: Service | None) -> None:
-    fill(group, ballast, 95, LIMIT_MIB)
+    fill(group, ballast, 95)
     until(lambda: said(worker, HELD) == cycle, 20, "it holds")
     if broker is not None:
         connected = said(worker, CONNECTED)
@@ -113,7 +107,7 @@ def test_another_worker_takes_over_while_one_is_held(place: Place, group: Group)
     until(lambda: time.time() > began + 8, 10)
     middle = time.time()
     ballast = group.ballast()
-    fill(group, ballast, 95, LIMIT_MIB)
+    fill(group, ballast, 95)
     until(lambda: said(held, HELD) == 1, 10, "one holds")
     holding = time.time()
     until(lambda: time.time() > holding + 8, 10)

@@ -7,15 +7,15 @@ import sys
 import httpx
 import pytest
 
-from tests.places import ROOT, Place, new_place, until
+from tests.places import BROKERS, ROOT, Place, new_place, until
 
 QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
 
 
-@pytest.fixture(scope="module")
-def deployment():
+@pytest.fixture(scope="module", params=BROKERS)
+def deployment(request: pytest.FixtureRequest):
     """All four workers."""
-    with new_place("operating") as place:
+    with new_place("operating", request.param) as place:
         for queue in QUEUES:
             place.worker(queue)
         yield place
@@ -26,7 +26,7 @@ NODES = ["fallback", "housekeeping", "ingest", "interactive"]
 
 def test_celery_inspect_ping_on_the_command_line_answers_for_every_worker(deployment: Place):
     done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "config", "inspect", "ping", "--timeout", "10"],
+        [sys.executable, "-m", "celery", "-A", "config", "inspect", "ping", "--timeout", "5"],
         cwd=ROOT,
         env=deployment.environment,
         capture_output=True,
@@ -63,7 +63,7 @@ def test_healthy_deployment_has_no_error(deployment: Place):
     assert [row["name"] for row in rows if row["level"] == "unseen"] == []
 
 
-def test_flower_shows_every_worker_and_asks_for_a_password(deployment: Place):
+def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_password(deployment: Place):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -83,11 +83,21 @@ def test_flower_shows_every_worker_and_asks_for_a_password(deployment: Place):
     assert until(answers, 30) == 401
     page = until(lambda: _workers(url), 30)
     assert all(name in page for name in ("ingest@", "housekeeping@", "interactive@", "fallback@"))
+    task_id = deployment.send("tests.acceptance.tasks.succeed")
+    until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"), 30)
+    assert _page(url, "/tasks", "datatable")
+    assert _page(url, "/tasks/datatable?draw=1&start=0&length=50&order[0][column]=0", task_id)
 
 
 def _workers(url: str) -> str | None:
-    page = httpx.get(f"{url}/workers", auth=("operator", "secret"), timeout=10).text
-    return page if page.count("@") >= 4 else None
+    page = _page(url, "/workers", "@")
+    return page if page and page.count("@") >= 4 else None
+
+
+def _page(url: str, path: str, text: str) -> str | None:
+    """A page of Flower, once it shows the text."""
+    page = httpx.get(url + path, auth=("operator", "secret"), timeout=10).text
+    return page if text in page else None
 
 
 def test_tasks_table_lists_every_registered_task_with_exactly_one_queue(deployment: Place):

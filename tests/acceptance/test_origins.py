@@ -1,6 +1,7 @@
 """Who asked decides: a tick, a click, and "run selected tasks" of the same task, and a retry of each."""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -15,7 +16,7 @@ from rest_framework.test import APIClient
 from ami.main.models import User
 from ami.ml.models import ProcessingService
 from ami.queues.asking import ask
-from tests.places import Place, new_place, until
+from tests.places import BROKERS, RABBITMQ, Place, new_place, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,10 +43,14 @@ def tasks():
             current_app.tasks.pop(name)
 
 
-@pytest.fixture(scope="module")
-def deployment(django_db_setup: None, tasks: Any):
+#: A header is a header on every broker; the folder has its turn in the long form.
+ON = BROKERS if os.environ.get("ANTENNA_SOAK") else (RABBITMQ,)
+
+
+@pytest.fixture(scope="module", params=ON)
+def deployment(request: pytest.FixtureRequest, django_db_setup: None, tasks: Any):
     """Four workers that know those tasks."""
-    with new_place("origins") as place:
+    with new_place("origins", request.param) as place:
         place.use_test_database()
         place.environment["ANTENNA_EXTRA_TASKS"] = "tests.acceptance.tasks,tests.acceptance.origin_tasks"
         place.queues("declare")

@@ -5,16 +5,20 @@ from celery.exceptions import QueueNotFound
 from kombu import Producer
 
 from ami.topology import broker
-from tests.places import Place, until
+from tests.places import BROKERS, Place, until
+
+on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
 T = "tests.acceptance.tasks"
 
 
+@on_every_broker
 def test_unknown_queue_in_apply_async_is_an_error_and_not_a_new_queue(place: Place):
     with pytest.raises(QueueNotFound, match="Did you mean 'antenna-ingest'"):
         place.send(f"{T}.succeed", queue="antena-ingest")
 
 
+@on_every_broker
 def test_message_that_matches_no_binding_is_kept_shown_and_replayed(place: Place):
     place.queues("declare")
     message_id = place.send(f"{T}.succeed", exchange=broker.EXCHANGE_NAME, routing_key="nowhere")
@@ -36,6 +40,7 @@ def test_unrouted_task_runs_on_the_fallback_and_is_counted(database_place: Place
     assert UnroutedTask.objects.get(name=f"{T}.succeed").runs == 1
 
 
+@on_every_broker
 def test_body_of_foreign_bytes_is_kept_by_a_move(place: Place):
     place.queues("declare")
     with place.app.connection_for_write() as connection:

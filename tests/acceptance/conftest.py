@@ -1,0 +1,24 @@
+"""Fixtures of the governor's tests; a module says with LIMIT_MIB how much memory its container has."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.governing import QUICK
+from tests.cgroups import MIB, Group, new_group
+from tests.places import Place
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> Iterator[Group]:
+    """A memory cgroup of this test's own."""
+    with new_group(request.module.LIMIT_MIB * MIB) as made:
+        yield made
+
+
+@pytest.fixture
+def governed(place: Place) -> Place:
+    """A place whose governors look often and hold no longer than they must."""
+    place.environment.update(QUICK)
+    place.queues("declare")
+    return place

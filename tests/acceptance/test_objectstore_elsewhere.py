@@ -1,0 +1,128 @@
+"""Celery on the other storages: a bucket behind a real S3 server, and the memory of one process."""
+
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from celery import Celery, chain
+
+from ami.transports import register
+from ami.transports.objectstore.queue.commands import Enqueue
+from ami.transports.objectstore.queue.opening import open_store
+from ami.transports.objectstore.storage.cloud import CloudObjects
+from ami.transports.objectstore.transport.address import Address
+from tests.places import ROOT, until
+from tests.s3_server import running
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """The URL of a bucket, with the way to it in the environment, where a deployment has it."""
+    if url := os.environ.get("ANTENNA_TEST_S3_URL"):
+        yield f"objectstore+{url}/{uuid.uuid4().hex}"
+        return
+    with running() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        monkeypatch.setenv("AWS_REGION", server.credentials["region"])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.credentials["access_key_id"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.credentials["secret_access_key"])
+        yield f"objectstore+s3://{server.make_bucket('night-work')}/broker"
+
+
+def test_workers_of_a_bucket_run_tasks_answer_and_hand_over(bucket, tmp_path, monkeypatch):
+    register()
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
+    monkeypatch.setenv("PLAIN_BROKER", bucket)
+    monkeypatch.setenv("PLAIN_FOLDER", str(tmp_path))
+    app = Celery("asking", broker=bucket, backend=f"file://{tmp_path}", set_as_current=False)
+    workers = [start(tmp_path, name) for name in ("prefork", "solo")]
+    try:
+        until(lambda: all(" ready." in log(tmp_path, name) for name in ("prefork", "solo")), 90, "both are ready")
+
+        def add(*args: int):
+            return app.signature("tests.acceptance.plain_app.add", args)
+
+        assert chain(add(1, 2), add(3), app=app)().get(timeout=60) == 6
+        results = [add(number, number).apply_async() for number in range(20)]
+        assert [result.get(timeout=60) for result in results] == [2 * number for number in range(20)]
+        assert set(app.control.inspect(timeout=8).ping()) == {"prefork@here", "solo@here"}
+        gate = tmp_path / "gate"
+        result = app.signature("tests.acceptance.plain_app.wait_for", (str(gate),)).apply_async()
+        until(lambda: (tmp_path / "diary").exists(), 60, "it runs")
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        gate.touch()
+        workers.append(start(tmp_path, "solo"))
+        # A bucket has no locks that tell of a death: the lease of two seconds has to end.
+        assert result.get(timeout=90) is True
+        flags = [line.split()[2] for line in (tmp_path / "diary").read_text().splitlines() if "started" in line]
+        assert flags == ["False", "True"]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        app.close()
+
+
+def start(folder: Path, pool: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "celery", "-A", "tests.acceptance.plain_app", "worker", "-l", "info", "-c", "1"]
+    with (folder / f"{pool}.log").open("ab") as output:
+        return subprocess.Popen([*argv, "-P", pool, "-n", f"{pool}@here"], cwd=ROOT, stdout=output, stderr=output)
+
+
+def log(folder: Path, pool: str) -> str:
+    return (folder / f"{pool}.log").read_text()
+
+
+def test_two_writers_that_create_a_queue_at_once_lose_nothing(bucket):
+    """The first write of each is create-only; the one that finds the other's goes on behind it."""
+    address = Address.parse(bucket.partition("+")[2])
+    for number in range(15):
+        ready = threading.Barrier(2)
+
+        def publish(name: str, prefix: str = f"race/{number}/", ready: threading.Barrier = ready) -> None:
+            store = open_store(CloudObjects.s3(address.bucket, address.path), prefix)
+            ready.wait(30)
+            store.commit([Enqueue(f"{name}-{each}", b"x") for each in range(3)])
+
+        threads = [threading.Thread(target=publish, args=(name,)) for name in ("left", "right")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        reader = open_store(CloudObjects.s3(address.bucket, address.path), f"race/{number}/")
+        assert set(reader.look().entries) == {f"{name}-{each}" for name in ("left", "right") for each in range(3)}
+
+
+IN_MEMORY = """
+import sys
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from ami.transports import register
+
+register()
+app = Celery("one", broker="objectstore+memory://one", backend="cache+memory://")
+
+@app.task
+def double(number):
+    return 2 * number
+
+with start_worker(app, pool=sys.argv[1], perform_ping_check=False, concurrency=2):
+    results = [double.delay(number) for number in range(10)]
+    print([result.get(timeout=20) for result in results])
+"""
+
+
+@pytest.mark.parametrize("pool", ["solo", "threads"])
+def test_memory_serves_one_process(pool):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CELERY_", "DJANGO_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_MEMORY, pool], cwd=ROOT, env=kept, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == str([2 * number for number in range(10)]), done.stderr

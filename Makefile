@@ -16,8 +16,12 @@ help: ## List what there is to do
 
 setup: .venv/installed ## Make .venv with the pinned requirements
 
-demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq or a URL, CAPTURES=FOLDER of photographs)
+demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq, a URL or containers; CAPTURES=FOLDER)
+ifeq ($(BROKER),containers)
+	@$(V) -m demo.containers $(if $(CAPTURES),--captures '$(CAPTURES)')
+else
 	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)')
+endif
 
 # What knows no database need not be tested on two.
 NO_DATABASE := compose demo docs governor processing_service provision topology transports
@@ -54,18 +58,23 @@ bench: setup ## Print the benchmarks, each beside its reference
 
 requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
 	$(V) -m pip install --quiet uv
-	for name in base processing production local; do \
+	for name in base processing objects production local; do \
 	  .venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	    --custom-compile-command 'make requirements' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
-up: ## Start everything in containers
-	docker compose -f docker-compose.yml -f docker-compose.worker.yml up --build --detach
+COMPOSE := docker compose -f docker-compose.yml -f docker-compose.worker.yml
+
+.env: | setup
+	$(V) -m provision dotenv --local
+
+up: .env ## Start everything in containers and return when all is healthy (makes a .env with secrets if there is none)
+	$(COMPOSE) up --build --detach --wait
 
 down: ## Stop the containers (their volumes stay)
-	docker compose -f docker-compose.yml -f docker-compose.worker.yml down
+	$(COMPOSE) down
 
 logs: ## Follow the containers' logs
-	docker compose -f docker-compose.yml -f docker-compose.worker.yml logs --follow --tail 100
+	$(COMPOSE) logs --follow --tail 100
 
 clean: ## Remove what make made
 	rm -rf .venv .demo .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

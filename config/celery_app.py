@@ -6,6 +6,7 @@ from ami import transports
 from ami.governor import bootstep as governor
 from ami.queues import bootsteps
 from ami.queues.celery import AntennaCelery
+from ami.telemetry import pulse
 from config import flower  # noqa: F401 - listens to a signal
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
@@ -16,3 +17,4 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 bootsteps.install(app)
 governor.install(app)
+pulse.install(app)

@@ -13,6 +13,15 @@ from demo.drawing import draw_nights
 from demo.photographs import scan_photographs
 from demo.truth import Manifest
 
+FRAMES_PER_NIGHT = 60
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `gather` reads."""
+    parser.add_argument("--captures", type=Path, metavar="FOLDER", help="photographs instead of drawn captures")
+    parser.add_argument("--frames", type=int, default=FRAMES_PER_NIGHT, help="drawn captures per night, two nights")
+    parser.add_argument("--seed", type=int, default=7, help="of the drawing")
+
 
 def gather(options: argparse.Namespace, media: Path, console: Console) -> tuple[list[Path], Manifest | None]:
     """Put the captures below ``media``, one folder a station; return those folders, and the truth if it is known.

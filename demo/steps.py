@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -14,7 +15,7 @@ from demo.showing import Show
 
 if TYPE_CHECKING:
     from demo.processes import Processes
-    from demo.surroundings import Surroundings
+    from demo.surroundings import Place
 
 PYTHON = sys.executable
 FINAL = ("SUCCESS", "FAILURE", "REVOKED")
@@ -33,7 +34,7 @@ class Outcome:
 class Steps:
     """Everything a step needs."""
 
-    surroundings: Surroundings
+    surroundings: Place
     processes: Processes
     show: Show
     demo: DemoProject
@@ -42,12 +43,15 @@ class Steps:
 
     def start_antenna(self, queues: tuple[str, ...]) -> None:
         """Start the web server, one worker per queue, and beat, as deployment does."""
-        bind = f"127.0.0.1:{self.surroundings.web_port}"
+        bind = urlsplit(self.surroundings.web).netloc
         gunicorn = [PYTHON, "-m", "gunicorn", "config.wsgi", "--bind", bind, "--workers", "1", "--threads", "8"]
         self.processes.start("web", [*gunicorn, "--access-logfile", "/dev/null", "--timeout", "120"])
         for queue in queues:
             self.processes.start(queue, [PYTHON, "-m", "ami.topology", "worker", queue])
         self.processes.start("beat", [PYTHON, "-m", "ami.topology", "beat"])
+
+    def await_antenna(self, queues: tuple[str, ...]) -> None:
+        """Return when the web server answers, somebody is signed in, and a worker of each queue answers."""
         self.show.until("web server", self._web_lives, 60)
         self.client.log_in(self.demo.owner.email, self.demo.password)
         self.show.until("workers", lambda: self._workers_answer(len(queues)), 120)
@@ -65,8 +69,9 @@ class Steps:
 
     def start_processing(self) -> None:
         """Start the reference processing service, in push mode and in pull mode, and wait until it is registered."""
-        push = [PYTHON, "-m", "processing_service", "serve", "--port", str(self.surroundings.push_port)]
-        self.processes.start("processing-push", push)
+        if not self.surroundings.is_deployed:
+            push = [PYTHON, "-m", "processing_service", "serve", "--port", str(urlsplit(self.surroundings.push).port)]
+            self.processes.start("processing-push", push)
         pull = [PYTHON, "-m", "processing_service", "pull", "--antenna", self.surroundings.web]
         pull += ["--token-env", "ANTENNA_TOKEN", "--project", str(self.demo.project.pk), "--name", "demo puller"]
         pull += ["--pullers", str(self.pullers), "--poll-seconds", "0.5", "--batch-size", "4"]

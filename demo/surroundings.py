@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -22,6 +23,25 @@ DATABASE = "antenna_demo"
 CONNECT_SECONDS = 3
 
 
+class Place(Protocol):
+    """Where the main job runs: its folders, the addresses of web and of the push service, and whether they are there
+    already.
+    """
+
+    @property
+    def folder(self) -> Path: ...  # noqa: D102
+    @property
+    def media(self) -> Path: ...  # noqa: D102
+    @property
+    def journal(self) -> Path: ...  # noqa: D102
+    @property
+    def web(self) -> str: ...  # noqa: D102
+    @property
+    def push(self) -> str: ...  # noqa: D102
+    @property
+    def is_deployed(self) -> bool: ...  # noqa: D102
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """The demo's folder and addresses."""
@@ -29,6 +49,7 @@ class Surroundings:
     folder: Path
     web_port: int
     push_port: int
+    is_deployed: bool = False
 
     @property
     def media(self) -> Path:

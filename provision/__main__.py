@@ -1,4 +1,4 @@
-"""The command line: `run [--private] [--need NAMES] -- COMMAND ...` and `status [--json]`."""
+"""The command line: `run [--private] [--need NAMES] -- COMMAND ...`, `status [--json]` and `dotenv [FILE]`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from provision import command, services
+from provision import command, dotenv, services
 from provision.kind import NothingFound
 
 NOTHING_FOUND = 69  # EX_UNAVAILABLE
@@ -34,7 +35,7 @@ def names(text: str) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The two doors and their options."""
+    """The doors and their options."""
     top = argparse.ArgumentParser("python -m provision", description=services.__doc__, epilog=EPILOG)
     doors = top.add_subparsers(dest="door", required=True)
     run = doors.add_parser("run", help="bring services up, run a command with their URLs, stop what was started")
@@ -43,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     status = doors.add_parser("status", help="what answers where, and what would be used")
     status.add_argument("--json", action="store_true")
+    env = doors.add_parser("dotenv", help="write a .env with secrets of its own, unless there is one")
+    env.add_argument("file", nargs="?", type=Path, default=Path(".env"), metavar="FILE")
+    env.add_argument("--local", action="store_true", help="for one machine and its own browser: no https, localhost")
     return top
 
 
@@ -87,10 +91,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not wanted:
                 parser().error("run needs a command after --")
             return run(wanted, need=options.need, private=options.private)
+        if options.door == "dotenv":
+            dotenv.write(options.file, Path(".env.example"), local=options.local)
+            remark = "for this machine alone" if options.local else "set DJANGO_ALLOWED_HOSTS to what web answers to"
+            say(f"{options.file}: written with secrets of its own; {remark}")
+            return 0
         standings = services.status()
     except ValueError as error:
         say(str(error))
         return 2
+    except (dotenv.AlreadyThere, OSError) as error:
+        say(str(error))
+        return 1
     if options.json:
         print(json.dumps([row.as_dict() for row in standings], indent=2))
     else:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.places import RABBITMQ, Place, new_place
 
-NEED_NO_SERVICE = ("/unit/", "/integration/processing_service/", "/integration/provision/")
+NEED_NO_SERVICE = ("/unit/", "/smoke/", "/integration/processing_service/", "/integration/provision/")
 SERVICES = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 
 

@@ -48,6 +48,7 @@ def finished(sender: Any = None, task_id: str = "", state: str | None = None, **
         "peak_memory_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     path = Path(folder) / f"{os.getpid()}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(record) + "\n")
 

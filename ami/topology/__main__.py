@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from ami.topology import broker, command, compose
+from ami.topology import broker, command, compose, credentials, definitions, platforms
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
 
@@ -38,9 +38,13 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("--json", action="store_true")
     verbs.add_parser("queues", help="print the queue names, one a line")
     verbs.add_parser("policies", help="print RabbitMQ's policies as JSON")
+    loaded = verbs.add_parser("definitions", help="print what RabbitMQ loads at its start, as JSON")
+    loaded.add_argument("--rabbitmq", default="3.10", metavar="VERSION", help="no newer than the broker is")
+    loaded.add_argument("--write", type=Path, metavar="FILE", help="write it to FILE at once, readable by everybody")
     rendered = verbs.add_parser("compose", help=f"print {COMPOSE_FILE}")
     rendered.add_argument("--write", action="store_true", help="write it to the file")
     rendered.add_argument("--check", action="store_true", help="exit 1 when the file differs")
+    platforms.add_parsers(verbs)
     return parser
 
 
@@ -89,6 +93,15 @@ def _policies(topology: Topology, arguments: argparse.Namespace, extra: list[str
     print(json.dumps(list(broker.policies(topology)), indent=2))
 
 
+def _definitions(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    rendered = definitions.render(topology, credentials.account(os.environ), definitions.parse(arguments.rabbitmq))
+    text = json.dumps(rendered, indent=2) + "\n"
+    if arguments.write:
+        credentials.write(arguments.write, text)
+    else:
+        print(text, end="")
+
+
 def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
     path, text = Path(COMPOSE_FILE), compose.render()
     if arguments.check:
@@ -103,13 +116,24 @@ def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]
     return 0
 
 
+def _kubernetes(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    return platforms.kubernetes(topology, arguments)
+
+
+def _stack(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    return platforms.swarm(topology, arguments)
+
+
 VERBS = {
     "worker": _worker,
     "beat": _beat,
     "table": _table,
     "queues": _queues,
     "policies": _policies,
+    "definitions": _definitions,
     "compose": _compose,
+    "kubernetes": _kubernetes,
+    "stack": _stack,
 }
 
 if __name__ == "__main__":

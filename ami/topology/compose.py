@@ -15,9 +15,23 @@ HEADER = """\
 #   docker compose -f docker-compose.worker.yml up                           workers against brokers elsewhere
 """
 
-#: Without these no process starts; compose refuses before any container exists.
+#: Without these no process starts; compose refuses before any container exists. Whoever gives one as a file (its name
+#: with _FILE, for example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key) leaves it empty.
 REQUIRED = ("DJANGO_SECRET_KEY", "DJANGO_ALLOWED_HOSTS", "CELERY_BROKER_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 DEFAULTS = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "ANTENNA_ROUTING": "split"}
+
+#: What may lie in a file, named by the variable with _FILE behind it (config.settings.environment, above this package).
+AS_FILES = (
+    "DJANGO_SECRET_KEY",
+    "CELERY_BROKER_URL",
+    "RABBITMQ_MANAGEMENT_URL",
+    "REDIS_URL",
+    "DATABASE_URL",
+    "NATS_URL",
+    "CELERY_RESULT_BACKEND",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
 
 #: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
 OPTIONAL = (
@@ -32,6 +46,7 @@ OPTIONAL = (
     "ANTENNA_SERVE_MEDIA",
     "ANTENNA_SLOW_ENABLED",
     "ANTENNA_TASK_EVENTS",
+    "ANTENNA_WAIT_SECONDS",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
     "CELERY_RESULT_BACKEND",
@@ -72,10 +87,17 @@ GOVERNOR = (
 #: Crops, exports and stored results of a deployment without object storage: one volume that web and workers share.
 FILES = "files"
 
-#: Beat ticks at least every 5 s (CELERY_BEAT_MAX_LOOP_INTERVAL). One that hangs for so long is frozen, though its
-#: process lives (incident 17: 4.6 days).
+#: What beat and workers touch while they move, at least every 5 s. One that has not for so long stands still, though
+#: its process lives (incident 17: 4.6 days).
 BEAT_TICK_FILE = "/tmp/beat-tick"  # noqa: S108 - inside beat's own container
-BEAT_FROZEN_SECONDS = 60
+PULSE_FILE = "/tmp/worker-pulse"  # noqa: S108 - inside the worker's own container
+FROZEN_SECONDS = 60
+
+#: A folder of files for variables named *_FILE; unless it is set, one that is empty.
+SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
+
+#: Says what it waits for, then becomes the command behind it.
+WAITING = ("python", "-m", "config.waiting", "python", "-m", "ami.topology")
 
 
 def render(topology: Topology | None = None) -> str:
@@ -89,12 +111,23 @@ def render(topology: Topology | None = None) -> str:
 
 def _worker(row: Workload) -> dict[str, Any]:
     grace = override_name(row, "stop_grace_period_seconds")
+    memory = f"${{{override_name(row, 'container_memory_kib')}:-{row.memory_limit_kib}}}k"
     service = {
         **_common(),
-        "command": ["python", "-m", "ami.topology", "worker", row.queue],
-        "environment": {**_environment(), **_overrides(row), **_governor(row)},
-        "mem_limit": f"${{{override_name(row, 'container_memory_kib')}:-{row.memory_limit_kib}}}k",
+        "command": [*WAITING, "worker", row.queue],
+        "environment": {
+            **_environment(),
+            **_overrides(row),
+            **_governor(row),
+            "ANTENNA_PULSE_FILE": PULSE_FILE,
+        },
+        "healthcheck": _healthcheck(PULSE_FILE),
+        "mem_limit": memory,
+        # The same: what does not fit is refused by the kernel at once instead of being moved to a disk.
+        "memswap_limit": memory,
         "cpu_shares": f"${{{override_name(row, 'cpu_shares')}:-{row.cpu_shares}}}",
+        # 0 is none. More than the host has makes `up` fail, so there is no default.
+        "cpus": f"${{{override_name(row, 'cpus')}:-{row.cpus or 0:g}}}",
         "scale": f"${{{override_name(row, 'replicas')}:-{row.replicas}}}",
         "stop_grace_period": f"${{{grace}:-{row.stop_grace_period_seconds}}}s",
         "labels": {"antenna.queue": row.queue, "antenna.promise": row.promise},
@@ -108,19 +141,13 @@ def _worker(row: Workload) -> dict[str, Any]:
 def _beat() -> dict[str, Any]:
     return {
         **_common(),
-        "command": ["python", "-m", "ami.topology", "beat"],
+        "command": [*WAITING, "beat"],
         "environment": {
             **_environment(),
             "ANTENNA_BEAT_TICK_FILE": BEAT_TICK_FILE,
             "ANTENNA_BEAT_PATIENCE_SECONDS": "${ANTENNA_BEAT_PATIENCE_SECONDS:-300}",
         },
-        "healthcheck": {
-            "test": ["CMD-SHELL", f"find {BEAT_TICK_FILE} -newermt '{BEAT_FROZEN_SECONDS} seconds ago' | grep -q ."],
-            "interval": "15s",
-            "timeout": "5s",
-            "retries": 2,
-            "start_period": "60s",
-        },
+        "healthcheck": _healthcheck(BEAT_TICK_FILE),
         "mem_limit": "512m",
         "stop_grace_period": "10s",
     }
@@ -129,18 +156,35 @@ def _beat() -> dict[str, Any]:
 def _common() -> dict[str, Any]:
     return {
         "image": "${ANTENNA_IMAGE:-antenna:local}",
-        "build": {"context": ".", "dockerfile": "compose/Dockerfile"},
+        "build": {"context": ".", "dockerfile": "compose/Dockerfile", "target": "antenna"},
         "init": True,
         "restart": "unless-stopped",
-        "volumes": [f"{FILES}:/data"],
+        "read_only": True,
+        "tmpfs": ["/tmp"],  # noqa: S108 - the container's own
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "volumes": [f"{FILES}:/data", SECRETS],
+    }
+
+
+def _healthcheck(file: str) -> dict[str, Any]:
+    """Ask for progress, without starting a Python (compose/start/fresh)."""
+    return {
+        "test": ["CMD", "fresh", file, str(FROZEN_SECONDS)],
+        "interval": "10s",
+        "timeout": "5s",
+        "retries": 2,
+        # The services around it may be starting, and the database be migrated.
+        "start_period": "180s",
     }
 
 
 def _environment() -> dict[str, str | None]:
     return {
-        **{name: f"${{{name}:?set {name} in .env, see .env.example}}" for name in REQUIRED},
+        **{name: f"${{{name}?set {name} in .env, see .env.example}}" for name in REQUIRED},
         **{name: f"${{{name}:-{default}}}" for name, default in DEFAULTS.items()},
         **dict.fromkeys(OPTIONAL),
+        **{f"{name}_FILE": None for name in AS_FILES},
     }
 
 

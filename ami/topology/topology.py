@@ -13,6 +13,9 @@ from ami.topology.workload import BOUNDS, Workload
 
 ROUTINGS = ("single", "split")
 PREFIX = "ANTENNA_"
+
+#: The overrides that may be no whole number.
+FRACTIONS = ("_WAIT_TARGET_SECONDS", "_CPUS")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -168,16 +171,16 @@ def _overridden(row: Workload, environ: Mapping[str, str]) -> Workload:
         raise TopologyError(f"{error} Set through {names}.") from None
 
 
-def _number(name: str, raw: str, low: int, high: int, default: float | None) -> int | float:
+def _number(name: str, raw: str, low: float, high: float, default: float | None) -> int | float:
+    fraction = name.endswith(FRACTIONS)
+    kind = "number" if fraction else "whole number"
     try:
-        value = float(raw) if name.endswith("WAIT_TARGET_SECONDS") else int(raw)
+        value = float(raw) if fraction else int(raw)
     except ValueError:
         value = low - 1
     if not low <= value <= high:
         fallback = f"the table's {default}" if default is not None else "what the row derives"
-        raise TopologyError(
-            f"{name} is '{raw}'; it must be a whole number from {low} to {high}. Unset it to use {fallback}."
-        )
+        raise TopologyError(f"{name} is '{raw}'; it must be a {kind} from {low} to {high}. Unset it to use {fallback}.")
     return value
 
 

@@ -25,6 +25,7 @@ class Workload:
     ``tasks`` holds exact task names or globs (``*`` only). ``redirects`` says where a task of this row goes when
     that origin asked for it. ``inherits_origin`` says whether a task of this row that another task publishes keeps
     the origin of its publisher. ``enabled_by`` names an environment variable without which the row is off.
+    ``cpus`` is a hard limit; without one a container takes what others leave, by its shares.
     ``governor`` holds settings of the memory-aware worker that this queue needs other than the rest, by field name.
 
     Raises:
@@ -46,6 +47,7 @@ class Workload:
     hard_time_limit_seconds: int
     container_memory_kib: int | None = None
     cpu_shares: int = 1024
+    cpus: float | None = None
     replicas: int = 1
     stop_grace_period_seconds: int
     wait_target_seconds: float
@@ -124,7 +126,7 @@ class Workload:
 
 
 #: Inclusive bounds of every number in a row that an operator may override.
-BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "concurrency": (1, 512),
         "prefetch_multiplier": (1, 128),
@@ -135,6 +137,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "hard_time_limit_seconds": (1, 24 * 3600),
         "container_memory_kib": (128 * 1024, 4 * 1024**3),
         "cpu_shares": (2, 262_144),
+        "cpus": (0.01, 4096),
         "replicas": (0, 1000),
         "stop_grace_period_seconds": (1, 24 * 3600),
         "wait_target_seconds": (0, 24 * 3600),

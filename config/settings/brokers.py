@@ -2,6 +2,7 @@
 
 import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from .environment import BASE_DIR, refuse, required_url
 
@@ -45,10 +46,15 @@ def refuse_malformed(url: str) -> None:
 def refuse_unfit(url: str) -> None:
     """Refuse a broker that a deployment cannot share: RabbitMQ needs a host and a password, a store must be outside.
 
-    A store's credentials are not in its URL, and its name takes the host's place.
+    A store's credentials are not in its URL, and its name takes the host's place. The nodes of a cluster are separated
+    by semicolons, and each is a whole URL: whoever loses one goes on at the next.
     """
     if not url.startswith(STORE):
-        required_url("CELERY_BROKER_URL", EXAMPLE, (*AMQP, f"{STORE}..."))
+        required_url("CELERY_BROKER_URL", EXAMPLE, (*AMQP, f"{STORE}..."), several=True)
+        if len({urlsplit(node).path for node in url.split(";")}) > 1:
+            refuse(
+                "CELERY_BROKER_URL names nodes with different virtual hosts; a cluster has the same on each of them."
+            )
     elif url.startswith(f"{STORE}memory:"):
         refuse(f"CELERY_BROKER_URL is the memory of one process, which no other sees; write it like {EXAMPLE}.")
     refuse_malformed(url)

@@ -15,14 +15,71 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 #: What `.env.example` writes wherever a secret belongs; production starts with none of them.
 PLACEHOLDER = "change-me"
 
+#: What ``<NAME>_FILE`` may give as the path of a file, as Docker and Kubernetes mount secrets.
+SECRETS = (
+    "DJANGO_SECRET_KEY",
+    "CELERY_BROKER_URL",
+    "RABBITMQ_MANAGEMENT_URL",
+    "REDIS_URL",
+    "DATABASE_URL",
+    "NATS_URL",
+    "CELERY_RESULT_BACKEND",
+    "FLOWER_BASIC_AUTH",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
+SECRET_BYTES = 64 * 1024
+
 env = environ.Env()
-if (BASE_DIR / ".env").exists():
-    env.read_env(str(BASE_DIR / ".env"))
 
 
 def refuse(sentence: str) -> NoReturn:
     """Stop the process before it does anything, with the setting, what is wrong, and the remedy."""
     raise SystemExit(f"Configuration refused: {sentence}")
+
+
+def read_secrets() -> None:
+    """Put the content of each file that a ``<NAME>_FILE`` names into ``<NAME>``, once, before anything reads it.
+
+    The environment has it then, since boto and Flower read theirs there; processes that this one starts inherit it.
+    ``<NAME>_FILE`` is left empty: removed, it would come back from ``.env`` in those processes.
+    """
+    for name in SECRETS:
+        if path := os.environ.get(f"{name}_FILE", ""):
+            if os.environ.get(name, ""):
+                refuse(f"{name} and {name}_FILE are both set; leave one of them empty.")
+            os.environ[name] = _secret(f"{name}_FILE", path)
+            os.environ[f"{name}_FILE"] = ""
+
+
+def _secret(variable: str, path: str) -> str:
+    """Return the text of a file without the end of its last line; whatever is no secret stops the process."""
+    if not path.startswith("/"):  # Perhaps the secret itself: it is not repeated.
+        refuse(f"{variable} is no absolute path; write it like /run/secrets/name, and the secret into that file.")
+    what = f"{variable} is '{path}', which"
+    try:
+        if not Path(path).is_file():
+            refuse(f"{what} is no file; mount the secret there or correct the path.")
+        with Path(path).open("rb") as file:
+            content = file.read(SECRET_BYTES + 1)
+    except OSError as error:
+        refuse(f"{what} cannot be read ({error.strerror}); let the user of this process read it.")
+    if len(content) > SECRET_BYTES:
+        refuse(f"{what} is larger than {SECRET_BYTES // 1024} KiB; let it hold the value and nothing else.")
+    try:
+        secret = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        refuse(f"{what} is not UTF-8; write the value as plain text.")
+    if not secret.strip() or "\0" in secret:
+        refuse(f"{what} holds no text; write the value into it.")
+    if PLACEHOLDER in secret:
+        refuse(f"{what} still holds the placeholder '{PLACEHOLDER}' of .env.example; put a secret of your own there.")
+    return secret
+
+
+if (BASE_DIR / ".env").exists():
+    env.read_env(str(BASE_DIR / ".env"))
+read_secrets()
 
 
 def whole_number(name: str, default: int, low: int, high: int) -> int:
@@ -67,12 +124,21 @@ def refuse_placeholder(name: str) -> None:
         refuse(f"{name} still holds the placeholder '{PLACEHOLDER}' of .env.example; put a secret of your own there.")
 
 
-def required_url(name: str, example: str, schemes: tuple[str, ...], *, password: bool = True) -> str:
+def required_url(
+    name: str, example: str, schemes: tuple[str, ...], *, password: bool = True, several: bool = False
+) -> str:
     """Return a URL setting that names a host, one of ``schemes`` and, where asked, a password.
 
-    No part of the value is repeated: a URL that is cut in the wrong place has its password in any part.
+    ``several``: it may be a list of such URLs, separated by semicolons. No part of the value is repeated: a URL that is
+    cut in the wrong place has its password in any part.
     """
     value = required(name, example)
+    for each in value.split(";") if several else [value]:
+        _refuse_incomplete(name, each, example, schemes, password)
+    return value
+
+
+def _refuse_incomplete(name: str, value: str, example: str, schemes: tuple[str, ...], password: bool) -> None:
     try:
         parts = urlsplit(value)
         scheme, host, secret, _ = parts.scheme, parts.hostname, parts.password, parts.port
@@ -84,4 +150,3 @@ def required_url(name: str, example: str, schemes: tuple[str, ...], *, password:
         refuse(f"{name} names no host; write it like {example}.")
     if password and not secret:
         refuse(f"{name} carries no password; services in production are never open. Write it like {example}.")
-    return value

@@ -30,7 +30,12 @@ for _name in ("RABBITMQ_MANAGEMENT_URL", "CELERY_RESULT_BACKEND", "AWS_SECRET_AC
     refuse_placeholder(_name)
 
 if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
-    _options = {"bucket_name": bucket, "endpoint_url": env.str("ANTENNA_S3_ENDPOINT_URL", default=None)}
+    _options = {
+        "bucket_name": bucket,
+        "endpoint_url": env.str("ANTENNA_S3_ENDPOINT_URL", default=None),
+        # Links are signed; servers other than Amazon's take no older way.
+        "signature_version": "s3v4",
+    }
     STORAGES = {
         **STORAGES,
         "default": {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": {**_options, "location": "media"}},

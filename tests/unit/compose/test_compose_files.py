@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import subprocess
 import time
 
@@ -19,10 +18,11 @@ TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(TEXT)["services"]
 WORKERS = yaml.safe_load((ROOT / "docker-compose.worker.yml").read_text())["services"]
 OURS = ("setup", "web", "flower")
+ONCE = ("setup", "definitions")
 
 
 def test_it_holds_the_services_that_workers_need_and_no_worker():
-    assert set(SERVICES) == {*OURS, "processing", "rabbitmq", "redis", "postgres", "nats"}
+    assert set(SERVICES) == {*OURS, "processing", *ONCE, "rabbitmq", "redis", "postgres", "nats", "objects"}
     assert not set(SERVICES) & set(WORKERS)
 
 
@@ -33,18 +33,22 @@ def test_every_published_port_is_on_loopback_and_can_be_moved(name: str):
 
 
 def test_no_credential_has_a_default():
-    for name, rest in re.findall(r"\$\{([A-Z0-9_]*(?:USER|PASSWORD|SECRET|BASIC_AUTH|_URL)[A-Z0-9_]*)([^}]*)\}", TEXT):
-        assert rest == f":?set {name} in .env, see .env.example"
+    secret = r"(?<!\$)\$\{([A-Z0-9_]*(?:USER|PASSWORD|SECRET_|BASIC_AUTH|_URL)[A-Z0-9_]*)([^}]*)\}"
+    found = re.findall(secret, TEXT)
+    assert len(found) > 10
+    for name, rest in found:
+        assert rest == f"?set {name} in .env, see .env.example"
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_web_and_workers_read_the_same_environment(name: str):
     """Incident 10: hosts that disagreed about where NATS and Redis were."""
-    own = {"WEB_CONCURRENCY", "FLOWER_BASIC_AUTH"}
+    own = {"WEB_CONCURRENCY", "FLOWER_BASIC_AUTH", "FLOWER_BASIC_AUTH_FILE"}
     environment = {key: value for key, value in SERVICES[name]["environment"].items() if key not in own}
     beat = {key: value for key, value in WORKERS["celerybeat"]["environment"].items() if key in environment}
     assert environment == beat
-    assert set(environment) == {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL}
+    files = {f"{name}_FILE" for name in compose.AS_FILES}
+    assert set(environment) == {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL, *files}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
@@ -59,10 +63,41 @@ def test_a_worker_gets_the_governor_s_settings_for_all_queues_and_for_its_own_al
 def test_every_process_of_antenna_runs_one_image_and_sees_the_same_files():
     ours = [*(SERVICES[name] for name in OURS), *WORKERS.values()]
     assert {service["image"] for service in ours} == {"${ANTENNA_IMAGE:-antenna:local}"}
-    assert all(service["volumes"] == ["files:/data"] for service in ours)
+    assert all(service["volumes"] == ["files:/data", compose.SECRETS] for service in ours)
 
 
-@pytest.mark.parametrize("name", set(SERVICES) - {"setup", "nats"})
+@pytest.mark.parametrize("name", [*WORKERS, *OURS, "processing", "objects", "definitions"])
+def test_nothing_of_ours_writes_to_its_root_filesystem_or_may_become_more_than_it_is(name: str):
+    service = (WORKERS | SERVICES)[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["init"] is True
+
+
+@pytest.mark.parametrize("name", [*WORKERS, "processing", "objects", *OURS])
+def test_every_image_of_ours_is_a_target_of_the_one_dockerfile(name: str):
+    build = (WORKERS | SERVICES)[name]["build"]
+    target = name if name in ("processing", "objects") else "antenna"
+    assert build == {"context": ".", "dockerfile": "compose/Dockerfile", "target": target}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_a_worker_has_its_memory_without_swap_its_shares_and_no_hard_limit_of_its_processors(row):
+    service = WORKERS[row.service]
+    assert service["memswap_limit"] == service["mem_limit"]
+    assert service["cpus"] == f"${{{override_name(row, 'cpus')}:-0}}", "more than the host has would make `up` fail"
+    assert service["cpu_shares"].endswith(f":-{row.cpu_shares}}}")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_a_worker_says_what_it_waits_for_and_shows_progress(row):
+    service = WORKERS[row.service]
+    assert service["command"] == [*compose.WAITING, "worker", row.queue]
+    assert service["healthcheck"]["test"] == ["CMD", "fresh", service["environment"]["ANTENNA_PULSE_FILE"], "60"]
+
+
+@pytest.mark.parametrize("name", set(SERVICES) - {*ONCE, "nats"})
 def test_every_service_that_stays_has_a_health_check(name: str):
     assert SERVICES[name]["healthcheck"]["test"]
 
@@ -72,33 +107,25 @@ def test_redis_writes_nothing_to_disk_and_is_bounded():
     command = SERVICES["redis"]["command"]
     assert command[command.index("--save") + 1] == ""
     assert "--maxmemory" in command
-    assert "volumes" not in SERVICES["redis"]
+    assert SERVICES["redis"]["volumes"] == [compose.SECRETS]
 
 
 def test_a_container_made_anew_finds_its_data():
     for name in ("rabbitmq", "postgres", "nats"):
-        assert [volume.split(":")[0] for volume in SERVICES[name]["volumes"]] == [name]
+        assert SERVICES[name]["volumes"][0].split(":")[0] == name
     assert SERVICES["rabbitmq"]["hostname"] == "rabbitmq"
-
-
-def beat_is_healthy() -> bool:
-    shell, command = WORKERS["celerybeat"]["healthcheck"]["test"]
-    assert shell == "CMD-SHELL"
-    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("age_seconds", "healthy"), [(0, True), (45, True), (90, False), (4.6 * 86_400, False), (None, False)]
 )
-def test_beat_is_healthy_while_it_ticks_and_not_while_its_process_lives(monkeypatch, tmp_path, age_seconds, healthy):
+def test_beat_is_healthy_while_it_ticks_and_not_while_its_process_lives(tmp_path, age_seconds, healthy):
     """Incident 17: beat was alive but frozen for 4.6 days."""
-    environment = WORKERS["celerybeat"]["environment"]
-    file = tmp_path / "tick"
-    test = WORKERS["celerybeat"]["healthcheck"]["test"]
-    assert environment["ANTENNA_BEAT_TICK_FILE"] in shlex.split(test[1])
-    command = test[1].replace(environment["ANTENNA_BEAT_TICK_FILE"], str(file))
-    monkeypatch.setitem(WORKERS["celerybeat"]["healthcheck"], "test", [test[0], command])
+    environment, file = WORKERS["celerybeat"]["environment"], tmp_path / "tick"
+    kind, script, watched, seconds = WORKERS["celerybeat"]["healthcheck"]["test"]
+    assert (kind, watched) == ("CMD", environment["ANTENNA_BEAT_TICK_FILE"])
     if age_seconds is not None:
         file.touch()
         os.utime(file, (time.time() - age_seconds,) * 2)
-    assert beat_is_healthy() is healthy
+    done = subprocess.run([ROOT / "compose/start" / script, file, seconds], capture_output=True, check=False)
+    assert (done.returncode == 0) is healthy

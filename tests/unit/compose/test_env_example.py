@@ -5,12 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from ami.governor import settings as governor
 from ami.topology import compose
 from ami.topology.table import ROWS
 from ami.topology.topology import load, override_name
 from ami.topology.workload import BOUNDS
+from config.settings import environment
 from tests.places import ROOT
 
 LINES = (ROOT / ".env.example").read_text().splitlines()
@@ -23,6 +25,7 @@ READ_BY_COMPOSE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)")
 SECRETS = ("PASSWORD", "SECRET", "_URL", "BASIC_AUTH")
 OVERRIDES = {override_name(row, field) for row in ROWS for field in (*BOUNDS, "pool")}
 GOVERNOR_OVERRIDES = {override_name(row, name) for row in ROWS for name in governor.NAMES}
+FILES = {f"{name}_FILE" for name in environment.SECRETS}
 
 
 def documented() -> dict[str, str]:
@@ -36,13 +39,20 @@ def read_by_settings() -> set[str]:
 
 
 def read_by_compose() -> set[str]:
-    files = (ROOT / "docker-compose.yml", ROOT / "docker-compose.worker.yml")
-    return {name for path in files for name in READ_BY_COMPOSE.findall(path.read_text())} | set(compose.OPTIONAL)
+    """What stands in ``${}``, what is passed on without a value, and what Compose itself reads."""
+    found = {"COMPOSE_PROFILES", *compose.OPTIONAL}
+    for path in ROOT.glob("docker-compose*.yml"):
+        found |= set(READ_BY_COMPOSE.findall(path.read_text()))
+        for service in yaml.safe_load(path.read_text())["services"].values():
+            found |= {name for name, value in (service.get("environment") or {}).items() if value is None}
+    return found
 
 
 def read_by_code() -> set[str]:
     # FLOWER_UNAUTHENTICATED_API is read only to be refused.
     found = {name for part in ("ami", "config") for path in (ROOT / part).rglob("*.py") for name in names_in(path)}
+    for path in (ROOT / "config/waiting").glob("*.py"):
+        found |= set(READ_BY_SETTINGS.findall(path.read_text()))
     return found - {"FLOWER_UNAUTHENTICATED_API"} | {"ANTENNA_JOURNAL_DIR"}
 
 
@@ -53,7 +63,7 @@ def names_in(path) -> list[str]:
 def test_every_variable_is_documented_and_nothing_else():
     read = read_by_settings() | read_by_compose() | read_by_code() | set(governor.NAMES)
     assert {"NATS_TASK_TTR", "DJANGO_DEBUG", "AWS_SECRET_ACCESS_KEY", "RABBITMQ_PASSWORD"} <= read
-    patterns = OVERRIDES | GOVERNOR_OVERRIDES
+    patterns = OVERRIDES | GOVERNOR_OVERRIDES | FILES
     assert set(documented()) - patterns == read - patterns
 
 
@@ -63,6 +73,19 @@ def words(label: str) -> list[str]:
 
 def test_every_override_of_the_topology_is_documented_by_the_pattern():
     assert {f"ANTENNA_{row}_{field}" for row in words("WORKLOAD") for field in words("FIELD")} == OVERRIDES
+
+
+def test_every_secret_that_may_be_a_file_is_documented_by_the_pattern():
+    assert words("NAME") == list(environment.SECRETS)
+    (example,) = FILES & set(documented())
+    (line,) = [line for line in LINES if "<NAME>_FILE" in line]
+    assert LINES.index(line) < LINES.index(f"#{example}={documented()[example]}")
+
+
+def test_every_required_secret_may_be_a_file():
+    secrets = {name for name in documented() if name.endswith(SECRETS)} & read_by_settings()
+    public = {"FLOWER_URL", "ANTENNA_PUBLIC_URL", "ANTENNA_S3_ENDPOINT_URL"}
+    assert secrets - public <= set(environment.SECRETS)
 
 
 def test_the_governor_s_variables_show_their_defaults():
@@ -101,8 +124,8 @@ def test_what_containers_pass_on_is_what_settings_read():
     read = {name for path in deployment for name in READ_BY_SETTINGS.findall(path.read_text())}
     by_image = {"ANTENNA_MEDIA_ROOT", "ANTENNA_RESULTS_ROOT"}
     passed_on = {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL}
-    # The bucket's keys are boto's, the routing and the rows that are off are the topology's.
-    elsewhere = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "DJANGO_SETTINGS_MODULE"}
+    # The bucket's keys are boto's, the limit is config.waiting's, routing and rows that are off are the topology's.
+    elsewhere = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "DJANGO_SETTINGS_MODULE", "ANTENNA_WAIT_SECONDS"}
     topology = {"ANTENNA_ROUTING", *(row.enabled_by for row in ROWS if row.enabled_by)}
     assert passed_on == (read - by_image) | elsewhere | topology
     assert tuple(governor.NAMES) == compose.GOVERNOR

@@ -100,7 +100,7 @@ class Worker(Process):
             time.sleep(0.01)
 
     def acknowledge_all(self) -> None:
-        """Acknowledge one message after the other, each by itself, as tasks end; a poll that is due is not made here."""
+        """Acknowledge one message after the other, each by itself, as tasks end, and poll for nothing meanwhile."""
         for message in self.received:
             message.ack()
             self.channel.flush()

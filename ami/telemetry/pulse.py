@@ -1,0 +1,88 @@
+"""A file that each worker touches while its loop turns and its tasks move: what a container's health check looks at.
+
+A process that is up says nothing: a worker whose loop hangs, or whose tasks all outlive their limits, is "Up" for days
+(incident 17 was beat's). Asking it by `inspect ping` instead costs a Django import per question, and restarts healthy
+workers when the broker is slow (https://github.com/celery/celery/issues/4079), so the worker itself writes here.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from celery import bootsteps, concurrency
+from celery.signals import task_prerun
+from celery.utils.log import get_logger
+from celery.worker import state
+from celery.worker.consumer import Tasks
+
+logger = get_logger(__name__)
+
+VARIABLE = "ANTENNA_PULSE_FILE"
+SECONDS = 5.0
+
+#: A task is ended by its hard time limit; one that runs so much longer is in a pool that does not end it.
+OVERDUE_SECONDS = 60.0
+
+
+class Pulse(bootsteps.StartStopStep):
+    """After ``Tasks``, so that the first beat means: this worker consumes. Without ``ANTENNA_PULSE_FILE``: nothing."""
+
+    requires = (Tasks,)
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        name = os.environ.get("ANTENNA_PULSE_FILE", "")
+        self.enabled = bool(name)
+        self._file = Path(name)
+        self._timer: Any = None
+        super().__init__(consumer, **options)
+        if self.enabled and isinstance(consumer.pool, concurrency.get_implementation("solo")):
+            limit = float(consumer.controller.time_limit or 0)
+            task_prerun.connect(lambda **_: self._write("runs a task", ahead=limit), weak=False)
+
+    def start(self, consumer: Any) -> None:
+        """Beat now, and from now on whenever the loop of this connection turns."""
+        consumer.call_soon(self._beat, consumer)
+        # Without a hub the timer has a thread of its own; it is the loop that must be seen to turn.
+        self._timer = consumer.timer.call_repeatedly(SECONDS, consumer.call_soon, (self._beat, consumer))
+
+    def stop(self, _: Any) -> None:
+        """Say that the broker is away, and beat no more: the file grows old."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        with suppress(OSError):
+            beaten = self._file.stat().st_mtime
+            self._file.write_text("without the broker\n")
+            os.utime(self._file, (beaten, beaten))
+
+    def _beat(self, consumer: Any) -> None:
+        if overdue := _overdue(state.active_requests, consumer.controller.time_limit, time.time()):
+            logger.error("No pulse: %s", overdue)
+        else:
+            self._write("consumes")
+
+    def _write(self, text: str, ahead: float = 0.0) -> None:
+        """Touch the file, in the future while the loop is known to stand: a solo worker runs its task in it."""
+        try:
+            self._file.write_text(f"{text}\n")
+            if ahead:
+                os.utime(self._file, (time.time() + ahead,) * 2)
+        except OSError as error:
+            logger.warning("No pulse: %r (%s)", error, VARIABLE)
+
+
+def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> str:
+    """Return which task has outlived its hard limit by far, if any."""
+    for request in list(requests):
+        most = (request.time_limits or (None, None))[0] or request.task.time_limit or limit
+        if most and request.time_start and now - request.time_start > most + OVERDUE_SECONDS:
+            return f"{request.name} [{request.id}] has outlived its limit of {most:g} s"
+    return ""
+
+
+def install(app: Any) -> None:
+    """Give every worker of ``app`` a pulse."""
+    app.steps["consumer"].add(Pulse)

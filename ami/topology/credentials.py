@@ -1,0 +1,66 @@
+"""Reads the account that RabbitMQ's definitions hold, from the environment or from files, and writes them out."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ami.topology.definitions import Account
+from ami.topology.errors import TopologyError
+
+#: What `.env.example` writes wherever a secret belongs.
+PLACEHOLDER = "change-me"
+
+#: RabbitMQ runs as another user than who writes. The file holds a salted hash and no password.
+MODE = 0o644
+
+
+def account(environ: Mapping[str, str]) -> Account:
+    """Return RABBITMQ_USER, RABBITMQ_PASSWORD and RABBITMQ_VHOST; each may be a file that RABBITMQ_..._FILE names.
+
+    Raises:
+        TopologyError: one is missing, given twice or still a placeholder; no value is repeated.
+    """
+    return Account(*(_value(environ, f"RABBITMQ_{name}") for name in ("USER", "PASSWORD", "VHOST")))
+
+
+def _value(environ: Mapping[str, str], name: str) -> str:
+    value, file = environ.get(name, ""), environ.get(f"{name}_FILE", "")
+    if value and file:
+        raise TopologyError(f"{name} and {name}_FILE are both set; unset one of them.")
+    if file:
+        try:
+            value = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TopologyError(f"{name}_FILE cannot be read ({type(error).__name__}); name a text file.") from None
+        if not value:
+            raise TopologyError(f"{name}_FILE names an empty file; write the value into it.")
+    if not value:
+        raise TopologyError(f"{name} is not set; set it, or {name}_FILE to a file that holds it.")
+    if "\n" in value:
+        raise TopologyError(f"{name} holds more than one line; let it be the value and nothing else.")
+    if PLACEHOLDER in value:
+        raise TopologyError(f"{name} still holds the placeholder '{PLACEHOLDER}'; put a value of your own there.")
+    return value
+
+
+def write(path: Path, text: str) -> None:
+    """Replace ``path`` by ``text`` at once: who reads it finds the old file or the whole new one.
+
+    Raises:
+        TopologyError: its folder is missing or cannot be written.
+    """
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fchmod(file.fileno(), MODE)
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise TopologyError(f"{path} cannot be written ({error.strerror}); name a file in a writable folder.") from None

@@ -1,0 +1,1 @@
+"""The topology as Kubernetes objects."""

@@ -1,0 +1,66 @@
+"""Tells whether the database has every migration that the code has, without loading a model."""
+
+import pkgutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from . import Need
+from .probes import asking
+from .reasons import Unusable
+
+UNDEFINED_TABLE = "42P01"
+
+
+def need() -> Need:
+    """Return the migrations as something to wait for. Another process applies them: ``manage.py migrate``."""
+    from django.conf import settings
+
+    database = settings.DATABASES["default"]
+    place = f"{database['HOST']}:{database['PORT'] or 5432}" if database.get("HOST") else str(database["NAME"])
+    return Need("the migrations", f"of the database at {place} (DATABASE_URL)", asking(refuse_missing), "are applied")
+
+
+def refuse_missing() -> None:
+    """Raise `Unusable` when some are missing.
+
+    The names of the files are compared with the rows of `django_migrations`. The plan of Django's executor is the same
+    (a test compares them: `migrate` records what a squashed migration replaces, and the squashed one) and takes the
+    whole app registry: 0.8 s instead of 0.15 s.
+    """
+    missing = sorted(in_code() - in_database())
+    if missing:
+        first = ".".join(missing[0])
+        raise Unusable(f"{len(missing)} are not applied, such as {first}; 'python manage.py migrate' applies them")
+
+
+@cache
+def in_code() -> frozenset[tuple[str, str]]:
+    """Return app label and name of every migration on disk."""
+    from django.apps.config import AppConfig
+    from django.conf import settings
+
+    return frozenset(
+        (config.label, module.name)
+        for config in map(AppConfig.create, settings.INSTALLED_APPS)
+        for module in pkgutil.iter_modules([str(Path(config.path) / "migrations")])
+        if module.name[0] not in "_~"
+    )
+
+
+def in_database() -> set[tuple[str, str]]:
+    """Return app label and name of every applied migration; none while there is no table of them."""
+    from django.db import connections
+
+    connection: Any = connections["default"]
+    connection.ensure_connection()
+    try:
+        # Django's own cursor would warn that the apps are not loaded.
+        cursor = connection.connection.cursor()
+        return set(cursor.execute("SELECT app, name FROM django_migrations").fetchall())
+    except connection.Database.Error as error:
+        if getattr(error, "sqlstate", None) != UNDEFINED_TABLE and "no such table" not in str(error):
+            raise
+        return set()
+    finally:
+        connection.close()

@@ -1,0 +1,35 @@
+"""The pulse of a worker: while its loop turns, and no longer; what a container's health check looks at."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.places import FOLDER, ROOT, Place, until
+
+FRESH = ROOT / "compose/start/fresh"
+
+
+def is_fresh(file: Path, seconds: float) -> bool:
+    return subprocess.run([FRESH, file, str(seconds)], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("place", [FOLDER], indirect=True)
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_a_worker_that_consumes_has_a_pulse_and_one_that_stands_still_has_none(place: Place, tmp_path: Path, pool: str):
+    """Incident 17: a process that stood still for days was "Up"."""
+    file = tmp_path / "pulse"
+    assert not is_fresh(file, 60)
+    worker = place.worker("antenna", ANTENNA_PULSE_FILE=str(file), ANTENNA_FALLBACK_POOL=pool)
+    until(lambda: is_fresh(file, 8), 60, "the first beat")
+    beaten = file.stat().st_mtime_ns
+    until(lambda: file.stat().st_mtime_ns > beaten, 30, "the next beat")
+    assert file.read_text() == "consumes\n"
+    os.kill(worker.popen.pid, signal.SIGSTOP)
+    try:
+        until(lambda: not is_fresh(file, 8), 30, "the file grows old")
+    finally:
+        os.kill(worker.popen.pid, signal.SIGCONT)
+    until(lambda: is_fresh(file, 8), 30, "the loop turns again")

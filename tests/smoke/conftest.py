@@ -1,0 +1,50 @@
+"""Fixtures of the tests in containers: an engine, or a loud word that there is none, and the deployment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from tests.smoke import engine as engines
+from tests.smoke.deployment import FILES, Deployment, new_variables, with_own_tasks
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without an engine: skip these tests, or fail where one was brought up for them."""
+    mine = [item for item in items if HERE in item.path.parents]
+    if mine and (why := engines.missing()):
+        if engines.is_required():
+            raise pytest.UsageError(f"{engines.REQUIRED} is set, and no container can be started: {why}")
+        for item in mine:
+            item.add_marker(pytest.mark.skip(reason=f"NO CONTAINER ENGINE: {why}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly when nothing of this ran: green then says nothing of images, compose files and failures there."""
+    left_out = [one for one in terminalreporter.stats.get("skipped", []) if "NO CONTAINER ENGINE" in str(one.longrepr)]
+    if left_out:
+        terminalreporter.section("THE CONTAINER TESTS DID NOT RUN", sep="!", red=True, bold=True)
+        terminalreporter.line(
+            f"{len(left_out)} tests: {engines.missing()}. Images, compose files and failures are untested."
+        )
+
+
+@pytest.fixture(scope="session")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The whole deployment on one machine, built and healthy, with the tests' own tasks in its workers."""
+    folder = tmp_path_factory.mktemp("deployment")
+    files = [*(ROOT / name for name in FILES), with_own_tasks(folder)]
+    made = Deployment(folder, new_variables(), files=files)
+    try:
+        made.up("--build", timeout=900)
+        yield made
+    finally:
+        made.down()
+        left = made.left()
+        made.down("--volumes")
+    assert left["containers"] == left["networks"] == [], "`down` leaves nothing"
+    assert left["volumes"], "but its data"
+    assert made.left()["volumes"] == [], "until it is told to"

@@ -1,0 +1,49 @@
+"""Whether a container engine answers here, and the few commands that tests ask of it."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+#: Set where an engine was brought up for the tests: without it they fail instead of being left out.
+REQUIRED = "ANTENNA_ENGINE_REQUIRED"
+
+
+def missing() -> str:
+    """Return why no container can be started here; nothing when one can."""
+    if shutil.which("docker") is None:
+        return "there is no `docker` command"
+    for argv in (["docker", "version", "--format", "{{.Server.Version}}"], ["docker", "compose", "version", "--short"]):
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        except subprocess.TimeoutExpired:
+            return f"`{' '.join(argv)}` does not answer"
+        if done.returncode:
+            return f"`{' '.join(argv)}` says: {done.stderr.strip()[:200]}"
+    return ""
+
+
+def is_required() -> bool:
+    return bool(os.environ.get(REQUIRED))
+
+
+def docker(*argv: str, timeout: float = 120, check: bool = True) -> str:
+    """Run ``docker`` and return what it printed; fail with what it said."""
+    return run(["docker", *argv], timeout=timeout, check=check)
+
+
+def run(argv: Sequence[str], timeout: float = 120, check: bool = True, **options: Any) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, check=False, **options)
+    if check and done.returncode:
+        raise AssertionError(
+            f"`{' '.join(argv)}` ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
+    return done.stdout
+
+
+def inspect(container: str) -> dict[str, Any]:
+    """Return what the engine knows of a container."""
+    (found,) = json.loads(docker("inspect", container))
+    return dict(found)

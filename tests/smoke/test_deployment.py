@@ -1,0 +1,90 @@
+"""Both compose files from a clean start: everything healthy, every door open, each task where it belongs."""
+
+import json
+import uuid
+
+import httpx
+import pytest
+
+from tests.places import until
+from tests.smoke.deployment import QUEUES, WORKERS, Deployment
+from tests.smoke.effects import Effects, publisher, send
+from tests.smoke.engine import docker, inspect
+
+LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
+IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")
+MOST_BYTES = 350_000_000
+
+
+@pytest.mark.parametrize("service", LASTING)
+def test_every_service_is_healthy(deployment: Deployment, service: str):
+    assert deployment.health(service) == "healthy"
+
+
+@pytest.mark.parametrize("service", ["setup", "definitions"])
+def test_what_is_done_once_is_done(deployment: Deployment, service: str):
+    state = deployment.state(service)
+    assert (state["Status"], state["ExitCode"]) == ("exited", 0)
+
+
+def test_celery_inspect_ping_answers_for_every_worker(deployment: Deployment):
+    answers = json.loads(deployment.execute("celeryworker", "celery", "-A", "config", "inspect", "ping", "--json"))
+    assert {node.split("@")[0] for node in answers} == {"ingest", "housekeeping", "interactive", "fallback"}
+    assert all(answer == {"ok": "pong"} for answer in answers.values())
+
+
+def test_flower_shows_every_worker_to_whoever_may_see_it(deployment: Deployment):
+    url = f"http://127.0.0.1:{deployment.port('flower', 5555)}/api/workers"
+    assert httpx.get(url).status_code == 401
+    user, _, password = deployment.variables["FLOWER_BASIC_AUTH"].partition(":")
+
+    def nodes() -> set[str]:
+        answer = httpx.get(url, params={"refresh": 1}, auth=(user, password), timeout=30)
+        return {node.split("@")[0] for node in answer.json()}
+
+    until(lambda: nodes() == {"ingest", "housekeeping", "interactive", "fallback"}, 60, "Flower knows every worker")
+
+
+def test_a_task_runs_on_the_worker_of_its_queue(deployment: Deployment):
+    effects, batch = Effects(deployment.database_url), uuid.uuid4().hex
+    with publisher(deployment) as app:
+        for queue in QUEUES:
+            send(app, "smoke.effect", [f"{batch}-{queue}"], queue)
+        send(app, "smoke.effect", [f"{batch}-nowhere"])
+    until(lambda: len(effects.ended(batch)) == len(QUEUES) + 1, 60, "every task ran")
+    ran = {row.key.removeprefix(f"{batch}-"): row.node.split("@")[0] for row in effects.rows(batch)}
+    assert ran == {
+        "antenna-ingest": "ingest",
+        "antenna-housekeeping": "housekeeping",
+        "antenna-interactive": "interactive",
+        "antenna": "fallback",
+        "nowhere": "fallback",
+    }
+
+
+@pytest.mark.parametrize("service", [*WORKERS, "celerybeat", "web", "flower"])
+def test_a_container_runs_as_nobody_and_cannot_write_to_its_image(deployment: Deployment, service: str):
+    assert deployment.execute(service, "id", "-u").strip() == "10001"
+    assert "Read-only file system" in deployment.execute(service, "sh", "-c", "touch /app/x 2>&1; true")
+    config = inspect(deployment.container(service))["HostConfig"]
+    assert config["ReadonlyRootfs"] is True
+    assert config["CapDrop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("image", IMAGES[:1])
+def test_the_image_is_small_and_holds_no_compiler_no_secret_and_its_labels(deployment: Deployment, image: str):
+    (found,) = json.loads(docker("image", "inspect", image))
+    assert found["Size"] < MOST_BYTES, "on the base that is there; the base itself counts"
+    assert found["Config"]["Labels"]["org.opencontainers.image.title"] == "antenna"
+    everything = json.dumps(found) + docker("history", "--no-trunc", image)
+    for name, value in deployment.variables.items():
+        assert not ("PASSWORD" in name or "SECRET_KEY" in name) or value not in everything
+    assert docker("run", "--rm", image, "sh", "-c", "command -v gcc cc make pip; true").strip() in (
+        "",
+        "/usr/local/bin/pip",
+    )
+
+
+def test_the_live_check_finds_no_fault(deployment: Deployment):
+    found = json.loads(deployment.execute("celeryworker", "python", "manage.py", "queues", "check", "--live", "--json"))
+    assert [finding for finding in found if finding.get("level") == "error"] == []

@@ -1,0 +1,75 @@
+"""docker-compose.cluster.yml and the files its nodes read: three nodes that differ in name and volume alone."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.places import ROOT
+
+TEXT = (ROOT / "docker-compose.cluster.yml").read_text()
+CLUSTER = yaml.safe_load(TEXT)
+SERVICES = CLUSTER["services"]
+BASE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+FOLDER = ROOT / "compose" / "rabbitmq"
+NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
+
+
+def test_the_nodes_know_each_other_by_the_names_of_their_containers():
+    found = re.findall(r"^cluster_formation\.classic_config\.nodes\.\d+ = rabbit@(\S+)$", conf(), re.MULTILINE)
+    assert found == list(NODES)
+    (named,) = re.findall(r'^nodes="(.+)"$', (FOLDER / "members").read_text(), re.MULTILINE)
+    assert named.split() == [f"rabbit@{node}" for node in NODES]
+    for node in NODES:
+        service = {**(BASE["services"]["rabbitmq"] if node == "rabbitmq" else {}), **SERVICES[node]}
+        assert service["hostname"] == node, "the node's name, and with it its folder in the volume"
+
+
+def test_queues_are_loaded_once_all_nodes_run_and_a_minority_takes_nothing():
+    """A quorum queue that a lone first node declares has that node alone for a member."""
+    assert "\ncluster_formation.target_cluster_size_hint = 3\n" in conf()
+    assert "\ncluster_partition_handling = pause_minority\n" in conf()
+
+
+def conf() -> str:
+    return (FOLDER / "cluster.conf").read_text()
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_every_node_keeps_its_data_and_reads_the_same_files(node: str):
+    assert {volume.removesuffix(":ro").rsplit(":", 1)[1] for volume in all_of(node)} == {
+        "/var/lib/rabbitmq",
+        "/definitions",
+        "/antenna/with-cookie",
+        "/etc/rabbitmq/conf.d/20-antenna.conf",
+        "/etc/rabbitmq/conf.d/30-cluster.conf",
+        "/etc/rabbitmq/enabled_plugins",
+        "/run/secrets",
+    }
+    assert f"{node}:/var/lib/rabbitmq" in all_of(node)
+    assert node in {**BASE["volumes"], **CLUSTER["volumes"]}
+
+
+def all_of(node: str) -> list[str]:
+    base = BASE["services"]["rabbitmq"]["volumes"] if node == "rabbitmq" else []
+    return [*base, *SERVICES[node]["volumes"]]
+
+
+def test_the_cookie_has_no_default_and_every_node_and_tool_gets_it():
+    assert TEXT.count("${RABBITMQ_ERLANG_COOKIE?set RABBITMQ_ERLANG_COOKIE in .env, see .env.example}") == 1
+    for name in (*NODES, "members"):
+        assert "ERLANG_COOKIE" in SERVICES[name]["environment"]
+        assert SERVICES[name]["entrypoint"] == ["sh", "/antenna/with-cookie"]
+
+
+def test_nothing_is_published_and_nobody_waits_for_a_node_that_may_be_down():
+    """Nodes that were stopped together wait for each other; whoever starts them one by one would wait for ever."""
+    for node in NODES:
+        assert "ports" not in SERVICES[node]
+        assert not set(SERVICES[node].get("depends_on", ())) & set(NODES)
+    assert {wait["condition"] for wait in SERVICES["members"]["depends_on"].values()} == {"service_started"}
+
+
+def test_no_message_is_published_before_the_queues_have_their_members():
+    assert SERVICES["setup"]["depends_on"] == {"members": {"condition": "service_completed_successfully"}}
+    assert "setup" in BASE["services"]["web"]["depends_on"]

@@ -1,0 +1,280 @@
+"""A process waits for what it needs, says for what, and becomes its command; a wait ends in time and by a signal."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config import waiting
+from config.waiting import Need, migrations, probes
+from config.waiting.reasons import reason
+from tests.places import ROOT, Process, until
+
+from .conftest import GOOD, SECRETS, Run
+
+WAITING = ("-m", "config.waiting")
+SAY = ("echo", "the command runs")
+
+
+@pytest.fixture
+def start(tmp_path: Path):
+    """Start ``python -W error -m config.waiting ARGV`` with production settings and these changes."""
+    started: list[Process] = []
+
+    def start(*argv: str, **changes: str) -> Process:
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        log = tmp_path / f"{len(started)}.log"
+        line = [sys.executable, "-W", "error", *WAITING, *argv]
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                line,
+                cwd=ROOT,
+                env={**inherited, **GOOD, **changes},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        started.append(Process(line, popen, log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def local(folder: Path, **changes: str) -> dict[str, str]:
+    """What differs from GOOD where nothing is configured but a database in a folder."""
+    nothing = dict.fromkeys(("CELERY_BROKER_URL", "REDIS_URL", "NATS_URL"), "")
+    database = f"sqlite:///{folder / 'x.sqlite3'}"
+    return {"DJANGO_SETTINGS_MODULE": "config.settings.local", **nothing, "DATABASE_URL": database, **changes}
+
+
+@contextlib.contextmanager
+def listener() -> Iterator[int]:
+    """The port of a server that never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+NAMED = {
+    "RabbitMQ": "RabbitMQ at rabbitmq.invalid:5672 (CELERY_BROKER_URL): the name is not known",
+    "Redis": "Redis at redis.invalid:6379 (REDIS_URL): the name is not known",
+    "PostgreSQL": "PostgreSQL at postgres.invalid:5432 (DATABASE_URL): the name is not known",
+    "NATS": "NATS at nats.invalid:4222 (NATS_URL): the name is not known",
+}
+
+
+def test_wrong_addresses_are_named_within_ten_seconds_and_no_password_is(start):
+    process = start(*SAY)
+    until(lambda: all(f"Waiting for {line}\n" in process.text for line in NAMED.values()), 10, "all four are named")
+    assert [secret for secret in SECRETS.values() if secret in process.text] == []
+    assert process.popen.poll() is None
+
+
+def test_after_the_limit_one_sentence_names_all_that_do_not_answer(start):
+    process = start(*SAY, ANTENNA_WAIT_SECONDS="2")
+    assert process.popen.wait(20) == 1
+    last = process.text.splitlines()[-1]
+    assert last == f"Gave up after 2 s (ANTENNA_WAIT_SECONDS) on {'; on '.join(NAMED.values())}."
+    assert "the command runs" not in process.text
+    assert "Traceback" not in process.text
+
+
+def test_what_refuses_and_what_is_silent_are_told_apart(start):
+    with listener() as silent:
+        urls = {
+            "CELERY_BROKER_URL": f"amqp://antenna:wrong@127.0.0.1:{free_port()}/a;amqp://antenna:wrong@127.0.0.1:{silent}/a",
+            "REDIS_URL": f"redis://:wrong@127.0.0.1:{silent}/0",
+            "DATABASE_URL": f"postgres://antenna:wrong@127.0.0.1:{free_port()}/antenna",
+            "NATS_URL": f"nats://127.0.0.1:{silent}",
+        }
+        process = start(*SAY, **urls)
+        for sign in (
+            f" or 127.0.0.1:{silent} (CELERY_BROKER_URL): connection refused, no answer within 3 s",
+            "(REDIS_URL): no answer within 3 s",
+            "(DATABASE_URL): connection refused",
+            "(NATS_URL): no answer yet",
+            "(NATS_URL): no answer within 3 s",
+        ):
+            until(lambda sign=sign: sign in process.text, 15, sign)
+        assert "wrong" not in process.text
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_wait_at_once(start, number: int, code: int):
+    process = start(*SAY)
+    until(lambda: "Waiting for" in process.text, 20, "it waits")
+    began = time.monotonic()
+    process.popen.send_signal(number)
+    assert process.popen.wait(10) in (code, -code)
+    assert process.popen.returncode == code
+    assert time.monotonic() - began < 2
+
+
+def test_the_command_takes_the_process_s_place(start, tmp_path: Path):
+    show = "import os, sys; print(os.getpid(), sys.argv[1:])"
+    process = start("--services-only", sys.executable, "-c", show, "--services-only", **local(tmp_path))
+    assert process.popen.wait(20) == 0
+    assert process.text == f"{process.popen.pid} ['--services-only']\n"
+
+
+def test_the_command_ignores_no_signal(start, tmp_path: Path):
+    process = start("--services-only", "grep", "SigIgn", "/proc/self/status", **local(tmp_path))
+    assert process.popen.wait(20) == 0
+    assert int(process.text.split()[1], 16) == 0
+
+
+def test_a_limit_of_zero_does_not_wait(run: Run):
+    done = run(*WAITING, *SAY, ANTENNA_WAIT_SECONDS="0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the command runs\n", "")
+
+
+@pytest.mark.parametrize(("name", "value"), [("CELERY_BROKER_URL", ""), ("ANTENNA_WAIT_SECONDS", "3601")])
+def test_wrong_settings_are_refused_before_anything_is_waited_for(run: Run, name: str, value: str):
+    done = run(*WAITING, *SAY, **{name: value})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Configuration refused: {name} ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), (str(ROOT), 126)])
+def test_a_command_that_cannot_be_started_is_named(run: Run, command: str, code: int):
+    done = run(*WAITING, command, ANTENNA_WAIT_SECONDS="0")
+    assert done.returncode == code
+    assert done.stderr.startswith(f"config.waiting: '{command}' cannot be started")
+    assert done.stderr.count("\n") == 1
+
+
+COMPARE = """
+import json, django; django.setup()
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from config.waiting import migrations
+executor = MigrationExecutor(connection)
+plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+ours = migrations.in_code() - migrations.in_database()
+print(json.dumps([sorted([m.app_label, m.name] for m, _ in plan), sorted(ours)]))
+"""
+
+
+def test_the_missing_migrations_are_those_of_django_s_plan(run: Run, tmp_path: Path):
+    for target, some_left in ((["contenttypes", "zero"], True), (["auth", "0003"], True), ([], False)):
+        assert run("manage.py", "migrate", "--verbosity=0", *target, **local(tmp_path)).returncode == 0
+        done = run("-c", COMPARE, **local(tmp_path))
+        plan, ours = json.loads(done.stdout)
+        assert plan == ours
+        assert bool(plan) == some_left
+    assert run(*WAITING, *SAY, **local(tmp_path)).stderr == ""
+
+
+def test_missing_migrations_are_named_and_waited_for(start, run: Run, tmp_path: Path):
+    process = start(*SAY, **local(tmp_path))
+    missing = f"{len(migrations.in_code())} are not applied, such as admin.0001_initial"
+    line = f"Waiting for the migrations of the database at {tmp_path / 'x.sqlite3'} (DATABASE_URL): {missing}"
+    until(lambda: line in process.text, 20, "they are named")
+    assert run("manage.py", "migrate", "--verbosity=0", **local(tmp_path)).returncode == 0
+    assert process.popen.wait(20) == 0
+    assert "\nThe migrations are applied after " in process.text
+    assert process.text.endswith(" s\nthe command runs\n")
+
+
+def answers(*whys: str):
+    """A probe that gives one answer after the other, and the last for ever."""
+    left = list(whys)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(waiting, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "REPEAT_SECONDS", 0.3)
+
+
+def waited(*needs: Need, seconds: float = 20) -> list[str]:
+    return waiting.wait(needs, time.monotonic(), time.monotonic() + seconds)
+
+
+def test_what_answers_at_once_is_not_mentioned(quick, capsys):
+    assert waited(Need("Redis", "at a:1 (REDIS_URL)", answers(""))) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_new_reason_is_told_at_once_and_the_end_once(quick, capsys):
+    slow = answers(*["connection refused"] * 6, *["the login is refused"] * 6, "")
+    assert waited(Need("Redis", "at a:1 (REDIS_URL)", slow)) == []
+    lines = capsys.readouterr().err.splitlines()
+    told = list(dict.fromkeys(lines))
+    assert told[:2] == [
+        "Waiting for Redis at a:1 (REDIS_URL): connection refused",
+        "Waiting for Redis at a:1 (REDIS_URL): the login is refused",
+    ]
+    assert told[2:] == [lines[-1]]
+    assert lines[-1].startswith("Redis answers after ")
+
+
+def test_a_reason_that_lasts_is_repeated(quick, capsys):
+    need = Need("Redis", "at a:1 (REDIS_URL)", answers("connection refused"))
+    assert waited(need, seconds=1.5) == ["Redis at a:1 (REDIS_URL): connection refused"]
+    assert 2 <= capsys.readouterr().err.count("connection refused") <= 6
+
+
+def test_only_urls_that_name_a_server_are_waited_for(monkeypatch):
+    urls = {"CELERY_BROKER_URL": "objectstore+file:///tmp/x", "REDIS_URL": "", "DATABASE_URL": "sqlite:////tmp/x"}
+    for name, value in {**urls, "NATS_URL": "nats://me:wrong@[::1]"}.items():
+        monkeypatch.setenv(name, value)
+    assert [f"{need.name} {need.where}" for need in probes.needs()] == ["NATS at [::1]:4222 (NATS_URL)"]
+
+
+NATS = {
+    "logged in": ([b"INFO {}\r\n", b"PONG\r\n"], ""),
+    "refused": ([b"INFO {}\r\n", b"-ERR 'Authorization Violation'\r\n"], "the login is refused"),
+    "asked first": ([b"INFO {}\r\n", b"PING\r\nPONG\r\n"], ""),
+    "full": ([b"INFO {}\r\n", b"-ERR 'maximum connections exceeded'\r\n"], "it turns the connection away"),
+    "over TLS": ([b'INFO {"tls_required": true}\r\n'], ""),
+    "another server": ([b"220 mail.example.org\r\n"], "what answers is not NATS"),
+}
+
+
+@pytest.mark.parametrize(("lines", "why"), NATS.values(), ids=NATS)
+def test_nats_greets_and_takes_the_login(lines: list[bytes], why: str):
+    heard: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        with server.accept()[0] as client:
+            client.settimeout(10)
+            for line in lines:
+                client.sendall(line)
+                heard.append(client.recv(1024))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        port = server.getsockname()[1]
+        assert probes.asking(lambda: probes.nats_server(f"nats://me:s%40cret@127.0.0.1:{port}"))() == why
+        thread.join(20)
+    assert (b'"pass": "s@cret"' in b"".join(heard)) == (len(lines) == 2)
+
+
+@pytest.mark.parametrize("url", ["amqp://a:12;34@rabbitmq/x", "amqp://a:1%3B@rabbitmq/x", "amqp://12;3@rabbitmq"])
+def test_a_semicolon_in_a_password_shows_nothing_of_it(url: str):
+    assert probes.where(url, {"amqp": 5672}) == "rabbitmq:5672"
+
+
+def test_what_nobody_foresaw_is_named_by_its_class():
+    assert reason(ValueError("amqp://antenna:secret@rabbitmq")) == "the connection fails (ValueError)"
+    assert reason(OSError(113, "No route to host")) == "no route to host"

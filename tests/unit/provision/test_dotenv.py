@@ -1,0 +1,77 @@
+"""A `.env` made from the example starts production, and every service's password is one wherever it stands."""
+
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from provision import __main__ as doors
+from provision import dotenv
+from tests.places import ROOT
+
+EXAMPLE = ROOT / ".env.example"
+
+
+def made() -> dict[str, str]:
+    return dotenv.variables(dotenv.with_secrets(EXAMPLE.read_text()))
+
+
+def test_no_placeholder_is_left_and_everything_else_is():
+    text = dotenv.with_secrets(EXAMPLE.read_text())
+    assert dotenv.PLACEHOLDER not in re.sub(r"^# .*$", "", text, flags=re.M)
+    assert len(text.splitlines()) == len(EXAMPLE.read_text().splitlines())
+
+
+def test_a_service_has_one_password_wherever_it_stands_and_no_two_services_share_one():
+    found = made()
+    assert urlsplit(found["CELERY_BROKER_URL"]).password == found["RABBITMQ_PASSWORD"]
+    assert urlsplit(found["RABBITMQ_MANAGEMENT_URL"]).password == found["RABBITMQ_PASSWORD"]
+    assert urlsplit(found["REDIS_URL"]).password == found["REDIS_PASSWORD"]
+    assert urlsplit(found["DATABASE_URL"]).password == found["POSTGRES_PASSWORD"]
+    assert urlsplit(found["NATS_URL"]).password == found["NATS_PASSWORD"]
+    passwords = [found[f"{name}_PASSWORD"] for name in ("RABBITMQ", "REDIS", "POSTGRES", "NATS")]
+    assert len({*passwords, found["FLOWER_BASIC_AUTH"].partition(":")[2], found["DJANGO_SECRET_KEY"]}) == 6
+    assert found != made(), "made anew each time"
+
+
+def test_production_starts_with_it():
+    done = subprocess.run(
+        [sys.executable, "-c", "from django.conf import settings; print(settings.DEBUG)"],
+        cwd=ROOT,
+        env={**made(), "DJANGO_SETTINGS_MODULE": "config.settings.production"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+
+
+def test_the_command_writes_it_for_its_owner_alone_and_never_over_another(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    target = tmp_path / ".env"
+    assert doors.main(["dotenv", str(target)]) == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    before = target.read_text()
+    assert doors.main(["dotenv", str(target)]) == 1
+    assert target.read_text() == before
+    said = capsys.readouterr().err
+    assert "exists and is left as it is" in said
+    assert dotenv.variables(before)["REDIS_PASSWORD"] not in said
+
+
+def test_a_local_one_answers_the_browser_of_its_machine(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert doors.main(["dotenv", "--local", str(tmp_path / "env")]) == 0
+    found = dotenv.variables((tmp_path / "env").read_text())
+    assert {name: found[name] for name in dotenv.LOCAL} == dotenv.LOCAL
+    assert set(found) == {*made(), *dotenv.LOCAL}
+
+
+@pytest.mark.parametrize("line", ["# A comment with change-me", "", "NAME=value"])
+def test_what_holds_no_placeholder_is_left_as_it_is(line: str):
+    assert dotenv.with_secrets(line + "\n") == line + "\n"

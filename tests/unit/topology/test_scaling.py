@@ -1,0 +1,201 @@
+"""Scaling: KEDA's fields as it documents them, a queue's promise as the target, and time for a worker to drain."""
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from ami.topology.errors import TopologyError
+from ami.topology.kubernetes import render, scaling
+from ami.topology.processes import Choices
+from ami.topology.topology import load
+
+SCHEMA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
+SLOW = {"ANTENNA_SLOW_ENABLED": "1"}
+ROWS = load(SLOW).workloads
+each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.queue)
+
+
+def rendered(environ=SLOW, **choices):
+    text = render.stream(load(environ), environ, Choices(**choices))
+    return [x for x in yaml.safe_load_all(text) if x["apiVersion"].startswith("keda.sh/")]
+
+
+def scaled(queue, environ=SLOW, **choices):
+    objects = [x for x in rendered(environ, **choices) if x["kind"] == "ScaledObject"]
+    return next(x["spec"] for x in objects if x["spec"]["triggers"][0]["metadata"]["queueName"] == queue)
+
+
+def trigger(spec, name):
+    return next(trigger for trigger in spec["triggers"] if trigger["name"] == name)
+
+
+KEDA = rendered()
+
+
+@pytest.mark.parametrize("manifest", KEDA, ids=lambda manifest: manifest["metadata"]["name"])
+def test_it_has_the_fields_that_keda_documents(manifest):
+    jsonschema.validate(manifest, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "minReplicas"), 1),
+        (("spec", "minReplicaCount"), "1"),
+        (("spec", "scaleTargetRef", "deploymentName"), "x"),
+        (("spec", "triggers", 1, "metadata", "mode"), "OldestMessageAge"),
+        (("spec", "triggers", 1, "metadata", "protocol"), "amqp"),
+        (("spec", "triggers", 0, "metadata", "queueLength"), "20"),
+        (("spec", "triggers", 0, "metadata", "value"), 20),
+        (("spec", "triggers", 0, "metadata", "value"), "0"),
+        (("spec", "triggers", 0, "metricType"), "Utilization"),
+    ],
+)
+def test_a_field_that_keda_does_not_document_is_refused(path, value):
+    """The check above can fail: an age of messages, for one, is nothing that RabbitMQ's scaler sees."""
+    wrong = copy.deepcopy(next(x for x in KEDA if x["kind"] == "ScaledObject"))
+    *way, last = path
+    target = wrong
+    for step in way:
+        target = target[step]
+    target[last] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, SCHEMA)
+
+
+@each_row
+def test_how_it_grows_and_shrinks_is_what_kubernetes_takes(row):
+    """KEDA hands it on to a HorizontalPodAutoscaler as it is."""
+    spec = scaled(row.queue)
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "x"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": spec["scaleTargetRef"]["name"]},
+            "minReplicas": spec["minReplicaCount"],
+            "maxReplicas": spec["maxReplicaCount"],
+            "behavior": spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"],
+        },
+    }
+    kubernetes_validate.validate(autoscaler, "1.37", strict=True)
+
+
+@each_row
+def test_a_queue_is_scaled_by_its_depth_and_by_the_wait_it_promises(row):
+    spec = scaled(row.queue)
+    depth, wait = trigger(spec, "depth"), trigger(spec, "wait")
+    assert depth["metadata"]["mode"] == "QueueLength"
+    assert depth["metricType"] == "AverageValue", "shared among the workers"
+    assert depth["metadata"]["excludeUnacknowledged"] == "false", "a worker that works is not idle"
+    assert wait["metadata"]["mode"] == "ExpectedQueueConsumptionTime"
+    assert wait["metricType"] == "Value", "a time is not shared"
+    assert float(wait["metadata"]["value"]) == row.wait_target_seconds
+    assert wait["metadata"]["excludeUnacknowledged"] == "true", "what runs waits no more"
+    assert all(t["metadata"]["queueName"] == row.queue for t in spec["triggers"])
+
+
+@each_row
+def test_it_scales_a_deployment_that_exists_and_that_fixes_no_number_itself(row):
+    objects = list(yaml.safe_load_all(render.stream(load(SLOW), SLOW, Choices())))
+    name = scaled(row.queue)["scaleTargetRef"]["name"]
+    deployment = next(x for x in objects if (x["kind"], x["metadata"]["name"]) == ("Deployment", name))
+    assert "replicas" not in deployment["spec"], "or each apply would undo what KEDA decided"
+    assert row.queue in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@each_row
+def test_no_queue_goes_without_a_worker(row):
+    spec = scaled(row.queue)
+    assert spec["minReplicaCount"] == row.replicas == 1
+    assert spec["maxReplicaCount"] == 4
+
+
+@each_row
+def test_a_worker_drains_before_the_next_one_goes(row):
+    spec = scaled(row.queue)
+    shrink = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+    assert spec["cooldownPeriod"] >= row.stop_grace_period_seconds
+    assert shrink["stabilizationWindowSeconds"] >= row.stop_grace_period_seconds
+    assert shrink["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": row.stop_grace_period_seconds}]
+
+
+def test_a_grace_period_above_what_kubernetes_takes_is_cut_to_it():
+    behavior = scaled("antenna-ingest", {"ANTENNA_INGEST_STOP_GRACE_PERIOD_SECONDS": "86400"})["advanced"][
+        "horizontalPodAutoscalerConfig"
+    ]["behavior"]["scaleDown"]
+    assert behavior["stabilizationWindowSeconds"] == 3600
+    assert behavior["policies"][0]["periodSeconds"] == 1800
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, 16 * 600),
+        ({"ANTENNA_INGEST_CONCURRENCY": "4"}, 4 * 600),
+        ({"ANTENNA_INGEST_WAIT_TARGET_SECONDS": "60"}, 16 * 60),
+        ({"ANTENNA_INGEST_WAIT_TARGET_SECONDS": "0.5"}, 16),
+    ],
+)
+def test_the_depth_a_worker_may_have_follows_from_its_slots_and_the_promise(environ, expected):
+    row = load(environ).workload("antenna-ingest")
+    assert scaling.depth_per_worker(row) == expected
+    spec = scaled("antenna-ingest", environ)
+    assert trigger(spec, "depth")["metadata"]["value"] == str(expected)
+    assert float(trigger(spec, "wait")["metadata"]["value"]) == row.wait_target_seconds
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ingest", "interactive"),
+    [({}, 4, 4), ({"": 10}, 10, 10), ({"antenna-ingest": 12}, 12, 4), ({"": 2, "antenna-ingest": 12}, 12, 2)],
+)
+def test_the_operator_says_how_far_it_may_grow(chosen, ingest, interactive):
+    assert scaled("antenna-ingest", max_replicas=chosen)["maxReplicaCount"] == ingest
+    assert scaled("antenna-interactive", max_replicas=chosen)["maxReplicaCount"] == interactive
+
+
+def test_the_number_of_replicas_is_the_least_and_raises_the_most():
+    spec = scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "6"})
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (6, 6)
+    with pytest.raises(TopologyError, match="--max-replicas is 2 for antenna-ingest, which always has 6"):
+        scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "6"}, max_replicas={"": 2})
+
+
+@pytest.mark.parametrize("keda", [True, False])
+@pytest.mark.parametrize("key", ["HOUSEKEEPING", "INTERACTIVE", "FALLBACK"])
+def test_a_queue_that_promises_to_start_soon_never_has_no_worker(key, keda):
+    environ = {f"ANTENNA_{key}_REPLICAS": "0"}
+    with pytest.raises(TopologyError, match=f"ANTENNA_{key}_REPLICAS is 0"):
+        rendered(environ, keda=keda)
+
+
+def test_a_queue_that_may_wait_longer_than_a_worker_takes_to_start_may_go_without():
+    assert scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "0"})["minReplicaCount"] == 0
+
+
+def test_without_keda_the_replicas_are_the_table_s():
+    environ = {"ANTENNA_INGEST_REPLICAS": "3"}
+    objects = list(yaml.safe_load_all(render.stream(load(environ), environ, Choices(keda=False))))
+    assert not [x for x in objects if x["apiVersion"].startswith("keda.sh/")]
+    ingest = next(x for x in objects if (x["kind"], x["metadata"]["name"]) == ("Deployment", "antenna-worker-ingest"))
+    assert ingest["spec"]["replicas"] == 3
+
+
+def test_keda_reads_the_broker_s_address_from_the_secret_and_the_vhost_is_said():
+    authentication = next(x for x in KEDA if x["kind"] == "TriggerAuthentication")
+    assert authentication["spec"]["secretTargetRef"] == [
+        {"parameter": "host", "name": "antenna", "key": "RABBITMQ_MANAGEMENT_URL"}
+    ]
+    triggers = [t for row in ROWS for t in scaled(row.queue, vhost="insects")["triggers"]]
+    assert {t["authenticationRef"]["name"] for t in triggers} == {authentication["metadata"]["name"]}
+    assert {t["metadata"]["vhostName"] for t in triggers} == {"insects"}
+
+
+def test_a_promise_of_nothing_cannot_be_a_target():
+    with pytest.raises(TopologyError, match="ANTENNA_INGEST_WAIT_TARGET_SECONDS is 0"):
+        rendered({"ANTENNA_INGEST_WAIT_TARGET_SECONDS": "0"})

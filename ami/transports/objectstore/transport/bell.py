@@ -3,14 +3,15 @@
 import os
 import select
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from ami.transports.objectstore.errors import StorageError
 
-try:
+if sys.platform == "linux":
     from inotify_simple import INotify, flags
-except (ImportError, OSError):  # Not Linux: whoever waits looks again each tenth of a second.
+else:  # Whoever waits looks again each tenth of a second.
     INotify = None
 
 #: How long anybody waits at most where nothing can wake them.
@@ -66,6 +67,11 @@ class Ear:
     def filenos(self) -> tuple[int, ...]:
         """What to wait for with select or an event loop."""
         return (self._wake_out, self._inotify.fileno()) if self._inotify else (self._wake_out,)
+
+    @property
+    def hears(self) -> bool:
+        """Whether bells wake who waits here; where they do not, looking again does."""
+        return self._inotify is not None
 
     @property
     def watched(self) -> set[str]:

@@ -14,6 +14,7 @@ from kombu.transport import virtual
 
 from ami.transports.objectstore.errors import JQueueError
 from ami.transports.objectstore.transport.address import Address
+from ami.transports.objectstore.transport.bell import POLL_SECONDS as BELL_SECONDS
 from ami.transports.objectstore.transport.bell import Ear
 from ami.transports.objectstore.transport.channel import Channel
 from ami.transports.objectstore.transport.keeper import Keeper
@@ -170,7 +171,7 @@ class Transport(virtual.Transport):
         for fd in ear.filenos:
             loop.add_reader(fd, self._pump)
         loop.on_tick.add(self._tick)
-        loop.call_repeatedly(LOOK_SECONDS, self._pump)
+        loop.call_repeatedly(LOOK_SECONDS if ear.hears else BELL_SECONDS, self._pump)
         self.wake()
 
     def on_readable(self, fd: int) -> None:  # noqa: ARG002

@@ -17,6 +17,7 @@ from tests.unit.transports.transport.sending import QUEUE, declare, receive, sen
 @pytest.fixture
 def nobody_polls(monkeypatch):
     monkeypatch.setattr(transport, "LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(bell, "POLL_SECONDS", 1000.0)
 
 
 PUBLISH = """

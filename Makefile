@@ -25,10 +25,17 @@ endif
 
 # What knows no database need not be tested on two.
 NO_DATABASE := compose demo docs governor processing_service provision topology transports
+ON_SERVICES := tests/unit tests/integration tests/acceptance
 
-test: setup ## Run all tests on real services, those of models on SQLite, too (ARGS='-k name' for some on PostgreSQL)
+test: setup ## Run all tests on real services, in containers where an engine answers (ARGS='-k name': some, on PostgreSQL)
 	$(if $(ARGS),,env -u DATABASE_URL $(V) -m pytest tests/unit $(NO_DATABASE:%=--ignore=tests/unit/%))
-	$(V) -m provision run --private -- $(V) -m pytest --durations=30 $(ARGS)
+	$(V) -m provision run --private -- $(V) -m pytest --durations=30 $(or $(ARGS),$(ON_SERVICES))
+	$(if $(ARGS),,$(MAKE) --no-print-directory smoke)
+
+smoke: setup ## Run the tests in containers; without an engine they say so and are left out
+	$(V) -m pytest tests/smoke --durations=15 $(ARGS)
+
+SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members .ci/run .ci/compose-files
 
 check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .
@@ -39,6 +46,9 @@ check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null
 	$(V) -m ami.topology compose --check
+	.venv/bin/hadolint compose/Dockerfile
+	.venv/bin/shellcheck $(SCRIPTS)
+	@if docker compose version >/dev/null 2>&1; then bash .ci/compose-files; else echo "NO docker compose HERE: the compose files were not parsed by it"; fi
 
 topology: setup ## Rewrite docker-compose.worker.yml from the table
 	$(V) -m ami.topology compose --write
@@ -79,4 +89,4 @@ logs: ## Follow the containers' logs
 clean: ## Remove what make made
 	rm -rf .venv .demo .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test check topology format soak bench requirements up down logs clean
+.PHONY: help setup demo test smoke check topology format soak bench requirements up down logs clean

@@ -19,10 +19,11 @@ SERVICES = yaml.safe_load(TEXT)["services"]
 WORKERS = yaml.safe_load((ROOT / "docker-compose.worker.yml").read_text())["services"]
 OURS = ("setup", "web", "flower")
 ONCE = ("setup", "definitions")
+THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus")
 
 
 def test_it_holds_the_services_that_workers_need_and_no_worker():
-    assert set(SERVICES) == {*OURS, "processing", *ONCE, "rabbitmq", "redis", "postgres", "nats", "objects"}
+    assert set(SERVICES) == {*OURS, "processing", *ONCE, *THEIRS, "objects"}
     assert not set(SERVICES) & set(WORKERS)
 
 
@@ -100,6 +101,16 @@ def test_a_worker_says_what_it_waits_for_and_shows_progress(row):
 @pytest.mark.parametrize("name", set(SERVICES) - {*ONCE, "nats"})
 def test_every_service_that_stays_has_a_health_check(name: str):
     assert SERVICES[name]["healthcheck"]["test"]
+
+
+def test_what_not_everybody_needs_is_behind_a_profile():
+    profiles = {name: service["profiles"] for name, service in (SERVICES | WORKERS).items() if "profiles" in service}
+    assert profiles == {"objects": ["objects"], "prometheus": ["monitoring"], "celeryworker_slow": ["slow"]}
+
+
+def test_prometheus_reads_what_rabbitmq_s_plugin_serves():
+    jobs = yaml.safe_load((ROOT / "compose/prometheus.yml").read_text())["scrape_configs"]
+    assert {target for job in jobs for one in job["static_configs"] for target in one["targets"]} == {"rabbitmq:15692"}
 
 
 def test_redis_writes_nothing_to_disk_and_is_bounded():

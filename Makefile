@@ -33,7 +33,7 @@ test: setup ## Run all tests on real services, in containers where an engine ans
 	$(if $(ARGS),,$(MAKE) --no-print-directory smoke)
 
 smoke: setup ## Run the tests in containers; without an engine they say so and are left out
-	$(V) -m pytest tests/smoke --durations=15 $(ARGS)
+	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
 
 SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members .ci/run .ci/compose-files
 

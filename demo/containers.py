@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import signal
@@ -19,6 +20,9 @@ FILES = ("docker-compose.yml", "docker-compose.worker.yml", "compose/demo.yml")
 PROJECT = "antenna-demo"
 STOP_SECONDS = 20
 
+#: What finds and reaches the engine. Compose takes other variables of this shell before those of the demo's own `.env`.
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
+
 #: Two processors are what every machine has.
 SMALL = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1}
 
@@ -33,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     compose = _compose(folder)
+    for name in set(os.environ) - set(KEPT):
+        if not name.startswith("DOCKER_"):
+            del os.environ[name]
     try:
         subprocess.run([*compose, "--profile", "demo", "build"], check=True)  # noqa: S603 - argv is ours
         subprocess.run([*compose, "up", "--detach", "--wait"], check=True)  # noqa: S603

@@ -36,7 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The whole deployment on one machine, built and healthy, with the tests' own tasks in its workers."""
     folder = tmp_path_factory.mktemp("deployment")
-    files = [*(ROOT / name for name in FILES), with_own_tasks(folder)]
+    files = [*(ROOT / name for name in FILES), ROOT / "compose/demo.yml", with_own_tasks(folder)]
     made = Deployment(folder, new_variables(), files=files)
     try:
         made.up("--build", timeout=900)

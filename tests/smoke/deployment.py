@@ -1,6 +1,7 @@
 """The deployment as people start it: both compose files, in a project of its own, with secrets made for it."""
 
 import json
+import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ QUEUES = tuple(row.queue for row in ROWS if not row.enabled_by)
 
 #: What the tests' own tasks are in; mounted into the workers, beside the image that is tested.
 INSIDE = ROOT / "tests/smoke/inside"
+
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG")
 
 #: Small enough for two processors.
 SMALL = {
@@ -51,7 +54,7 @@ class Deployment:
         files = (part for path in self.files for part in ("-f", str(path)))
         command = ["docker", "compose", "--ansi", "never", "--project-directory", str(ROOT)]
         command += ["--env-file", str(self.folder / "env"), "-p", self.project, *files, *argv]
-        return run(command, timeout=timeout, check=check, cwd=ROOT)
+        return run(command, timeout=timeout, check=check, cwd=ROOT, env=clean_environment())
 
     def up(self, *argv: str, timeout: float = 600) -> None:
         """Start it, or what is named, and return when all of that is healthy; fail with the logs."""
@@ -132,6 +135,13 @@ class Deployment:
             until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} is healthy")
 
 
+def clean_environment() -> dict[str, str]:
+    """Return what finds and reaches the engine: to Compose, this process's variables would go before those of a `.env`,
+    and the tests' own settings module is one of them.
+    """
+    return {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("DOCKER_")}
+
+
 def new_variables(**changes: str) -> dict[str, str]:
     """Return the variables of a new `.env`, every port published wherever one is free, and images of the tests' own."""
     example = (ROOT / ".env.example").read_text()
@@ -140,6 +150,7 @@ def new_variables(**changes: str) -> dict[str, str]:
         "ANTENNA_IMAGE": "antenna:smoke",
         "ANTENNA_PROCESSING_IMAGE": "antenna-processing:smoke",
         "ANTENNA_OBJECTS_IMAGE": "antenna-objects:smoke",
+        "ANTENNA_DEMO_IMAGE": "antenna-demo:smoke",
     }
     local = dotenv.variables(dotenv.with_secrets(example, dotenv.LOCAL))
     return local | ports | images | SMALL | changes
@@ -149,7 +160,7 @@ def with_own_tasks(folder: Path) -> Path:
     """Write a compose file that gives every process of ours the tasks of ``inside/tasks.py``; return it."""
     service = {
         "volumes": [f"{INSIDE}:/smoke:ro"],
-        "environment": {"PYTHONPATH": "/smoke", "ANTENNA_EXTRA_TASKS": "smoke_tasks"},
+        "environment": {"PYTHONPATH": "/smoke", "ANTENNA_EXTRA_TASKS": "demo.tasks,smoke_tasks"},
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "own-tasks.yml"

@@ -21,6 +21,10 @@ def test_every_service_is_healthy(deployment: Deployment, service: str):
     assert deployment.health(service) == "healthy"
 
 
+def test_it_runs_on_production_s_settings(deployment: Deployment):
+    assert deployment.execute("web", "printenv", "DJANGO_SETTINGS_MODULE").strip() == "config.settings.production"
+
+
 @pytest.mark.parametrize("service", ["setup", "definitions"])
 def test_what_is_done_once_is_done(deployment: Deployment, service: str):
     state = deployment.state(service)

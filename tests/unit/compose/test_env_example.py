@@ -40,7 +40,7 @@ def read_by_settings() -> set[str]:
 
 def read_by_compose() -> set[str]:
     """What stands in ``${}``, what is passed on without a value, and what Compose itself reads."""
-    found = {"COMPOSE_PROFILES", *compose.OPTIONAL}
+    found = {"COMPOSE_FILE", "COMPOSE_PROFILES", *compose.OPTIONAL}
     for path in ROOT.glob("docker-compose*.yml"):
         found |= set(READ_BY_COMPOSE.findall(path.read_text()))
         for service in yaml.safe_load(path.read_text())["services"].values():

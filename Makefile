@@ -25,12 +25,20 @@ endif
 
 # What knows no database need not be tested on two.
 NO_DATABASE := compose demo docs governor processing_service provision topology transports
-ON_SERVICES := tests/unit tests/integration tests/acceptance
+ON_SERVICES := $(V) -m provision run --private -- $(V) -m pytest --durations=30
 
-test: setup ## Run all tests on real services, in containers where an engine answers (ARGS='-k name': some, on PostgreSQL)
-	$(if $(ARGS),,env -u DATABASE_URL $(V) -m pytest tests/unit $(NO_DATABASE:%=--ignore=tests/unit/%))
-	$(V) -m provision run --private -- $(V) -m pytest --durations=30 $(or $(ARGS),$(ON_SERVICES))
-	$(if $(ARGS),,$(MAKE) --no-print-directory smoke)
+test: setup ## Run all tests: on SQLite, on real services, in containers (ARGS='-k name': some, on the services)
+ifdef ARGS
+	$(ON_SERVICES) $(ARGS)
+else
+	@# Containers are mostly waited for, so their tests run beside those that compute; what they say follows at the end.
+	@$(MAKE) --no-print-directory smoke > .smoke.log 2>&1 & smoke=$$!; \
+	trap 'kill $$smoke 2>/dev/null' EXIT; \
+	env -u DATABASE_URL $(V) -m pytest tests/unit $(NO_DATABASE:%=--ignore=tests/unit/%) && \
+	$(ON_SERVICES) tests/unit tests/integration; computed=$$?; \
+	wait $$smoke; contained=$$?; cat .smoke.log; [ $$computed = 0 ] && [ $$contained = 0 ]
+	$(ON_SERVICES) tests/acceptance
+endif
 
 smoke: setup ## Run the tests in containers; without an engine they say so and are left out
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
@@ -59,6 +67,7 @@ format: setup ## Format the code and sort its imports
 
 soak: setup ## Run the long forms of the tests
 	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/unit/transports $(ARGS)
+	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
@@ -73,6 +82,7 @@ requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
 	    --custom-compile-command 'make requirements' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 COMPOSE := docker compose -f docker-compose.yml -f docker-compose.worker.yml
+up: export ANTENNA_VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 .env: | setup
 	$(V) -m provision dotenv --local
@@ -87,6 +97,6 @@ logs: ## Follow the containers' logs
 	$(COMPOSE) logs --follow --tail 100
 
 clean: ## Remove what make made
-	rm -rf .venv .demo .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .demo .smoke.log .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 .PHONY: help setup demo test smoke check topology format soak bench requirements up down logs clean

@@ -19,7 +19,7 @@ from tests.places import Place, new_place, until
 from tests.stalls import Stalls
 from tests.unit.jobs.world import World, new_world
 
-SECONDS = 300 if os.environ.get("ANTENNA_SOAK") else 60
+SECONDS = 300 if os.environ.get("ANTENNA_SOAK") else 45
 WAITING = 2000
 EXPORTED = 6000
 TICK = "ami.ml.tasks.check_processing_services_online"

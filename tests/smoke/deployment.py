@@ -1,10 +1,9 @@
 """The deployment as people start it: both compose files, in a project of its own, with secrets made for it."""
 
-import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,6 +146,7 @@ def new_variables(**changes: str) -> dict[str, str]:
     example = (ROOT / ".env.example").read_text()
     ports = dict.fromkeys(re.findall(r"^#(PUBLISHED_[A-Z_]+_PORT)=", example, re.M), "0")
     images = {
+        "ANTENNA_VERSION": "smoke",
         "ANTENNA_IMAGE": "antenna:smoke",
         "ANTENNA_PROCESSING_IMAGE": "antenna-processing:smoke",
         "ANTENNA_OBJECTS_IMAGE": "antenna-objects:smoke",
@@ -156,35 +156,18 @@ def new_variables(**changes: str) -> dict[str, str]:
     return local | ports | images | SMALL | changes
 
 
-def with_own_tasks(folder: Path) -> Path:
-    """Write a compose file that gives every process of ours the tasks of ``inside/tasks.py``; return it."""
+#: Who runs Antenna's own code, and which modules with tasks it is given; `demo` is there with `compose/demo.yml` alone.
+OURS = (*WORKERS, "celerybeat", "web", "flower", "setup")
+WITH_DEMO = "demo.tasks,smoke_tasks"
+
+
+def with_own_tasks(folder: Path, services: Sequence[str] = OURS, modules: str = WITH_DEMO) -> Path:
+    """Write a compose file that gives processes of ours the tasks of ``inside/smoke_tasks.py``; return it."""
     service = {
         "volumes": [f"{INSIDE}:/smoke:ro"],
-        "environment": {"PYTHONPATH": "/smoke", "ANTENNA_EXTRA_TASKS": "demo.tasks,smoke_tasks"},
+        "environment": {"PYTHONPATH": "/smoke", "ANTENNA_EXTRA_TASKS": modules},
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "own-tasks.yml"
-    names = (*WORKERS, "celerybeat", "web", "flower", "setup")
-    path.write_text(yaml.safe_dump({"services": {name: service for name in names}}))
+    path.write_text(yaml.safe_dump({"services": {name: service for name in services}}))
     return path
-
-
-def events_since(since: float, action: str) -> Callable[[], list[dict[str, Any]]]:
-    """Return a function that lists the engine's events of one kind since a moment, in epoch seconds."""
-
-    def listed() -> list[dict[str, Any]]:
-        now = docker("info", "--format", "{{.SystemTime}}").strip()
-        argv = [
-            "events",
-            "--since",
-            f"{since:.0f}",
-            "--until",
-            now,
-            "--filter",
-            f"event={action}",
-            "--format",
-            "{{json .}}",
-        ]
-        return [json.loads(line) for line in docker(*argv).splitlines()]
-
-    return listed

@@ -79,7 +79,9 @@ def test_a_container_runs_as_nobody_and_cannot_write_to_its_image(deployment: De
 def test_the_image_is_small_and_holds_no_compiler_no_secret_and_its_labels(deployment: Deployment, image: str):
     (found,) = json.loads(docker("image", "inspect", image))
     assert found["Size"] < MOST_BYTES, "on the base that is there; the base itself counts"
-    assert found["Config"]["Labels"]["org.opencontainers.image.title"] == "antenna"
+    labels = found["Config"]["Labels"]
+    assert labels["org.opencontainers.image.title"] == "antenna"
+    assert labels["org.opencontainers.image.version"] == deployment.variables["ANTENNA_VERSION"]
     everything = json.dumps(found) + docker("history", "--no-trunc", image)
     for name, value in deployment.variables.items():
         assert not ("PASSWORD" in name or "SECRET_KEY" in name) or value not in everything

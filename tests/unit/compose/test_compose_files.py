@@ -58,7 +58,14 @@ def test_a_worker_gets_the_governor_s_settings_for_all_queues_and_for_its_own_al
     own = {override_name(row, name) for name in governor.NAMES}
     governs = {name for name in environment if name.endswith(tuple(governor.NAMES))}
     assert governs == {*governor.NAMES, *own}
-    assert {environment[name] for name in governs} == {None}, "passed on when set, absent when not"
+    assert {environment[name] for name in governs - {"GOVERNOR_STATE_DIR"}} == {None}, "passed on when set"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
+def test_who_ran_when_a_worker_was_killed_is_kept_where_its_restart_finds_it(row):
+    # Passed on without a value, it would take away what the image says, and /tmp is memory that a restart empties.
+    assert WORKERS[row.service]["environment"]["GOVERNOR_STATE_DIR"] == "${GOVERNOR_STATE_DIR:-/data/governor}"
+    assert "files:/data" in WORKERS[row.service]["volumes"]
 
 
 def test_every_process_of_antenna_runs_one_image_and_sees_the_same_files():
@@ -80,7 +87,8 @@ def test_nothing_of_ours_writes_to_its_root_filesystem_or_may_become_more_than_i
 def test_every_image_of_ours_is_a_target_of_the_one_dockerfile(name: str):
     build = (WORKERS | SERVICES)[name]["build"]
     target = name if name in ("processing", "objects") else "antenna"
-    assert build == {"context": ".", "dockerfile": "compose/Dockerfile", "target": target}
+    args = {"args": {"VERSION": "${ANTENNA_VERSION:-unknown}"}} if target == "antenna" else {}
+    assert build == {"context": ".", "dockerfile": "compose/Dockerfile", "target": target, **args}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)

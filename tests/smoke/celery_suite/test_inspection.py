@@ -1,0 +1,85 @@
+"""What an operator sees: `inspect` and Flower."""
+
+import httpx
+
+from ami.topology.router import ORIGIN_HEADER
+from ami.topology.table import INTERACTIVE
+from ami.topology.topology import load
+from tests.places import until
+from tests.smoke.celery_suite.containers import Flower
+from tests.smoke.celery_suite.servers import LABEL
+from tests.smoke.celery_suite.vendor import CeleryTestSetup
+from tests.smoke.celery_suite.workers import Workers, asked
+from tests.smoke.engine import docker, inspect
+
+
+def test_every_worker_answers_ping(celery_setup: CeleryTestSetup, workers: Workers):
+    assert celery_setup.app.control.inspect(timeout=3).ping() == {
+        worker.hostname(): {"ok": "pong"} for worker in workers.values()
+    }
+
+
+def test_every_worker_consumes_its_own_queue_and_no_other(celery_setup: CeleryTestSetup, workers: Workers):
+    told = asked(celery_setup.app, workers).active_queues()
+    assert {node: [queue["name"] for queue in queues] for node, queues in told.items()} == {
+        worker.hostname(): [queue] for queue, worker in workers.items()
+    }
+
+
+def test_stats_show_the_topology_and_the_governor(
+    celery_setup: CeleryTestSetup, workers: Workers, variables: dict[str, str]
+):
+    topology = load({name: value for name, value in variables.items() if name.startswith("ANTENNA_")})
+    told = asked(celery_setup.app, workers).stats()
+    for queue, worker in workers.items():
+        row, stats = topology.workload(queue), told[worker.hostname()]
+        assert stats["pool"]["max-concurrency"] == row.concurrency
+        assert stats["topology"] == {"fingerprint": topology.fingerprint, "routing": "split", "queues": [queue]}
+        assert stats["governor"]["mode"] == "on"
+        assert stats["governor"]["faults"] == []
+        assert stats["governor"]["soft_limit_kib"] == row.max_memory_per_child_kib
+        assert stats["governor"]["hard_limit_kib"] == row.child_limit_kib
+
+
+def test_flower_shows_every_worker_to_whoever_may_see_it(
+    celery_setup: CeleryTestSetup, workers: Workers, flower: Flower, variables: dict[str, str]
+):
+    url = "http://{}:{}".format(*flower.get_addr("5555/tcp"))
+    user, _, password = variables["FLOWER_BASIC_AUTH"].partition(":")
+    login = (user, password)
+    for path in ("/workers", "/api/workers", "/metrics"):
+        assert httpx.get(f"{url}{path}").status_code == 401
+        assert httpx.get(f"{url}{path}", auth=(user, "guessed")).status_code == 401
+
+    def seen() -> dict[str, list[str]]:
+        told = httpx.get(f"{url}/api/workers", params={"refresh": 1}, auth=login, timeout=30).json()
+        return {node: [queue["name"] for queue in one.get("active_queues", ())] for node, one in told.items()}
+
+    expected = {worker.hostname(): [queue] for queue, worker in workers.items()}
+    until(lambda: seen() == expected, 60, "Flower knows every worker and its queue")
+
+
+def test_flower_shows_a_task_and_the_worker_that_ran_it(
+    celery_setup: CeleryTestSetup, workers: Workers, flower: Flower, variables: dict[str, str]
+):
+    url = "http://{}:{}".format(*flower.get_addr("5555/tcp"))
+    user, _, password = variables["FLOWER_BASIC_AUTH"].partition(":")
+    name = "ami.ml.tasks.reprocess_captures"
+    task = celery_setup.app.send_task(name, [[]], headers={ORIGIN_HEADER: "person"}).id
+
+    def told() -> dict[str, str]:
+        answer = httpx.get(f"{url}/api/task/info/{task}", auth=(user, password), timeout=30)
+        return answer.json() if answer.status_code == 200 else {}
+
+    until(lambda: told().get("state") == "SUCCESS", 60, "Flower saw it succeed")
+    assert told()["name"] == name
+    assert told()["worker"] == workers[INTERACTIVE].hostname()
+
+
+def test_no_container_has_a_volume_that_would_stay_behind(celery_setup: CeleryTestSetup, flower: Flower, run_name: str):
+    label = f"label={LABEL}={run_name}"
+    made = docker("volume", "ls", "--quiet", "--filter", label).split()
+    started = docker("ps", "--all", "--quiet", "--filter", label).split()
+    mounts = [mount for one in started for mount in inspect(one)["Mounts"] if mount["Type"] == "volume"]
+    assert len(started) == 10, "four workers, beat, Flower, and four servers"
+    assert {mount["Name"] for mount in mounts} == set(made), "what an image declares and nobody names, nobody removes"

@@ -89,6 +89,8 @@ up: export ANTENNA_VERSION ?= $(shell git describe --always --dirty 2>/dev/null 
 
 up: .env ## Start everything in containers and return when all is healthy (makes a .env with secrets if there is none)
 	$(COMPOSE) up --build --detach --wait
+	@echo "web:    http://localhost:$$($(COMPOSE) port web 8000 | cut -d: -f2)  (docker compose exec web python manage.py createsuperuser)"
+	@echo "Flower: http://localhost:$$($(COMPOSE) port flower 5555 | cut -d: -f2)  (FLOWER_BASIC_AUTH in .env)"
 
 down: ## Stop the containers (their volumes stay)
 	$(COMPOSE) down

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from provision.ports import free_ports, is_free
+
 PLACEHOLDER = "change-me"
 SIGNING_KEY = "DJANGO_SECRET_KEY"
 
@@ -40,18 +42,27 @@ def variables(text: str) -> dict[str, str]:
 
 
 def write(path: Path, example: Path, *, local: bool = False) -> None:
-    """Write the file, readable by its owner alone; ``local`` is for one machine and its own browser.
+    """Write the file, readable by its owner alone; ``local`` is for one machine and its own browser, where a port that
+    somebody has already is not published on.
 
     Raises:
         AlreadyThere: it exists; its secrets are in use.
     """
-    text = with_secrets(example.read_text(), LOCAL if local else {})
+    text = example.read_text()
+    text = with_secrets(text, LOCAL | taken_ports(text) if local else {})
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise AlreadyThere(f"{path} exists and is left as it is; its secrets are in use") from None
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+
+
+def taken_ports(example: str) -> dict[str, str]:
+    """Return another port for each ``PUBLISHED_*_PORT`` whose own is in use on this machine now."""
+    ports = re.findall(r"^#?(PUBLISHED_[A-Z_]+_PORT)=(\d+)$", example, re.M)
+    taken = [name for name, port in ports if not is_free(int(port))]
+    return dict(zip(taken, map(str, free_ports(len(taken))), strict=True))
 
 
 def _changed(line: str, changes: Mapping[str, str]) -> str:

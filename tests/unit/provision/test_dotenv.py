@@ -1,6 +1,7 @@
 """A `.env` made from the example starts production, and every service's password is one wherever it stands."""
 
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -69,7 +70,18 @@ def test_a_local_one_answers_the_browser_of_its_machine(tmp_path: Path, monkeypa
     assert doors.main(["dotenv", "--local", str(tmp_path / "env")]) == 0
     found = dotenv.variables((tmp_path / "env").read_text())
     assert {name: found[name] for name in dotenv.LOCAL} == dotenv.LOCAL
-    assert set(found) == {*made(), *dotenv.LOCAL}
+    others = set(found) - {*made(), *dotenv.LOCAL}
+    assert all(name.startswith("PUBLISHED_") for name in others)
+
+
+def test_a_local_one_publishes_on_no_port_that_somebody_has():
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as gone:
+        taken, free = listener.getsockname()[1], gone.getsockname()[1]
+        gone.close()
+        example = f"#PUBLISHED_WEB_PORT={taken}\n#PUBLISHED_NATS_PORT={free}\n"
+        found = dotenv.taken_ports(example)
+    assert list(found) == ["PUBLISHED_WEB_PORT"]
+    assert int(found["PUBLISHED_WEB_PORT"]) != taken
 
 
 @pytest.mark.parametrize("line", ["# A comment with change-me", "", "NAME=value"])

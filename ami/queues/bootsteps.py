@@ -7,7 +7,6 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
-from ami.queues.broker_kind import kind_of
 from ami.queues.declare import declare
 
 PROCESSES_REFUSED = (
@@ -49,21 +48,15 @@ class DeclareTopology(bootsteps.StartStopStep):
         }
 
 
-class UnconfirmedEvents(bootsteps.StartStopStep):
-    """Publishes a gevent worker's events without waiting for the broker's confirmations.
-
-    Celery's loop without a hub reads the events' connection between two drains, beside the greenlet that waits there
-    for its confirmation. When the loop reads it, that greenlet waits for ever, and with it everyone who sends an event.
-    """
+class LetEventsGo(bootsteps.StartStopStep):
+    """Drops the events' connection before Celery closes it, when the broker would not hear that."""
 
     requires = (Events,)
 
-    def start(self, consumer: Any) -> None:
-        """Take confirmations from the new connection's channel, before the first event that waits for one."""
-        connection = consumer.event_dispatcher.connection
-        if consumer.pool.is_green and connection and kind_of(connection).confirms:
-            channel = connection.default_channel
-            channel.basic_publish = channel._basic_publish
+    def stop(self, consumer: Any) -> None:
+        """Let it go; see :class:`ami.queues.events.EventDispatcher`."""
+        if consumer.event_dispatcher:
+            consumer.event_dispatcher.let_go()
 
 
 def install(app: Any) -> None:
@@ -76,4 +69,4 @@ def install(app: Any) -> None:
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].add(RefuseProcesses)
-    app.steps["consumer"].update((DeclareTopology, UnconfirmedEvents))
+    app.steps["consumer"].update((DeclareTopology, LetEventsGo))

@@ -14,6 +14,7 @@ from kombu import Queue
 
 from ami.queues import origin
 from ami.queues.broker_kind import BrokerKind, kind_of
+from ami.queues.producer import CONFIRM_TIMEOUT_SECONDS
 from ami.topology.errors import did_you_mean
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
@@ -21,15 +22,14 @@ from ami.topology.topology import Topology
 #: Epoch seconds at which a message was published, or is due when it was published with a countdown.
 PUBLISHED_HEADER = "antenna_published_at"
 
-#: A publisher waits this long for the broker's confirmation, then the caller hears of it (incidents 7 and 13).
-CONFIRM_TIMEOUT_SECONDS = 10.0
-
 
 class AntennaCelery(Celery):
     """Celery that marks who asked, routes retries anew, and sends short countdowns at once."""
 
     task_cls = "ami.queues.task:Task"
-    amqp_cls = "ami.governor.intake:SlotAMQP"
+    amqp_cls = "ami.queues.producer:AntennaAMQP"
+    events_cls = "ami.queues.events:Events"
+    control_cls = "ami.queues.control:Control"
 
     @property
     def topology(self) -> Topology:

@@ -12,6 +12,7 @@ from ami.queues.broker_kind import kind_of
 from ami.queues.declare import depth
 from ami.queues.finding import Finding
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
+from ami.queues.producer import Unconfirmed
 from ami.topology import broker
 from ami.topology.errors import did_you_mean
 from ami.topology.topology import Topology
@@ -52,15 +53,28 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
     """
     with app.connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
-        answers = governors.stats(app)
+        answers, told = _asked(topology, app)
         found = [
             *_queues(topology, connection, held=governors.held_queues(governors.workers(answers))),
-            *worker_findings(topology, answers),
+            *told,
             *_given_up(topology, connection),
             *_beyond(topology, management_url, connection),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])
+
+
+def _asked(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[str, Any]], list[Finding]]:
+    """Return what the workers answered, and what is wrong with them.
+
+    While an alarm blocks every publisher, the question is blocked as well, and the alarm itself is what must be seen.
+    """
+    try:
+        answers = governors.stats(app)
+    except Unconfirmed:
+        sentence = "The workers were not asked: the broker takes no messages, and the question is one."
+        return {}, [Finding("unseen", "no-worker", sentence)]
+    return answers, list(worker_findings(topology, answers))
 
 
 def _queues(topology: Topology, connection: Connection, held: Container[str]) -> Iterator[Finding]:

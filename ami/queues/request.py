@@ -51,6 +51,14 @@ class Request(CeleryRequest):
             return
         super().on_timeout(soft, timeout)
 
+    def _announce_cancelled(self, emit_retry: bool = True) -> None:
+        """Say that the task was ended because its connection was lost, and store that only where somebody reads it.
+
+        The worker's loop does this, and the same network may be gone between it and the result backend: for a result
+        that is ignored it would wait there for minutes before it connects to the broker again.
+        """
+        super()._announce_cancelled(emit_retry=emit_retry and self.store_errors)
+
     def _retry_after_limit(self, exception: BaseException, exc_info: Any) -> bool:
         limit = self.task.max_retries
         if limit is not None and self._context.retries >= limit:

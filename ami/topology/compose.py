@@ -93,6 +93,9 @@ BEAT_TICK_FILE = "/tmp/beat-tick"  # noqa: S108 - inside beat's own container
 PULSE_FILE = "/tmp/worker-pulse"  # noqa: S108 - inside the worker's own container
 FROZEN_SECONDS = 60
 
+#: Where workers keep what must outlive the death of all their processes: on the volume.
+GOVERNOR_FOLDER = "/data/governor"
+
 #: A folder of files for variables named *_FILE; unless it is set, one that is empty.
 SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
 
@@ -119,6 +122,8 @@ def _worker(row: Workload) -> dict[str, Any]:
             **_environment(),
             **_overrides(row),
             **_governor(row),
+            # With a value: one that is passed on without takes the image's own away, and /tmp is memory.
+            "GOVERNOR_STATE_DIR": f"${{GOVERNOR_STATE_DIR:-{GOVERNOR_FOLDER}}}",
             "ANTENNA_PULSE_FILE": PULSE_FILE,
         },
         "healthcheck": _healthcheck(PULSE_FILE),
@@ -156,7 +161,12 @@ def _beat() -> dict[str, Any]:
 def _common() -> dict[str, Any]:
     return {
         "image": "${ANTENNA_IMAGE:-antenna:local}",
-        "build": {"context": ".", "dockerfile": "compose/Dockerfile", "target": "antenna"},
+        "build": {
+            "context": ".",
+            "dockerfile": "compose/Dockerfile",
+            "target": "antenna",
+            "args": {"VERSION": "${ANTENNA_VERSION:-unknown}"},
+        },
         "init": True,
         "restart": "unless-stopped",
         "read_only": True,

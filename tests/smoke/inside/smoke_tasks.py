@@ -26,7 +26,7 @@ def effect(self: Any, key: str, seconds: float = 0.0) -> None:
     record(self, key, "ended")
 
 
-@shared_task(name="smoke.grow", bind=True)
+@shared_task(name="smoke.grow", bind=True, max_retries=1, default_retry_delay=1)
 def grow(self: Any, key: str, mib: int, seconds: float = 0.0) -> None:
     """Take so much memory, a MiB at a time, keep it for so long, and end."""
     record(self, key, "begun")

@@ -200,3 +200,15 @@ def test_task_called_directly_is_a_function_like_any_other(greedy: Task, monkeyp
     monkeypatch.setattr(ceiling, "allowed_kib", 4096)
     with pytest.raises((MemoryError, OSError), match="no more"):
         greedy()
+
+
+@pytest.mark.parametrize(("ignore_result", "stored"), [(True, 0), (False, 1)])
+def test_incident_5_a_task_ended_for_a_lost_connection_stores_no_result_that_nobody_reads(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch, ignore_result: bool, stored: int
+):
+    request, backend = request_of(ignore_result=ignore_result), Mock()
+    request._ignore_result = ignore_result
+    monkeypatch.setattr(type(request.task), "backend", backend)
+    request.time_start, request.worker_pid = 1.0, 1
+    request.cancel(Mock())
+    assert backend.mark_as_retry.call_count == stored, "it may be as far away as the broker"

@@ -1,0 +1,55 @@
+"""A worker without network for a minute: it comes back by itself, and what it had begun runs again and says so."""
+
+import os
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from tests.places import until
+from tests.smoke.deployment import WORKERS, Deployment
+from tests.smoke.effects import Effects
+from tests.smoke.faults import restarts, silence, unplugged
+from tests.smoke.load import Load
+
+CUT_SECONDS = 60
+ROUNDS = 4 if os.environ.get("ANTENNA_SOAK") else 1
+
+#: What is silent, what is unplugged, and who beside them must not notice.
+SILENT, UNPLUGGED = "celeryworker_ingest", "celeryworker_interactive"
+CUT = ("antenna-ingest", "antenna-interactive")
+BESIDE = "antenna"
+
+
+@pytest.fixture(scope="module")
+def effects(deployment: Deployment) -> Effects:
+    return Effects(deployment.database_url)
+
+
+def test_incident_5_workers_without_network_for_a_minute_come_back_and_lose_nothing(
+    deployment: Deployment, effects: Effects
+):
+    before = {service: restarts(deployment.container(service)) for service in WORKERS}
+    with (
+        Load(deployment, CUT, pace=0.15, numbers={"seconds": 0.2}) as load,
+        Load(deployment, (BESIDE,), pace=0.5, numbers={"seconds": 0.1}) as beside,
+    ):
+        load.until_sent(20)
+        for _ in range(ROUNDS):
+            with ExitStack() as cut:
+                cut.enter_context(silence(deployment.container(SILENT)))
+                cut.enter_context(unplugged(deployment, UNPLUGGED))
+                over, sent = time.monotonic() + CUT_SECONDS, len(beside.sent)
+                until(lambda at=over: time.monotonic() >= at, CUT_SECONDS + 5, "the cut is over")
+                during = len(beside.ended(effects)) - sent
+            healed = time.monotonic()
+            ended = len(load.ended(effects))
+            until(lambda least=ended + 20: len(load.ended(effects)) > least, 60, "they work again")
+            print(f"working again {time.monotonic() - healed:.1f} s after the cut")
+    account = load.until_ended(effects, 120)
+    aside = beside.until_ended(effects, 30)
+    print(account.figures | {"beside, during the cut": during})
+    assert account.unflagged == {}
+    assert (during > 60, aside.again) == (True, {}), "who was not cut off did not notice"
+    assert {service: restarts(deployment.container(service)) for service in WORKERS} == before
+    deployment.until_healthy(*WORKERS)

@@ -1,0 +1,58 @@
+"""Every worker is replaced under load: each returns what it has not begun, ends what it has, and nothing is lost."""
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.smoke.deployment import QUEUES, WORKERS, Deployment
+from tests.smoke.effects import Effects
+from tests.smoke.engine import inspect
+from tests.smoke.events import events
+from tests.smoke.load import Load
+
+ROUNDS = 3 if os.environ.get("ANTENNA_SOAK") else 1
+LONG_SECONDS = 3
+SIGTERM = "15"
+
+
+@pytest.fixture(scope="module")
+def effects(deployment: Deployment) -> Effects:
+    return Effects(deployment.database_url)
+
+
+def test_incident_18_replacing_every_worker_under_load_loses_nothing_and_kills_nobody(
+    deployment: Deployment, effects: Effects
+):
+    old: list[str] = []
+    with (
+        events("kill", "die") as told,
+        Load(deployment, QUEUES, pace=0.05, numbers={"seconds": 0.1}) as load,
+        Load(deployment, QUEUES, pace=1.0, numbers={"seconds": LONG_SECONDS}) as long,
+    ):
+        load.until_sent(80)
+        for service in WORKERS * ROUNDS:
+            old.append(deployment.container(service))
+            deployment.compose("up", "--detach", "--no-deps", "--force-recreate", service)
+        load.until_sent(len(load.sent) + 80)
+        signals = {container: [signal_of(event) for event in told.of(container, "kill")] for container in old}
+        deaths = {container: told.of(container, "die") for container in old}
+        asked = {container: told.of(container, "kill")[0]["time"] for container in old}
+    accounts = [each.until_ended(effects, 120) for each in (load, long)]
+    for account in accounts:
+        print(account.figures)
+        assert account.unflagged == {}
+        assert account.again == {}, "what was begun was ended by who had begun it"
+    deployment.until_healthy(*WORKERS)
+
+    for service, container in zip(WORKERS * ROUNDS, old, strict=True):
+        (death,) = deaths[container]
+        seconds = death["time"] - asked[container]
+        print(f"{service}: signals {signals[container]}, {seconds} s")
+        assert death["Actor"]["Attributes"]["exitCode"] == "0"
+        assert signals[container] == [SIGTERM]
+        assert seconds < inspect(deployment.container(service))["Config"]["StopTimeout"]
+
+
+def signal_of(event: dict[str, Any]) -> str:
+    return str(event["Actor"]["Attributes"]["signal"])

@@ -4,6 +4,17 @@ from typing import Any
 
 import yaml
 
+from ami.topology.containers import (
+    AS_FILES,
+    DEFAULTS,
+    FRESH_SECONDS,
+    GOVERNOR,
+    OPTIONAL,
+    PULSE_FILE,
+    REQUIRED,
+    TICK_FILE,
+    WAITING,
+)
 from ami.topology.topology import Topology, load, override_name
 from ami.topology.workload import BOUNDS, Workload
 
@@ -15,92 +26,14 @@ HEADER = """\
 #   docker compose -f docker-compose.worker.yml up                           workers against brokers elsewhere
 """
 
-#: Without these no process starts; compose refuses before any container exists. Whoever gives one as a file (its name
-#: with _FILE, for example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key) leaves it empty.
-REQUIRED = ("DJANGO_SECRET_KEY", "DJANGO_ALLOWED_HOSTS", "CELERY_BROKER_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
-DEFAULTS = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "ANTENNA_ROUTING": "split"}
-
-#: What may lie in a file, named by the variable with _FILE behind it (config.settings.environment, above this package).
-AS_FILES = (
-    "DJANGO_SECRET_KEY",
-    "CELERY_BROKER_URL",
-    "RABBITMQ_MANAGEMENT_URL",
-    "REDIS_URL",
-    "DATABASE_URL",
-    "NATS_URL",
-    "CELERY_RESULT_BACKEND",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-)
-
-#: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
-OPTIONAL = (
-    "ANTENNA_EXTRA_TASKS",
-    "ANTENNA_LOCAL_SOURCE_ROOTS",
-    "ANTENNA_LOG_LEVEL",
-    "ANTENNA_PROXIES",
-    "ANTENNA_PUBLIC_URL",
-    "ANTENNA_RESULT_MAX_BYTES",
-    "ANTENNA_S3_BUCKET",
-    "ANTENNA_S3_ENDPOINT_URL",
-    "ANTENNA_SERVE_MEDIA",
-    "ANTENNA_SLOW_ENABLED",
-    "ANTENNA_TASK_EVENTS",
-    "ANTENNA_WAIT_SECONDS",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "CELERY_RESULT_BACKEND",
-    "DATA_UPLOAD_MAX_MEMORY_SIZE",
-    "DJANGO_CSRF_TRUSTED_ORIGINS",
-    "DJANGO_SECURE_SSL_REDIRECT",
-    "FLOWER_URL",
-    "NATS_MAX_ACK_PENDING",
-    "NATS_MAX_DELIVER",
-    "NATS_TASK_TTR",
-    "RABBITMQ_MANAGEMENT_URL",
-)
-
-#: The settings of a worker's governor (ami.governor.settings, which stands above this package): for all queues, and as
-#: ANTENNA_<KEY>_<NAME> for one. Passed on to workers alone, as OPTIONAL is.
-GOVERNOR = (
-    "MEMORY_GOVERNOR",
-    "MEMORY_THROTTLE_THRESHOLD",
-    "MEMORY_RESUME_THRESHOLD",
-    "GPU_THROTTLE_THRESHOLD",
-    "GPU_RESUME_THRESHOLD",
-    "SWAP_THROTTLE_THRESHOLD",
-    "PRESSURE_THROTTLE_THRESHOLD",
-    "PRESSURE_RESUME_THRESHOLD",
-    "MEMORY_CHECK_INTERVAL",
-    "MEMORY_MIN_HOLD_SECONDS",
-    "MEMORY_MAX_HOLD_SECONDS",
-    "MEMORY_INTERRUPT_BUSY",
-    "MEMORY_RESERVATION",
-    "MEMORY_CEILING",
-    "WORKER_SINGLE_JOB_MODE",
-    "MASTER_GRACE_PERIOD_SECONDS",
-    "WORKER_STAGGER_SECONDS",
-    "WORKER_COOLDOWN_SECONDS",
-    "GOVERNOR_STATE_DIR",
-)
-
 #: Crops, exports and stored results of a deployment without object storage: one volume that web and workers share.
 FILES = "files"
-
-#: What beat and workers touch while they move, at least every 5 s. One that has not for so long stands still, though
-#: its process lives (incident 17: 4.6 days).
-BEAT_TICK_FILE = "/tmp/beat-tick"  # noqa: S108 - inside beat's own container
-PULSE_FILE = "/tmp/worker-pulse"  # noqa: S108 - inside the worker's own container
-FROZEN_SECONDS = 60
 
 #: Where workers keep what must outlive the death of all their processes: on the volume.
 GOVERNOR_FOLDER = "/data/governor"
 
 #: A folder of files for variables named *_FILE; unless it is set, one that is empty.
 SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
-
-#: Says what it waits for, then becomes the command behind it.
-WAITING = ("python", "-m", "config.waiting", "python", "-m", "ami.topology")
 
 
 def render(topology: Topology | None = None) -> str:
@@ -149,10 +82,10 @@ def _beat() -> dict[str, Any]:
         "command": [*WAITING, "beat"],
         "environment": {
             **_environment(),
-            "ANTENNA_BEAT_TICK_FILE": BEAT_TICK_FILE,
+            "ANTENNA_BEAT_TICK_FILE": TICK_FILE,
             "ANTENNA_BEAT_PATIENCE_SECONDS": "${ANTENNA_BEAT_PATIENCE_SECONDS:-300}",
         },
-        "healthcheck": _healthcheck(BEAT_TICK_FILE),
+        "healthcheck": _healthcheck(TICK_FILE),
         "mem_limit": "512m",
         "stop_grace_period": "10s",
     }
@@ -180,7 +113,7 @@ def _common() -> dict[str, Any]:
 def _healthcheck(file: str) -> dict[str, Any]:
     """Ask for progress, without starting a Python (compose/start/fresh)."""
     return {
-        "test": ["CMD", "fresh", file, str(FROZEN_SECONDS)],
+        "test": ["CMD", "fresh", file, str(FRESH_SECONDS)],
         "interval": "10s",
         "timeout": "5s",
         "retries": 2,

@@ -6,20 +6,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ami.topology.compose import DEFAULTS, GOVERNOR, OPTIONAL, REQUIRED
+from ami.topology.containers import DEFAULTS, GOVERNOR, OPTIONAL, PULSE_FILE, REQUIRED, TICK_FILE
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, override_name
 from ami.topology.workload import BOUNDS, Workload
 
 USER_ID = 10001
 
-#: Workers and beat wait by themselves for the broker and for the migrations that setup runs.
-WAITING = ("python", "-m", "config.waiting", "python", "-m", "ami.topology")
-
-PULSE_FILE = "/tmp/worker-pulse"  # noqa: S108 - inside the worker's own container
-TICK_FILE = "/tmp/beat-tick"  # noqa: S108 - inside beat's own container
 STATE_FOLDER = "/state"
-FRESH_SECONDS = 60
 
 #: How long a process may wait for the database, the broker and the migrations before it counts as failed to start.
 START_SECONDS = 1800

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from ami.topology import processes
+from ami.topology import containers, processes
 from ami.topology.processes import START_SECONDS, Choices, Size
 from ami.topology.topology import Topology
 from ami.topology.workload import Workload
@@ -54,12 +54,12 @@ def _services(topology: Topology, environ: Mapping[str, str], choices: Choices) 
         "web": _service(["web"], {**common, **processes.of_web(environ)}, choices, _web(choices)),
         "flower": _service(["flower"], common, choices, _flower(), "FLOWER_BASIC_AUTH"),
         "celerybeat": _service(
-            [*processes.WAITING, "beat"], {**common, **processes.of_beat(environ)}, choices, _beat()
+            [*containers.WAITING, "beat"], {**common, **processes.of_beat(environ)}, choices, _beat()
         ),
     }
     for row in topology.workloads:
         environment = {**common, **processes.of_worker(row, environ)}
-        services[row.service] = _service([*processes.WAITING, "worker", row.queue], environment, choices, _worker(row))
+        services[row.service] = _service([*containers.WAITING, "worker", row.queue], environment, choices, _worker(row))
     return services
 
 
@@ -100,7 +100,7 @@ def _worker(row: Workload) -> dict[str, Any]:
     deploy = _deploy(processes.least(row), processes.size_of(row), "start-first")
     return {
         "stop_grace_period": f"{row.stop_grace_period_seconds}s",
-        "healthcheck": _fresh(processes.PULSE_FILE),
+        "healthcheck": _fresh(containers.PULSE_FILE),
         "deploy": {**deploy, "labels": {"antenna.queue": row.queue, "antenna.promise": row.promise}},
     }
 
@@ -109,7 +109,7 @@ def _beat() -> dict[str, Any]:
     """One, and never two at once: the old one stops first."""
     return {
         "stop_grace_period": f"{processes.BEAT_GRACE_SECONDS}s",
-        "healthcheck": _fresh(processes.TICK_FILE),
+        "healthcheck": _fresh(containers.TICK_FILE),
         "deploy": _deploy(1, processes.BEAT, "stop-first"),
     }
 
@@ -153,7 +153,7 @@ def _deploy(replicas: int, size: Size, order: str) -> dict[str, Any]:
 
 
 def _fresh(file: str) -> dict[str, Any]:
-    return _health("fresh", file, str(processes.FRESH_SECONDS))
+    return _health("fresh", file, str(containers.FRESH_SECONDS))
 
 
 def _health(*command: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import environ
 
+from ami.topology.containers import AS_FILES
 from ami.topology.errors import did_you_mean
 from ami.topology.topology import FALSE, TRUE
 
@@ -16,18 +17,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 PLACEHOLDER = "change-me"
 
 #: What ``<NAME>_FILE`` may give as the path of a file, as Docker and Kubernetes mount secrets.
-SECRETS = (
-    "DJANGO_SECRET_KEY",
-    "CELERY_BROKER_URL",
-    "RABBITMQ_MANAGEMENT_URL",
-    "REDIS_URL",
-    "DATABASE_URL",
-    "NATS_URL",
-    "CELERY_RESULT_BACKEND",
-    "FLOWER_BASIC_AUTH",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-)
+SECRETS = (*AS_FILES, "FLOWER_BASIC_AUTH")
 SECRET_BYTES = 64 * 1024
 
 env = environ.Env()

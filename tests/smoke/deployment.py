@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 import yaml
@@ -59,7 +60,7 @@ class Deployment:
         """Start it, or what is named, and return when all of that is healthy; fail with the logs."""
         try:
             self.compose("up", "--detach", "--wait", *argv, timeout=timeout)
-        except AssertionError as error:
+        except (AssertionError, TimeoutExpired) as error:
             raise AssertionError(f"{error}\n{self.logs('--tail', '40')}") from None
 
     def down(self, *argv: str) -> None:

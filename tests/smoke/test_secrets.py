@@ -6,21 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ami.topology.containers import AS_FILES, REQUIRED
 from tests.smoke.deployment import Deployment, new_variables
 from tests.smoke.engine import inspect
 
-#: The variables that hold a secret, in the order of `.env.example`.
-SECRETS = (
-    "DJANGO_SECRET_KEY",
-    "CELERY_BROKER_URL",
-    "RABBITMQ_MANAGEMENT_URL",
-    "REDIS_URL",
-    "DATABASE_URL",
-    "NATS_URL",
-    "RABBITMQ_PASSWORD",
-    "REDIS_PASSWORD",
-    "POSTGRES_PASSWORD",
-)
+#: What our processes read, and what the services beside them do.
+OURS = (*REQUIRED, "RABBITMQ_MANAGEMENT_URL")
+SECRETS = (*(name for name in OURS if name in AS_FILES), "RABBITMQ_PASSWORD", "REDIS_PASSWORD", "POSTGRES_PASSWORD")
 NEEDED = ("setup", "celeryworker", "rabbitmq", "redis", "postgres", "nats")
 
 

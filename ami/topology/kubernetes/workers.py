@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ami.topology import processes
+from ami.topology import containers, processes
 from ami.topology.kubernetes.objects import Manifest, component, container, disruption_budget, metadata, pod, spread
 from ami.topology.processes import START_SECONDS, Choices
 from ami.topology.workload import Workload
@@ -20,11 +20,11 @@ def worker(
     With KEDA no number of replicas stands in the Deployment: each ``kubectl apply`` would undo what KEDA decided.
     """
     what = component(row)
-    command = [*processes.WAITING, "worker", row.queue]
+    command = [*containers.WAITING, "worker", row.queue]
     environment = processes.of_worker(row, environ)
     process = {
         **container("worker", command, choices, environment, processes.size_of(row)),
-        **_probes(processes.PULSE_FILE),
+        **_probes(containers.PULSE_FILE),
     }
     # SIGTERM is Celery's warm shutdown: it takes no more tasks and finishes those it has.
     template = pod(
@@ -45,10 +45,10 @@ def worker(
 
 def beat(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
     """Return beat's Deployment: one, and never two at once. It has no budget: it may be away for a moment."""
-    command = [*processes.WAITING, "beat"]
+    command = [*containers.WAITING, "beat"]
     process = {
         **container("beat", command, choices, processes.of_beat(environ), processes.BEAT),
-        **_probes(processes.TICK_FILE),
+        **_probes(containers.TICK_FILE),
     }
     template = pod("beat", process, choices, annotations, terminationGracePeriodSeconds=processes.BEAT_GRACE_SECONDS)
     return [deployment("beat", choices, template, {"type": "Recreate"}, 1)]
@@ -87,4 +87,4 @@ def probes(ask: Manifest) -> Manifest:
 
 
 def _probes(file: str) -> Manifest:
-    return probes({"exec": {"command": ["fresh", file, str(processes.FRESH_SECONDS)]}})
+    return probes({"exec": {"command": ["fresh", file, str(containers.FRESH_SECONDS)]}})

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ami.governor import settings as governor
-from ami.topology import compose
+from ami.topology import compose, containers
 from ami.topology.table import ROWS
 from ami.topology.topology import override_name
 from tests.places import ROOT
@@ -48,8 +48,8 @@ def test_web_and_workers_read_the_same_environment(name: str):
     environment = {key: value for key, value in SERVICES[name]["environment"].items() if key not in own}
     beat = {key: value for key, value in WORKERS["celerybeat"]["environment"].items() if key in environment}
     assert environment == beat
-    files = {f"{name}_FILE" for name in compose.AS_FILES}
-    assert set(environment) == {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL, *files}
+    files = {f"{name}_FILE" for name in containers.AS_FILES}
+    assert set(environment) == {*containers.REQUIRED, *containers.DEFAULTS, *containers.OPTIONAL, *files}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
@@ -102,7 +102,7 @@ def test_a_worker_has_its_memory_without_swap_its_shares_and_no_hard_limit_of_it
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_a_worker_says_what_it_waits_for_and_shows_progress(row):
     service = WORKERS[row.service]
-    assert service["command"] == [*compose.WAITING, "worker", row.queue]
+    assert service["command"] == [*containers.WAITING, "worker", row.queue]
     assert service["healthcheck"]["test"] == ["CMD", "fresh", service["environment"]["ANTENNA_PULSE_FILE"], "60"]
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ami.governor import settings as governor
-from ami.topology import compose
+from ami.topology import containers
 from ami.topology.table import ROWS
 from ami.topology.topology import load, override_name
 from ami.topology.workload import BOUNDS
@@ -40,7 +40,7 @@ def read_by_settings() -> set[str]:
 
 def read_by_compose() -> set[str]:
     """What stands in ``${}``, what is passed on without a value, and what Compose itself reads."""
-    found = {"COMPOSE_FILE", "COMPOSE_PROFILES", *compose.OPTIONAL}
+    found = {"COMPOSE_FILE", "COMPOSE_PROFILES", *containers.OPTIONAL}
     for path in ROOT.glob("docker-compose*.yml"):
         found |= set(READ_BY_COMPOSE.findall(path.read_text()))
         for service in yaml.safe_load(path.read_text())["services"].values():
@@ -123,12 +123,12 @@ def test_what_containers_pass_on_is_what_settings_read():
     deployment = [ROOT / "config/settings" / name for name in ("base.py", "production.py")]
     read = {name for path in deployment for name in READ_BY_SETTINGS.findall(path.read_text())}
     by_image = {"ANTENNA_MEDIA_ROOT", "ANTENNA_RESULTS_ROOT"}
-    passed_on = {*compose.REQUIRED, *compose.DEFAULTS, *compose.OPTIONAL}
+    passed_on = {*containers.REQUIRED, *containers.DEFAULTS, *containers.OPTIONAL}
     # The bucket's keys are boto's, the limit is config.waiting's, routing and rows that are off are the topology's.
     elsewhere = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "DJANGO_SETTINGS_MODULE", "ANTENNA_WAIT_SECONDS"}
     topology = {"ANTENNA_ROUTING", *(row.enabled_by for row in ROWS if row.enabled_by)}
     assert passed_on == (read - by_image) | elsewhere | topology
-    assert tuple(governor.NAMES) == compose.GOVERNOR
+    assert tuple(governor.NAMES) == containers.GOVERNOR
 
 
 def test_the_copied_example_does_not_start_production():

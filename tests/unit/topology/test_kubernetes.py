@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ami.topology import compose, processes
+from ami.topology import containers, processes
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import render
 from ami.topology.kubernetes.objects import component, name_of
@@ -273,12 +273,14 @@ def test_the_governor_s_settings_reach_every_worker_and_those_of_one_queue_its_o
     assert "ANTENNA_INGEST_MEMORY_THROTTLE_THRESHOLD" not in other
 
 
-SECRETS = [name for name in (*compose.REQUIRED, *compose.OPTIONAL, *compose.AS_FILES) if processes.is_secret(name)]
+SECRETS = [
+    name for name in (*containers.REQUIRED, *containers.OPTIONAL, *containers.AS_FILES) if processes.is_secret(name)
+]
 
 
 def test_whatever_may_be_given_as_a_file_counts_as_a_secret():
-    assert all(processes.is_secret(name) for name in compose.AS_FILES)
-    assert [name for name in compose.REQUIRED if not processes.is_secret(name)] == ["DJANGO_ALLOWED_HOSTS"]
+    assert all(processes.is_secret(name) for name in containers.AS_FILES)
+    assert [name for name in containers.REQUIRED if not processes.is_secret(name)] == ["DJANGO_ALLOWED_HOSTS"]
 
 
 @pytest.mark.parametrize("choices", [CHOICES, Choices(keda=False, namespace="")], ids=["keda", "fixed"])

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ami.topology import compose, processes, stack
+from ami.topology import containers, processes, stack
 from ami.topology.processes import Choices
 from ami.topology.topology import load
 
@@ -138,7 +138,7 @@ def test_every_process_runs_one_image_with_nothing_it_does_not_need(name):
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_required_secret_is_a_file_that_the_service_is_given(name):
     service = SERVICES[name]
-    for variable in (name for name in compose.REQUIRED if processes.is_secret(name)):
+    for variable in (name for name in containers.REQUIRED if processes.is_secret(name)):
         assert service["environment"][f"{variable}_FILE"] == f"/run/secrets/{variable.lower()}"
         assert variable not in service["environment"]
         assert variable.lower() in service["secrets"]
@@ -158,7 +158,7 @@ def test_a_secret_that_not_everybody_has_is_asked_for_by_name():
 
 
 def test_no_secret_is_rendered_even_when_the_environment_has_it():
-    names = (*compose.REQUIRED, *compose.OPTIONAL, *compose.AS_FILES)
+    names = (*containers.REQUIRED, *containers.OPTIONAL, *containers.AS_FILES)
     environ = {name: f"canary-{name}" for name in names if processes.is_secret(name)}
     assert "canary" not in stack.render(load({}), {**environ, "FLOWER_BASIC_AUTH": "user:canary"}, CHOICES)
 

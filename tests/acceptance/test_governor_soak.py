@@ -15,7 +15,7 @@ from tests.cgroups import Ballast, Group
 from tests.places import Place, Process, new_place, until
 
 SOAK = bool(os.environ.get("ANTENNA_SOAK"))
-CYCLES, RESTARTS, BACKLOG = (100, 5, 50_000) if SOAK else (5, 1, 1000)
+CYCLES, RESTARTS, BACKLOG = (100, 5, 50_000) if SOAK else (3, 1, 1000)
 LIMIT_MIB = 4096
 CONNECTED = "Connected to amqp"
 

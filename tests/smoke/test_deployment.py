@@ -91,6 +91,13 @@ def test_the_image_is_small_and_holds_no_compiler_no_secret_and_its_labels(deplo
     )
 
 
+@pytest.mark.parametrize("service", [*LASTING, "nats"])
+def test_no_container_has_a_volume_without_a_name_that_down_would_leave_behind(deployment: Deployment, service: str):
+    mounts = inspect(deployment.container(service))["Mounts"]
+    volumes = [mount["Name"] for mount in mounts if mount["Type"] == "volume"]
+    assert [name for name in volumes if not name.startswith(f"{deployment.project}_")] == []
+
+
 def test_the_live_check_finds_no_fault(deployment: Deployment):
     found = json.loads(deployment.execute("celeryworker", "python", "manage.py", "queues", "check", "--live", "--json"))
     assert [finding for finding in found if finding.get("level") == "error"] == []

@@ -49,7 +49,13 @@ def workers(services: Deployment, tmp_path_factory: pytest.TempPathFactory) -> I
             docker("network", "connect", "--alias", name, f"{made.project}_default", services.container(service))
         yield made
     finally:
+        # A network that somebody else's container is in would stay.
+        for service in NAMES:
+            docker(
+                "network", "disconnect", "--force", f"{made.project}_default", services.container(service), check=False
+            )
         made.down("--volumes")
+    assert made.left() == {"containers": [], "networks": [], "volumes": []}
 
 
 def own_tasks(folder: Path) -> Path:

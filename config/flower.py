@@ -7,8 +7,9 @@ import click
 from celery import signals
 from django.conf import settings
 
+from ami.topology.containers import PLACEHOLDER
 from ami.topology.topology import FALSE
-from config.settings.environment import PLACEHOLDER, refuse
+from config.settings.environment import refuse
 
 
 @signals.import_modules.connect(dispatch_uid="antenna_flower_login")

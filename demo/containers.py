@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,9 +19,6 @@ FILES = ("docker-compose.yml", "docker-compose.worker.yml", "compose/demo.yml")
 PROJECT = "antenna-demo"
 STOP_SECONDS = 20
 
-#: What finds and reaches the engine. Compose takes other variables of this shell before those of the demo's own `.env`.
-KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
-
 #: Two processors are what every machine has.
 SMALL = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1}
 
@@ -37,9 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     compose = _compose(folder)
-    for name in set(os.environ) - set(KEPT):
-        if not name.startswith("DOCKER_"):
-            del os.environ[name]
+    for name in set(os.environ) - set(dotenv.engine_environment(os.environ)):
+        del os.environ[name]
     try:
         subprocess.run([*compose, "--profile", "demo", "build"], check=True)  # noqa: S603 - argv is ours
         subprocess.run([*compose, "up", "--detach", "--wait"], check=True)  # noqa: S603
@@ -64,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compose(folder: Path) -> list[str]:
     """Return the beginning of every command: the files, a project of its own, and a `.env` of its own."""
     example = (ROOT / ".env.example").read_text()
-    changes = dotenv.LOCAL | {name: "0" for name in re.findall(r"^#(PUBLISHED_[A-Z_]+_PORT)=", example, re.M)}
+    changes = dotenv.LOCAL | dotenv.published_anywhere(example)
     sizes = "".join(f"ANTENNA_{key}_CONCURRENCY={size}\n" for key, size in SMALL.items())
     env = folder / "env"
     env.unlink(missing_ok=True)

@@ -17,6 +17,10 @@ SIGNING_KEY = "DJANGO_SECRET_KEY"
 #: What makes web answer a browser on the same machine, where no proxy speaks https before it.
 LOCAL = {"DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web", "DJANGO_SECURE_SSL_REDIRECT": "0"}
 
+PUBLISHED = re.compile(r"^#?(PUBLISHED_[A-Z_]+_PORT)=(\d+)$", re.M)
+
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
+
 #: Passwords stand in URLs, so they have nothing to percent-encode.
 PASSWORD_BYTES = 24
 
@@ -58,10 +62,19 @@ def write(path: Path, example: Path, *, local: bool = False) -> None:
         file.write(text)
 
 
+def published_anywhere(example: str) -> dict[str, str]:
+    """Return what publishes each service wherever a port is free, chosen by the engine at every start."""
+    return dict.fromkeys((name for name, _ in PUBLISHED.findall(example)), "0")
+
+
+def engine_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what finds and reaches the engine: Compose would take every other variable before that of a `.env`."""
+    return {name: value for name, value in environ.items() if name in KEPT or name.startswith("DOCKER_")}
+
+
 def taken_ports(example: str) -> dict[str, str]:
     """Return another port for each ``PUBLISHED_*_PORT`` whose own is in use on this machine now."""
-    ports = re.findall(r"^#?(PUBLISHED_[A-Z_]+_PORT)=(\d+)$", example, re.M)
-    taken = [name for name, port in ports if not is_free(int(port))]
+    taken = [name for name, port in PUBLISHED.findall(example) if not is_free(int(port))]
     return dict(zip(taken, map(str, free_ports(len(taken))), strict=True))
 
 

@@ -18,6 +18,9 @@ AS_FILES = (
     "AWS_SECRET_ACCESS_KEY",
 )
 
+#: What `.env.example` writes wherever a secret belongs; production starts with none of them.
+PLACEHOLDER = "change-me"
+
 #: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
 OPTIONAL = (
     "ANTENNA_EXTRA_TASKS",

@@ -5,11 +5,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from ami.topology.containers import PLACEHOLDER
 from ami.topology.definitions import Account
 from ami.topology.errors import TopologyError
-
-#: What `.env.example` writes wherever a secret belongs.
-PLACEHOLDER = "change-me"
 
 #: RabbitMQ runs as another user than who writes. The file holds a salted hash and no password.
 MODE = 0o644

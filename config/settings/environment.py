@@ -7,14 +7,11 @@ from urllib.parse import urlsplit
 
 import environ
 
-from ami.topology.containers import AS_FILES
+from ami.topology.containers import AS_FILES, PLACEHOLDER
 from ami.topology.errors import did_you_mean
 from ami.topology.topology import FALSE, TRUE
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
-
-#: What `.env.example` writes wherever a secret belongs; production starts with none of them.
-PLACEHOLDER = "change-me"
 
 #: What ``<NAME>_FILE`` may give as the path of a file, as Docker and Kubernetes mount secrets.
 SECRETS = (*AS_FILES, "FLOWER_BASIC_AUTH")

@@ -15,6 +15,7 @@ import yaml
 
 from ami.topology import definitions
 from ami.topology.topology import load
+from provision import dotenv
 from tests.places import ROOT
 from tests.smoke import engine
 
@@ -109,10 +110,9 @@ def _environment(password: str, ports: Mapping[str, int]) -> dict[str, str]:
     """Every variable that the compose files ask for; of most only that they are there matters here."""
     text = "".join((ROOT / file).read_text() for file in FILES)
     asked = dict.fromkeys(re.findall(r"\$\{([A-Z0-9_]+):?\?", text), "unused")
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST") if name in os.environ}
     return {
         **asked,
-        **kept,
+        **dotenv.engine_environment(os.environ),
         "RABBITMQ_IMAGE": IMAGE,
         "RABBITMQ_ERLANG_COOKIE": secrets.token_hex(16),
         "PUBLISHED_RABBITMQ_PORT": str(ports["rabbitmq"]),

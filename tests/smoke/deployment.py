@@ -23,8 +23,6 @@ QUEUES = tuple(row.queue for row in ROWS if not row.enabled_by)
 #: What the tests' own tasks are in; mounted into the workers, beside the image that is tested.
 INSIDE = ROOT / "tests/smoke/inside"
 
-KEPT = ("PATH", "HOME", "TMPDIR", "LANG")
-
 #: Small enough for two processors.
 SMALL = {
     "ANTENNA_INGEST_CONCURRENCY": "2",
@@ -54,7 +52,7 @@ class Deployment:
         files = (part for path in self.files for part in ("-f", str(path)))
         command = ["docker", "compose", "--ansi", "never", "--project-directory", str(ROOT)]
         command += ["--env-file", str(self.folder / "env"), "-p", self.project, *files, *argv]
-        return run(command, timeout=timeout, check=check, cwd=ROOT, env=clean_environment())
+        return run(command, timeout=timeout, check=check, cwd=ROOT, env=dotenv.engine_environment(os.environ))
 
     def up(self, *argv: str, timeout: float = 600) -> None:
         """Start it, or what is named, and return when all of that is healthy; fail with the logs."""
@@ -135,17 +133,9 @@ class Deployment:
             until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} is healthy")
 
 
-def clean_environment() -> dict[str, str]:
-    """Return what finds and reaches the engine: to Compose, this process's variables would go before those of a `.env`,
-    and the tests' own settings module is one of them.
-    """
-    return {name: value for name, value in os.environ.items() if name in KEPT or name.startswith("DOCKER_")}
-
-
 def new_variables(**changes: str) -> dict[str, str]:
     """Return the variables of a new `.env`, every port published wherever one is free, and images of the tests' own."""
     example = (ROOT / ".env.example").read_text()
-    ports = dict.fromkeys(re.findall(r"^#(PUBLISHED_[A-Z_]+_PORT)=", example, re.M), "0")
     images = {
         "ANTENNA_VERSION": "smoke",
         "ANTENNA_IMAGE": "antenna:smoke",
@@ -153,8 +143,9 @@ def new_variables(**changes: str) -> dict[str, str]:
         "ANTENNA_OBJECTS_IMAGE": "antenna-objects:smoke",
         "ANTENNA_DEMO_IMAGE": "antenna-demo:smoke",
     }
-    local = dotenv.variables(dotenv.with_secrets(example, dotenv.LOCAL))
-    return local | ports | images | SMALL | changes
+    ports = dotenv.published_anywhere(example)
+    found = dotenv.variables(dotenv.with_secrets(example, dotenv.LOCAL | ports))
+    return found | images | SMALL | changes
 
 
 #: Who runs Antenna's own code, and which modules with tasks it is given; `demo` is there with `compose/demo.yml` alone.

@@ -1,12 +1,14 @@
 """The services of the compose files, as what pytest-docker-tools is told to start the same containers."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from provision import dotenv
 from tests.places import ROOT
-from tests.smoke.deployment import FILES, INSIDE, clean_environment
+from tests.smoke.deployment import FILES, INSIDE
 from tests.smoke.engine import run
 
 #: What of a service is the engine's own argument, unchanged.
@@ -24,7 +26,9 @@ def services(variables: Mapping[str, str], folder: Path) -> dict[str, dict[str, 
     (env_file := folder / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     command = ["docker", "compose", "--env-file", str(env_file), "--project-directory", str(ROOT)]
     command += [part for name in FILES for part in ("--file", str(ROOT / name))]
-    read = json.loads(run([*command, "config", "--format", "json"], cwd=ROOT, env=clean_environment()))
+    read = json.loads(
+        run([*command, "config", "--format", "json"], cwd=ROOT, env=dotenv.engine_environment(os.environ))
+    )
     return dict(read["services"])
 
 

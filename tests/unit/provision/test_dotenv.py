@@ -74,6 +74,14 @@ def test_a_local_one_answers_the_browser_of_its_machine(tmp_path: Path, monkeypa
     assert all(name.startswith("PUBLISHED_") for name in others)
 
 
+def test_every_port_may_be_left_to_the_engine_and_nothing_of_this_shell_goes_before_a_dotenv():
+    found = dotenv.published_anywhere(EXAMPLE.read_text())
+    assert {"PUBLISHED_WEB_PORT", "PUBLISHED_PROMETHEUS_PORT"} <= set(found)
+    assert set(found.values()) == {"0"}
+    shell = {"PATH": "/bin", "DOCKER_HOST": "unix:///x", "REDIS_URL": "redis://here", "DJANGO_SETTINGS_MODULE": "x"}
+    assert set(dotenv.engine_environment(shell)) == {"PATH", "DOCKER_HOST"}
+
+
 def test_a_local_one_publishes_on_no_port_that_somebody_has():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as gone:
         taken, free = listener.getsockname()[1], gone.getsockname()[1]

@@ -16,7 +16,8 @@ from ami.transports.objectstore.check.reading import Report, read_queue
 
 ABOUT = """\
 Reads all that a broker's folder holds, checks every checksum, and prints a row for each queue. Nothing is changed, and
-processes may go on using the folder. Exit code 0: whole; 1: damaged; 2: no broker's folder."""
+processes may go on using the folder. Exit code 0: whole; 1: damaged; 2: no broker's folder; 3: nothing damaged, but a
+queue changed during each read."""
 
 
 def add(commands: Any) -> None:
@@ -33,7 +34,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the folder and print what was found; return 1 where something is damaged."""
+    """Read the folder and print what was found; return the exit code that ``ABOUT`` explains."""
     folder: Path = options.folder
     try:
         transient = transient_queues(folder)
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"folder": str(folder), "queues": queues, "damage": damage}, indent=2))
     else:
         _print(folder, reports, damage)
-    return 1 if damage else 0
+    return 1 if damage else 3 if any(report.is_busy for report in reports) else 0
 
 
 def queues_of(folder: Path) -> list[Path]:
@@ -72,5 +73,7 @@ def _print(folder: Path, reports: list[Report], damage: list[str]) -> None:
         console.print(f"note: {note}", soft_wrap=True)
     for one in damage:
         console.print(f"DAMAGED: {one}", soft_wrap=True)
+    busy = sum(report.is_busy for report in reports)
     if not damage:
-        console.print(f"{folder}: {len(reports)} queues, all of it whole")
+        unread = f"; {busy} could not be read while in use" if busy else ""
+        console.print(f"{folder}: {len(reports)} queues, all {'that was read' if busy else 'of it'} whole{unread}")

@@ -1,8 +1,10 @@
 """Reads the journal of a queue in a folder without a lock, and without changing anything, as far as it can be read."""
 
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote
 
 from ami.transports.objectstore.errors import StorageError
@@ -13,8 +15,12 @@ from ami.transports.objectstore.queue.batch import decode
 from ami.transports.objectstore.queue.snapshot import load
 from ami.transports.objectstore.queue.state import State
 
-#: How often a queue is read anew whose files were removed meanwhile by a process that made it shorter.
+#: How often the tail is read again that was read while it was written.
 TRIES = 5
+
+#: How long a queue is read again whose files were removed between listing and opening them.
+PATIENCE_SECONDS = 10.0
+RETRY_SECONDS = 0.01
 
 
 @dataclass
@@ -22,6 +28,7 @@ class Report:
     """What one queue holds, as far as it could be read; ``damage`` has a sentence for each thing that is wrong.
 
     ``bytes`` are those of all its segments and snapshots. ``notes`` tell what its next writer will put right.
+    ``is_busy``: it changed during every read, so nothing is known of it; that is not damage.
     """
 
     queue: str
@@ -30,6 +37,7 @@ class Report:
     buried: int = 0
     segments: int = 0
     bytes: int = 0
+    is_busy: bool = False
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -39,33 +47,43 @@ def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
 
     What a transient one held need not survive a power failure: its next writer begins it anew where it did not.
     """
-    for _ in range(TRIES):
-        with suppress(FileNotFoundError):
-            return _Reading(folder).report(is_transient)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while folder.exists():
+        with suppress(FileNotFoundError), ExitStack() as files:
+            return _Reading(folder, files).report(is_transient)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(RETRY_SECONDS)
     report = Report(unquote(folder.name))
     if folder.exists():
-        report.damage.append(f"{folder}: files were removed each of {TRIES} times that it was read")
+        report.is_busy = True
+        report.notes.append(f"{report.queue}: it changed during each read; check it again when less is written to it")
     else:
         report.notes.append(f"{report.queue}: it was deleted meanwhile")
     return report
 
 
 class _Reading:
-    """One pass over a queue's files."""
+    """One pass over a queue's files; all are opened first, so that a file removed later is still read whole."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: ExitStack) -> None:
         self._report = Report(unquote(folder.name))
         self._folder = folder
         # Before the segments: what it tells of is there then.
         self._tail = _trusted_tail(folder)
-        self._numbers = sorted(int(path.stem) for path in folder.glob("*.log"))
+        self._segments = {int(path.stem): files.enter_context(path.open("rb")) for path in folder.glob("*.log")}
+        self._numbers = sorted(self._segments)
+        # After the segments: a newer snapshot needs fewer of them, never one that was removed before it was written.
+        self._snapshots: list[tuple[Path, IO[bytes]]] = [
+            (path, files.enter_context(path.open("rb"))) for path in sorted(folder.glob("snapshot-*"))
+        ]
         #: What was read so far, from this place on; it is not whole where something in between could not be read.
         self._state, self._place, self._is_whole = State(), (1, 0), True
         self._sizes: dict[int, int] = {}
         self._links: dict[int, int] = {}
 
     def report(self, is_transient: bool) -> Report:
-        """Read it all. Raises FileNotFoundError where somebody makes the journal shorter meanwhile."""
+        """Read it all. Raises FileNotFoundError where a writer shortened the journal since it was listed."""
         report = self._report
         self._read_snapshots()
         for number in self._numbers:
@@ -82,8 +100,8 @@ class _Reading:
 
     def _read_snapshots(self) -> None:
         """Take the newest whole one for the beginning."""
-        for path in sorted(self._folder.glob("snapshot-*")):
-            content = path.read_bytes()
+        for path, file in self._snapshots:
+            content = file.read()
             self._report.bytes += len(content)
             try:
                 [(_, body)] = frames(content, 0, str(path))
@@ -116,7 +134,7 @@ class _Reading:
     def _bytes_that_count(self, number: int) -> bytes:
         """Return a segment without what a killed writer or a power failure left behind its end."""
         path = self._path(number)
-        content = path.read_bytes()
+        content = self._segments[number].read()
         self._report.segments += 1
         self._report.bytes += len(content)
         if self._tail is not None:
@@ -142,7 +160,7 @@ class _Reading:
         needed = {*range(self._place[0], last + 1), *self._state.in_segment} if last else set()
         for number in sorted(needed.difference(self._numbers)):
             if self._path(number).exists() or not self._folder.exists():
-                raise FileNotFoundError("somebody changed the folder while it was read")
+                raise FileNotFoundError("the folder changed while it was read")
             self._report.damage.append(f"{self._path(number)} is gone")
             self._is_whole = False
 

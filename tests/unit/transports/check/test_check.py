@@ -237,6 +237,31 @@ def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(tmp_path
         writing.join()
 
 
+def test_queue_that_changes_during_every_read_is_busy_not_damaged(tmp_path: Path, check: Check, monkeypatch):
+    filled(tmp_path / "queues" / "busy")
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.05)
+    with patch.object(reading._Reading, "report", side_effect=FileNotFoundError):
+        code, answer = check(tmp_path)
+    [queue] = answer["queues"]
+    assert (code, answer["damage"], queue["is_busy"]) == (3, [], True)
+    assert "changed during each read" in queue["notes"][0]
+    assert check(tmp_path)[0] == 0
+
+
+def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
+    filled(tmp_path)
+    before = read_queue(tmp_path)
+    compare = reading._Reading._read_snapshots
+
+    def removing(self) -> None:
+        for path in tmp_path.glob("*.log"):
+            path.rename(tmp_path / f"{path.name}.gone")
+        compare(self)
+
+    with patch.object(reading._Reading, "_read_snapshots", removing):
+        assert read_queue(tmp_path) == before
+
+
 def test_a_queue_that_is_deleted_meanwhile_is_no_damage(tmp_path: Path):
     report = read_queue(tmp_path / "gone")
     assert (report.damage, report.notes) == ([], ["gone: it was deleted meanwhile"])

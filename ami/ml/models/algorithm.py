@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -114,6 +115,15 @@ class Algorithm(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
+
+    def clean(self) -> None:
+        """Refuse another project's category map.
+
+        Raises:
+            django.core.exceptions.ValidationError: on ``category_map``.
+        """
+        if self.category_map and self.category_map.project_id not in (None, self.project_id):
+            raise ValidationError({"category_map": "The category map belongs to another project."})
 
     @property
     def detects(self) -> bool:

@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='taxon',
             name='shared',
-            field=models.BooleanField(default=True, help_text='in the checklist that everybody sees, not only its projects'),
+            field=models.BooleanField(db_default=True, default=True, help_text='in the checklist that everybody sees, not only its projects'),
         ),
         migrations.AlterField(
             model_name='classification',

@@ -45,7 +45,9 @@ class Taxon(TimestampedModel):
     parents_json = models.JSONField(default=list, blank=True, editable=False)
     search_names = models.JSONField(default=list, blank=True)
     active = models.BooleanField(default=True)
-    shared = models.BooleanField(default=True, help_text="in the checklist that everybody sees, not only its projects")
+    shared = models.BooleanField(
+        default=True, db_default=True, help_text="in the checklist that everybody sees, not only its projects"
+    )
     synonym_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="synonyms")
     projects = models.ManyToManyField(Project, blank=True, related_name="taxa")
 

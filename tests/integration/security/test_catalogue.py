@@ -3,12 +3,17 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from ami.jobs import ingest
 from ami.jobs.models import Job
 from ami.main.models import Classification, Detection, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
+from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
+from ami.ml.tasks import check_processing_service
 from tests.integration.security.conftest import Side
 from tests.unit.main import world as main_world
 
@@ -22,9 +27,9 @@ def described(slug: str, labels: list[str], **fields: Any) -> dict[str, Any]:
         "version": 1,
         "stages": [],
         "algorithms": [
-            {"name": "Public detector", "key": f"{slug}-det", "task_type": "detection"},
+            {"name": f"Detector {slug}", "key": f"{slug}-det", "task_type": "detection"},
             {
-                "name": "Public classifier",
+                "name": f"Classifier {slug}",
                 "key": f"{slug}-cls",
                 "task_type": "classification",
                 "category_map": {"data": entries, "labels": labels},
@@ -94,9 +99,9 @@ def found(side: Side, slug: str, label: str) -> dict[str, Any]:
     result = side.world.found(side.capture, label=label)
     result["pipeline"] = slug
     for detection in result["detections"]:
-        detection["algorithm"] = {"name": "Public detector", "key": f"{slug}-det"}
+        detection["algorithm"] = {"name": f"Detector {slug}", "key": f"{slug}-det"}
         for classification in detection["classifications"]:
-            classification["algorithm"] = {"name": "Public classifier", "key": f"{slug}-cls"}
+            classification["algorithm"] = {"name": f"Classifier {slug}", "key": f"{slug}-cls"}
     return result
 
 
@@ -185,6 +190,51 @@ def test_algorithms_of_another_project_are_neither_listed_nor_read(mine: Side, t
     assert sorted(keys) == ["cls-mine", "det-mine"]
     assert mine.client.get(f"/api/v2/ml/algorithms/{theirs.world.detector.pk}/").status_code == 404
     assert mine.client.get(f"/api/v2/ml/algorithms/{mine.world.detector.pk}/").status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "ml/processing_services", "taxa"])
+def test_list_costs_the_same_queries_however_long_it_is(mine: Side, kind: str) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            assert rows(mine.client, f"{kind}/?limit=500")
+        return len(queries)
+
+    mine.client.get(f"/api/v2/{kind}/")
+    before = asked()
+    for number in range(4):
+        register(mine.client, mine.world.project.pk, described(f"sheet-{number}", ["Moth"]), name=f"worker {number}")
+        main_world.taxon()
+    assert asked() == before
+
+
+def test_shared_service_names_no_project_and_no_pipeline_of_others(mine: Side, theirs: Side) -> None:
+    shared = ProcessingService.objects.create(name="push", endpoint_url="http://push.example")
+    for side in (mine, theirs):
+        shared.projects.add(side.world.project)
+        shared.pipelines.add(side.world.pipeline)
+    row = mine.client.get(f"/api/v2/ml/processing_services/{shared.pk}/").json()
+    assert (row["projects"], row["pipelines"]) == ([mine.world.project.pk], [mine.world.pipeline.pk])
+
+
+def test_person_has_a_shared_service_registered_only_in_ones_own_projects(
+    mine: Side, theirs: Side, published, monkeypatch, django_capture_on_commit_callbacks
+) -> None:
+    shared = ProcessingService.objects.create(name="push", endpoint_url="http://push.example")
+    shared.projects.add(mine.world.project, theirs.world.project)
+    pushed = PipelineConfigResponse.model_validate(described("sheet", ["Moth"]))
+    status = ProcessingServiceStatusResponse(
+        timestamp=timezone.now(), request_successful=True, pipeline_configs=[pushed], latency=0.0
+    )
+    monkeypatch.setattr("ami.ml.probing.check_now", lambda *_: status)
+    address = f"/api/v2/ml/processing_services/{shared.pk}"
+    assert mine.client.post(f"{address}/register_pipelines/").status_code == 200
+    assert [each.project for each in Pipeline.objects.filter(slug="sheet")] == [mine.world.project]
+    with django_capture_on_commit_callbacks(execute=True):
+        assert mine.client.post(f"{address}/check/").status_code == 202
+    [(_, message)] = published
+    assert message["kwargs"] == {"service_id": shared.pk, "project_ids": [mine.world.project.pk]}
+    check_processing_service(**message["kwargs"])
+    assert Pipeline.objects.filter(slug="sheet").count() == 1
 
 
 @pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "taxa"])

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import httpx
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from pydantic import ValidationError
 
-from ami.main.models import Project
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import (
     PipelineConfigResponse,
@@ -102,12 +102,10 @@ def _slugs(answer: httpx.Response) -> tuple[str, ...]:
     return tuple(str(slug) for slug in slugs) if isinstance(slugs, list) else ()
 
 
-def check_now(
-    service: ProcessingService, projects: "QuerySet[Project] | None" = None
-) -> ProcessingServiceStatusResponse:
+def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = None) -> ProcessingServiceStatusResponse:
     """Ask one service and return what a person is shown; one that pulls its work is judged by when it last called.
 
-    ``projects`` are the person's: other projects' own pipelines are not named to them.
+    ``projects`` are the keys of the person's: other projects' own pipelines are not named to them.
     """
     if service.pulls:
         mark_unseen_offline()
@@ -129,7 +127,7 @@ def fetch_configs(service: ProcessingService) -> tuple[list[PipelineConfigRespon
         return [], f"/info: {type(error).__name__} {error}"[:500]
 
 
-def _registered(service: ProcessingService, projects: "QuerySet[Project] | None") -> tuple[str, ...]:
+def _registered(service: ProcessingService, projects: "QuerySet[Any] | None") -> tuple[str, ...]:
     pipelines = Pipeline.objects.all() if projects is None else Pipeline.objects.used_in(projects)
     named = pipelines.filter(processing_services=service).order_by("slug")
     return tuple(named.values_list("slug", flat=True).distinct())

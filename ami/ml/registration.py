@@ -1,10 +1,12 @@
 """Registering what a processing service says that it runs, as rows of the caller's project and of no other."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.main.models import Project
@@ -12,6 +14,8 @@ from ami.ml.adoption import adopt_shared
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.ml.models.algorithm import CLASSIFICATION_TASK_TYPES
 from ami.ml.schemas import AlgorithmCategoryMapResponse, AlgorithmConfigResponse, PipelineConfigResponse
+
+logger = logging.getLogger(__name__)
 
 MAX_ERROR_CHARACTERS = 10_000
 
@@ -71,6 +75,8 @@ def register(
         registration = _Registration(service, project_id, registered)
         for index, config in enumerate(configs):
             registration.pipeline(f"pipelines.{index}", config)
+    if registered.not_applied:
+        logger.warning("Registration by %s was not applied in full: %s", service, " ".join(registered.not_applied))
     return registered
 
 
@@ -96,11 +102,7 @@ class _Registration:
             return
         self.slugs.add(config.slug)
         own = Pipeline.objects.filter(project_id=self.project_id)
-        rival = own.filter(name=config.name, version=config.version).exclude(slug=config.slug).first()
-        if rival:
-            raise RegistrationRefused(
-                f"{where}.slug", f"'{config.name}' version {config.version} is registered as '{rival.slug}'."
-            )
+        _refuse_rival(own, where, "slug", config)
         algorithms = [
             self._algorithm(f"{where}.algorithms.{index}", algorithm)
             for index, algorithm in sorted(enumerate(config.algorithms), key=lambda pair: pair[1].key)
@@ -132,11 +134,7 @@ class _Registration:
             if described != config:
                 self._not_applied(f"Algorithm '{config.key}' is described in several ways; the first counts.")
             return own.get(key=config.key)
-        rival = own.filter(name=config.name, version=config.version).exclude(key=config.key).first()
-        if rival:
-            raise RegistrationRefused(
-                f"{where}.key", f"'{config.name}' version {config.version} is registered as '{rival.key}'."
-            )
+        _refuse_rival(own, where, "key", config)
         algorithm, created = own.update_or_create(
             key=config.key,
             project_id=self.project_id,
@@ -157,6 +155,18 @@ class _Registration:
     def _not_applied(self, reason: str) -> None:
         if reason not in self.registered.not_applied:
             self.registered.not_applied.append(reason)
+
+
+def _refuse_rival(
+    own: QuerySet[Any], where: str, identity: str, config: PipelineConfigResponse | AlgorithmConfigResponse
+) -> None:
+    """Refuse a name and version that another slug or key of the same project has."""
+    same = own.filter(name=config.name, version=config.version)
+    if rival := same.exclude(**{identity: getattr(config, identity)}).first():
+        known = getattr(rival, identity)
+        raise RegistrationRefused(
+            f"{where}.{identity}", f"'{config.name}' version {config.version} is registered as '{known}'."
+        )
 
 
 def _category_map(config: AlgorithmCategoryMapResponse | None, project_id: int) -> AlgorithmCategoryMap | None:

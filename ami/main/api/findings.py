@@ -160,7 +160,7 @@ TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "p
 
 @extend_schema_view(list=extend_schema(parameters=[*parameters(TAXON_FILTERS), PROJECT]))
 class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
-    """The shared checklist, and the taxa that are assigned to the caller's projects or determined in them."""
+    """The shared checklist, and the taxa that results or people of the caller's projects named."""
 
     queryset = Taxon.objects.all()
     serializer_class = TaxonSerializer

@@ -8,10 +8,18 @@ from django.db import migrations, models
 
 
 def keep_taxa_of_projects_to_them(apps, schema_editor):
-    """Take what is assigned to projects, as results do with each label, out of the shared checklist."""
+    """Take what is assigned to projects, as results do with each label, out of the shared checklist.
+
+    What a person named is assigned from now on, too, and here for what people named before.
+    """
     taxon_model = apps.get_model("main", "Taxon")
     assigned = taxon_model.projects.through.objects.values("taxon_id")
     taxon_model.objects.filter(pk__in=assigned).update(shared=False)
+    named = apps.get_model("main", "Identification").objects.exclude(taxon=None).order_by()
+    pairs = named.values_list("taxon_id", "occurrence__project_id").distinct()
+    through = taxon_model.projects.through
+    rows = [through(taxon_id=taxon, project_id=project) for taxon, project in pairs]
+    through.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1000)
 
 
 class Migration(migrations.Migration):

@@ -15,12 +15,9 @@ class TaxonQuerySet(models.QuerySet["Taxon"]):
     """Taxa, and who sees them."""
 
     def used_in(self, projects: models.QuerySet[Any]) -> "TaxonQuerySet":
-        """Return the shared checklist, and what is assigned to these projects or determined in them."""
-        from ami.main.models.findings import Occurrence
-
+        """Return the shared checklist, and what is assigned to these projects, as results and people do."""
         assigned = Taxon.projects.through.objects.filter(taxon=OuterRef("pk"), project__in=projects)
-        determined = Occurrence.objects.filter(determination=OuterRef("pk"), project__in=projects)
-        return self.filter(Q(shared=True) | Exists(assigned) | Exists(determined))
+        return self.filter(Q(shared=True) | Exists(assigned))
 
 
 class Taxon(TimestampedModel):

@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs import ingest
 from ami.jobs.models import Job
-from ami.main.models import Classification, Detection, Taxon
+from ami.main.models import Classification, Detection, Identification, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
@@ -171,6 +171,13 @@ def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Side, theirs:
     assert mine.client.get(f"/api/v2/taxa/{secret.pk}/").status_code == 404
     assert theirs.client.get(f"/api/v2/taxa/{secret.pk}/").status_code == 200
     assert rows(mine.client, f"taxa/?name={secret.name}") == []
+
+
+def test_taxon_that_a_person_names_is_listed_for_the_project(mine: Side, theirs: Side) -> None:
+    taxon = main_world.taxon("Secretaria ignota", shared=False)
+    Identification.objects.create(occurrence=theirs.rows["occurrences"], user=theirs.world.user, taxon=taxon)
+    assert [row["name"] for row in rows(theirs.client, "taxa/?name=Secretaria")] == [taxon.name]
+    assert not rows(mine.client, "taxa/?name=Secretaria")
 
 
 def test_taxon_of_the_checklist_stays_everybodys_when_a_result_names_it(mine: Side, theirs: Side) -> None:

@@ -6,11 +6,12 @@ import pytest
 from django.apps import apps
 
 from ami.jobs import ingest
-from ami.main.models import Classification, Detection, Occurrence, Taxon
+from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.registration import register_pull_service
 from ami.ml.schemas import PipelineConfigResponse
 from tests.unit.jobs.world import World, new_world
+from tests.unit.main.world import occurrence
 
 
 @pytest.fixture(autouse=True)
@@ -125,11 +126,16 @@ def test_existing_services_are_given_to_their_projects(world: World) -> None:
 
 
 def test_existing_taxa_of_projects_leave_the_checklist(world: World) -> None:
-    used, checklist = (Taxon.objects.create(name=name) for name in ("used", "checklist"))
+    used, checklist, named = (Taxon.objects.create(name=name) for name in ("used", "checklist", "named"))
     used.projects.add(world.project)
+    [capture] = world.captures(1)
+    Identification.objects.create(occurrence=occurrence(capture), taxon=named)
+    named.projects.clear()
     migration = importlib.import_module("ami.main.migrations.0002_project_catalogue")
     migration.keep_taxa_of_projects_to_them(apps, None)
-    assert dict(Taxon.objects.values_list("name", "shared")) == {"used": False, "checklist": True}
+    shared = dict(Taxon.objects.values_list("name", "shared"))
+    assert shared == {"used": False, "checklist": True, "named": True}
+    assert list(named.projects.all()) == [world.project]
     assert checklist in Taxon.objects.used_in([world.project.pk])
 
 

@@ -80,7 +80,7 @@ class Steps:
 
     def pipeline_id(self) -> int | None:
         """Return the primary key of the pipeline, None until the puller has registered it."""
-        found = self.client.get("ml/pipelines/", limit=100)["results"]
+        found = self.client.get("ml/pipelines/", limit=100, project=self.demo.project.pk)["results"]
         return next((row["id"] for row in found if row["slug"] == PIPELINE), None)
 
     def sync(self) -> int:

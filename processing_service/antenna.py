@@ -70,6 +70,8 @@ class Antenna:
         body = self._send("POST", f"projects/{project}/pipelines/", request.model_dump(mode="json"))
         if isinstance(body, dict) and body.get("success") is False:
             raise AntennaError(f"registration refused: {body.get('error')}")
+        if isinstance(body, dict) and body.get("error"):
+            log.warning(event("not all was applied", project=project, reason=body["error"]))
 
     def jobs(self, slugs: Sequence[str]) -> list[JobReference]:
         """Return jobs that have work for these pipelines; asking is also this worker's heartbeat."""

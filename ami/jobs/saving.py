@@ -7,6 +7,7 @@ from django.db import transaction
 from ami.jobs.models import Job, JobImage
 from ami.jobs.settling import settle_processed
 from ami.main.models import SourceImage
+from ami.ml.adoption import take_over
 from ami.ml.catalogue import Catalogue
 from ami.ml.crops import captures_without_crops
 from ami.ml.saving import save_image
@@ -17,19 +18,21 @@ def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] 
     """Save a response and publish the making of crops; return the images of the job that it was about.
 
     Images that do not belong to the job are logged and left alone; a response about none of them changes nothing
-    (hazard 5). Whatever is saved twice is the same rows: a replay repairs, it does not add.
+    (hazard 5), and creates nothing. Whatever is saved twice is the same rows: a replay repairs, it does not add.
 
     Raises:
         PipelineNotConfigured: the pipeline or an algorithm is not registered; nothing was saved.
         django.db.OperationalError: a lost connection or a deadlock; call it again.
     """
-    catalogue = Catalogue.of(response, job.project_id)
     found = _by_image(response)
     images = _images_of_job(job, found)
     if only is not None:
         images = {pk: image for pk, image in images.items() if pk in only}
-    for pk in sorted(images):
-        _save_one(job, images[pk], found[str(pk)], catalogue)
+    if images:
+        wanted = [detection for pk in sorted(images) for detection in found[str(pk)]]
+        catalogue = Catalogue.of(response.pipeline, wanted, job.project_id, job.pipeline)
+        for pk in sorted(images):
+            _save_one(job, images[pk], found[str(pk)], catalogue)
     if strangers := sorted(set(found) - {str(pk) for pk in images}):
         job.log(
             f"Results for {len(strangers)} images that the job does not have.", level="WARNING", ids=strangers[:100]
@@ -48,6 +51,7 @@ def publish_crops(images: dict[int, SourceImage]) -> None:
 
 def _save_one(job: Job, image: SourceImage, found: list[DetectionResponse], catalogue: Catalogue) -> None:
     with transaction.atomic():
+        take_over(image, catalogue.twins)
         saved = save_image(image, found, catalogue)
         settle_processed(job.pk, image.pk, detections=saved.detections, classifications=saved.classifications)
 

@@ -18,6 +18,13 @@ def determine_occurrence(instance: Identification, **_: Any) -> None:
     determine([instance.occurrence_id])
 
 
+@receiver(post_save, sender=Identification)
+def link_taxon(instance: Identification, **_: Any) -> None:
+    """Assign the taxon that a person names to the occurrence's project, as a result does with each label."""
+    if instance.taxon is not None:
+        instance.taxon.projects.add(instance.occurrence.project_id)
+
+
 @receiver(post_delete, sender=Detection)
 def delete_crop(instance: Detection, **_: Any) -> None:
     """Delete the crop's file once its detection is surely gone."""

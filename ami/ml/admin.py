@@ -2,27 +2,46 @@
 
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import QuerySet
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.ml.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
 from ami.queues.answering import tell
 from ami.queues.asking import ask
 from ami.queues.choosing import chosen
 
 
+class OwnedAdmin(admin.ModelAdmin):
+    """Rows of one project or, without one, of the staff; whose a row is does not change later."""
+
+    list_select_related: tuple[str, ...] = ("project",)
+    raw_id_fields: tuple[str, ...] = ("project",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Fix the project of a row that exists: what it refers to belongs to the same project."""
+        fields = tuple(super().get_readonly_fields(request, obj))
+        return (*fields, "project") if obj else fields
+
+
 @admin.register(ProcessingService)
-class ProcessingServiceAdmin(admin.ModelAdmin):
+class ProcessingServiceAdmin(OwnedAdmin):
     """Services: when they were last seen, and a check now."""
 
-    list_display = ("name", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
+    list_display = ("name", "project", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
     list_filter = ("last_seen_live",)
     search_fields = ("name", "endpoint_url")
     readonly_fields = ("last_seen", "last_seen_live", "last_seen_latency")
     filter_horizontal = ("projects", "pipelines")
     actions = ("check_now",)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Link a project's own service to its project."""
+        super().save_related(request, form, formsets, change)
+        if form.instance.project_id:
+            form.instance.projects.add(form.instance.project_id)
 
     @admin.action(description="Check selected services now", permissions=["change"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -40,28 +59,54 @@ class ProjectPipelineConfigInline(admin.TabularInline):
 
 
 @admin.register(Pipeline)
-class PipelineAdmin(admin.ModelAdmin):
-    """Pipelines with their algorithms."""
+class PipelineAdmin(OwnedAdmin):
+    """Pipelines with their algorithms; one without a project is in the shared catalogue."""
 
-    list_display = ("name", "slug", "version")
+    list_display = ("name", "slug", "version", "project")
+    list_filter = (("project", admin.EmptyFieldListFilter),)
     search_fields = ("name", "slug")
     filter_horizontal = ("algorithms",)
     inlines = (ProjectPipelineConfigInline,)
+    actions = ("share",)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        """Offer shared algorithms, and those of the pipeline's own project."""
+        form = super().get_form(request, obj, **kwargs)
+        if field := form.base_fields.get("algorithms"):
+            whose = Q(project=obj.project_id) if obj and obj.project_id else Q()
+            field.queryset = Algorithm.objects.filter(Q(project=None) | whose)
+        return form
+
+    @admin.action(description="Copy selected pipelines into the shared catalogue", permissions=["share"])
+    def share(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Copy each with its algorithms; a project uses the copy once it is enabled for it below."""
+        for pipeline in chosen(request, queryset):
+            try:
+                shared = add_to_catalogue(pipeline)
+            except CannotBeShared as error:
+                self.message_user(request, str(error), messages.WARNING)
+                continue
+            self.log_addition(request, shared, f"Copied from pipeline {pipeline.pk} of project {pipeline.project_id}.")
+            self.message_user(request, f"{shared} is in the shared catalogue as pipeline {shared.pk}.")
+
+    def has_share_permission(self, request: HttpRequest) -> bool:
+        """Let those share who may both add and change pipelines."""
+        return self.has_add_permission(request) and self.has_change_permission(request)
 
 
 @admin.register(Algorithm)
-class AlgorithmAdmin(admin.ModelAdmin):
+class AlgorithmAdmin(OwnedAdmin):
     """Algorithms."""
 
-    list_display = ("name", "key", "version", "task_type")
+    list_display = ("name", "key", "version", "task_type", "project")
     list_filter = ("task_type",)
     search_fields = ("name", "key")
-    raw_id_fields = ("category_map",)
+    raw_id_fields = ("project", "category_map")
 
 
 @admin.register(AlgorithmCategoryMap)
-class AlgorithmCategoryMapAdmin(admin.ModelAdmin):
+class AlgorithmCategoryMapAdmin(OwnedAdmin):
     """Category maps."""
 
-    list_display = ("__str__", "version", "description")
+    list_display = ("__str__", "version", "description", "project")
     readonly_fields = ("labels_hash",)

@@ -1,41 +1,68 @@
-"""The names in a response, looked up once: its pipeline, its algorithms, its taxa."""
+"""The names in a response, looked up once in the job's project: its pipeline, its algorithms, its taxa."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 
 from ami.main.models import Taxon
 from ami.ml.errors import PipelineNotConfigured
-from ami.ml.models import Algorithm, Pipeline
-from ami.ml.schemas import PipelineResultsResponse
+from ami.ml.models import Algorithm, Pipeline, ProjectPipelineConfig
+from ami.ml.schemas import DetectionResponse
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What the wire's names stand for in the database."""
+    """What the wire's names stand for in the database; ``twins`` maps shared algorithms to own ones of equal key."""
 
     detector: Algorithm
     algorithms: dict[str, Algorithm]
     taxa: dict[str, int]
+    twins: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, response: PipelineResultsResponse, project_id: int) -> "Catalogue":
-        """Look everything up; taxa that do not exist yet are created, in a transaction of their own.
+    def of(
+        cls, slug: str, detections: Sequence[DetectionResponse], project_id: int, pipeline: Pipeline | None = None
+    ) -> "Catalogue":
+        """Look everything up in the project; taxa that do not exist yet are created, in a transaction of their own.
+
+        ``pipeline`` is the job's, which the slug means if it is its; ``detections`` are those that will be saved.
 
         Raises:
             PipelineNotConfigured: the pipeline or an algorithm is not registered, with its slug or key.
         """
-        pipeline = Pipeline.objects.filter(slug=response.pipeline).first()
+        if pipeline is None or pipeline.slug != slug:
+            pipeline = Pipeline.objects.for_project(project_id, slug)
         if pipeline is None:
-            raise PipelineNotConfigured(f"Pipeline '{response.pipeline}' is not registered.")
-        keys = {detection.algorithm.key for detection in response.detections}
-        opinions = [opinion for detection in response.detections for opinion in detection.classifications]
-        keys |= {opinion.algorithm.key for opinion in opinions}
-        algorithms = {a.key: a for a in Algorithm.objects.filter(key__in=keys).select_related("category_map")}
-        if missing := sorted(keys - algorithms.keys()):
-            raise PipelineNotConfigured(f"Algorithms {', '.join(map(repr, missing))} are not registered.")
+            raise PipelineNotConfigured(f"Pipeline '{slug}' is not registered.")
+        classifications = [each for detection in detections for each in detection.classifications]
+        detector = pipeline.detector().key
+        keys = {detector, *(each.algorithm.key for each in (*detections, *classifications))}
+        algorithms, twins = _algorithms(keys, project_id, pipeline)
         ranks = _ranks(algorithms.values())
-        taxa = _taxa({opinion.classification for opinion in opinions}, ranks, project_id)
-        return cls(pipeline.detector(), algorithms, taxa)
+        taxa = _taxa({each.classification for each in classifications}, ranks, project_id)
+        return cls(algorithms[detector], algorithms, taxa, twins)
+
+
+def _algorithms(keys: set[str], project_id: int, pipeline: Pipeline) -> tuple[dict[str, Algorithm], dict[int, int]]:
+    """Return key -> algorithm, the project's own before a shared one, and shared -> own where both have the key."""
+    named = Algorithm.objects.filter(key__in=keys).select_related("category_map")
+    found = {each.key: each for each in named.filter(project=project_id)}
+    shared = dict(Algorithm.objects.filter(project=None, key__in=keys).values_list("key", "pk"))
+    twins = {pk: found[key].pk for key, pk in shared.items() if key in found}
+    if shared.keys() - found.keys():
+        found = {each.key: each for each in named.filter(_shared_with(project_id, pipeline))} | found
+    if missing := sorted(keys - found.keys()):
+        raise PipelineNotConfigured(f"Algorithms {', '.join(map(repr, missing))} are not registered.")
+    return found, twins
+
+
+def _shared_with(project_id: int, pipeline: Pipeline) -> Q:
+    """Return the condition for a shared algorithm to be the job's: of its pipeline, or of one the project uses."""
+    steps = Algorithm.pipelines.through.objects.filter(algorithm=OuterRef("pk"))
+    used = ProjectPipelineConfig.objects.filter(project=project_id).values("pipeline_id")
+    return Q(Exists(steps.filter(Q(pipeline=pipeline) | Q(pipeline__in=used))), project=None)
 
 
 def _ranks(algorithms: Iterable[Algorithm]) -> dict[str, str]:
@@ -46,11 +73,13 @@ def _ranks(algorithms: Iterable[Algorithm]) -> dict[str, str]:
     return {label: rank for label, rank in ranks.items() if rank in known}
 
 
+@transaction.atomic
 def _taxa(names: set[str], ranks: dict[str, str], project_id: int) -> dict[str, int]:
+    """Return name -> primary key; a new taxon is its project's, not part of the checklist that everybody sees."""
     names = {name.replace("\x00", "") for name in names} - {""}
     found = dict(Taxon.objects.filter(name__in=names).values_list("name", "pk"))
     if missing := sorted(names - found.keys()):
-        new = [Taxon(name=n, display_name=n, rank=ranks.get(n, Taxon.Rank.UNKNOWN)) for n in missing]
+        new = [Taxon(name=n, display_name=n, rank=ranks.get(n, Taxon.Rank.UNKNOWN), shared=False) for n in missing]
         # Sorted, so that two results with the same new taxa wait for each other instead of dead-locking.
         Taxon.objects.bulk_create(new, ignore_conflicts=True)
         found |= dict(Taxon.objects.filter(display_name__in=missing).values_list("display_name", "pk"))

@@ -26,7 +26,7 @@ def heard_from(*, project_ids: Iterable[int] | None = None, slugs: Iterable[str]
 
     Three gates, each of which works without the one before it: the cache (one write per 30 s for all processes), the
     process's own memory, and the statement itself, which leaves rows alone that are younger. It never raises: a
-    heartbeat is not worth a request.
+    heartbeat is not worth a request. With ``project_ids`` only services and pipelines of these projects are meant.
     """
     projects, names = sorted(set(project_ids or ())), sorted(set(slugs))
     key = f"heartbeat:{','.join(map(str, projects))}:{','.join(names)}"
@@ -61,9 +61,12 @@ def _write(project_ids: list[int] | None, slugs: list[str]) -> int:
     now = timezone.now()
     due = Q(last_seen=None) | Q(last_seen__lt=now - timedelta(seconds=GATE_SECONDS)) | ~Q(last_seen_live=True)
     services = ProcessingService.objects.filter(Q(endpoint_url=None) | Q(endpoint_url=""))
-    if slugs:
-        services = services.filter(pipelines__slug__in=slugs)
+    named = Q(pipelines__slug__in=slugs) if slugs else Q()
     if project_ids is not None:
         services = services.filter(projects__in=project_ids)
+        if slugs:
+            # The same slug of another project is another pipeline.
+            named &= Q(pipelines__project__in=project_ids) | Q(pipelines__project=None)
+    services = services.filter(named)
     keys = services.order_by().values("pk")
     return ProcessingService.objects.filter(due, pk__in=keys).update(last_seen=now, last_seen_live=True)

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import httpx
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from pydantic import ValidationError
 
-from ami.ml.models import ProcessingService
+from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import (
     PipelineConfigResponse,
     ProcessingServiceInfoResponse,
@@ -101,13 +102,16 @@ def _slugs(answer: httpx.Response) -> tuple[str, ...]:
     return tuple(str(slug) for slug in slugs) if isinstance(slugs, list) else ()
 
 
-def check_now(service: ProcessingService) -> ProcessingServiceStatusResponse:
-    """Ask one service and return what a person is shown; one that pulls its work is judged by when it last called."""
+def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = None) -> ProcessingServiceStatusResponse:
+    """Ask one service and return what a person is shown; one that pulls its work is judged by when it last called.
+
+    ``projects`` are the keys of the person's: other projects' own pipelines are not named to them.
+    """
     if service.pulls:
         mark_unseen_offline()
         service.refresh_from_db()
         live = bool(service.last_seen_live)
-        return _status(service, Probe(live, 0.0, _registered(service)), [], True)
+        return _status(service, Probe(live, 0.0, _registered(service, projects)), [], True)
     probe = probe_all([service]).get(service.pk, Probe(False, PROBE_SECONDS, error="no answer in time"))
     configs, error = fetch_configs(service) if probe.live else ([], probe.error)
     return _status(service, probe, configs, not error, error)
@@ -123,8 +127,10 @@ def fetch_configs(service: ProcessingService) -> tuple[list[PipelineConfigRespon
         return [], f"/info: {type(error).__name__} {error}"[:500]
 
 
-def _registered(service: ProcessingService) -> tuple[str, ...]:
-    return tuple(service.pipelines.order_by("slug").values_list("slug", flat=True))
+def _registered(service: ProcessingService, projects: "QuerySet[Any] | None") -> tuple[str, ...]:
+    pipelines = Pipeline.objects.all() if projects is None else Pipeline.objects.used_in(projects)
+    named = pipelines.filter(processing_services=service).order_by("slug")
+    return tuple(named.values_list("slug", flat=True).distinct())
 
 
 def _status(

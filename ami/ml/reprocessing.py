@@ -14,11 +14,18 @@ logger = logging.getLogger(__name__)
 
 
 def pipeline_for(project: Project) -> Pipeline | None:
-    """Return the project's default pipeline, or the first one enabled for it."""
-    if project.default_processing_pipeline_id:
-        return project.default_processing_pipeline
-    enabled = Pipeline.objects.filter(project_configs__project=project, project_configs__enabled=True)
-    return enabled.order_by("pk").first()
+    """Return the project's default pipeline, or the first one enabled for it; never another project's own."""
+    default = project.default_processing_pipeline
+    if default is not None and default.project_id in {None, project.pk}:
+        return default
+    return Pipeline.objects.enabled_for(project.pk).order_by("pk").first()
+
+
+def _meant_in(project: Project, pipeline: Pipeline | None) -> Pipeline | None:
+    """Return what the asked pipeline is in this project, by its slug; the project's default unless one was asked."""
+    if pipeline is None:
+        return pipeline_for(project)
+    return Pipeline.objects.enabled_for(project.pk).filter(slug=pipeline.slug).first()
 
 
 def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: str, request: Any = None) -> list[int]:
@@ -32,7 +39,7 @@ def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: st
         by_project[project_id].append(pk)
     jobs = []
     for project in Project.objects.filter(pk__in=by_project).order_by("pk"):
-        chosen = pipeline or pipeline_for(project)
+        chosen = _meant_in(project, pipeline)
         if chosen is None:
             logger.warning(
                 "Project %s has no pipeline; %d captures stay as they are.", project, len(by_project[project.pk])

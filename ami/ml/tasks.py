@@ -43,11 +43,13 @@ def check_processing_services_online() -> None:
     time_limit=90,
     ignore_result=True,
 )
-def check_processing_service(service_id: int) -> None:
-    """Ask one service now and register what it says that it runs."""
+def check_processing_service(service_id: int, project_ids: list[int] | None = None) -> None:
+    """Ask one service now and register what it says that it runs, in its projects or in those of them given."""
     if service := ProcessingService.objects.filter(pk=service_id).first():
         status = probing.check_now(service)
-        register(service, list(service.projects.values_list("pk", flat=True)), status.pipeline_configs)
+        projects = service.projects.order_by("pk").values_list("pk", flat=True)
+        wanted = [pk for pk in projects if project_ids is None or pk in project_ids]
+        register(service, wanted, status.pipeline_configs)
 
 
 @shared_task(

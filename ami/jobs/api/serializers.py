@@ -105,7 +105,8 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         pipeline: Pipeline | None = attrs.get("pipeline")
         if self.instance is None and attrs.get("job_type_key", "ml") == "ml" and pipeline is None:
             raise serializers.ValidationError({"pipeline": ["An ml job needs a pipeline."]})
-        if pipeline and not pipeline.project_configs.filter(project=project, enabled=True).exists():
+        kept = self.instance is not None and pipeline == self.instance.pipeline
+        if pipeline and project and not kept and not _may_run(project.pk, pipeline):
             # The same words as for a key that does not exist: other projects' pipelines are nobody's business.
             raise serializers.ValidationError({"pipeline": [f'Invalid pk "{pipeline.pk}" - object does not exist.']})
         return attrs
@@ -114,6 +115,10 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         for field in ("project", "job_type_key"):
             if field in attrs and attrs[field] != getattr(self.instance, field):
                 raise serializers.ValidationError({field: ["Cannot be changed."]})
+
+
+def _may_run(project_id: int, pipeline: Pipeline) -> bool:
+    return Pipeline.objects.enabled_for(project_id).filter(pk=pipeline.pk).exists()
 
 
 class JobDetailSerializer(JobSerializer):

@@ -9,8 +9,8 @@ from ami.main.models import TaxaList, Taxon
 class TaxonAdmin(admin.ModelAdmin):
     """Taxa."""
 
-    list_display = ("name", "display_name", "rank", "parent", "active")
-    list_filter = ("rank", "active")
+    list_display = ("name", "display_name", "rank", "parent", "active", "shared")
+    list_filter = ("rank", "active", "shared")
     list_select_related = ("parent",)
     search_fields = ("name", "display_name")
     autocomplete_fields = ("parent", "synonym_of", "projects")

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 from rest_framework.permissions import IsAuthenticated
 
-from ami.main.api.lists import ProjectScoped, parameters, share, whole_number, words
+from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
 
 
@@ -158,12 +158,20 @@ class DetectionViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
 TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "parent": ("parent_id", whole_number)}
 
 
-@extend_schema_view(list=extend_schema(parameters=parameters(TAXON_FILTERS)))
+@extend_schema_view(list=extend_schema(parameters=[*parameters(TAXON_FILTERS), PROJECT]))
 class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
-    """All taxa: they belong to no project, so whoever is signed in may read them."""
+    """The shared checklist, and the taxa that results or people of the caller's projects named."""
 
     queryset = Taxon.objects.all()
     serializer_class = TaxonSerializer
     permission_classes = (IsAuthenticated,)
     project_lookup = None
     filters = TAXON_FILTERS
+
+    def get_queryset(self) -> QuerySet[Taxon]:
+        """Return the taxa that the caller may see; a superuser sees all, unless asking for one project's."""
+        taxa: QuerySet[Taxon] = super().get_queryset()
+        listed = self.action == "list"
+        if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
+            return taxa
+        return taxa.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]

@@ -76,6 +76,25 @@ def parameters(filters: Filters) -> list[OpenApiParameter]:
     return [OpenApiParameter(name, TYPES[read]) for name, (_, read) in filters.items()]
 
 
+PROJECT = OpenApiParameter("project", OpenApiTypes.INT, description="only what this project of yours uses")
+
+
+def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
+    """Return the caller's projects; ``narrowed``, only the one that ``?project=`` names, if it does.
+
+    Raises:
+        rest_framework.exceptions.ValidationError: the parameter is not a whole number.
+    """
+    projects = Project.objects.visible_to(request.user).order_by()
+    text = request.query_params.get("project") if narrowed else None
+    if text is None:
+        return projects
+    try:
+        return projects.filter(pk=whole_number(text))
+    except ValueError as error:
+        raise ValidationError({"project": [f"'{text[:50]}': {error}."]}) from error
+
+
 class ProjectScoped:
     """A view over the objects of the caller's projects.
 

@@ -35,7 +35,10 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
 
     def validate_default_processing_pipeline(self, pipeline: Any) -> Any:
         """Accept a pipeline that the project uses; any other answers that it does not exist."""
-        if pipeline is None or (self.instance and pipeline.project_configs.filter(project=self.instance).exists()):
+        if pipeline is None:
+            return pipeline
+        own = self.instance is not None and pipeline.project_id in (None, self.instance.pk)
+        if own and pipeline.project_configs.filter(project=self.instance).exists():
             return pipeline
         raise serializers.ValidationError(f'Invalid pk "{pipeline.pk}" - object does not exist.')
 

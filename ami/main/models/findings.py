@@ -42,7 +42,7 @@ class Detection(TimestampedModel):
     """
 
     source_image = models.ForeignKey(SourceImage, on_delete=models.CASCADE, related_name="detections")
-    detection_algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.PROTECT, related_name="detections")
+    detection_algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.RESTRICT, related_name="detections")
     bbox = models.JSONField(null=True, blank=True)
     bbox_key = models.CharField(max_length=64, editable=False)
     path = models.CharField(max_length=1024, blank=True)
@@ -88,9 +88,9 @@ class Classification(TimestampedModel):
     """One classifier's opinion of one detection; ``scores[i]`` and ``logits[i]`` belong to label i of the map."""
 
     detection = models.ForeignKey(Detection, on_delete=models.CASCADE, related_name="classifications")
-    algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.PROTECT, related_name="classifications")
+    algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.RESTRICT, related_name="classifications")
     category_map = models.ForeignKey(
-        "ml.AlgorithmCategoryMap", on_delete=models.PROTECT, null=True, blank=True, related_name="classifications"
+        "ml.AlgorithmCategoryMap", on_delete=models.RESTRICT, null=True, blank=True, related_name="classifications"
     )
     taxon = models.ForeignKey(Taxon, on_delete=models.SET_NULL, null=True, blank=True, related_name="classifications")
     score = models.FloatField(null=True, blank=True)

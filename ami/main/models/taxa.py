@@ -3,11 +3,21 @@
 from typing import Any
 
 from django.db import models
+from django.db.models import Exists, OuterRef, Q
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Project
 
 MAX_DEPTH = 40
+
+
+class TaxonQuerySet(models.QuerySet["Taxon"]):
+    """Taxa, and who sees them."""
+
+    def used_in(self, projects: models.QuerySet[Any]) -> "TaxonQuerySet":
+        """Return the shared checklist, and what is assigned to these projects, as results and people do."""
+        assigned = Taxon.projects.through.objects.filter(taxon=OuterRef("pk"), project__in=projects)
+        return self.filter(Q(shared=True) | Exists(assigned))
 
 
 class Taxon(TimestampedModel):
@@ -32,8 +42,13 @@ class Taxon(TimestampedModel):
     parents_json = models.JSONField(default=list, blank=True, editable=False)
     search_names = models.JSONField(default=list, blank=True)
     active = models.BooleanField(default=True)
+    shared = models.BooleanField(
+        default=True, db_default=True, help_text="in the checklist that everybody sees, not only its projects"
+    )
     synonym_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="synonyms")
     projects = models.ManyToManyField(Project, blank=True, related_name="taxa")
+
+    objects = TaxonQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "taxa"

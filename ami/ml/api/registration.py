@@ -18,7 +18,7 @@ from ami.main.api.asking import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage
 from ami.ml.api.serializers import PipelineSerializer
 from ami.ml.models import Pipeline
-from ami.ml.registration import RegistrationRefused, register_pull_service
+from ami.ml.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register_pull_service
 from ami.ml.reprocessing import pipeline_for
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, PipelineRegistrationResponse
 
@@ -34,7 +34,7 @@ class ProjectPipelinesView(APIView):
     def get(self, request: Request, project_id: int) -> Response:
         """List the pipelines that the project uses."""
         project = _project(request, project_id)
-        pipelines = Pipeline.objects.filter(project_configs__project=project).prefetch_related("algorithms")
+        pipelines = Pipeline.objects.used_in([project.pk]).prefetch_related("algorithms")
         return Response(PipelineSerializer(pipelines, many=True).data)
 
     @extend_schema(
@@ -43,12 +43,14 @@ class ProjectPipelinesView(APIView):
         operation_id="project_pipelines_register",
     )
     def post(self, request: Request, project_id: int) -> Response:
-        """Register a service that pulls its work, with its pipelines; the service counts as seen."""
+        """Register a service that pulls its work, with its pipelines; the service counts as seen.
+
+        Only rows of this project are written. ``error`` names what was not applied.
+        """
         project = _project(request, project_id)
         wanted = read(request, AsyncPipelineRegistrationRequest, MAX_BODY_BYTES)
         try:
-            own = Project.objects.visible_to(request.user).order_by().values_list("pk", flat=True)
-            made = register_pull_service(wanted.processing_service_name, project.pk, wanted.pipelines, set(own))
+            made = register_pull_service(wanted.processing_service_name, project.pk, wanted.pipelines)
         except RegistrationRefused as error:
             raise ValidationError({error.field: [str(error)]}) from error
         answer = PipelineRegistrationResponse(
@@ -57,6 +59,7 @@ class ProjectPipelinesView(APIView):
             pipelines=wanted.pipelines,
             pipelines_created=made.pipelines_created,
             algorithms_created=made.algorithms_created,
+            error=" ".join(made.not_applied)[:MAX_ERROR_CHARACTERS] or None,
         )
         return Response(answer.model_dump(mode="json"), status=status.HTTP_201_CREATED)
 
@@ -88,7 +91,7 @@ def _pipeline(request: Request, project: Project) -> Pipeline:
         if (default := pipeline_for(project)) is not None:
             return default
         raise ValidationError({"pipeline": ["The project has no pipeline; register one."]})
-    enabled = Pipeline.objects.filter(project_configs__project=project, project_configs__enabled=True)
+    enabled = Pipeline.objects.enabled_for(project.pk)
     found = enabled.filter(pk=asked).first() if type(asked) is int and 0 < asked < 2**63 else None
     if found is None:
         raise ValidationError({"pipeline": [f"Invalid pk '{str(asked)[:50]}': not enabled for this project."]})

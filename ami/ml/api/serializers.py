@@ -3,28 +3,52 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.db import IntegrityError, transaction
 from rest_framework import serializers
 
 from ami.main.models import Project
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 
+TAKEN = "The project has a processing service of this name."
+
 
 class AlgorithmSerializer(serializers.ModelSerializer[Algorithm]):
-    """An algorithm."""
+    """An algorithm; without a project it is of the shared catalogue."""
 
     class Meta:
         model = Algorithm
-        fields = ("id", "name", "key", "version", "version_name", "description", "task_type", "uri", "category_map")
+        fields = (
+            "id",
+            "project",
+            "name",
+            "key",
+            "version",
+            "version_name",
+            "description",
+            "task_type",
+            "uri",
+            "category_map",
+        )
 
 
 class PipelineSerializer(serializers.ModelSerializer[Pipeline]):
-    """A pipeline with its algorithms."""
+    """A pipeline with its algorithms; without a project it is of the shared catalogue."""
 
     algorithms = AlgorithmSerializer(many=True, read_only=True)
 
     class Meta:
         model = Pipeline
-        fields = ("id", "name", "slug", "version", "description", "stages", "default_config", "algorithms")
+        fields = (
+            "id",
+            "project",
+            "name",
+            "slug",
+            "version",
+            "description",
+            "stages",
+            "default_config",
+            "algorithms",
+        )
 
 
 class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]):
@@ -49,6 +73,8 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         )
         read_only_fields = ("projects", "pipelines", "last_seen", "last_seen_live", "last_seen_latency")
         extra_kwargs = {"description": {"max_length": 10_000}}
+        # Its name is unique within the project; what the model's constraints would answer names other projects' rows.
+        validators: list[Any] = []
 
     def get_fields(self) -> dict[str, Any]:
         """Offer the caller's own projects."""
@@ -57,6 +83,12 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         if request is not None and request.user.is_authenticated:
             fields["project"].queryset = Project.objects.visible_to(request.user)  # type: ignore[attr-defined]
         return fields
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a name that the project has a service of."""
+        if ProcessingService.objects.filter(project=attrs["project"], name=attrs["name"]).exists():
+            raise serializers.ValidationError({"name": [TAKEN]})
+        return attrs
 
     def validate_endpoint_url(self, url: str | None) -> str | None:
         """Accept an http or https address."""
@@ -69,7 +101,10 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
 
     def create(self, validated_data: dict[str, Any]) -> ProcessingService:
         """Create the service in its project."""
-        project = validated_data.pop("project")
-        service: ProcessingService = super().create(validated_data)
-        service.projects.add(project)
+        try:
+            with transaction.atomic():
+                service = ProcessingService.objects.create(**validated_data)
+        except IntegrityError as error:
+            raise serializers.ValidationError({"name": [TAKEN]}) from error
+        service.projects.add(validated_data["project"])
         return service

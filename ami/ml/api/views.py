@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
-from drf_spectacular.utils import extend_schema
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, viewsets
 from rest_framework.decorators import action
 from rest_framework.exceptions import PermissionDenied, ValidationError
@@ -11,12 +11,11 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.lists import BoundedPagination
-from ami.main.models import Project
+from ami.main.api.lists import PROJECT, BoundedPagination, projects_of
 from ami.ml import probing
 from ami.ml.api.serializers import AlgorithmSerializer, PipelineSerializer, ProcessingServiceSerializer
-from ami.ml.models import Algorithm, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.ml.registration import RegistrationRefused, register
+from ami.ml.models import Algorithm, Pipeline, ProcessingService
+from ami.ml.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register
 from ami.ml.schemas import ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
 from ami.queues.asking import ask
@@ -30,33 +29,36 @@ class CheckAskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-class AlgorithmViewSet(viewsets.ReadOnlyModelViewSet[Algorithm]):
-    """Every registered algorithm."""
+class CatalogueViewSet(viewsets.ReadOnlyModelViewSet[Any]):
+    """Rows that are a project's own, or of the shared catalogue and enabled for a project."""
+
+    permission_classes = (IsAuthenticated,)
+    pagination_class = BoundedPagination
+    lookup_value_regex = r"\d{1,18}"
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return what the caller's projects use; a superuser sees all, unless asking for one project's."""
+        rows = super().get_queryset()
+        listed = self.action == "list"
+        if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
+            return rows
+        return rows.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]
+
+
+@extend_schema_view(list=extend_schema(parameters=[PROJECT]))
+class AlgorithmViewSet(CatalogueViewSet):
+    """The algorithms of the caller's projects, their own and the shared ones of pipelines enabled for them."""
 
     queryset = Algorithm.objects.all()
     serializer_class = AlgorithmSerializer
-    permission_classes = (IsAuthenticated,)
-    pagination_class = BoundedPagination
-    lookup_value_regex = r"\d{1,18}"
 
 
-class PipelineViewSet(viewsets.ReadOnlyModelViewSet[Pipeline]):
-    """The pipelines that the caller's projects use."""
+@extend_schema_view(list=extend_schema(parameters=[PROJECT]))
+class PipelineViewSet(CatalogueViewSet):
+    """The pipelines of the caller's projects, their own and the shared ones that are enabled for them."""
 
     queryset = Pipeline.objects.prefetch_related("algorithms")
     serializer_class = PipelineSerializer
-    permission_classes = (IsAuthenticated,)
-    pagination_class = BoundedPagination
-    lookup_value_regex = r"\d{1,18}"
-
-    def get_queryset(self) -> QuerySet[Pipeline]:
-        """Return pipelines of visible projects; a superuser sees all."""
-        pipelines = super().get_queryset()
-        if self.request.user.is_superuser:
-            return pipelines
-        mine = Project.objects.visible_to(self.request.user).order_by().values("pk")
-        used = ProjectPipelineConfig.objects.filter(pipeline=OuterRef("pk"), project__in=mine)
-        return pipelines.filter(Exists(used))
 
 
 class ProcessingServiceViewSet(
@@ -67,20 +69,24 @@ class ProcessingServiceViewSet(
 ):
     """The processing services of the caller's projects."""
 
-    queryset = ProcessingService.objects.prefetch_related("projects", "pipelines")
+    queryset = ProcessingService.objects.all()
     serializer_class = ProcessingServiceSerializer
     permission_classes = (IsAuthenticated,)
     pagination_class = BoundedPagination
     lookup_value_regex = r"\d{1,18}"
 
     def get_queryset(self) -> QuerySet[ProcessingService]:
-        """Return services of visible projects; a superuser sees all."""
+        """Return services of visible projects, naming no project and no pipeline of others; a superuser sees all."""
         services = super().get_queryset()
         if self.request.user.is_superuser:
-            return services
-        mine = Project.objects.visible_to(self.request.user).order_by().values("pk")
-        linked = ProcessingService.projects.through.objects.filter(processingservice=OuterRef("pk"), project__in=mine)
-        return services.filter(Exists(linked))
+            return services.prefetch_related("projects", "pipelines")
+        mine = projects_of(self.request, narrowed=False)
+        linked = ProcessingService.projects.through.objects.filter(
+            processingservice=OuterRef("pk"), project__in=mine.values("pk")
+        )
+        return services.filter(Exists(linked)).prefetch_related(
+            Prefetch("projects", mine), Prefetch("pipelines", Pipeline.objects.used_in(mine.values("pk")))
+        )
 
     def perform_create(self, serializer: Any) -> None:
         """Create the service for a member of the project; an address is an operator's to give.
@@ -95,23 +101,32 @@ class ProcessingServiceViewSet(
     @action(detail=True, methods=["get"])
     def status(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Ask the service now whether it lives and what it runs."""
-        return Response(probing.check_now(self.get_object()).model_dump(mode="json"))
+        mine = projects_of(request, narrowed=False)
+        return Response(probing.check_now(self.get_object(), mine.values("pk")).model_dump(mode="json"))
 
     @extend_schema(request=None, responses={202: CheckAskedSerializer})
     @action(detail=True, methods=["post"])
     def check(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Have a worker ask the service and register its pipelines."""
-        asked = ask(check_processing_service, service_id=self.get_object().pk)
+        """Have a worker ask the service and register its pipelines in those of its projects that are the caller's."""
+        service: ProcessingService = self.get_object()
+        asked = ask(check_processing_service, service_id=service.pk, project_ids=self._own_projects(service))
         return Response({"task_id": asked.task_id, "queue": asked.queue, "flower_url": asked.flower_url}, status=202)
 
     @extend_schema(request=None, responses=ProcessingServiceStatusResponse)
     @action(detail=True, methods=["post"])
     def register_pipelines(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Ask the service what it runs and register it for the service's projects."""
+        """Ask the service what it runs and register it in those of its projects that are the caller's."""
         service: ProcessingService = self.get_object()
-        status = probing.check_now(service)
+        status = probing.check_now(service, projects_of(request, narrowed=False).values("pk"))
         try:
-            register(service, list(service.projects.values_list("pk", flat=True)), status.pipeline_configs)
+            made = register(service, self._own_projects(service), status.pipeline_configs)
         except RegistrationRefused as error:
             raise ValidationError({error.field: [str(error)]}) from error
+        if made.not_applied and not status.error:
+            status = status.model_copy(update={"error": " ".join(made.not_applied)[:MAX_ERROR_CHARACTERS]})
         return Response(status.model_dump(mode="json"))
+
+    def _own_projects(self, service: ProcessingService) -> list[int]:
+        mine = projects_of(self.request, narrowed=False).values("pk")
+        linked = ProcessingService.projects.through.objects.filter(processingservice=service, project__in=mine)
+        return sorted(linked.values_list("project_id", flat=True))

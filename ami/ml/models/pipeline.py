@@ -1,19 +1,50 @@
-"""Pipelines, and how one project uses one."""
+"""Pipelines, a project's own or of the shared catalogue, and how one project uses one."""
 
 import copy
+from collections.abc import Collection
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from ami.ml.errors import PipelineNotConfigured
-from ami.ml.models.algorithm import DETECTION_TASK_TYPES, Algorithm
+from ami.ml.models.algorithm import DETECTION_TASK_TYPES, SHARED_IF_NULL, Algorithm, one_per_project
+
+
+class PipelineQuerySet(models.QuerySet["Pipeline"]):
+    """Pipelines, and which projects may use them."""
+
+    def used_in(self, projects: QuerySet[Any] | Collection[int]) -> "PipelineQuerySet":
+        """Return the projects' own pipelines and the shared ones that staff enabled for one of them."""
+        enabled = ProjectPipelineConfig.objects.filter(pipeline=OuterRef("pk"), project__in=projects, enabled=True)
+        return self.filter(Q(project__in=projects) | Q(Exists(enabled), project=None))
+
+    def enabled_for(self, project_id: int) -> "PipelineQuerySet":
+        """Return what the project may run: enabled, and its own or shared; its own row hides a shared one."""
+        enabled = ProjectPipelineConfig.objects.filter(pipeline=OuterRef("pk"), project=project_id, enabled=True)
+        own = Pipeline.objects.filter(slug=OuterRef("slug"), project=project_id)
+        return self.filter(Exists(enabled), Q(project=project_id) | Q(~Exists(own), project=None))
+
+    def for_project(self, project_id: int, slug: str) -> "Pipeline | None":
+        """Return what a slug means in a project: its own row, else the shared one that staff enabled for it."""
+        found = self.used_in([project_id]).filter(slug=slug)
+        return found.order_by(F("project").asc(nulls_last=True)).first()
 
 
 class Pipeline(models.Model):
     """A detector and its classifiers under one slug, as processing services register them."""
 
+    project = models.ForeignKey(
+        "main.Project",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="own_pipelines",
+        help_text=SHARED_IF_NULL,
+    )
     name = models.CharField(max_length=255)
-    slug = models.CharField(max_length=255, unique=True)
+    slug = models.CharField(max_length=255, db_index=True)
     version = models.IntegerField(default=1)
     description = models.TextField(blank=True)
     stages = models.JSONField(default=list, blank=True)
@@ -25,9 +56,14 @@ class Pipeline(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    objects = PipelineQuerySet.as_manager()
+
     class Meta:
         ordering = ["name", "version"]
-        constraints = [models.UniqueConstraint(fields=["name", "version"], name="one_pipeline_per_name_version")]
+        constraints = [
+            *one_per_project("pipeline", "slug"),
+            *one_per_project("pipeline", "name", "version"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
@@ -45,9 +81,16 @@ class Pipeline(models.Model):
         return detectors[0]
 
     def config_for(self, project_id: int) -> dict[str, Any]:
-        """Return the default configuration overlaid by the project's; always a new object (hazard 10)."""
+        """Return the default configuration overlaid by the project's; always a new object (hazard 10).
+
+        A job that began on a shared row goes on with the configuration that moved to the project's own row.
+        """
         config = copy.deepcopy(self.default_config or {})
-        overlay = self.project_configs.filter(project_id=project_id).values_list("config", flat=True).first()
+        same = Q(pipeline=self) | Q(pipeline__slug=self.slug, pipeline__project=project_id)
+        overlays = ProjectPipelineConfig.objects.filter(same, project=project_id).order_by(
+            F("pipeline__project").asc(nulls_last=True)
+        )
+        overlay = overlays.values_list("config", flat=True).first()
         return {**config, **copy.deepcopy(overlay or {})}
 
 
@@ -66,3 +109,12 @@ class ProjectPipelineConfig(models.Model):
 
     def __str__(self) -> str:
         return f"pipeline {self.pipeline_id} in project {self.project_id}"
+
+    def clean(self) -> None:
+        """Refuse another project's own pipeline.
+
+        Raises:
+            django.core.exceptions.ValidationError: on ``project``.
+        """
+        if self.pipeline_id and self.pipeline.project_id not in (None, self.project_id):
+            raise ValidationError({"project": "The pipeline belongs to another project; share it first."})

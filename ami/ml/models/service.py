@@ -2,13 +2,22 @@
 
 from django.db import models
 
+from ami.ml.models.algorithm import one_per_project
 from ami.ml.models.pipeline import Pipeline
 
 
 class ProcessingService(models.Model):
     """One service; without an ``endpoint_url`` it pulls its work (async) and is seen only when it calls."""
 
-    name = models.CharField(max_length=255, unique=True)
+    project = models.ForeignKey(
+        "main.Project",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="own_processing_services",
+        help_text="the project within which its name is unique; empty: of staff, for the projects below",
+    )
+    name = models.CharField(max_length=255)
     description = models.TextField(blank=True)
     endpoint_url = models.CharField(max_length=1024, null=True, blank=True)  # noqa: DJ001
     projects = models.ManyToManyField("main.Project", blank=True, related_name="processing_services")
@@ -21,6 +30,7 @@ class ProcessingService(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = one_per_project("service", "name")
 
     def __str__(self) -> str:
         return self.name

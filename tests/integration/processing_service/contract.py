@@ -21,6 +21,7 @@ class Contract:
         )
         self.results: dict[str, dict] = {}
         self.posts: list[int] = []
+        self.not_applied: str | None = None
         self.registered: list[AsyncPipelineRegistrationRequest] = []
         self.busy = 0
         self.polls = 0
@@ -40,7 +41,7 @@ class Contract:
         def register(project: int, body: AsyncPipelineRegistrationRequest, request: Request):
             self._check(request)
             self.registered.append(body)
-            return {"timestamp": "2026-01-01T00:00:00", "success": True, "pipelines": []}
+            return {"timestamp": "2026-01-01T00:00:00", "success": True, "pipelines": [], "error": self.not_applied}
 
         @app.get("/api/v2/jobs/")
         def jobs(request: Request, ids_only: int, incomplete_only: int, pipeline__slug__in: str):

@@ -49,6 +49,7 @@ def test_every_task_is_answered_whatever_its_picture(serve, pictures):
 def test_a_503_is_tried_again_after_the_time_it_asks_for(serve, pictures):
     antenna = Contract([f"{pictures}/insect.jpg"] * 3)
     antenna.busy = 1
+    antenna.not_applied = "Pipeline 'constant' is disabled in this project and stays so."
     with serve(antenna.app()) as url:
         started = time.monotonic()
         code, log = finish(start(url, "--once", "--pullers", "1"))
@@ -58,6 +59,7 @@ def test_a_503_is_tried_again_after_the_time_it_asks_for(serve, pictures):
     assert len(antenna.results) == 3
     assert elapsed >= 1
     assert "antenna retry" in log
+    assert "is disabled in this project" in log
 
 
 def test_a_user_logs_in_with_a_password_that_is_not_logged(serve, pictures):

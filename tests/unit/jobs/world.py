@@ -115,19 +115,23 @@ class World:
         }
 
 
-def new_world(name: str = "world") -> World:
+def new_world(name: str = "world", *, own: bool = True) -> World:
+    """Return a project that uses one pipeline: its own, or one of the shared catalogue."""
     user = User.objects.create_user(f"{name}@example.org")
     project = Project.objects.create(name=name, owner=user)
     station = Deployment.objects.create(name="station", project=project, time_zone="America/New_York")
     labels = ["Noctua pronuba", "other"]
     category_map = AlgorithmCategoryMap.objects.create(
-        labels=labels, data=[{"index": i, "label": label, "taxon_rank": "SPECIES"} for i, label in enumerate(labels)]
+        project=project if own else None,
+        labels=labels,
+        data=[{"index": i, "label": label, "taxon_rank": "SPECIES"} for i, label in enumerate(labels)],
     )
-    detector = Algorithm.objects.create(name=f"Det {name}", key=f"det-{name}", task_type="detection")
+    whose = category_map.project
+    detector = Algorithm.objects.create(project=whose, name=f"Det {name}", key=f"det-{name}", task_type="detection")
     classifier = Algorithm.objects.create(
-        name=f"Cls {name}", key=f"cls-{name}", task_type="classification", category_map=category_map
+        project=whose, name=f"Cls {name}", key=f"cls-{name}", task_type="classification", category_map=category_map
     )
-    pipeline = Pipeline.objects.create(name=f"Pipe {name}", slug=f"pipe-{name}")
+    pipeline = Pipeline.objects.create(project=whose, name=f"Pipe {name}", slug=f"pipe-{name}")
     pipeline.algorithms.set([detector, classifier])
     ProjectPipelineConfig.objects.create(pipeline=pipeline, project=project)
     return World(user, project, station, pipeline, detector, classifier)

@@ -1,0 +1,54 @@
+"""Taxa of projects leave the checklist that everybody sees, and an algorithm is deleted with its own project.
+
+``on_delete`` is Django's alone: detections and classifications, the largest tables, are not touched.
+"""
+
+import django.db.models.deletion
+from django.db import migrations, models
+
+
+def keep_taxa_of_projects_to_them(apps, schema_editor):
+    """Take what is assigned to projects, as results do with each label, out of the shared checklist.
+
+    What a person named is assigned from now on, too, and here for what people named before.
+    """
+    taxon_model = apps.get_model("main", "Taxon")
+    assigned = taxon_model.projects.through.objects.values("taxon_id")
+    taxon_model.objects.filter(pk__in=assigned).update(shared=False)
+    named = apps.get_model("main", "Identification").objects.exclude(taxon=None).order_by()
+    pairs = named.values_list("taxon_id", "occurrence__project_id").distinct()
+    through = taxon_model.projects.through
+    rows = [through(taxon_id=taxon, project_id=project) for taxon, project in pairs]
+    through.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1000)
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('main', '0001_initial'),
+        ('ml', '0002_projects'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='taxon',
+            name='shared',
+            field=models.BooleanField(db_default=True, default=True, help_text='in the checklist that everybody sees, not only its projects'),
+        ),
+        migrations.AlterField(
+            model_name='classification',
+            name='algorithm',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.RESTRICT, related_name='classifications', to='ml.algorithm'),
+        ),
+        migrations.AlterField(
+            model_name='classification',
+            name='category_map',
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.RESTRICT, related_name='classifications', to='ml.algorithmcategorymap'),
+        ),
+        migrations.AlterField(
+            model_name='detection',
+            name='detection_algorithm',
+            field=models.ForeignKey(on_delete=django.db.models.deletion.RESTRICT, related_name='detections', to='ml.algorithm'),
+        ),
+        migrations.RunPython(keep_taxa_of_projects_to_them, migrations.RunPython.noop),
+    ]

@@ -1,0 +1,46 @@
+"""Adoption: what a project used of the shared catalogue goes on with the project's own rows of the same names."""
+
+from collections.abc import Mapping
+
+from django.utils import timezone
+
+from ami.main.models import Classification, Detection, Project, SourceImage
+from ami.ml.models import Pipeline, ProjectPipelineConfig
+
+
+def adopt_shared(own: Pipeline) -> None:
+    """Move the project's use of the shared pipeline of this slug, if any, to its new own row.
+
+    The switch, the configuration, the project's default and its services move; jobs keep the row they began with.
+    ``default_config`` is copied only where staff enabled the shared row for the project, which could read it there.
+    """
+    uses = ProjectPipelineConfig.objects.select_related("pipeline")
+    use = uses.filter(project=own.project_id, pipeline__slug=own.slug, pipeline__project=None).first()
+    if use is None:
+        return
+    shared = use.pipeline
+    if use.enabled:
+        own.default_config = shared.default_config
+        own.save(update_fields=["default_config", "updated_at"])
+    ProjectPipelineConfig.objects.filter(pk=use.pk).update(pipeline=own)
+    Project.objects.filter(pk=own.project_id, default_processing_pipeline=shared).update(
+        default_processing_pipeline=own
+    )
+    own.processing_services.add(*shared.processing_services.filter(projects=own.project_id))
+
+
+def take_over(image: SourceImage, twins: Mapping[int, int]) -> None:
+    """Give what shared algorithms found on an image to the project's own ones; call it before saving, inside its
+    transaction.
+
+    ``twins`` maps a shared algorithm to the project's own of the same key. Processing a capture anew then replaces
+    what is there, as it did while there was one row per key, instead of adding a second box and occurrence.
+    """
+    now = timezone.now()
+    for shared, own in sorted(twins.items()):
+        boxes = Detection.objects.filter(source_image=image, detection_algorithm=own).values("bbox_key")
+        old = Detection.objects.filter(source_image=image, detection_algorithm=shared).exclude(bbox_key__in=boxes)
+        old.order_by().update(detection_algorithm=own, updated_at=now)
+        classified = Classification.objects.filter(detection__source_image=image)
+        done = classified.filter(algorithm=own).values("detection")
+        classified.filter(algorithm=shared).exclude(detection__in=done).order_by().update(algorithm=own, updated_at=now)

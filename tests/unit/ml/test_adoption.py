@@ -1,0 +1,159 @@
+"""Adoption: captures processed by a shared pipeline, processed anew by the project's own."""
+
+import importlib
+
+import pytest
+from django.apps import apps
+
+from ami.jobs import ingest
+from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
+from ami.ml.models import Algorithm, Pipeline, ProcessingService
+from ami.ml.registration import register_pull_service
+from ami.ml.schemas import PipelineConfigResponse
+from tests.unit.jobs.world import World, new_world
+from tests.unit.main.world import occurrence
+
+
+@pytest.fixture(autouse=True)
+def no_crops(monkeypatch):
+    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+
+
+@pytest.fixture
+def shared(db) -> World:
+    return new_world("shared", own=False)
+
+
+def adopted(world: World) -> Pipeline:
+    """Register in the world's project what it used of the catalogue."""
+    algorithms = [
+        {"name": "Det", "key": world.detector.key, "task_type": "detection"},
+        {
+            "name": "Cls",
+            "key": world.classifier.key,
+            "task_type": "classification",
+            "category_map": {"data": [], "labels": ["Noctua pronuba", "other"]},
+        },
+    ]
+    wanted = {"name": "Own", "slug": world.pipeline.slug, "version": 2, "algorithms": algorithms, "stages": []}
+    register_pull_service("worker", world.project.pk, [PipelineConfigResponse.model_validate(wanted)])
+    return Pipeline.objects.get(project=world.project)
+
+
+def test_capture_processed_anew_keeps_its_boxes_and_occurrences(shared: World) -> None:
+    [capture] = shared.captures(1)
+    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=2, label="Old", score=0.99))
+    before = set(Occurrence.objects.values_list("pk", flat=True))
+    shared.pipeline = adopted(shared)
+    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=2, label="New", score=0.6))
+    assert set(Occurrence.objects.values_list("pk", flat=True)) == before
+    assert set(Occurrence.objects.values_list("determination__name", flat=True)) == {"New"}
+    for rows in (Detection.objects.all(), Classification.objects.all()):
+        assert rows.count() == 2
+    assert Detection.objects.filter(detection_algorithm__project=shared.project).count() == 2
+
+
+def test_null_marker_of_the_shared_detector_becomes_the_own_ones(shared: World) -> None:
+    [capture] = shared.captures(1)
+    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=0))
+    shared.pipeline = adopted(shared)
+    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=0))
+    assert Detection.objects.get().detection_algorithm.project == shared.project
+
+
+def test_job_that_began_on_the_shared_pipeline_is_saved_with_the_own_algorithms(shared: World) -> None:
+    captures = shared.captures(2)
+    job = shared.running(captures)
+    ingest.handle(job.pk, result_data=shared.found(captures[0]))
+    adopted(shared)
+    ingest.handle(job.pk, result_data=shared.found(captures[1]))
+    job.refresh_from_db()
+    assert (job.status, job.pipeline) == ("SUCCESS", shared.pipeline)
+    owners = Detection.objects.order_by("source_image").values_list("detection_algorithm__project", flat=True)
+    assert list(owners) == [None, shared.project.pk]
+
+
+def test_captures_of_another_project_keep_the_shared_algorithms(shared: World) -> None:
+    other = new_world("other")
+    shared.pipeline.project_configs.create(project=other.project)
+    [capture] = other.captures(1)
+    other.pipeline = shared.pipeline
+    job = other.running([capture])
+    adopted(shared)
+    ingest.handle(job.pk, result_data=shared.found(capture))
+    assert Detection.objects.get().detection_algorithm == shared.detector
+    assert Classification.objects.get().algorithm == shared.classifier
+
+
+def test_shared_algorithm_of_no_pipeline_of_the_project_is_not_registered(shared: World) -> None:
+    from ami.ml.errors import PipelineNotConfigured
+
+    other = new_world("other")
+    [capture] = other.captures(1)
+    result = other.found(capture)
+    result["detections"][0]["algorithm"]["key"] = shared.detector.key
+    with pytest.raises(PipelineNotConfigured, match=shared.detector.key):
+        ingest.handle(other.running([capture]).pk, result_data=result)
+    assert not Detection.objects.exists()
+
+
+# --- what the migrations do with what is there
+
+
+def test_existing_services_are_given_to_their_projects(world: World) -> None:
+    other = new_world("other").project
+    alone, both, pushed, idle = (
+        ProcessingService.objects.create(name=name, endpoint_url=url)
+        for name, url in (("alone", None), ("both", ""), ("pushed", "http://push.example"), ("idle", None))
+    )
+    alone.projects.add(world.project)
+    both.projects.add(world.project, other)
+    both.pipelines.add(world.pipeline)
+    pushed.projects.add(world.project, other)
+    migration = importlib.import_module("ami.ml.migrations.0003_project_catalogue")
+    migration.give_services_their_project(apps, None)
+    services = ProcessingService.objects.order_by("name", "pk")
+    assert [(each.name, each.project_id, sorted(each.projects.values_list("pk", flat=True))) for each in services] == [
+        ("alone", world.project.pk, [world.project.pk]),
+        ("both", world.project.pk, [world.project.pk]),
+        ("both", other.pk, [other.pk]),
+        ("idle", None, []),
+        ("pushed", None, [world.project.pk, other.pk]),
+    ]
+    copy = services.get(name="both", project=other)
+    assert list(copy.pipelines.all()) == [world.pipeline]
+    assert idle.pulls
+
+
+def test_existing_taxa_of_projects_leave_the_checklist(world: World) -> None:
+    used, checklist, named = (Taxon.objects.create(name=name) for name in ("used", "checklist", "named"))
+    used.projects.add(world.project)
+    [capture] = world.captures(1)
+    Identification.objects.create(occurrence=occurrence(capture), taxon=named)
+    named.projects.clear()
+    migration = importlib.import_module("ami.main.migrations.0002_project_catalogue")
+    migration.keep_taxa_of_projects_to_them(apps, None)
+    shared = dict(Taxon.objects.values_list("name", "shared"))
+    assert shared == {"used": False, "checklist": True, "named": True}
+    assert list(named.projects.all()) == [world.project]
+    assert checklist in Taxon.objects.used_in([world.project.pk])
+
+
+def test_key_is_unique_within_a_project_and_within_the_catalogue(world: World) -> None:
+    from django.db import IntegrityError, transaction
+
+    other = new_world("other").project
+    for project in (world.project, other, None):
+        fields = {"name": "A", "key": "a", "project": project}
+        Algorithm.objects.create(**fields)
+        Pipeline.objects.create(name="P", slug="p", project=project)
+        ProcessingService.objects.create(name="S", project=project)
+        for model, again in (
+            (Algorithm, {**fields, "name": "B"}),
+            (Algorithm, {**fields, "key": "b"}),
+            (Pipeline, {"name": "Q", "slug": "p", "project": project}),
+            (Pipeline, {"name": "P", "slug": "q", "project": project}),
+            (ProcessingService, {"name": "S", "project": project}),
+        ):
+            with pytest.raises(IntegrityError), transaction.atomic():
+                model.objects.create(**again)

@@ -13,7 +13,8 @@ from django.conf import settings
 
 from ami.main.models.stations import Deployment, S3StorageSource
 
-PICTURES = regex.compile(r".*\.(jpe?g|png|tiff?|webp)$", regex.IGNORECASE)
+#: What cameras write, and the formats that crops are cut from (ami.ml.pictures).
+PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
 
 #: A member's pattern may backtrack for ever over one name; `re` could not be stopped.
 MATCH_SECONDS = 0.5

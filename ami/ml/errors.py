@@ -14,7 +14,7 @@ class CaptureUnreadable(Exception):
 
 
 class PictureRefused(Exception):
-    """The picture of a capture is never opened: neither JPEG nor PNG, or too many pixels. No retry helps."""
+    """A capture is never opened: neither JPEG nor PNG, too many pixels, or a forbidden address. No retry helps."""
 
 
 class ServiceRefused(Exception):

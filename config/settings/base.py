@@ -44,14 +44,15 @@ INSTALLED_APPS = [
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [
+    "ami.main.response_headers.ResponseHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "ami.queues.middleware.BrokerAwayMiddleware",
 ]
 TEMPLATES = [

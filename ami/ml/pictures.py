@@ -21,7 +21,7 @@ BROKEN = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeErr
 def open_picture(data: bytes) -> Image.Image:
     """Return the decoded picture as RGB; of several frames the first.
 
-    It takes 3 to 4 bytes per pixel; another mode than RGB is held beside it while it is converted.
+    It takes 4 bytes per pixel; another mode than RGB is held beside it while it is converted.
 
     Raises:
         PictureRefused: not a JPEG or PNG, or more than ANTENNA_MAX_MEGAPIXELS; nothing was decoded.

@@ -134,7 +134,7 @@ def _pin_s3(request: Any, **_: Any) -> None:
     parts = urlsplit(request.url)
     addresses = checked(host, port)
     if parts.scheme == "http":
-        request.headers["Host"] = parts.netloc
+        request.headers["Host"] = parts.netloc.rpartition("@")[2]
         request.url = parts._replace(netloc=f"{_bracketed(addresses[0])}:{port}").geturl()
 
 

@@ -55,7 +55,7 @@ def open_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
     except PictureError:
         raise
     except UnidentifiedImageError as error:
-        raise PictureError(f"not a readable {' or '.join(FORMATS)} picture") from error
+        raise PictureError(f"not a readable picture: neither {' nor '.join(FORMATS)}") from error
     except Image.DecompressionBombError as error:
         raise PictureError(f"the picture has more than {max_pixels} pixels") from error
     except Exception as error:  # Pillow's plugins raise nearly anything on broken bytes

@@ -72,7 +72,7 @@ def test_only_what_cameras_write_is_opened():
     for kind in ("GIF", "TIFF", "WEBP", "BMP"):
         held = io.BytesIO()
         Image.new("RGB", (30, 20)).save(held, kind)
-        with pytest.raises(PictureError, match="not a readable JPEG or PNG picture"):
+        with pytest.raises(PictureError, match="not a readable picture: neither JPEG nor PNG"):
             open_picture(held.getvalue())
 
 

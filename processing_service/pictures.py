@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 WORKING_SIDE = 960
 """Longest side, in pixels, at which pictures are analysed."""
 
-MAX_PIXELS = 100_000_000
+MAX_PIXELS = 89_000_000
+
+FORMATS = ("JPEG", "PNG")
+"""What cameras write; no other decoder of Pillow sees bytes from outside."""
 
 Pixels = NDArray[np.float32]
 
@@ -40,17 +43,19 @@ class Picture:
 
 
 def open_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
-    """Decode a picture of any format that Pillow reads; `PictureError` if broken, truncated or too many pixels."""
+    """Decode a JPEG or PNG; `PictureError` if it is another format, broken, truncated or has too many pixels."""
     if not content:
         raise PictureError("the picture is empty (0 bytes)")
     try:
         with warnings.catch_warnings():
             # The limit below is our own and is checked before anything is decoded.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(content)) as image:
+            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 return _read(image, max_pixels)
     except PictureError:
         raise
+    except UnidentifiedImageError as error:
+        raise PictureError(f"not a readable picture: neither {' nor '.join(FORMATS)}") from error
     except Image.DecompressionBombError as error:
         raise PictureError(f"the picture has more than {max_pixels} pixels") from error
     except Exception as error:  # Pillow's plugins raise nearly anything on broken bytes

@@ -11,9 +11,11 @@ from urllib.parse import unquote, urlparse
 import regex
 from django.conf import settings
 
+from ami.main import outbound
 from ami.main.models.stations import Deployment, S3StorageSource
 
-PICTURES = regex.compile(r".*\.(jpe?g|png|tiff?|webp)$", regex.IGNORECASE)
+#: What cameras write, and the formats that crops are cut from (ami.ml.pictures).
+PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
 
 #: A member's pattern may backtrack for ever over one name; `re` could not be stopped.
 MATCH_SECONDS = 0.5
@@ -91,9 +93,12 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
 def _walk_bucket(source: S3StorageSource, prefix: str, after: str) -> Iterator[Found]:
     pages = _client(source).get_paginator("list_objects_v2")
     folder = f"{prefix}/" if prefix else ""
-    for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
-        for item in page.get("Contents", ()):
-            yield Found(item["Key"], item["Size"], item["LastModified"])
+    try:
+        for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
+            for item in page.get("Contents", ()):
+                yield Found(item["Key"], item["Size"], item["LastModified"])
+    except outbound.EndpointRefused as error:
+        raise SourceError(f"Storage source '{source.name}': {error}") from error
 
 
 def _client(source: S3StorageSource) -> Any:
@@ -101,10 +106,12 @@ def _client(source: S3StorageSource) -> Any:
         import boto3
     except ModuleNotFoundError as error:
         raise SourceError("Listing a bucket needs boto3; install requirements/production.txt.") from error
-    return boto3.client(
+    client = boto3.client(
         "s3",
         region_name=source.region or None,
         endpoint_url=source.endpoint_url or None,
         aws_access_key_id=source.access_key or None,
         aws_secret_access_key=source.secret_key or None,
     )
+    outbound.pin_s3(client)
+    return client

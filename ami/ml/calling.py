@@ -6,6 +6,8 @@ import time
 import httpx
 from pydantic import ValidationError
 
+from ami.main import outbound
+from ami.main.outbound import EndpointRefused
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import MAX_BATCH, PipelineRequest, PipelineResultsResponse
@@ -44,7 +46,7 @@ def process(service: ProcessingService, request: PipelineRequest) -> PipelineRes
     not, because it may still be at it.
 
     Raises:
-        ServiceUnreachable: no answer.
+        ServiceUnreachable: no answer, or an address that is not called (ami.main.outbound).
         ServiceRefused: an answer that is no result.
     """
     url = f"{(service.endpoint_url or '').rstrip('/')}/process"
@@ -61,7 +63,7 @@ def process(service: ProcessingService, request: PipelineRequest) -> PipelineRes
 
 def _post(url: str, body: dict[str, object], name: str) -> httpx.Response:
     last = ""
-    with httpx.Client(timeout=PROCESS_TIMEOUT) as client:
+    with outbound.client(timeout=PROCESS_TIMEOUT) as client:
         for attempt in range(TRIES):
             if attempt:
                 time.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
@@ -72,6 +74,8 @@ def _post(url: str, body: dict[str, object], name: str) -> httpx.Response:
                 continue
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise ServiceUnreachable(f"{name} did not answer: {type(error).__name__}.") from error
+            except EndpointRefused as error:
+                raise ServiceUnreachable(f"{name} is not called: {error}") from error
             if answer.status_code not in TRY_AGAIN:
                 return answer
             last = f"status {answer.status_code}"

@@ -8,8 +8,10 @@ from django.conf import settings
 from django.core.exceptions import SuspiciousFileOperation
 from django.core.files.storage import default_storage
 
+from ami.main import outbound
 from ami.main.models import SourceImage
-from ami.ml.errors import CaptureUnreadable
+from ami.main.outbound import EndpointRefused
+from ami.ml.errors import CaptureUnreadable, PictureRefused
 
 MAX_BYTES = 256 * 1024**2
 FETCH_SECONDS = 120.0
@@ -29,6 +31,7 @@ def read(image: SourceImage) -> bytes:
 
     Raises:
         CaptureUnreadable: it is not there, does not come in time, or is larger than 256 MiB.
+        PictureRefused: its address is not called (ami.main.outbound).
     """
     if url := image.public_url():
         return _fetch(url)
@@ -46,12 +49,14 @@ def _fetch(url: str) -> bytes:
     data = bytearray()
     deadline = time.monotonic() + FETCH_SECONDS
     try:
-        with httpx.stream("GET", url, timeout=TIMEOUT, follow_redirects=False) as answer:
+        with outbound.client(timeout=TIMEOUT) as client, client.stream("GET", url) as answer:
             answer.raise_for_status()
             for chunk in answer.iter_bytes():
                 data += chunk
                 if len(data) > MAX_BYTES or time.monotonic() > deadline:
                     raise CaptureUnreadable(f"{url} is larger than {MAX_BYTES} bytes or too slow.")
+    except EndpointRefused as error:
+        raise PictureRefused(f"{url} is not fetched: {error}"[:500]) from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise CaptureUnreadable(f"{url}: {type(error).__name__} {error}"[:500]) from error
     return bytes(data)

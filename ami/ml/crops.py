@@ -10,7 +10,8 @@ from PIL import Image
 
 from ami.main.models import Detection, SourceImage
 from ami.ml.captures import read
-from ami.ml.errors import CaptureUnreadable
+from ami.ml.errors import CaptureUnreadable, PictureRefused
+from ami.ml.pictures import open_picture
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +20,10 @@ QUALITY = 90
 
 class CropsFailed(Exception):
     """Some captures could not be cropped; the others were. The message names each with its reason."""
+
+
+class CropsRefused(CropsFailed):
+    """As `CropsFailed`, and another try cannot help for any of them."""
 
 
 def without_crop(image_ids: Iterable[int]) -> "list[Detection]":
@@ -39,20 +44,22 @@ def make_crops(image_ids: Iterable[int]) -> int:
 
     Raises:
         CropsFailed: after all captures were tried, if any failed.
+        CropsRefused: likewise, and each of them fails at every try.
     """
     by_image: dict[int, list[Detection]] = {}
     for detection in without_crop(image_ids):
         by_image.setdefault(detection.source_image_id, []).append(detection)
     failed: list[str] = []
-    made = 0
+    made, hopeless = 0, True
     for image in SourceImage.objects.filter(pk__in=by_image).order_by("pk"):
         try:
             made += _crop_capture(image, by_image[image.pk])
-        except (CaptureUnreadable, OSError, ValueError, Image.DecompressionBombError) as error:
+        except (CaptureUnreadable, PictureRefused, OSError, ValueError) as error:
             logger.warning("No crops of capture %s: %s", image.pk, error)
             failed.append(f"capture {image.pk}: {error}")
+            hopeless = hopeless and isinstance(error, PictureRefused)
     if failed:
-        raise CropsFailed("; ".join(failed)[:2000])
+        raise (CropsRefused if hopeless else CropsFailed)("; ".join(failed)[:2000])
     return made
 
 
@@ -60,8 +67,7 @@ def _crop_capture(image: SourceImage, detections: list[Detection]) -> int:
     """Crop one capture; what was stored is saved even when a later detection of it fails."""
     done: list[Detection] = []
     try:
-        with Image.open(io.BytesIO(read(image))) as picture:
-            rgb = picture.convert("RGB")
+        rgb = open_picture(read(image))
         for detection in detections:
             detection.path = _store(detection, rgb)
             done.append(detection)

@@ -13,5 +13,9 @@ class CaptureUnreadable(Exception):
     """The picture of a capture could not be fetched, is too large, or is no picture."""
 
 
+class PictureRefused(Exception):
+    """A capture is never opened: neither JPEG nor PNG, too many pixels, or a forbidden address. No retry helps."""
+
+
 class ServiceRefused(Exception):
     """A processing service answered, but not with results: a 4xx or 500, or a body that is no pipeline response."""

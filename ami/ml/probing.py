@@ -13,6 +13,8 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from pydantic import ValidationError
 
+from ami.main import outbound
+from ami.main.outbound import EndpointRefused
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import (
     PipelineConfigResponse,
@@ -69,7 +71,7 @@ async def _probe_all(addresses: list[tuple[int, str]]) -> dict[int, Probe]:
     room = asyncio.Semaphore(AT_ONCE)
     probes: dict[int, Probe] = {}
 
-    async with httpx.AsyncClient(timeout=PROBE_SECONDS) as client:
+    async with outbound.async_client(timeout=PROBE_SECONDS) as client:
 
         async def one(pk: int, address: str) -> None:
             async with room:
@@ -92,6 +94,8 @@ async def _probe(client: httpx.AsyncClient, address: str) -> Probe:
         if answer.status_code != 200:
             return Probe(False, latency, error=f"/readyz answered {answer.status_code}")
         return Probe(True, latency, _slugs(answer))
+    except EndpointRefused as error:
+        return Probe(False, time.monotonic() - started, error=str(error)[:500])
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError, ValueError) as error:
         return Probe(False, time.monotonic() - started, error=f"{type(error).__name__} {error}".strip()[:500])
 
@@ -120,10 +124,11 @@ def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = Non
 def fetch_configs(service: ProcessingService) -> tuple[list[PipelineConfigResponse], str]:
     """Return the pipelines that ``/info`` describes, and what was wrong with it (empty if nothing)."""
     try:
-        answer = httpx.get(f"{(service.endpoint_url or '').rstrip('/')}/info", timeout=PROBE_SECONDS)
+        with outbound.client(timeout=PROBE_SECONDS) as client:
+            answer = client.get(f"{(service.endpoint_url or '').rstrip('/')}/info")
         answer.raise_for_status()
         return ProcessingServiceInfoResponse.model_validate_json(answer.content[:MAX_INFO_BYTES]).pipelines, ""
-    except (httpx.HTTPError, httpx.InvalidURL, ValidationError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValidationError, EndpointRefused) as error:
         return [], f"/info: {type(error).__name__} {error}"[:500]
 
 

@@ -13,13 +13,17 @@ from ami.ml.reprocessing import create_jobs
     name="ami.ml.tasks.create_detection_images",
     triggered_by="process_nats_pipeline_result",
     autoretry_for=(crops.CropsFailed, OperationalError, InterfaceError, OSError),
+    dont_autoretry_for=(crops.CropsRefused,),
     retry_backoff=5,
     retry_backoff_max=300,
     max_retries=5,
     ignore_result=True,
 )
 def create_detection_images(source_image_ids: list[int]) -> None:
-    """Cut the crops of these captures; captures that fail are retried, the others are done by then."""
+    """Cut the crops of these captures; captures that fail are retried, the others are done by then.
+
+    A picture that can never be opened is not retried: the message is buried with the reason.
+    """
     crops.make_crops(source_image_ids)
 
 

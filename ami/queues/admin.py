@@ -24,6 +24,7 @@ class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
     Its other actions name no permission, so that who may only look could switch the schedule off; here they do.
     """
 
+    change_form_template = "admin/queues/periodic_task.html"
     actions = ("enable_tasks", "disable_tasks", "toggle_tasks", "run_tasks")
     enable_tasks = admin.action(permissions=["change"])(BeatPeriodicTaskAdmin.enable_tasks)
     disable_tasks = admin.action(permissions=["change"])(BeatPeriodicTaskAdmin.disable_tasks)

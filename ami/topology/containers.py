@@ -23,9 +23,11 @@ PLACEHOLDER = "change-me"
 
 #: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
 OPTIONAL = (
+    "ANTENNA_ALLOWED_ENDPOINTS",
     "ANTENNA_EXTRA_TASKS",
     "ANTENNA_LOCAL_SOURCE_ROOTS",
     "ANTENNA_LOG_LEVEL",
+    "ANTENNA_MAX_MEGAPIXELS",
     "ANTENNA_PROXIES",
     "ANTENNA_PUBLIC_URL",
     "ANTENNA_RESULT_MAX_BYTES",

@@ -11,7 +11,7 @@ from ami.topology.table import FALLBACK, ROWS
 from ami.topology.topology import load
 
 from .databases import DATABASE_RESULTS
-from .environment import BASE_DIR, env, on_or_off, one_of, refuse, whole_number
+from .environment import BASE_DIR, endpoints, env, on_or_off, one_of, refuse, whole_number
 
 try:
     ANTENNA_TOPOLOGY = load()
@@ -44,14 +44,15 @@ INSTALLED_APPS = [
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [
+    "ami.main.response_headers.ResponseHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "ami.queues.middleware.BrokerAwayMiddleware",
 ]
 TEMPLATES = [
@@ -86,6 +87,9 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1
 
 #: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
 ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**2, 1024, 2 * 1024**3)
+
+#: The largest picture that is decoded; from 89.5 megapixels Pillow warns, from 179 it refuses by itself.
+ANTENNA_MAX_MEGAPIXELS = whole_number("ANTENNA_MAX_MEGAPIXELS", 89, 1, 178)
 
 #: Whether the web process serves MEDIA itself: only without object storage, on one machine.
 ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=False)
@@ -148,6 +152,11 @@ FLOWER_LOGIN_REQUIRED = True
 
 #: The address people and workers reach the web process at, for links to stored files.
 ANTENNA_PUBLIC_URL = env.str("ANTENNA_PUBLIC_URL", default="")
+
+#: Whether addresses that people entered may lead to this machine or to a cloud's metadata (ami.main.outbound), and
+#: which of those addresses are meant all the same: names, addresses or networks.
+ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
+ANTENNA_ALLOWED_ENDPOINTS = endpoints("ANTENNA_ALLOWED_ENDPOINTS")
 
 #: Folders that a storage source with a file:// endpoint may point into.
 ANTENNA_LOCAL_SOURCE_ROOTS = env.list("ANTENNA_LOCAL_SOURCE_ROOTS", default=[])

@@ -1,6 +1,8 @@
 """Reads settings from the environment and refuses wrong ones in one sentence, which never repeats a secret."""
 
 import os
+import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -16,6 +18,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 #: What ``<NAME>_FILE`` may give as the path of a file, as Docker and Kubernetes mount secrets.
 SECRETS = (*AS_FILES, "FLOWER_BASIC_AUTH")
 SECRET_BYTES = 64 * 1024
+
+#: A name with a letter in it: what looks like a number is an address, or a mistake.
+HOST_NAME = re.compile(r"(?=.*[a-z_])[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 env = environ.Env()
 
@@ -95,6 +100,27 @@ def one_of(name: str, default: str, known: tuple[str, ...]) -> str:
     if value not in known:
         refuse(f"{name} is '{value}'; use one of {', '.join(known)}.{did_you_mean(value, known)}")
     return value
+
+
+def endpoints(name: str) -> tuple[str, ...]:
+    """Return a list of host names, addresses and networks, separated by commas; a malformed one stops the process."""
+    entries = tuple(entry.strip().lower() for entry in os.environ.get(name, "").split(",") if entry.strip())
+    for entry in entries:
+        if _is_address(entry) or HOST_NAME.fullmatch(entry):
+            continue
+        refuse(
+            f"{name} has the entry '{entry}', which is neither a host name nor an address nor a network; write it like "
+            "minio.example.org, 127.0.0.1 or 10.0.0.0/8, without scheme and port."
+        )
+    return entries
+
+
+def _is_address(entry: str) -> bool:
+    try:
+        ip_network(entry)
+    except ValueError:
+        return False
+    return True
 
 
 def required(name: str, example: str) -> str:

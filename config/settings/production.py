@@ -42,6 +42,8 @@ if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
         "results": {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": {**_options, "location": "results"}},
     }
 
+ANTENNA_REFUSE_INTERNAL_ENDPOINTS = True
+
 SECURE_SSL_REDIRECT = on_or_off("DJANGO_SECURE_SSL_REDIRECT", default=True)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SECURE_HSTS_SECONDS = 31_536_000

@@ -75,6 +75,22 @@ def test_a_container_runs_as_nobody_and_cannot_write_to_its_image(deployment: De
     assert config["CapDrop"] == ["ALL"]
 
 
+@pytest.mark.parametrize("service", ["rabbitmq", "redis", "postgres"])
+def test_a_service_of_others_runs_without_a_capability(deployment: Deployment, service: str):
+    """Its entrypoint begins with five, and becomes a user who has none and gets none."""
+    status = deployment.execute(service, "cat", "/proc/1/status")
+    assert "\nCapEff:\t0000000000000000\n" in status
+    assert "\nNoNewPrivs:\t1\n" in status
+
+
+@pytest.mark.parametrize("service", [*LASTING, "nats"])
+def test_no_list_of_processes_shows_a_secret(deployment: Deployment, service: str):
+    found = inspect(deployment.container(service))
+    line = json.dumps([found["Path"], found["Args"], found["Config"].get("Healthcheck")])
+    secrets = {value for name, value in deployment.variables.items() if "PASSWORD" in name or "SECRET" in name}
+    assert [secret for secret in secrets if secret and secret in line] == []
+
+
 @pytest.mark.parametrize("image", IMAGES[:1])
 def test_the_image_is_small_and_holds_no_compiler_no_secret_and_its_labels(deployment: Deployment, image: str):
     (found,) = json.loads(docker("image", "inspect", image))

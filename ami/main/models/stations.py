@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 
+from ami.main import outbound
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
 from ami.main.times import validate_time_zone
@@ -32,6 +34,12 @@ class S3StorageSource(TimestampedModel):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse addresses that are never called."""
+        urls = {"endpoint_url": self.endpoint_url, "public_base_url": self.public_base_url}
+        if refused := {field: reason for field, url in urls.items() if (reason := outbound.refusal(url))}:
+            raise ValidationError(refused)
 
 
 class Deployment(TimestampedModel):

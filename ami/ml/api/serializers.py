@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from django.db import IntegrityError, transaction
 from rest_framework import serializers
 
+from ami.main import outbound
 from ami.main.models import Project
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 
@@ -97,6 +98,8 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise serializers.ValidationError("Must be an http or https address.")
+        if reason := outbound.refusal(url):
+            raise serializers.ValidationError(reason)
         return url
 
     def create(self, validated_data: dict[str, Any]) -> ProcessingService:

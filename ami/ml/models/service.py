@@ -1,7 +1,9 @@
 """Processing services: programs that run pipelines, asked over HTTP or asking for work themselves."""
 
+from django.core.exceptions import ValidationError
 from django.db import models
 
+from ami.main import outbound
 from ami.ml.models.algorithm import one_per_project
 from ami.ml.models.pipeline import Pipeline
 
@@ -34,6 +36,11 @@ class ProcessingService(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse an address that is never called."""
+        if reason := outbound.refusal(self.endpoint_url or ""):
+            raise ValidationError({"endpoint_url": reason})
 
     @property
     def pulls(self) -> bool:

@@ -18,7 +18,7 @@ from tests.places import ROOT
 LINES = (ROOT / ".env.example").read_text().splitlines()
 ASSIGNMENT = re.compile(r"^#?([A-Z][A-Z0-9_]*)=(.*)$")
 READ_BY_SETTINGS = re.compile(
-    r'\b(?:env\.\w+|required|required_url|whole_number|on_or_off|one_of|refuse_placeholder)\(\s*"([A-Z][A-Z0-9_]*)"'
+    r'\b(?:env\.\w+|required|required_url|whole_number|on_or_off|one_of|endpoints|refuse_placeholder)\(\s*"([A-Z][A-Z0-9_]*)"'
 )
 READ_BY_CODE = re.compile(r'os\.environ(?:\.get\(|\[)"((?:ANTENNA|NATS|FLOWER)_[A-Z0-9_]*)"')
 READ_BY_COMPOSE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)")

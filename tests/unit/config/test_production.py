@@ -39,6 +39,18 @@ def test_no_service_is_on_localhost_that_nobody_put_there(shown):
     assert "127.0.0.1" not in text
 
 
+def test_addresses_that_people_enter_are_checked_and_browsers_are_told_to_use_https(shown):
+    names = ("ANTENNA_REFUSE_INTERNAL_ENDPOINTS", "ANTENNA_ALLOWED_ENDPOINTS", "ANTENNA_MAX_MEGAPIXELS", "MIDDLEWARE")
+    found = shown(*names, "SECURE_HSTS_SECONDS", ANTENNA_ALLOWED_ENDPOINTS="Minio.example, 127.0.0.0/8")
+    assert found["ANTENNA_REFUSE_INTERNAL_ENDPOINTS"] is True
+    assert found["ANTENNA_ALLOWED_ENDPOINTS"] == ["minio.example", "127.0.0.0/8"]
+    assert found["ANTENNA_MAX_MEGAPIXELS"] == 89
+    assert found["SECURE_HSTS_SECONDS"] == 365 * 86_400
+    assert found["MIDDLEWARE"][0] == "ami.main.response_headers.ResponseHeadersMiddleware", (
+        "so that no answer lacks them"
+    )
+
+
 def test_results_are_ignored_unless_a_task_says_otherwise_and_never_go_to_rpc(shown):
     """Incident 11: results to rpc:// exhausted 65,535 channels."""
     settings = shown("CELERY_TASK_IGNORE_RESULT", "CELERY_RESULT_BACKEND")

@@ -1,12 +1,17 @@
 """Crops."""
 
+from unittest.mock import Mock
+
 import pytest
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from PIL import Image
 
 from ami.main.models import Detection
 from ami.ml import crops
+from ami.ml.tasks import create_detection_images
 from tests.unit.jobs.world import SIZE, World
+from tests.unit.ml import pictures
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,41 @@ def test_one_unreadable_capture_is_told_and_the_others_are_cropped(world: World)
     default_storage.delete(gone.path)
     with default_storage.open(broken.path, "wb") as file:
         file.write(b"no picture")
-    with pytest.raises(crops.CropsFailed, match=f"capture {gone.pk}.*capture {broken.pk}"):
+    with pytest.raises(crops.CropsFailed, match=f"capture {gone.pk}.*capture {broken.pk}.*not a picture") as told:
         crops.make_crops([good.pk, gone.pk, broken.pk])
     assert crops.captures_without_crops([good.pk, gone.pk, broken.pk]) == [gone.pk, broken.pk]
+    assert not isinstance(told.value, crops.CropsRefused), "the one that is gone may come back"
+
+
+def replace(capture, content: bytes) -> None:
+    default_storage.delete(capture.path)
+    default_storage.save(capture.path, ContentFile(content))
+
+
+def test_oversized_capture_is_refused_and_the_others_are_cropped(world: World) -> None:
+    good, large = world.captures(2)
+    for capture in (large, good):
+        detect(world, capture, [0, 0, 20, 10])
+    replace(large, pictures.header_of_jpeg(9_500, 9_500))
+    with pytest.raises(crops.CropsRefused, match=rf"^capture {large.pk}: .*90\.2 mega.*MEGAPIXELS=89"):
+        crops.make_crops([large.pk, good.pk])
+    assert crops.captures_without_crops([good.pk, large.pk]) == [large.pk]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason", "tries"),
+    [(pictures.header_of_jpeg(9_500, 9_500), "megapixels", 1), (pictures.jpeg((200, 120))[:-300], "is broken", 6)],
+    ids=["too large", "truncated"],
+)
+def test_refused_picture_is_not_retried_and_a_broken_one_is(
+    world: World, monkeypatch, content: bytes, reason: str, tries: int
+) -> None:
+    [capture] = world.captures(1)
+    detect(world, capture, [0, 0, 20, 10])
+    replace(capture, content)
+    opened = Mock(side_effect=crops.open_picture)
+    monkeypatch.setattr(crops, "open_picture", opened)
+    ended = create_detection_images.apply(kwargs={"source_image_ids": [capture.pk]})
+    assert (ended.state, opened.call_count) == ("FAILURE", tries)
+    assert f"capture {capture.pk}: the picture" in str(ended.result)
+    assert reason in str(ended.result)

@@ -64,6 +64,16 @@ def test_too_many_pixels_are_refused_before_they_are_decoded():
         open_picture(png((400, 400)), max_pixels=100_000)
     with pytest.raises(PictureError, match="pixels"):
         open_picture(png((20_000, 20_000), "1"))
+    with pytest.raises(PictureError, match="more than 89000000"):
+        open_picture(png((9_500, 9_500), "1"))
+
+
+def test_only_what_cameras_write_is_opened():
+    for kind in ("GIF", "TIFF", "WEBP", "BMP"):
+        held = io.BytesIO()
+        Image.new("RGB", (30, 20)).save(held, kind)
+        with pytest.raises(PictureError, match="not a readable picture: neither JPEG nor PNG"):
+            open_picture(held.getvalue())
 
 
 def test_every_pipeline_has_one_detector_and_every_classifier_its_classes():

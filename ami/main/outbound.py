@@ -1,0 +1,199 @@
+"""Calls to addresses that people entered: each is resolved, checked, and connected to as it was checked.
+
+Processing services and storage sources have such addresses. With ANTENNA_REFUSE_INTERNAL_ENDPOINTS none of them may
+lead to this machine, its link or a cloud's metadata, whatever its name resolves to at the moment of the call.
+"""
+
+import asyncio
+import socket
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from django.conf import settings
+
+#: What a name may not resolve to. Private networks are not among them: services of a deployment live there.
+FORBIDDEN = {
+    "this host": ("0.0.0.0/8", "::/128"),
+    "loopback": ("127.0.0.0/8", "::1/128"),
+    "link-local": ("169.254.0.0/16", "fe80::/10"),
+    # Alibaba's, Azure's, Oracle's, Amazon's and Google's, beside 169.254.169.254.
+    "cloud metadata": ("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/64", "fd20:ce::254/128"),
+    "multicast": ("224.0.0.0/4", "ff00::/8"),
+    "reserved": ("240.0.0.0/4",),
+}
+_FORBIDDEN = [(kind, ip_network(network)) for kind, networks in FORBIDDEN.items() for network in networks]
+
+#: IPv6 addresses whose last 32 bits are an IPv4 address: compatible, mapped and translated ones.
+_EMBEDDING = [ip_network(network) for network in ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")]
+
+PORTS = {"http": 80, "https": 443}
+
+#: The most addresses of one name that are tried.
+MOST_ADDRESSES = 4
+
+#: A kept connection is found again by its address alone, and another name may have been checked for it.
+NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
+
+
+class EndpointRefused(Exception):
+    """An address leads where no call may go; the message names the setting that allows it."""
+
+
+def checked(host: str, port: int) -> list[str]:
+    """Return the addresses that ``host`` resolves to at this moment, all of them fit to connect to.
+
+    Raises:
+        EndpointRefused: one of them is forbidden, and neither it nor the name is in ANTENNA_ALLOWED_ENDPOINTS.
+        OSError, UnicodeError: the name does not resolve.
+    """
+    return _fit(host, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+def refusal(url: str) -> str:
+    """Return why a call to this http address would be refused now, or nothing; for the moment when it is entered.
+
+    A name that does not resolve yet is left alone: what counts is what it resolves to at the call.
+    """
+    if not (settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS and url.lower().startswith(tuple(PORTS))):
+        return ""
+    try:
+        checked(*_target(url))
+    except EndpointRefused as error:
+        return str(error)
+    except (OSError, ValueError):
+        return ""
+    return ""
+
+
+def client(**options: Any) -> httpx.Client:
+    """Return a client for addresses that people entered; a call raises `EndpointRefused`, also at a redirect."""
+    if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
+        options["transport"] = CheckedTransport(limits=NOT_KEPT)
+    return httpx.Client(**options)
+
+
+def async_client(**options: Any) -> httpx.AsyncClient:
+    """Return the same as `client`, for a loop."""
+    if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
+        options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT)
+    return httpx.AsyncClient(**options)
+
+
+class CheckedTransport(httpx.HTTPTransport):
+    """Connects to an address that was checked, with the name in ``Host`` and in TLS, and through no proxy."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request to the first address that accepts the connection."""
+        host, port = _target(str(request.url))
+        failure: Exception = httpx.ConnectError("The name has no address.")
+        try:
+            addresses = checked(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpx.ConnectError(str(error)) from error
+        for address in addresses:
+            try:
+                return super().handle_request(_pinned(request, host, address))
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+
+class AsyncCheckedTransport(httpx.AsyncHTTPTransport):
+    """The same as `CheckedTransport`, for a loop."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request to the first address that accepts the connection."""
+        host, port = _target(str(request.url))
+        failure: Exception = httpx.ConnectError("The name has no address.")
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise httpx.ConnectError(str(error)) from error
+        for address in _fit(host, found):
+            try:
+                return await super().handle_async_request(_pinned(request, host, address))
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+
+def pin_s3(client: Any) -> None:
+    """Check each request of a boto3 client just before it is sent, retries and other regions' hosts included.
+
+    Over http it goes to the checked address. Over https the library resolves the name once more: another address than
+    the checked one gets a connection, but no request unless it has the name's certificate.
+    """
+    if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
+        client.meta.events.register_first("before-send.s3", _pin_s3)
+
+
+def _pin_s3(request: Any, **_: Any) -> None:
+    host, port = _target(request.url)
+    parts = urlsplit(request.url)
+    addresses = checked(host, port)
+    if parts.scheme == "http":
+        request.headers["Host"] = parts.netloc.rpartition("@")[2]
+        request.url = parts._replace(netloc=f"{_bracketed(addresses[0])}:{port}").geturl()
+
+
+def _target(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+
+
+def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
+    extensions = {"sni_hostname": host, **request.extensions}
+    url = request.url.copy_with(host=address)
+    return httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
+
+
+def _fit(host: str, found: list[Any]) -> list[str]:
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:MOST_ADDRESSES]
+    if host.lower().rstrip(".") in settings.ANTENNA_ALLOWED_ENDPOINTS:
+        return addresses
+    for address in addresses:
+        if kind := _forbidden(address):
+            raise EndpointRefused(
+                f"{host} is at {address} ({kind}), which is never called. If it is meant, list the name or the address "
+                "in ANTENNA_ALLOWED_ENDPOINTS."
+            )
+    return addresses
+
+
+def _forbidden(address: str) -> str:
+    """Return what kind of forbidden address it is; nothing for others, and for those that the setting allows."""
+    allowed = _allowed_networks()
+    for each in _meanings(address):
+        if any(each in network for network in allowed):
+            continue
+        for kind, network in _FORBIDDEN:
+            if each in network:
+                return kind
+    return ""
+
+
+def _meanings(address: str) -> list[Any]:
+    """Return the address and the IPv4 addresses that an IPv6 address carries."""
+    parsed = ip_address(address.partition("%")[0])
+    carried: list[Any] = []
+    if isinstance(parsed, IPv6Address):
+        if any(parsed in network for network in _EMBEDDING):
+            carried.append(ip_address(int(parsed) & 0xFFFFFFFF))
+        carried += [each for each in (parsed.sixtofour, *(parsed.teredo or ())) if each]
+    return [parsed, *carried]
+
+
+def _allowed_networks() -> list[Any]:
+    found = []
+    for entry in settings.ANTENNA_ALLOWED_ENDPOINTS:
+        try:
+            found.append(ip_network(entry))
+        except ValueError:
+            continue
+    return found
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

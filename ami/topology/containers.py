@@ -24,6 +24,7 @@ PLACEHOLDER = "change-me"
 #: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
 OPTIONAL = (
     "ANTENNA_EXTRA_TASKS",
+    "ANTENNA_FILE_URL_SECONDS",
     "ANTENNA_LOCAL_SOURCE_ROOTS",
     "ANTENNA_LOG_LEVEL",
     "ANTENNA_PROXIES",
@@ -31,7 +32,6 @@ OPTIONAL = (
     "ANTENNA_RESULT_MAX_BYTES",
     "ANTENNA_S3_BUCKET",
     "ANTENNA_S3_ENDPOINT_URL",
-    "ANTENNA_SERVE_MEDIA",
     "ANTENNA_SLOW_ENABLED",
     "ANTENNA_TASK_EVENTS",
     "ANTENNA_WAIT_SECONDS",

@@ -2,12 +2,19 @@
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
+from ami.main.paths import problem_of
 from ami.main.times import validate_time_zone
+
+
+def _refuse_path(field: str, path: str) -> None:
+    if problem := problem_of(path):
+        raise ValidationError({field: problem})
 
 
 class S3StorageSource(TimestampedModel):
@@ -32,6 +39,10 @@ class S3StorageSource(TimestampedModel):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse a prefix that is not a plain path."""
+        _refuse_path("prefix", self.prefix)
 
 
 class Deployment(TimestampedModel):
@@ -75,6 +86,10 @@ class Deployment(TimestampedModel):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse a folder that would leave the storage source."""
+        _refuse_path("data_source_subdir", self.data_source_subdir)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; another time zone makes the sessions stale, because a night is named by its local date."""

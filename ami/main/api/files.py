@@ -180,7 +180,7 @@ def _from_folder(request: Request, download: Download) -> HttpResponseBase:
     )
     if request.method != "HEAD":
         return streamed
-    streamed.close()
+    file.close()  # Closing the response would end the request.
     return HttpResponse(headers=dict(streamed.items()))
 
 

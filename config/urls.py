@@ -12,6 +12,8 @@ from ami.main.api import urls as main_urls
 from ami.ml.api import urls as ml_urls
 
 router = DefaultRouter()
+# JSON is all there is; `.json` behind an address would reach actions that know no other format.
+router.include_format_suffixes = False
 for app in (main_urls, ml_urls, jobs_urls, exports_api):
     app.register(router)
 

@@ -107,6 +107,8 @@ def file_action(*media_types: str) -> Callable[[Callable[..., Any]], Any]:
         302: OpenApiResponse(description="The file lies in a bucket; the address is signed for five minutes."),
         403: OpenApiResponse(description="The signature is wrong or has expired."),
         404: OpenApiResponse(description="There is no such file."),
+        409: OpenApiResponse(description="There is no file yet."),
+        503: OpenApiResponse(description="The bucket does not answer."),
     }
     files = {(200, media_type): OpenApiTypes.BINARY for media_type in media_types}
     options = {"permission_classes": [RoleOrLink], "content_negotiation_class": AnyType, "pagination_class": None}

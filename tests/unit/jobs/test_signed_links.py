@@ -35,4 +35,5 @@ def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, mo
         [request] = sent
     for picture in request.source_images:
         assert picture.url.startswith("http://testserver/api/v2/captures/")
-        assert Client().get(picture.url).status_code == 200
+        answer = Client().get(picture.url)
+        assert b"".join(answer.streaming_content)[:3] == b"\xff\xd8\xff"

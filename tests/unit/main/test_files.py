@@ -210,3 +210,11 @@ def test_files_and_folders_are_their_owners_alone(capture):
         assert os.stat(path).st_mode & 0o777 == mode
         assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
     storages["results"].delete("mode/a.gz")
+
+
+@pytest.mark.parametrize(
+    "way", ["captures/1.json", "captures.json", "captures/1/image.json", "deployments/1/sync.json"]
+)
+def test_a_format_behind_an_address_is_a_404(client, way):
+    assert client.get(f"{BASE}/{way}").status_code == 404
+    assert client.post(f"{BASE}/deployments/1/sync.json").status_code == 404

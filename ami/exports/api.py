@@ -127,9 +127,9 @@ class ExportViewSet(
         export: DataExport = self.get_object()
         if not export.file_path:
             raise Conflict("This export is not written yet. Its job says how far it is.")
-        # Logged after it was found: who, what, which.
         found = answer(request, files.download(export))
-        logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
+        if request.method == "GET":
+            logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
         return found
 
 

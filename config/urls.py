@@ -1,10 +1,8 @@
 """Every URL of the web process."""
 
-from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
-from django.urls import include, path, re_path
-from django.views.static import serve
+from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import DefaultRouter
 
@@ -14,6 +12,8 @@ from ami.main.api import urls as main_urls
 from ami.ml.api import urls as ml_urls
 
 router = DefaultRouter()
+# JSON is all there is; `.json` behind an address would reach actions that know no other format.
+router.include_format_suffixes = False
 for app in (main_urls, ml_urls, jobs_urls, exports_api):
     app.register(router)
 
@@ -30,5 +30,3 @@ urlpatterns = [
     *(path("api/v2/", include(app.urlpatterns)) for app in (main_urls, ml_urls, jobs_urls, exports_api)),
     path("api/v2/", include(router.urls)),
 ]
-if settings.ANTENNA_SERVE_MEDIA:
-    urlpatterns.append(re_path(r"^media/(?P<path>.+)$", serve, {"document_root": settings.MEDIA_ROOT}))

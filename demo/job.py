@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, console: Console, place: Place, processes: 
     queues = celery_app.topology.queues
     show = Show(console, processes, _depths)
     project.migrate()
-    demo = project.create(folders, place.media, place.web)
+    demo = project.create(folders, place.media)
     steps = Steps(place, processes, show, demo, Client(place.web))
     if not place.is_deployed:
         show.say("starting the web server, a worker per queue, and beat")

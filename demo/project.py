@@ -43,8 +43,11 @@ def migrate() -> None:
     _quicken()
 
 
-def create(folders: list[Path], media: Path, web: str) -> DemoProject:
-    """Create the project with a station per folder below ``media``; their captures come by a sync job."""
+def create(folders: list[Path], media: Path) -> DemoProject:
+    """Create the project with a station per folder below ``media``; their captures come by a sync job.
+
+    They lie in Antenna's own storage, so that processing services fetch them by links that Antenna signs.
+    """
     from ami.main.models import Deployment, Project, S3StorageSource, User
 
     password = secrets.token_urlsafe(16)
@@ -54,7 +57,6 @@ def create(folders: list[Path], media: Path, web: str) -> DemoProject:
         name="Demo captures",
         project=project,
         endpoint_url=media.resolve().as_uri(),
-        public_base_url=f"{web}/media/",
     )
     stations = tuple(
         Deployment.objects.create(

@@ -17,6 +17,7 @@ SIGNING_KEY = "DJANGO_SECRET_KEY"
 #: What makes web answer a browser on the same machine, where no proxy speaks https before it.
 LOCAL = {"DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web", "DJANGO_SECURE_SSL_REDIRECT": "0"}
 
+WEB_PORT = "PUBLISHED_WEB_PORT"
 PUBLISHED = re.compile(r"^#?(PUBLISHED_[A-Z_]+_PORT)=(\d+)$", re.M)
 
 KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
@@ -53,13 +54,20 @@ def write(path: Path, example: Path, *, local: bool = False) -> None:
         AlreadyThere: it exists; its secrets are in use.
     """
     text = example.read_text()
-    text = with_secrets(text, LOCAL | taken_ports(text) if local else {})
+    text = with_secrets(text, local_changes(text) if local else {})
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise AlreadyThere(f"{path} exists and is left as it is; its secrets are in use") from None
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+
+
+def local_changes(example: str) -> dict[str, str]:
+    """Return what one machine and its own browser need: ports that are free, and web's address for stored links."""
+    ports = taken_ports(example)
+    port = ports.get(WEB_PORT) or dict(PUBLISHED.findall(example))[WEB_PORT]
+    return {**LOCAL, **ports, "ANTENNA_PUBLIC_URL": f"http://localhost:{port}"}
 
 
 def published_anywhere(example: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from ami.exports import tasks, writing
+from ami.exports import files, tasks, writing
 from ami.exports.filters import FilterError, validate_filters
 from ami.exports.formats import choices
 from ami.exports.models import DataExport, ScheduledExport
@@ -45,13 +45,15 @@ class DataExportAdmin(admin.ModelAdmin):
     list_filter = ("format", "project", "scheduled")
     list_select_related = ("project",)
     autocomplete_fields = ("project", "user")
-    readonly_fields = ("job", "filters_display", "record_count", "file_size", "file_url", "finished_at")
+    readonly_fields = ("job", "filters_display", "record_count", "file_size", "link", "finished_at")
     actions = ("run_again",)
 
     @admin.display(description="file")
     def link(self, export: DataExport) -> str:
-        """Return a link to the file, once there is one."""
-        return format_html('<a href="{}">download</a>', export.file_url) if export.file_url else "-"
+        """Return a link to the file that is signed now, once there is one."""
+        if not export.file_path:
+            return "-"
+        return format_html('<a href="{}">download</a>', files.signed_path(export))
 
     @admin.action(description="Run again", permissions=["change"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

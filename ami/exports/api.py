@@ -1,21 +1,29 @@
 """Exports in the API."""
 
+import logging
 from typing import Any
 
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import BaseRouter
 
+from ami.exports import files
 from ami.exports.filters import FilterError
 from ami.exports.formats import choices
 from ami.exports.models import DataExport
 from ami.exports.requesting import request_export
+from ami.jobs.api.errors import Conflict
 from ami.jobs.progress import progress
 from ami.main.api.fields import OwnProjectField
+from ami.main.api.file_fields import base_of
+from ami.main.api.files import FileLinks, answer, file_action
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
 from ami.main.permissions import MEMBER
+
+logger = logging.getLogger(__name__)
 
 
 class ExportSerializer(serializers.ModelSerializer[DataExport]):
@@ -25,6 +33,7 @@ class ExportSerializer(serializers.ModelSerializer[DataExport]):
     format = serializers.ChoiceField(choices=choices())
     filters = serializers.JSONField(required=False, default=dict)
     job = serializers.SerializerMethodField()
+    file_url = serializers.SerializerMethodField()
 
     class Meta:
         model = DataExport
@@ -42,13 +51,17 @@ class ExportSerializer(serializers.ModelSerializer[DataExport]):
             "created_at",
             "updated_at",
         )
-        read_only_fields = ("user", "filters_display", "file_url", "record_count", "file_size")
+        read_only_fields = ("user", "filters_display", "record_count", "file_size")
 
     def validate_filters(self, filters: Any) -> dict[str, Any]:
         """Accept an object; which filters it may hold depends on the project."""
         if not isinstance(filters, dict):
             raise serializers.ValidationError("Must be an object.")
         return filters
+
+    def get_file_url(self, export: DataExport) -> str:
+        """Return a link that is signed now and downloads the file without a token; empty until there is a file."""
+        return files.signed_url(export, base_of(self.context["request"]))
 
     @extend_schema_field(
         {
@@ -82,6 +95,7 @@ FILTERS = {"project": ("project_id", whole_number), "format": ("format", words)}
 
 @extend_schema_view(list=extend_schema(parameters=parameters(FILTERS)))
 class ExportViewSet(
+    FileLinks,
     ProjectScoped,
     mixins.CreateModelMixin,
     mixins.RetrieveModelMixin,
@@ -106,6 +120,17 @@ class ExportViewSet(
         except FilterError as error:
             raise serializers.ValidationError({"filters": {error.field[:100]: [error.message]}}) from error
         return Response(self.get_serializer(export).data, status=status.HTTP_201_CREATED)
+
+    @file_action("text/csv", "application/json")
+    def file(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
+        """Download the file, as a member of the project or by a signed link; 409 while there is none yet."""
+        export: DataExport = self.get_object()
+        if not export.file_path:
+            raise Conflict("This export is not written yet. Its job says how far it is.")
+        found = answer(request, files.download(export))
+        if request.method == "GET":
+            logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
+        return found
 
 
 def register(router: BaseRouter) -> None:

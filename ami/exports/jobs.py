@@ -1,6 +1,6 @@
 """The job kind of exports."""
 
-from ami.exports import writing
+from ami.exports import files, writing
 from ami.exports.models import DataExport
 from ami.jobs.kinds import SliceOfWork, job_kind
 from ami.jobs.models import Job
@@ -23,7 +23,7 @@ def data_export(job: Job, turn: SliceOfWork) -> bool:
     finished = writing.advance(export, turn)
     total = export.record_count or 0
     if finished:
-        job.result = {"file_url": export.file_url, "record_count": total, "file_size": export.file_size}
+        job.result = {"file_url": files.stable_url(export), "record_count": total, "file_size": export.file_size}
         job.save(update_fields=["result"])
     # Rows that were deleted meanwhile may leave fewer than were counted at the start.
     done = total if finished else min(writing.written_rows(export), total)

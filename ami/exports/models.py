@@ -11,7 +11,7 @@ class DataExport(TimestampedModel):
     """One export of a project's occurrences to one file.
 
     ``run`` numbers the attempts to write it from the start; ``upto_pk`` is the last occurrence that this run takes,
-    so that a project that grows meanwhile does not move the end.
+    so that a project that grows meanwhile does not move the end. ``file_path`` is empty until there is a file.
     """
 
     user = models.ForeignKey(
@@ -28,7 +28,6 @@ class DataExport(TimestampedModel):
     run = models.PositiveIntegerField(default=1, editable=False)
     upto_pk = models.BigIntegerField(null=True, editable=False)
     file_path = models.CharField(max_length=1024, blank=True, editable=False)
-    file_url = models.CharField(max_length=2048, blank=True, editable=False)
     file_size = models.BigIntegerField(null=True, editable=False, help_text="bytes")
     record_count = models.PositiveBigIntegerField(null=True, editable=False)
     advanced_at = models.DateTimeField(null=True, editable=False)

@@ -1,5 +1,6 @@
 """Writes an export in resumable slices: parts of some rows each, put together at the end."""
 
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from ami.exports.filters import occurrences_of
 from ami.exports.formats import Format, format_of
 from ami.exports.models import DataExport, ExportPart
 from ami.jobs.kinds import SliceOfWork
+from ami.main.stored_files import EXPORTS
 
 BATCH = 100
 PART_ROWS = 10_000
@@ -98,7 +100,7 @@ def _write_part(export: DataExport, turn: SliceOfWork) -> None:
         last_pk, rows = _write_rows(export, written, after_pk, part, turn)
         part.seek(0)
         # A name of its own: a storage may overwrite, or choose another name, when two workers meet at one.
-        path = default_storage.save(f"exports/parts/{export.pk}/{after_pk}-{uuid4().hex}.part", File(part))
+        path = default_storage.save(f"{EXPORTS}/parts/{export.pk}/{after_pk}-{uuid4().hex}.part", File(part))
     piece = ExportPart(export=export, run=export.run, after_pk=after_pk, last_pk=last_pk, rows=rows, path=path)
     if not _record_part(piece):
         delete_files([path])
@@ -162,17 +164,32 @@ def _copy(path: str, whole: IO[bytes]) -> None:
 
 
 def _publish(export: DataExport, written: Format, whole: IO[bytes], size: int, parts: list[ExportPart]) -> None:
-    name = f"exports/{export.project.slug}_export-{export.pk}.{written.extension}"
+    path = default_storage.save(_name(export, written), File(whole))
+    is_published = False
+    try:
+        is_published = _replace(export, path, size, parts)
+    finally:
+        if not is_published:
+            delete_files([path])
+    export.refresh_from_db()
+
+
+def _name(export: DataExport, written: Format) -> str:
+    """Return a new name in each run: it cannot be guessed, and the file there is stays whole until this one counts."""
+    return f"{EXPORTS}/{export.project.slug}_export-{export.pk}-{secrets.token_hex(16)}.{written.extension}"
+
+
+def _replace(export: DataExport, path: str, size: int, parts: list[ExportPart]) -> bool:
+    """Make ``path`` the export's file; False when another worker has finished it, or it was begun anew."""
     with transaction.atomic():
         current = DataExport.objects.select_for_update(of=("self",)).get(pk=export.pk)
         if current.run != export.run or current.finished_at:
-            return
-        delete_files([current.file_path] if current.file_path else [])
-        delete_files([name])
-        path = default_storage.save(name, File(whole))
-        current.file_path, current.file_url, current.file_size = path, default_storage.url(path), size
+            return False
+        replaced = [current.file_path] if current.file_path else []
+        current.file_path, current.file_size = path, size
         current.record_count, current.finished_at = sum(part.rows for part in parts), timezone.now()
-        current.save(update_fields=["file_path", "file_url", "file_size", "record_count", "finished_at"])
+        current.save(update_fields=["file_path", "file_size", "record_count", "finished_at"])
         # The rows stay: a worker that is still at it must see that everything is written.
-        transaction.on_commit(lambda: delete_files([part.path for part in parts]), robust=True)
-    export.refresh_from_db()
+        gone = [*replaced, *(part.path for part in parts)]
+        transaction.on_commit(lambda: delete_files(gone), robust=True)
+    return True

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
 import regex
@@ -13,6 +13,8 @@ from django.conf import settings
 
 from ami.main import outbound
 from ami.main.models.stations import Deployment, S3StorageSource
+from ami.main.paths import problem_of
+from ami.main.stored_files import OURS
 
 #: What cameras write, and the formats that crops are cut from (ami.ml.pictures).
 PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
@@ -47,9 +49,28 @@ def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
         pattern = regex.compile(station.data_source_regex) if station.data_source_regex else PICTURES
     except regex.error as error:
         raise SourceError(f"data_source_regex '{station.data_source_regex}' does not compile: {error}.") from error
-    prefix = "/".join(part.strip("/") for part in (source.prefix, station.data_source_subdir) if part.strip("/"))
+    place = _place(station, source)
     walk = _walk_folder if source.endpoint_url.startswith("file:") else _walk_bucket
-    return (found for found in walk(source, prefix, after) if _matches(pattern, found.path))
+    return (found for found in walk(source, place, after) if _matches(pattern, found.path))
+
+
+class Place(NamedTuple):
+    """Where a station's pictures lie: the source's own prefix, and the prefix below it, without ``/`` at the ends."""
+
+    source_prefix: str
+    prefix: str
+
+
+def _place(station: Deployment, source: S3StorageSource) -> Place:
+    """Return where to look. What leaves the source's prefix is refused here, too: the row may be older than the rule.
+
+    A ``/`` at the beginning was allowed once, and names nothing outside.
+    """
+    inner, outer = station.data_source_subdir.strip("/"), source.prefix.strip("/")
+    for field, text in (("data_source_subdir", inner), ("The prefix of the storage source", outer)):
+        if problem := problem_of(text):
+            raise SourceError(f"{field} '{text[:200]}': {problem}")
+    return Place(outer, "/".join(part for part in (outer, inner) if part))
 
 
 def _matches(pattern: Any, path: str) -> bool:
@@ -59,17 +80,27 @@ def _matches(pattern: Any, path: str) -> bool:
         raise SourceError(f"data_source_regex takes too long on '{path[:100]}'; write a simpler one.") from None
 
 
-def _walk_folder(source: S3StorageSource, prefix: str, after: str) -> Iterator[Found]:
+def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
     root = Path(unquote(urlparse(source.endpoint_url).path)).resolve()
-    start = (root / prefix).resolve()
+    top, start = (root / place.source_prefix).resolve(), (root / place.prefix).resolve()
     allowed = [Path(folder).resolve() for folder in _allowed_folders()]
-    if not start.is_relative_to(root) or not any(start.is_relative_to(folder) for folder in allowed):
+    if not top.is_relative_to(root) or not any(start.is_relative_to(folder) for folder in allowed):
         raise SourceError(
             f"Folder {start} is outside ANTENNA_LOCAL_SOURCE_ROOTS ({', '.join(map(str, allowed))}); add it there."
         )
+    # By where links lead, not by names alone.
+    if not start.is_relative_to(top):
+        raise SourceError(f"data_source_subdir '{place.prefix[:200]}' leads out of the storage source '{source.name}'.")
+    if any(start.is_relative_to(folder) for folder in _closed_folders()):
+        raise SourceError(f"Folder {start} holds what Antenna made, of every project; choose a folder of captures.")
     if not start.is_dir():
         raise SourceError(f"Folder {start} of storage source '{source.name}' does not exist on this machine.")
-    return _descend(start, f"{prefix}/" if prefix else "", after)
+    return _descend(start, f"{place.prefix}/" if place.prefix else "", after)
+
+
+def _closed_folders() -> list[Path]:
+    """Return the folders of the media folder that hold no captures but what the product made, of every project."""
+    return [Path(settings.MEDIA_ROOT).resolve() / name for name in OURS]
 
 
 def _allowed_folders() -> list[str]:
@@ -83,6 +114,8 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
     for entry in entries:
         path = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):
+            if Path(entry.path).resolve() in _closed_folders():
+                continue
             if f"{path}/" > after or after.startswith(f"{path}/"):
                 yield from _descend(Path(entry.path), f"{path}/", after)
         elif path > after and entry.is_file(follow_symlinks=False):
@@ -90,13 +123,15 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
             yield Found(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
 
 
-def _walk_bucket(source: S3StorageSource, prefix: str, after: str) -> Iterator[Found]:
+def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
     pages = _client(source).get_paginator("list_objects_v2")
-    folder = f"{prefix}/" if prefix else ""
+    folder = f"{place.prefix}/" if place.prefix else ""
     try:
         for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
             for item in page.get("Contents", ()):
-                yield Found(item["Key"], item["Size"], item["LastModified"])
+                # A foreign server may answer more than it was asked for.
+                if item["Key"].startswith(folder):
+                    yield Found(item["Key"], item["Size"], item["LastModified"])
     except outbound.EndpointRefused as error:
         raise SourceError(f"Storage source '{source.name}': {error}") from error
 

@@ -10,6 +10,7 @@ from ami.main.counts import mark_stale
 from ami.main.file_times import time_in_name
 from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
+from ami.main.paths import problem_of
 from ami.main.sources import Found, pictures
 from ami.main.times import station_time
 from ami.queues.slices import Slice
@@ -83,8 +84,8 @@ def _capture(station: Deployment, found: Found) -> SourceImage | None:
 
 
 def _storable(path: str) -> bool:
-    """Whether a database takes the path: it fits, and every byte of the file's name was UTF-8."""
-    return len(path) <= 1024 and path.isprintable()
+    """Whether the path may be kept: it fits, every byte of the file's name was UTF-8, and it leads nowhere else."""
+    return len(path) <= 1024 and not problem_of(path)
 
 
 def _finish(station: Deployment) -> None:

@@ -1,16 +1,13 @@
 """The picture of a capture: where others fetch it, and its bytes."""
 
 import time
-from urllib.parse import urljoin
 
 import httpx
-from django.conf import settings
-from django.core.exceptions import SuspiciousFileOperation
-from django.core.files.storage import default_storage
 
-from ami.main import outbound
+from ami.main import file_urls, outbound
 from ami.main.models import SourceImage
 from ami.main.outbound import EndpointRefused
+from ami.main.stored_files import CAPTURE, FileRefused
 from ami.ml.errors import CaptureUnreadable, PictureRefused
 
 MAX_BYTES = 256 * 1024**2
@@ -19,11 +16,12 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 
 
 def public_url(image: SourceImage, base: str = "") -> str:
-    """Return the address of the picture; one in our own storage is made absolute with ``base`` where needed."""
-    if url := image.public_url():
-        return url
-    base = base or str(getattr(settings, "ANTENNA_PUBLIC_URL", "") or "")
-    return urljoin(base, default_storage.url(image.path))
+    """Return an address from which a processing service fetches the picture without a token.
+
+    For a picture in our own storage it is signed now, for as long as the work may take, and absolute with ``base``, or
+    else with ANTENNA_PUBLIC_URL.
+    """
+    return file_urls.capture_url(image, file_urls.for_services(), base)
 
 
 def read(image: SourceImage) -> bytes:
@@ -36,9 +34,9 @@ def read(image: SourceImage) -> bytes:
     if url := image.public_url():
         return _fetch(url)
     try:
-        with default_storage.open(image.path, "rb") as file:
+        with CAPTURE.open(image.path) as file:
             data: bytes = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError, SuspiciousFileOperation) as error:
+    except (OSError, ValueError, FileRefused) as error:
         raise CaptureUnreadable(f"{image.path}: {error}") from error
     if len(data) > MAX_BYTES:
         raise CaptureUnreadable(f"{image.path} is larger than {MAX_BYTES} bytes.")

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.utils.crypto import salted_hmac
 from PIL import Image
 
 from ami.main.models import Detection, SourceImage
+from ami.main.stored_files import CROPS
 from ami.ml.captures import read
 from ami.ml.errors import CaptureUnreadable, PictureRefused
 from ami.ml.pictures import open_picture
@@ -40,7 +42,7 @@ def captures_without_crops(image_ids: Iterable[int]) -> list[int]:
 def make_crops(image_ids: Iterable[int]) -> int:
     """Crop what has no crop yet, opening each capture once; return how many crops were made.
 
-    A crop's name follows from its detection, so that making it twice is the same file.
+    A crop's name follows from its detection, and the storage overwrites: making it twice is the same file.
 
     Raises:
         CropsFailed: after all captures were tried, if any failed.
@@ -80,10 +82,13 @@ def _crop_capture(image: SourceImage, detections: list[Detection]) -> int:
 def _store(detection: Detection, picture: Image.Image) -> str:
     buffer = io.BytesIO()
     picture.crop(clamped(detection.bbox, picture.width, picture.height)).save(buffer, "JPEG", quality=QUALITY)
-    name = f"detections/{detection.pk}.jpg"
-    if default_storage.exists(name):
-        default_storage.delete(name)
-    return default_storage.save(name, ContentFile(buffer.getvalue()))
+    return default_storage.save(name_of(detection), ContentFile(buffer.getvalue()))
+
+
+def name_of(detection: Detection) -> str:
+    """Return where a detection's crop lies: the same at each call, and no name that somebody could guess."""
+    unguessable = salted_hmac("ami.ml.crops", str(detection.pk), algorithm="sha256").hexdigest()[:32]
+    return f"{CROPS}/{detection.pk}-{unguessable}.jpg"
 
 
 def clamped(bbox: list[float], width: int, height: int) -> tuple[int, int, int, int]:

@@ -81,6 +81,8 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "static"
+# Nothing serves the media folder: files are asked for at the API, which checks a role or a signature. Django's test
+# server wants an address all the same.
 MEDIA_URL = "/media/"
 MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
 DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1024**2, 1024, 2 * 1024**3)
@@ -91,14 +93,20 @@ ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**
 #: The largest picture that is decoded; from 89.5 megapixels Pillow warns, from 179 it refuses by itself.
 ANTENNA_MAX_MEGAPIXELS = whole_number("ANTENNA_MAX_MEGAPIXELS", 89, 1, 178)
 
-#: Whether the web process serves MEDIA itself: only without object storage, on one machine.
-ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=False)
+#: For how many seconds a signed link to a file works at least, in answers to people; S3 signs for a week at most.
+ANTENNA_FILE_URL_SECONDS = whole_number("ANTENNA_FILE_URL_SECONDS", 3600, 60, 604_800)
 
+#: What a folder of ours holds is for its owner alone. Static files are not among them: they are built as another user.
+PRIVATE_FILES = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    # It overwrites, as a bucket does: a crop that is made twice is the same file.
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {**PRIVATE_FILES, "allow_overwrite": True},
+    },
     "results": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {"location": env.str("ANTENNA_RESULTS_ROOT", default=f"{MEDIA_ROOT}-results"), "base_url": None},
+        "OPTIONS": {**PRIVATE_FILES, "location": env.str("ANTENNA_RESULTS_ROOT", default=f"{MEDIA_ROOT}-results")},
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
@@ -114,6 +122,8 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["ami.main.api.parsing.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    # Or `format=`, which is a filter here, would choose a renderer, and answer 404.
+    "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "ami.jobs.api.errors.exception_handler",
     "DEFAULT_THROTTLE_RATES": {"login": "10/min"},
     # Only what our own proxies wrote into X-Forwarded-For counts; the rest of it is the caller's to invent.

@@ -4,6 +4,9 @@ from typing import Any
 
 from .environment import env
 
+#: Django's own, with a file that only its owner may read.
+SQLITE = "config.sqlite3"
+
 SQLITE_OPTIONS = {
     # An immediate transaction takes the write lock at its start, so that a read-then-write cannot dead-lock (Django's
     # notes on SQLite, "Database is locked").
@@ -24,6 +27,7 @@ def databases(url: str) -> dict[str, dict[str, Any]]:
     """Return DATABASES for a ``postgres://`` or ``sqlite://`` URL."""
     database = dict(env.db_url_config(url))
     if database["ENGINE"].endswith("sqlite3"):
+        database["ENGINE"] = SQLITE
         database["OPTIONS"] = SQLITE_OPTIONS
     else:
         database["CONN_HEALTH_CHECKS"] = True

@@ -7,7 +7,6 @@ from .environment import BASE_DIR, env, on_or_off
 
 SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="only-for-a-developers-own-machine")
 DEBUG = on_or_off("DJANGO_DEBUG", default=True)
-ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=True)
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="") or EMBEDDED
 refuse_malformed(CELERY_BROKER_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)

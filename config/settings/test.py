@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from .base import *  # noqa: F403
-from .base import REDIS_URL, STORAGES
+from .base import PRIVATE_FILES, REDIS_URL, STORAGES
 from .brokers import transport_options
 from .databases import caches, databases
 from .environment import env
@@ -32,7 +32,7 @@ STORAGES = {
     **STORAGES,
     "results": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {"location": str(_folder / "results"), "base_url": None},
+        "OPTIONS": {**PRIVATE_FILES, "location": str(_folder / "results")},
     },
 }
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -36,6 +36,7 @@ class OccurrencesCsv:
     key = "occurrences_simple_csv"
     name = "Occurrences (CSV)"
     extension = "csv"
+    content_type = "text/csv; charset=utf-8"
     between = b""
 
     def head(self) -> bytes:

@@ -17,6 +17,7 @@ class OccurrencesJson:
     key = "occurrences_api_json"
     name = "Occurrences (JSON)"
     extension = "json"
+    content_type = "application/json"
     between = b",\n"
 
     def head(self) -> bytes:

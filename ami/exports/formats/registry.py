@@ -15,6 +15,7 @@ class Format(Protocol):
     key: str
     name: str
     extension: str
+    content_type: str
     between: bytes
 
     def head(self) -> bytes:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from django.core.files.storage import default_storage
 from django.db.models import Prefetch, QuerySet
 
+from ami.main import file_urls
 from ami.main.models import Classification, Identification, Occurrence
 
 COLUMNS = (
@@ -120,9 +120,9 @@ def _appearance(occurrence: Occurrence) -> dict[str, Any]:
         "first_appearance": seen_at,
         "last_appearance": seen_at,
         "duration_seconds": 0,
-        "best_detection_url": default_storage.url(detection.path) if detection.path else None,
+        "best_detection_url": file_urls.crop_address(detection),
         "best_detection_bbox": [x1, y1, x2, y2],
         "best_detection_width": x2 - x1,
         "best_detection_height": y2 - y1,
-        "best_detection_capture_url": capture.public_url() or None,
+        "best_detection_capture_url": file_urls.capture_address(capture),
     }

@@ -5,6 +5,8 @@ from typing import Any
 
 from django.db import DatabaseError, models, transaction
 
+from ami.main.file_urls import without_signatures
+
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 10_000
@@ -29,6 +31,7 @@ class JobLog(models.Model):
     @classmethod
     def append(cls, job_id: int, message: str, *, level: str = "INFO", context: dict[str, Any] | None = None) -> None:
         """Insert one line in a savepoint; a refused line is logged and never ends the caller (incident 36)."""
+        message = _clean(message)
         logger.log(
             logging.getLevelName(level) if level in logging.getLevelNamesMapping() else logging.INFO,
             "job %s: %s",
@@ -40,11 +43,11 @@ class JobLog(models.Model):
                 # A foreign key that PostgreSQL checks only at commit would end the caller's transaction there.
                 if not cls._meta.get_field("job").related_model.objects.filter(pk=job_id).exists():
                     return
-                cls.objects.create(job_id=job_id, level=level, message=_clean(message), context=context or {})
+                cls.objects.create(job_id=job_id, level=level, message=message, context=context or {})
         except (DatabaseError, TypeError, ValueError) as error:
             logger.warning("Could not write the log of job %s: %r", job_id, error)
 
 
 def _clean(message: str) -> str:
-    """Return the message without what PostgreSQL refuses in text, and of bounded length."""
-    return message.replace("\x00", "")[:MAX_MESSAGE]
+    """Return the message without what PostgreSQL refuses in text or what opens a file, and of bounded length."""
+    return without_signatures(message.replace("\x00", ""))[:MAX_MESSAGE]

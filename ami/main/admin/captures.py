@@ -5,8 +5,9 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.html import format_html
 
-from ami.main import deleting, tasks
+from ami.main import deleting, file_urls, tasks
 from ami.main.models import SourceImage, SourceImageCollection
 from ami.ml.admin_actions import reprocess_captures
 from ami.queues.answering import tell
@@ -18,15 +19,24 @@ from ami.queues.choosing import chosen
 class SourceImageAdmin(admin.ModelAdmin):
     """Captures, with reprocessing and deletion as tasks."""
 
-    list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count")
+    list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count", "picture")
     list_filter = ("project",)
     list_select_related = ("deployment", "event")
     search_fields = ("path",)
     date_hierarchy = "timestamp"
     raw_id_fields = ("project", "deployment", "event")
-    readonly_fields = ("detections_count",)
+    readonly_fields = ("detections_count", "picture")
     show_full_result_count = False
     actions = (reprocess_captures, "bulk_delete")
+
+    @admin.display(description="picture")
+    def picture(self, capture: SourceImage) -> str:
+        """Return a link to the picture: where its source has it, or one that is signed now."""
+        if not capture.pk:
+            return "-"
+        address = file_urls.address("captures", capture.pk, "image")
+        signed = file_urls.signed_path(address, file_urls.for_people())
+        return format_html('<a href="{}">open</a>', capture.public_url() or signed)
 
     def get_actions(self, request: HttpRequest) -> Any:
         """Leave Django's own deletion out: it holds the request, and all rows in memory, until it is done."""

@@ -4,8 +4,9 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.html import format_html
 
-from ami.main import deleting
+from ami.main import deleting, file_urls
 from ami.main.models import Classification, Detection, Identification, Occurrence
 
 
@@ -13,12 +14,21 @@ from ami.main.models import Classification, Detection, Identification, Occurrenc
 class DetectionAdmin(admin.ModelAdmin):
     """Detections; a null marker shows `null` as its box."""
 
-    list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "path", "created_at")
+    list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "crop", "created_at")
     list_filter = ("detection_algorithm",)
     list_select_related = ("source_image", "detection_algorithm")
     raw_id_fields = ("source_image", "detection_algorithm")
-    readonly_fields = ("bbox_key",)
+    # The path is the making of crops' own: another one would show another file, and leave this one behind.
+    readonly_fields = ("bbox_key", "path", "crop")
     show_full_result_count = False
+
+    @admin.display(description="crop")
+    def crop(self, detection: Detection) -> str:
+        """Return a link to the crop that is signed now, once it is made."""
+        if not detection.path:
+            return "-"
+        address = file_urls.address("detections", detection.pk, "crop")
+        return format_html('<a href="{}">crop</a>', file_urls.signed_path(address, file_urls.for_people()))
 
 
 @admin.register(Classification)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from django.http import HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
@@ -11,15 +13,18 @@ from rest_framework.response import Response
 from ami.jobs.operations import create_and_enqueue
 from ami.main.api.asking import AskedSerializer, accepted
 from ami.main.api.fields import OwnProjectField
+from ami.main.api.file_fields import CaptureUrlField
+from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.collecting import OptionError, validate_options
 from ami.main.models import Project, SourceImage, SourceImageCollection
+from ami.main.stored_files import CAPTURE
 
 
 class CaptureSerializer(serializers.ModelSerializer[SourceImage]):
     """A capture."""
 
-    url = serializers.CharField(source="public_url", read_only=True)
+    url = CaptureUrlField()
 
     class Meta:
         model = SourceImage
@@ -49,12 +54,20 @@ FILTERS = {
 
 
 @extend_schema_view(list=extend_schema(parameters=parameters(FILTERS)))
-class CaptureViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[SourceImage]):
+class CaptureViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[SourceImage]):
     """The captures of the caller's projects."""
 
     queryset = SourceImage.objects.select_related("project")
     serializer_class = CaptureSerializer
     filters = FILTERS
+
+    @file_action(*sorted(set(PICTURES.values())))
+    def image(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
+        """Answer the capture's picture, to a member of its project or to a signed link; or where its source has it."""
+        capture: SourceImage = self.get_object()
+        if url := capture.public_url():
+            return HttpResponseRedirect(url)
+        return answer(request, picture(CAPTURE, capture.path, f"capture-{capture.pk}"))
 
 
 class CollectionSerializer(serializers.ModelSerializer[SourceImageCollection]):

@@ -1,13 +1,17 @@
 """Detections, occurrences and taxa in the API, read-only."""
 
-from django.core.files.storage import default_storage
 from django.db.models import Prefetch, QuerySet
+from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
 
+from ami.main.api.file_fields import CaptureUrlField, CropUrlField
+from ami.main.api.files import FileLinks, answer, file_action, picture
 from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
+from ami.main.stored_files import CROP
 
 
 class TaxonSerializer(serializers.ModelSerializer[Taxon]):
@@ -29,7 +33,7 @@ class NestedTaxonSerializer(serializers.ModelSerializer[Taxon]):
 class NestedCaptureSerializer(serializers.ModelSerializer[SourceImage]):
     """A capture inside another object."""
 
-    url = serializers.CharField(source="public_url", read_only=True)
+    url = CaptureUrlField()
 
     class Meta:
         model = SourceImage
@@ -52,16 +56,12 @@ class DetectionSerializer(serializers.ModelSerializer[Detection]):
 
     algorithm = serializers.CharField(source="detection_algorithm.key", read_only=True)
     source_image = NestedCaptureSerializer(read_only=True)
-    url = serializers.SerializerMethodField()
+    url = CropUrlField()
     classifications = ClassificationSerializer(many=True, read_only=True)
 
     class Meta:
         model = Detection
         fields = ("id", "source_image", "algorithm", "bbox", "url", "timestamp", "classifications")
-
-    def get_url(self, detection: Detection) -> str | None:
-        """Return the crop's address; None until it is made."""
-        return default_storage.url(detection.path) if detection.path else None
 
 
 class IdentificationSerializer(serializers.ModelSerializer[Identification]):
@@ -142,7 +142,7 @@ DETECTION_FILTERS = {
 
 
 @extend_schema_view(list=extend_schema(parameters=parameters(DETECTION_FILTERS)))
-class DetectionViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
+class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
     """The real detections of the caller's projects; null markers are bookkeeping and not shown."""
 
     queryset = (
@@ -153,6 +153,12 @@ class DetectionViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
     serializer_class = DetectionSerializer
     project_lookup = "source_image__project"
     filters = DETECTION_FILTERS
+
+    @file_action("image/jpeg")
+    def crop(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
+        """Answer the detection's crop, to a member of its project or to a signed link."""
+        detection: Detection = self.get_object()
+        return answer(request, picture(CROP, detection.path, f"detection-{detection.pk}"))
 
 
 TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "parent": ("parent_id", whole_number)}

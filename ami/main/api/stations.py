@@ -14,6 +14,7 @@ from ami.main.api.asking import AskedSerializer, accepted, answer
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.models import Deployment, Event, Project
+from ami.main.paths import problem_of
 
 MOST_SYNCED_AT_ONCE = 500
 
@@ -67,6 +68,12 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
         except regex.error as error:
             raise serializers.ValidationError(f"Does not compile: {error}.") from error
         return pattern
+
+    def validate_data_source_subdir(self, path: str) -> str:
+        """Accept a folder below the storage source's own prefix."""
+        if problem := problem_of(path):
+            raise serializers.ValidationError(problem)
+        return path
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Accept a site, a device and a storage source of the same project only."""

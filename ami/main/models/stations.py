@@ -9,7 +9,13 @@ from django.db import models, transaction
 from ami.main import outbound
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
+from ami.main.paths import problem_of
 from ami.main.times import validate_time_zone
+
+
+def _refuse_path(field: str, path: str) -> None:
+    if problem := problem_of(path):
+        raise ValidationError({field: problem})
 
 
 class S3StorageSource(TimestampedModel):
@@ -36,7 +42,8 @@ class S3StorageSource(TimestampedModel):
         return self.name
 
     def clean(self) -> None:
-        """Refuse addresses that are never called."""
+        """Refuse addresses that are never called, and a prefix that is not a plain path."""
+        _refuse_path("prefix", self.prefix)
         urls = {"endpoint_url": self.endpoint_url, "public_base_url": self.public_base_url}
         if refused := {field: reason for field, url in urls.items() if (reason := outbound.refusal(url))}:
             raise ValidationError(refused)
@@ -83,6 +90,10 @@ class Deployment(TimestampedModel):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse a folder that would leave the storage source."""
+        _refuse_path("data_source_subdir", self.data_source_subdir)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; another time zone makes the sessions stale, because a night is named by its local date."""

@@ -59,7 +59,7 @@ def side(name: str) -> Side:
         "detections": occurrence.detection,
         "occurrences": occurrence,
         "jobs": job,
-        "exports": DataExport.objects.create(project=project, format="occurrences_simple_csv", file_url=f"/{name}"),
+        "exports": DataExport.objects.create(project=project, format="occurrences_simple_csv"),
         "ml/pipelines": world.pipeline,
         "ml/processing_services": service,
         "site": Site.objects.create(name=name, project=project),

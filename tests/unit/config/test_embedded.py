@@ -58,7 +58,7 @@ def test_without_configuration_everything_lies_in_files_of_this_checkout(shown, 
     assert settings["CELERY_RESULT_BACKEND"] == "config.results:Backend"
     assert settings["CACHES"]["default"]["BACKEND"].endswith(".DatabaseCache")
     database = settings["DATABASES"]["default"]
-    assert (database["ENGINE"], Path(database["NAME"]).parent) == ("django.db.backends.sqlite3", ROOT)
+    assert (database["ENGINE"], Path(database["NAME"]).parent) == ("config.sqlite3", ROOT)
     assert database["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     assert settings["CELERY_BROKER_TRANSPORT_OPTIONS"] == {}
 

@@ -50,7 +50,13 @@ def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
         assert slices < 10
     job = Job.objects.get()
     assert job.result["record_count"] == job.done == job.total == 1
-    assert client.get(f"{PATH}{body['id']}/").json()["file_url"] == job.result["file_url"]
+    # What is stored needs a token; what a person is answered is signed now.
+    assert job.result["file_url"] == f"{settings.ANTENNA_PUBLIC_URL}{PATH}{body['id']}/file/"
+    assert (
+        client.get(f"{PATH}{body['id']}/")
+        .json()["file_url"]
+        .startswith(f"http://testserver{PATH}{body['id']}/file/?expires=")
+    )
 
 
 def test_a_job_that_is_run_again_writes_the_export_anew(client, project):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 
 import pytest
 from django.core.files.storage import default_storage
@@ -58,8 +59,8 @@ def test_an_export_has_every_occurrence_once(project, format_key):
     assert [int(row["id"]) for row in rows(export)] == expected
     assert export.record_count == 5
     assert export.file_size == len(text(export).encode())
-    assert export.file_path == f"exports/moths-of-the-alps_export-{export.pk}.{'csv' if format_key == CSV else 'json'}"
-    assert export.file_url.endswith(export.file_path)
+    extension = "csv" if format_key == CSV else "json"
+    assert re.fullmatch(rf"exports/moths-of-the-alps_export-{export.pk}-[0-9a-f]{{32}}\.{extension}", export.file_path)
 
 
 @pytest.mark.parametrize("format_key", [CSV, JSON])
@@ -145,7 +146,7 @@ def test_a_finished_export_is_left_alone(project):
     assert len(rows(export)) == 1
 
 
-def test_an_export_that_is_run_again_takes_the_place_of_its_file(project):
+def test_an_export_that_is_run_again_replaces_its_file(project, django_capture_on_commit_callbacks):
     found(project)
     export = export_of(project)
     writing.advance(export, Turn())
@@ -153,9 +154,36 @@ def test_an_export_that_is_run_again_takes_the_place_of_its_file(project):
     found(project)
     writing.restart(export)
     assert default_storage.exists(path)
-    writing.advance(export, Turn())
-    assert export.file_path == path
+    with django_capture_on_commit_callbacks(execute=True):
+        writing.advance(export, Turn())
+    assert default_storage.listdir("exports")[1] == [export.file_path.removeprefix("exports/")]
+    assert export.file_path != path
     assert len(rows(export)) == 2 == export.record_count
+
+
+def test_a_file_that_does_not_count_is_not_left_behind(project, monkeypatch):
+    export = export_of(project)
+    with monkeypatch.context() as crash:
+        crash.setattr(writing, "_replace", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            writing.advance(export, Turn())
+    assert default_storage.listdir("exports")[1] == []
+    assert writing.advance(export, Turn())
+
+
+@pytest.mark.parametrize("format_key", [CSV, JSON])
+def test_an_export_holds_stable_addresses(project, format_key, settings):
+    settings.ANTENNA_PUBLIC_URL = "https://antenna.example/"
+    (occurrence,) = found(project)
+    type(occurrence.detection).objects.update(path="detections/x.jpg")
+    export = export_of(project, format_key)
+    writing.advance(export, Turn())
+    (row,) = rows(export)
+    detection = row["detection"] if format_key == JSON else {"url": row["best_detection_url"]}
+    capture = detection["source_image"]["url"] if format_key == JSON else row["best_detection_capture_url"]
+    assert detection["url"] == f"https://antenna.example/api/v2/detections/{occurrence.detection_id}/crop/"
+    assert capture == f"https://antenna.example/api/v2/captures/{occurrence.detection.source_image_id}/image/"
+    assert "signature" not in text(export)
 
 
 def test_a_project_that_grows_does_not_move_the_end(project, monkeypatch):

@@ -153,7 +153,7 @@ def test_an_older_publishers_whole_result_makes_crops_too(world: World) -> None:
         kwargs={"job_id": job.pk, "result_data": world.found(capture, boxes=2), "reply_subject": "r"}, throw=True
     )
     for detection in Detection.objects.all():
-        assert detection.path == f"detections/{detection.pk}.jpg"
+        assert detection.path.startswith(f"detections/{detection.pk}-")
         assert default_storage.exists(detection.path)
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS

@@ -1,5 +1,6 @@
 """Crops."""
 
+import re
 from unittest.mock import Mock
 
 import pytest
@@ -41,7 +42,7 @@ def test_every_box_gets_a_crop_once(world: World, monkeypatch) -> None:
     assert crops.make_crops([capture.pk]) == 2
     for detection, size in zip(detections, [(20, 10), (30, 40)], strict=True):
         detection.refresh_from_db()
-        assert detection.path == f"detections/{detection.pk}.jpg"
+        assert re.fullmatch(rf"detections/{detection.pk}-[0-9a-f]{{32}}\.jpg", detection.path)
         with default_storage.open(detection.path) as file:
             assert Image.open(file).size == size
     monkeypatch.setattr(crops, "read", lambda image: pytest.fail("was opened again"))
@@ -101,3 +102,24 @@ def test_refused_picture_is_not_retried_and_a_broken_one_is(
     assert (ended.state, opened.call_count) == ("FAILURE", tries)
     assert f"capture {capture.pk}: the picture" in str(ended.result)
     assert reason in str(ended.result)
+
+
+def test_a_crop_that_is_made_twice_is_the_same_file(world: World) -> None:
+    [capture] = world.captures(1)
+    [detection] = detect(world, capture, [0, 0, 20, 10])
+    crops.make_crops([capture.pk])
+    first = Detection.objects.get().path
+    Detection.objects.update(path="")
+    crops.make_crops([capture.pk])
+    assert Detection.objects.get().path == first
+    assert [name for name in default_storage.listdir("detections")[1] if name.startswith(f"{detection.pk}-")] == [
+        first.removeprefix("detections/")
+    ]
+
+
+def test_a_crops_name_needs_the_secret_key(world: World, settings) -> None:
+    [capture] = world.captures(1)
+    [detection] = detect(world, capture, [0, 0, 20, 10])
+    name = crops.name_of(detection)
+    settings.SECRET_KEY = "another"
+    assert crops.name_of(detection) != name

@@ -70,8 +70,15 @@ def test_a_local_one_answers_the_browser_of_its_machine(tmp_path: Path, monkeypa
     assert doors.main(["dotenv", "--local", str(tmp_path / "env")]) == 0
     found = dotenv.variables((tmp_path / "env").read_text())
     assert {name: found[name] for name in dotenv.LOCAL} == dotenv.LOCAL
-    others = set(found) - {*made(), *dotenv.LOCAL}
+    others = set(found) - {*made(), *dotenv.LOCAL, "ANTENNA_PUBLIC_URL"}
     assert all(name.startswith("PUBLISHED_") for name in others)
+    # What exports hold opens in that browser, also where another port is published than the usual one.
+    assert found["ANTENNA_PUBLIC_URL"] == f"http://localhost:{found.get('PUBLISHED_WEB_PORT', '8000')}"
+
+
+def test_a_local_one_links_to_the_port_that_was_free(monkeypatch):
+    monkeypatch.setattr(dotenv, "taken_ports", lambda example: {"PUBLISHED_WEB_PORT": "8123"})
+    assert dotenv.local_changes(EXAMPLE.read_text())["ANTENNA_PUBLIC_URL"] == "http://localhost:8123"
 
 
 def test_every_port_may_be_left_to_the_engine_and_nothing_of_this_shell_goes_before_a_dotenv():

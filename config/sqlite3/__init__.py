@@ -1,0 +1,1 @@
+"""Django's SQLite backend with a file that only its owner may read."""

@@ -1,0 +1,183 @@
+"""Downloading an export: by role, by a signed link, and by nobody else."""
+
+import logging
+
+import pytest
+from django.core.files.storage import default_storage
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from ami.exports import files, writing
+from ami.exports.models import DataExport
+from ami.main import file_urls
+from tests.unit.main import world
+from tests.unit.main.world import Turn
+
+pytestmark = pytest.mark.django_db
+CSV, JSON = "occurrences_simple_csv", "occurrences_api_json"
+
+
+def export_of(project, format_key=CSV) -> DataExport:
+    export = DataExport.objects.create(project=project, format=format_key)
+    assert writing.advance(export, Turn())
+    return export
+
+
+def path_of(export) -> str:
+    return f"/api/v2/exports/{export.pk}/file/"
+
+
+def body(answer) -> bytes:
+    assert answer.status_code == 200, answer.content
+    return b"".join(answer.streaming_content)
+
+
+def test_the_addresses_that_are_made_are_those_of_the_views(project):
+    export = export_of(project)
+    assert path_of(export) == reverse("export-file", args=[export.pk])
+    assert file_urls.address("captures", 1, "image") == reverse("capture-image", args=[1])
+    assert file_urls.address("detections", 1, "crop") == reverse("detection-crop", args=[1])
+
+
+@pytest.mark.parametrize(
+    ("format_key", "content_type", "extension"),
+    [(CSV, "text/csv; charset=utf-8", "csv"), (JSON, "application/json", "json")],
+)
+def test_a_member_downloads_the_file(client, project, format_key, content_type, extension):
+    export = export_of(project, format_key)
+    answer = client.get(path_of(export))
+    with default_storage.open(export.file_path) as file:
+        assert body(answer) == file.read()
+    assert answer["Content-Type"] == content_type
+    name = f"moths-of-the-alps_export-{export.pk}.{extension}"
+    assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Cache-Control"] == "private, no-store"
+    assert int(answer["Content-Length"]) == export.file_size
+
+
+def test_a_stranger_gets_404_and_nobody_401(project):
+    export, stranger = export_of(project), APIClient()
+    stranger.force_authenticate(world.user())
+    assert stranger.get(path_of(export)).status_code == 404
+    assert APIClient().get(path_of(export)).status_code == 401
+    assert APIClient().head(path_of(export)).status_code == 401
+
+
+def test_the_link_of_an_answer_downloads_without_a_token(client, project):
+    export = export_of(project)
+    link = client.get(f"/api/v2/exports/{export.pk}/").json()["file_url"]
+    assert body(APIClient().get(link))
+    assert APIClient().head(link)["Content-Length"] == str(export.file_size)
+    other = export_of(project)
+    assert APIClient().get(link.replace(path_of(export), path_of(other))).status_code == 403
+
+
+def test_the_old_guessable_address_answers_nothing(client, project):
+    export = export_of(project)
+    for path in (export.file_path, f"exports/moths-of-the-alps_export-{export.pk}.csv"):
+        assert client.get(f"/media/{path}").status_code == 404
+
+
+def test_an_export_that_is_not_written_yet_is_a_409(client, project):
+    export = DataExport.objects.create(project=project, format=CSV)
+    answer = client.get(path_of(export))
+    assert (answer.status_code, answer.json()["detail"].split(".")[0]) == (409, "This export is not written yet")
+    assert client.get(f"/api/v2/exports/{export.pk}/").json()["file_url"] == ""
+
+
+def test_a_file_that_was_deleted_is_a_404_with_its_reason(client, project):
+    export = export_of(project)
+    default_storage.delete(export.file_path)
+    answer = client.get(path_of(export))
+    assert (answer.status_code, answer.json()) == (404, {"detail": files.GONE})
+
+
+@pytest.mark.parametrize(
+    "path", ["../hidden.csv", "/etc/passwd", "detections/1.jpg", "exports", "exports/../../hidden.csv"]
+)
+def test_a_row_that_names_another_file_opens_nothing(client, project, path, tmp_path):
+    (tmp_path / "hidden.csv").write_text("hidden")
+    export = export_of(project)
+    DataExport.objects.update(file_path=path)
+    assert client.get(path_of(export)).status_code == 404
+
+
+def test_an_export_that_runs_again_keeps_its_link(client, project, django_capture_on_commit_callbacks):
+    export = export_of(project)
+    link = client.get(f"/api/v2/exports/{export.pk}/").json()["file_url"]
+    writing.restart(export)
+    assert body(APIClient().get(link))
+    with django_capture_on_commit_callbacks(execute=True):
+        writing.advance(export, Turn())
+    assert body(APIClient().get(link))
+
+
+def test_the_admin_links_to_a_file_that_opens_and_says_none_before(project):
+    pending, export = DataExport.objects.create(project=project, format=CSV), export_of(project)
+    browser = Client()
+    browser.force_login(world.user(is_staff=True, is_superuser=True))
+    page = browser.get(reverse("admin:exports_dataexport_changelist")).content.decode()
+    link = page.partition(f'href="{path_of(export)}')[2].partition('"')[0].replace("&amp;", "&")
+    assert path_of(pending) not in page
+    assert body(Client().get(path_of(export) + link))
+    assert browser.get(reverse("admin:exports_dataexport_change", args=[export.pk])).status_code == 200
+
+
+def test_a_download_is_logged_without_its_signature(client, project, owner, caplog):
+    export = export_of(project)
+    caplog.set_level(logging.INFO)
+    body(client.get(path_of(export)))
+    body(APIClient().get(files.signed_path(export)))
+    lines = [record.getMessage() for record in caplog.records if "downloaded" in record.getMessage()]
+    assert lines == [
+        f"Export {export.pk} downloaded by {owner}",
+        f"Export {export.pk} downloaded by a signed link",
+    ]
+
+
+def test_nothing_stored_opens_anything(client, project, tmp_path):
+    """After an export and its answers: no signature in a row, in a job's result or in a file."""
+    from ami.jobs.kinds import kind_of
+    from ami.jobs.models import Job
+
+    world.occurrence(world.capture(world.station(project)), world.taxon())
+    answer = client.post("/api/v2/exports/", {"project": project.pk, "format": JSON}, format="json")
+    Job.objects.update(status="STARTED")
+    while not kind_of("data_export").advance(Job.objects.get(), Turn()):
+        pass
+    assert "signature" in client.get(f"/api/v2/exports/{answer.json()['id']}/").json()["file_url"]
+    stored = [*DataExport.objects.values(), *Job.objects.values()]
+    written = [path.read_bytes() for path in (tmp_path / "media").rglob("*") if path.is_file()]
+    assert len(written) >= 1
+    assert "signature" not in f"{stored}{written}"
+
+
+@pytest.mark.parametrize("format_key", [CSV, JSON])
+def test_the_list_is_filtered_by_format(client, project, format_key):
+    for each in (CSV, JSON):
+        DataExport.objects.create(project=project, format=each)
+    found = client.get("/api/v2/exports/", {"format": format_key})
+    assert found.status_code == 200
+    assert [row["format"] for row in found.json()["results"]] == [format_key]
+
+
+def test_exports_of_an_older_version_are_reached_through_the_api(project, settings):
+    import importlib
+
+    from django.apps import apps
+    from django.db import connection
+
+    from ami.jobs.models import Job
+
+    settings.ANTENNA_PUBLIC_URL = "https://antenna.example"
+    migration = importlib.import_module("ami.exports.migrations.0002_private_files")
+    result = {"file_url": "/media/exports/moths-of-the-alps_export-1.csv", "record_count": 3}
+    jobs = [Job.objects.create(project=project, name="x", job_type_key="data_export", result=r) for r in (result, None)]
+    exports = [DataExport.objects.create(project=project, format=CSV, job=job) for job in jobs]
+    migration.point_to_the_api(apps, type("Editor", (), {"connection": connection}))
+    assert [Job.objects.get(pk=job.pk).result for job in jobs] == [
+        {"file_url": f"https://antenna.example{path_of(exports[0])}", "record_count": 3},
+        None,
+    ]

@@ -1,0 +1,39 @@
+"""What services report about a picture opens nothing: an error may quote the link that they were given."""
+
+from ami.jobs.models import JobImage, JobLog
+from ami.jobs.settling import settle_failed
+from ami.ml.captures import public_url
+from tests.unit.jobs.world import World
+
+
+def test_a_failed_image_keeps_no_signature(world: World) -> None:
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    link = public_url(capture, "https://antenna.example")
+    settle_failed(job.pk, [capture.pk], f"404 Client Error: Not Found for url: {link}")
+    job.log(f"1 image failed: {link}", level="ERROR")
+    stored = f"{JobImage.objects.get(job=job).error} {JobLog.objects.filter(job=job).latest('pk').message}"
+    assert stored.count("signature=***") == 2
+    assert link.partition("signature=")[2] not in stored
+
+
+def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, monkeypatch, settings) -> None:
+    from django.test import Client
+
+    from ami.jobs import pushing
+
+    settings.ANTENNA_PUBLIC_URL = "http://testserver"
+    captures = world.captures(2)
+    job = world.running(captures)
+    sent = []
+    monkeypatch.setattr(pushing, "service_for", lambda pipeline, project_id: None)
+    monkeypatch.setattr(pushing, "process", lambda service, request: sent.append(request) or 1 / 0)
+    rows = list(JobImage.objects.filter(job=job).select_related("source_image"))
+    try:
+        pushing._push_batch(job, rows, {})
+    except ZeroDivisionError:
+        [request] = sent
+    for picture in request.source_images:
+        assert picture.url.startswith("http://testserver/api/v2/captures/")
+        answer = Client().get(picture.url)
+        assert b"".join(answer.streaming_content)[:3] == b"\xff\xd8\xff"

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [
+    "ami.main.request_body.RequestBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -82,6 +83,12 @@ STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "static"
 MEDIA_URL = "/media/"
 MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
+
+#: How many proxies of our own stand before web. What they wrote into X-Forwarded-For and X-Forwarded-Proto counts; with
+#: none, both headers are the caller's to invent.
+ANTENNA_PROXIES = whole_number("ANTENNA_PROXIES", 0, 0, 10)
+
+#: The largest form, and the largest body of JSON that no endpoint bounds closer (ami.main.api.budgets).
 DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1024**2, 1024, 2 * 1024**3)
 
 #: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
@@ -102,7 +109,7 @@ STORAGES = {
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rest_framework.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "ami.main.api.session_authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
@@ -111,9 +118,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["ami.main.api.parsing.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "ami.jobs.api.errors.exception_handler",
-    "DEFAULT_THROTTLE_RATES": {"login": "10/min"},
-    # Only what our own proxies wrote into X-Forwarded-For counts; the rest of it is the caller's to invent.
-    "NUM_PROXIES": whole_number("ANTENNA_PROXIES", 0, 0, 10),
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Antenna",

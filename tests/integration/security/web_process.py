@@ -2,6 +2,7 @@
 
 import shlex
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,19 +11,21 @@ import httpx
 
 from tests.places import ROOT, Place, Process, until
 
+SCRIPT = (ROOT / "compose/start/web").read_text().splitlines()
+EXPORTED = dict(line.removeprefix("export ").split("=") for line in SCRIPT if line.startswith("export "))
+
 #: What a test of one process leaves out: how many there are, where they listen, and when one is replaced.
 REPLACED = ("--bind", "--max-requests", "--max-requests-jitter")
 
 
 def command(port: int) -> list[str]:
     """The command of compose/start/web with one worker that is never replaced, on a port of the test's own."""
-    line = (ROOT / "compose/start/web").read_text().replace("\\\n", " ").splitlines()[-1]
-    words = shlex.split(line)
+    words = shlex.split(SCRIPT[-1])
     kept = words[words.index("gunicorn") :]
     for name in REPLACED:
         if name in kept:
             del kept[kept.index(name) : kept.index(name) + 2]
-    return [str(ROOT / ".venv/bin" / kept[0]), *kept[1:], "--bind", f"127.0.0.1:{port}", "--workers", "1"]
+    return [sys.executable, "-m", *kept, "--bind", f"127.0.0.1:{port}", "--workers", "1"]
 
 
 class Web:
@@ -59,6 +62,6 @@ def started(place: Place, **environment: str) -> Iterator[Web]:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    web = Web(place.start(command(port), **environment), port)
+    web = Web(place.start(command(port), **EXPORTED, **environment), port)
     until(web.answers, 60, "web answers")
     yield web

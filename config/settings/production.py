@@ -45,8 +45,8 @@ if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
 SECURE_SSL_REDIRECT = on_or_off("DJANGO_SECURE_SSL_REDIRECT", default=True)
 if SECURE_SSL_REDIRECT and not ANTENNA_PROXIES:
     refuse(
-        "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that does, "
-        "so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "
+        "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that "
+        "does, so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "
         "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
     )
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ANTENNA_PROXIES else None

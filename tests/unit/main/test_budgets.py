@@ -1,5 +1,6 @@
 """Budgets of JSON bodies: what they count, what they refuse before it becomes objects, and what must still fit."""
 
+import gc
 import io
 import json
 import time
@@ -201,3 +202,20 @@ def test_a_session_proves_itself_by_the_header_and_no_body_is_read_for_it(projec
     assert browser.post(path, {"name": "x", "csrfmiddlewaretoken": "a" * 32}).status_code == 415
     answer = browser.post(path, body, content_type="application/json", headers={"X-CSRFToken": "a" * 32})
     assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_nothing_holds_a_large_body_after_its_answer(client, project, valid):
+    kwargs = {"image_ids": list(range(5000))} if valid else {"kept-by-a-cycle": list(range(5000))}
+    body = {"name": "kept-by-a-cycle", "project": project.pk, "method": "manual", "kwargs": kwargs}
+    gc.collect()
+    gc.disable()
+    try:
+        path = "/api/v2/captures/collections/"
+        status = client.generic("POST", path, json.dumps(body), content_type="application/json").status_code
+        del body, kwargs
+        held = [each for each in gc.get_objects() if isinstance(each, list) and each[-1:] == [4999]]
+    finally:
+        gc.enable()
+    assert status == (201 if valid else 400)
+    assert held == []

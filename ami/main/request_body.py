@@ -33,7 +33,7 @@ class RequestBodyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Pass the request on, then drop its body."""
         response = refusal(request) or self._get_response(request)
-        release(request)
+        release(request, response)
         drain(request.META)
         return response
 
@@ -59,12 +59,12 @@ def refusal(request: HttpRequest) -> HttpResponse | None:
     return None
 
 
-def release(request: HttpRequest) -> None:
+def release(request: HttpRequest, response: Any) -> None:
     """Let go of the body and of what was parsed of it.
 
     A request and its user, a view and its request, a serializer and its fields hold each other, so that only the
     garbage collector frees them; and that one does not see how much a body takes: a list of a million small objects
-    counts as one. What is known is dropped here, and what a serializer has left is looked for after a large body.
+    counts as one. What is known is cut here, and what a serializer has left is looked for after a large body.
     """
     parsed_by = request.__dict__.pop("parsed_by", None)
     for name in ("_body", "_post"):
@@ -76,6 +76,10 @@ def release(request: HttpRequest) -> None:
     parsed_by._data = parsed_by._full_data = Empty
     parsed_by._stream = None
     parsed_by.parser_context.clear()
+    # Rendered already: what it still has of the view, the request and the serializer nobody needs.
+    response.renderer_context = {}
+    if hasattr(getattr(response, "data", None), "serializer"):
+        response.data.serializer = None
     if _length(request.META) >= COLLECT_BYTES:
         del parsed_by
         gc.collect()

@@ -66,7 +66,7 @@ def test_no_text_makes_counting_slow(body):
 
 
 def test_counting_makes_no_object_of_the_body():
-    body = b"[" + b'{"":0},' * 500_000 + b"0]"
+    body = b"[" + b'{"":0},' * 50_000 + b"0]"
     tracemalloc.start()
     Budget(len(body), 5_000_000).check(body)
     peak = tracemalloc.get_traced_memory()[1]

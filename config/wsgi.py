@@ -1,5 +1,6 @@
 """The WSGI application that the web server runs."""
 
+import gc
 import os
 
 from django.core.wsgi import get_wsgi_application
@@ -7,3 +8,8 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 
 application = get_wsgi_application()
+
+# What was made until here stays as long as the process: the collector need not look at it again, so that a collection
+# after a large body takes a few milliseconds (ami.main.request_body), and forked processes go on sharing it.
+gc.collect()
+gc.freeze()

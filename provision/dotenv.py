@@ -15,7 +15,11 @@ PLACEHOLDER = "change-me"
 SIGNING_KEY = "DJANGO_SECRET_KEY"
 
 #: What makes web answer a browser on the same machine, where no proxy speaks https before it.
-LOCAL = {"DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web", "DJANGO_SECURE_SSL_REDIRECT": "0"}
+LOCAL = {
+    "DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web",
+    "DJANGO_SECURE_SSL_REDIRECT": "0",
+    "ANTENNA_PROXIES": "0",
+}
 
 WEB_PORT = "PUBLISHED_WEB_PORT"
 PUBLISHED = re.compile(r"^#?(PUBLISHED_[A-Z_]+_PORT)=(\d+)$", re.M)

@@ -6,7 +6,7 @@ from uuid import uuid4
 from celery import Task, shared_task
 from django.db import InterfaceError, OperationalError
 
-from ami.main import collecting, counts, deleting, flushing, leases, public_urls, sessions, syncing
+from ami.main import collecting, counts, deleting, flushing, leases, login_attempts, public_urls, sessions, syncing
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.queues.slices import Slice, continue_later
 
@@ -55,6 +55,12 @@ def update_stale_counts(self: Task) -> bool | None:
         return flushing.flush(Slice(self))
     finally:
         leases.release(name, owner)
+
+
+@shared_task(name="ami.main.tasks.update_login_attempts", triggered_by="beat", **RETRIES)
+def update_login_attempts() -> int:
+    """Delete counted attempts to sign in whose window is over; return how many."""
+    return login_attempts.purge()
 
 
 @shared_task(

@@ -105,6 +105,8 @@ def shared(environ: Mapping[str, str], choices: Choices, *also: str) -> dict[str
     hosts = dict.fromkeys(name for name in (choices.host, *also, *others) if name)
     values = {name: environ.get(name) or default for name, default in DEFAULTS.items()}
     values["ANTENNA_WAIT_SECONDS"] = str(WAIT_SECONDS)
+    # Web is reached through the cluster's own ingress, which speaks https.
+    values["ANTENNA_PROXIES"] = "1"
     values |= _set(environ, [name for name in OPTIONAL if not is_secret(name)])
     return {**values, "DJANGO_ALLOWED_HOSTS": ",".join(hosts)}
 

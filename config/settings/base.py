@@ -45,6 +45,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "ami.main.response_headers.ResponseHeadersMiddleware",
+    "ami.main.request_body.RequestBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -85,6 +86,12 @@ STATIC_ROOT = BASE_DIR / "static"
 # server wants an address all the same.
 MEDIA_URL = "/media/"
 MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
+
+#: How many proxies of our own stand before web. What they wrote into X-Forwarded-For and X-Forwarded-Proto counts; with
+#: none, both headers are the caller's to invent.
+ANTENNA_PROXIES = whole_number("ANTENNA_PROXIES", 0, 0, 10)
+
+#: The largest form, and the largest body of JSON that no endpoint bounds closer (ami.main.api.budgets).
 DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1024**2, 1024, 2 * 1024**3)
 
 #: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
@@ -114,7 +121,7 @@ STORAGES = {
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rest_framework.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "ami.main.api.session_authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
@@ -125,9 +132,6 @@ REST_FRAMEWORK = {
     # Or `format=`, which is a filter here, would choose a renderer, and answer 404.
     "URL_FORMAT_OVERRIDE": None,
     "EXCEPTION_HANDLER": "ami.jobs.api.errors.exception_handler",
-    "DEFAULT_THROTTLE_RATES": {"login": "10/min"},
-    # Only what our own proxies wrote into X-Forwarded-For counts; the rest of it is the caller's to invent.
-    "NUM_PROXIES": whole_number("ANTENNA_PROXIES", 0, 0, 10),
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Antenna",

@@ -1,7 +1,7 @@
 """Production: nothing has a default that could reach the wrong service, and every secret is required."""
 
 from .base import *  # noqa: F403
-from .base import STORAGES
+from .base import ANTENNA_PROXIES, STORAGES
 from .brokers import EXAMPLE, refuse_unfit, transport_options
 from .databases import caches, databases
 from .environment import env, on_or_off, refuse, refuse_placeholder, required, required_url
@@ -45,7 +45,15 @@ if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = True
 
 SECURE_SSL_REDIRECT = on_or_off("DJANGO_SECURE_SSL_REDIRECT", default=True)
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+if SECURE_SSL_REDIRECT and not ANTENNA_PROXIES:
+    refuse(
+        "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that "
+        "does, so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "
+        "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
+    )
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ANTENNA_PROXIES else None
+# The health check asks without a proxy.
+SECURE_REDIRECT_EXEMPT = [r"^livez$"]
 SECURE_HSTS_SECONDS = 31_536_000
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True

@@ -20,6 +20,7 @@ from ami.jobs.models import Job
 from ami.jobs.progress import progress_of
 from ami.jobs.states import FINAL
 from ami.main.api.asking import AskedSerializer, accepted
+from ami.main.api.budgets import CAPTURE_LIST
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
 from ami.main.permissions import has_role
 
@@ -47,6 +48,7 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     queryset = Job.objects.select_related("project", "pipeline").order_by("-created_at", "-pk")
     serializer_class = JobSerializer
     filters = FILTERS
+    budget = CAPTURE_LIST
 
     def get_queryset(self) -> QuerySet[Job]:
         """Return the caller's jobs, in a list those that the query asks for."""

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from ami.main.models import BulkDeletion, Lease, StaleCount
+from ami.main.models import BulkDeletion, Lease, LoginAttempts, StaleCount
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -47,3 +47,10 @@ class BulkDeletionAdmin(ReadOnlyAdmin):
     list_display = ("id", "target", "done", "requested_by", "created_at", "finished_at")
     list_filter = ("target",)
     list_select_related = ("requested_by",)
+
+
+@admin.register(LoginAttempts)
+class LoginAttemptsAdmin(ReadOnlyAdmin):
+    """Counted attempts to sign in; deleting a row lets whom it keeps waiting try again at once."""
+
+    list_display = ("digest", "attempts", "ends_at")

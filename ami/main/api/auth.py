@@ -6,24 +6,16 @@ from django.contrib.auth import authenticate
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.authtoken.models import Token
+from rest_framework.exceptions import Throttled
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
-
-class LoginThrottle(SimpleRateThrottle):
-    """Counts attempts per address and e-mail, so that nobody can lock another person's address out."""
-
-    scope = "login"
-
-    def get_cache_key(self, request: Request, view: APIView) -> str:  # noqa: ARG002
-        """Return the key under which this caller's attempts are counted."""
-        email = request.data.get("email", "") if isinstance(request.data, dict) else ""
-        # As the login reads it: spaces around and the case, also of letters that only a database folds, do not count.
-        ident = f"{self.get_ident(request)}:{str(email).strip().upper()[:254]}"
-        return self.cache_format % {"scope": self.scope, "ident": "".join(c if c.isalnum() else "_" for c in ident)}
+from ami.main import login_attempts
+from ami.main.api.budgets import LOGIN
+from ami.main.api.throttles import LoginAddressThrottle
+from ami.main.callers import address_of
 
 
 class LoginSerializer(serializers.Serializer[Any]):
@@ -44,7 +36,8 @@ class LoginView(APIView):
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
-    throttle_classes = (LoginThrottle,)
+    throttle_classes = (LoginAddressThrottle,)
+    budget = LOGIN
 
     @extend_schema(request=LoginSerializer, responses=TokenSerializer)
     def post(self, request: Request) -> Response:
@@ -52,6 +45,8 @@ class LoginView(APIView):
         asked = LoginSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         email = asked.validated_data["email"].lower()
+        if wait_seconds := login_attempts.count_account(address_of(request), email):
+            raise Throttled(wait_seconds)
         user = authenticate(request, username=email, password=asked.validated_data["password"])
         if user is None:
             raise serializers.ValidationError({"non_field_errors": ["E-mail address or password is wrong."]})

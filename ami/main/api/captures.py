@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from ami.jobs.operations import create_and_enqueue
 from ami.main.api.asking import AskedSerializer, accepted
+from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
 from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
@@ -109,6 +110,7 @@ class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollecti
     queryset = SourceImageCollection.objects.select_related("project")
     serializer_class = CollectionSerializer
     filters = COLLECTION_FILTERS
+    budget = CAPTURE_SET
 
     @extend_schema(request=None, responses={202: AskedSerializer})
     @action(detail=True, methods=["post"])

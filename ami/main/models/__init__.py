@@ -1,7 +1,7 @@
 """The models of the product's core, one module per noun."""
 
 from ami.main.models.base import TimestampedModel
-from ami.main.models.bookkeeping import BulkDeletion, Lease, StaleCount
+from ami.main.models.bookkeeping import BulkDeletion, Lease, LoginAttempts, StaleCount
 from ami.main.models.captures import SourceImage, SourceImageCollection
 from ami.main.models.findings import Classification, Detection, Identification, Occurrence
 from ami.main.models.people import User
@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "Identification",
     "Lease",
+    "LoginAttempts",
     "Occurrence",
     "Project",
     "S3StorageSource",

@@ -68,3 +68,17 @@ class BulkDeletion(TimestampedModel):
 
     def __str__(self) -> str:
         return f"{self.done} of {len(self.pks)} {self.target}"
+
+
+class LoginAttempts(models.Model):
+    """How often somebody tried to sign in within one window of time; see `ami.main.login_attempts`.
+
+    ``digest`` is a keyed hash of the address, the account or both, ``ends_at`` the window's end in Unix seconds.
+    """
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    attempts = models.PositiveIntegerField()
+    ends_at = models.BigIntegerField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.attempts} attempts until {self.ends_at}"

@@ -74,11 +74,12 @@ def test_a_body_that_is_no_object_is_a_400(mine, where, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "[]", "null", DEEP, '{"email": "a\\u0000@b.org", "password": "x"}', '{"email": {}}']
+    "text", ["", "x", "[]", "null", "[" * 4000, '{"email": "a\\u0000@b.org", "password": "x"}', '{"email": {}}']
 )
 def test_nobody_breaks_the_login(db, text):
     client = APIClient(raise_request_exception=False)
     assert post(client, "auth/token/login/", text).status_code == 400
+    assert post(client, "auth/token/login/", DEEP).status_code == 413, "4 KiB are enough to sign in"
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,15 @@ def test_beat_is_healthy_while_it_ticks_and_not_while_its_process_lives(tmp_path
         os.utime(file, (time.time() - age_seconds,) * 2)
     done = subprocess.run([ROOT / "compose/start" / script, file, seconds], capture_output=True, check=False)
     assert (done.returncode == 0) is healthy
+
+
+def test_web_has_its_memory_without_swap_and_replaces_its_processes_one_after_the_other():
+    assert SERVICES["web"]["memswap_limit"] == SERVICES["web"]["mem_limit"] == "${WEB_MEMORY:-4g}"
+    words = (ROOT / "compose/start/web").read_text().split()
+    most, jitter = (int(words[words.index(name) + 1]) for name in ("--max-requests", "--max-requests-jitter"))
+    assert 1000 <= jitter < most
+
+
+def test_web_s_headers_are_believed_by_its_settings_alone():
+    text = (ROOT / "compose/start/web").read_text()
+    assert '--forwarded-allow-ips ""' in text

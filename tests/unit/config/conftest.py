@@ -20,6 +20,7 @@ GOOD = {
     "DJANGO_SETTINGS_MODULE": "config.settings.production",
     "DJANGO_SECRET_KEY": SECRETS["key"],
     "DJANGO_ALLOWED_HOSTS": "antenna.example.org",
+    "ANTENNA_PROXIES": "1",
     "CELERY_BROKER_URL": f"amqp://antenna:{SECRETS['broker']}@rabbitmq.invalid:5672/antenna",
     "REDIS_URL": f"redis://:{SECRETS['redis']}@redis.invalid:6379/0",
     "DATABASE_URL": f"postgres://antenna:{SECRETS['database']}@postgres.invalid:5432/antenna",

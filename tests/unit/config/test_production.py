@@ -95,3 +95,33 @@ def test_spaces_between_hosts_do_no_harm(shown):
         "a.example",
         "b.example",
     ]
+
+
+def test_one_setting_says_whose_address_and_whose_https_are_believed(shown):
+    names = ("ANTENNA_PROXIES", "SECURE_PROXY_SSL_HEADER", "SECURE_SSL_REDIRECT")
+    assert shown(*names) == dict(zip(names, (1, ["HTTP_X_FORWARDED_PROTO", "https"], True), strict=True))
+    off = {"ANTENNA_PROXIES": "0", "DJANGO_SECURE_SSL_REDIRECT": "0"}
+    assert shown(*names, **off) == dict(zip(names, (0, None, False), strict=True))
+
+
+def test_web_that_would_redirect_to_itself_for_ever_does_not_start(run: Run):
+    for proxies in ("0", ""):
+        done = run("-c", "from django.conf import settings; settings.DEBUG", ANTENNA_PROXIES=proxies)
+        assert done.returncode == 1
+        assert "Configuration refused: ANTENNA_PROXIES is 0" in done.stderr
+
+
+ASK = """
+import django
+django.setup()
+from django.test import Client
+trusted = {"X-Forwarded-Proto": "https", "Host": "antenna.example.org"}
+print([Client().get("/livez", headers=headers).status_code for headers in (trusted, {"Host": "antenna.example.org"})])
+print([Client().get("/nowhere", headers=headers).status_code for headers in (trusted, {"Host": "antenna.example.org"})])
+"""
+
+
+def test_the_health_check_is_answered_with_and_without_a_proxy_and_the_rest_only_over_https(run: Run):
+    assert run("-W", "ignore", "-c", ASK).stdout.split("\n")[:2] == ["[200, 200]", "[404, 301]"]
+    off = {"ANTENNA_PROXIES": "0", "DJANGO_SECURE_SSL_REDIRECT": "0"}
+    assert run("-W", "ignore", "-c", ASK, **off).stdout.split("\n")[:2] == ["[200, 200]", "[404, 404]"]

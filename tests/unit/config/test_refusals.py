@@ -40,6 +40,7 @@ WRONG = {
     "override of no row": ("ANTENNA_INGST_CONCURRENCY", "4", "Did you mean 'ANTENNA_INGEST_CONCURRENCY'?"),
     "misspelt routing": ("ANTENNA_ROUTING", "splitt", "use 'split', or 'single'"),
     "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
+    "no proxy that speaks https": ("ANTENNA_PROXIES", "", "usually 1"),
     "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),
     "misspelt log level": ("ANTENNA_LOG_LEVEL", "INFOO", "Did you mean 'INFO'?"),
     "largest picture out of bounds": ("ANTENNA_MAX_MEGAPIXELS", "179", "must be a whole number from 1 to 178"),

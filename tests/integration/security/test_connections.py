@@ -1,0 +1,69 @@
+"""A connection goes on after a body was refused, or its end is announced: the next request is never garbage."""
+
+import re
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.integration.security.test_memory import FORM, JSON, LOGIN, MIB, pieces
+from tests.integration.security.web_process import Web, started
+
+
+@pytest.fixture
+def web(database_place) -> Iterator[Web]:
+    with started(database_place) as web:
+        yield web
+
+
+def statuses(web: Web, *requests: bytes) -> list[str]:
+    """Send all at once on one connection; return the status of each answer."""
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(b"".join(requests))
+        text = b""
+        while text.count(b"HTTP/1.1 ") < len(requests) or not text.endswith(b"ok\n"):
+            piece = connection.recv(65_536)
+            if not piece:
+                break
+            text += piece
+    return re.findall(r"HTTP/1\.1 (\d+)", text.decode())
+
+
+def request(method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+    length = [f"Content-Length: {len(body)}"] if body else []
+    head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *length, *headers])
+    return head.encode() + b"\r\n\r\n" + body
+
+
+def test_the_next_request_is_answered_after_a_refusal(web: Web):
+    live = request("GET", "/livez")
+    as_json, as_form = "Content-Type: application/json", "Content-Type: application/x-www-form-urlencoded"
+    chunked = request("POST", LOGIN, as_json, "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n"
+    refused = {
+        "5 KiB": (request("POST", LOGIN, as_json, body=b"x" * 5_000), "413"),
+        "3 MiB": (request("POST", LOGIN, as_json, body=b"x" * 3 * MIB), "413"),
+        "a form": (request("POST", "/admin/login/", as_form, body=b"a&" * MIB), "413"),
+        "no token": (request("POST", "/api/v2/jobs/", as_json, body=b"x" * MIB), "401"),
+        "another kind": (request("POST", LOGIN, as_form, body=b"a=" * 1000), "415"),
+    }
+    for name, (first, status) in refused.items():
+        assert statuses(web, first, live) == [status, "200"], name
+    assert statuses(web, chunked) == ["411"], "and its end is announced"
+
+    with httpx.Client(base_url=web.url, timeout=30) as client:
+        for body in (b"x" * 5_000, b"x" * 3 * MIB, pieces()):
+            assert client.post(LOGIN, content=body, headers=JSON).status_code in (411, 413)
+            assert client.get("/livez").status_code == 200
+        assert client.post("/livez", content=b"a&" * MIB, headers=FORM).status_code == 413
+        assert client.get("/livez").status_code == 200
+
+
+def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
+    head = request("POST", LOGIN, "Content-Type: application/json", f"Content-Length: {17 * MIB}")
+    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+        connection.sendall(head + b"x" * MIB)
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(65_536).decode()
+    assert answer.startswith("HTTP/1.1 413")
+    assert "connection: close" in answer.lower()

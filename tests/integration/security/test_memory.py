@@ -1,0 +1,84 @@
+"""No request leaves its body in the memory of the web process, whoever sends it and however it is answered."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from rest_framework.authtoken.models import Token
+
+from tests.integration.security.web_process import Web, started
+from tests.unit.main import world
+
+MIB = 1024**2
+LOGIN = "/api/v2/auth/token/login/"
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+FILES = {"Content-Type": "multipart/form-data; boundary=x"}
+KEPT_MIB = 64
+TIMES = 50
+
+
+def objects(size: int) -> bytes:
+    """A list of small objects, each of which takes thirty times its text."""
+    return b"[" + b'{"":0},' * (size // 7 - 1) + b'{"":0}]'
+
+
+HOSTILE = objects(15 * MIB)
+FIELDS = b"a&" * (15 * MIB // 2)
+
+
+def pieces() -> Iterator[bytes]:
+    """The hostile body without a length, as a chunked one."""
+    yield from (HOSTILE[start : start + MIB] for start in range(0, len(HOSTILE), MIB))
+
+
+@pytest.fixture
+def web(database_place) -> Iterator[Web]:
+    with started(database_place) as web:
+        yield web
+
+
+def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response]) -> Counter[int]:
+    """Post so often on four connections at once, one for each thread of the process; count the answers."""
+    with (
+        httpx.Client(base_url=web.url, timeout=60) as client,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        return Counter(answer.status_code for answer in threads.map(lambda _: post(client), range(times)))
+
+
+def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
+    token, _ = Token.objects.get_or_create(user=world.user(name="Hostile"))
+    signed_in = {**JSON, "Authorization": f"Token {token.key}"}
+    person = {"email": "a@b.org", "password": "x"}
+    posted(web, 200, lambda client: client.post(LOGIN, json=person))
+    before = web.memory_mib
+    attacks: dict[str, tuple[int, Callable[[httpx.Client], httpx.Response], set[int]]] = {
+        "login": (TIMES, lambda client: client.post(LOGIN, content=HOSTILE, headers=JSON), {413, 429}),
+        "login, a form": (5, lambda client: client.post(LOGIN, content=FIELDS, headers=FORM), {415, 429}),
+        "login, chunked": (5, lambda client: client.post(LOGIN, content=pieces(), headers=JSON), {411}),
+        "admin": (5, lambda client: client.post("/admin/login/", content=FIELDS, headers=FORM), {413}),
+        "admin, files": (5, lambda client: client.post("/admin/login/", content=HOSTILE, headers=FILES), {413}),
+        "health": (5, lambda client: client.post("/livez", content=FIELDS, headers=FORM), {413}),
+        "nowhere": (5, lambda client: client.post("/nowhere", content=FIELDS, headers=FORM), {404}),
+        "no token": (5, lambda client: client.post("/api/v2/jobs/", content=HOSTILE, headers=JSON), {401}),
+        "signed in": (
+            TIMES,
+            lambda client: client.post("/api/v2/projects/", content=objects(250 * 1024), headers=signed_in),
+            {400},
+        ),
+        "signed in, a set": (
+            TIMES // 2,
+            lambda client: client.post("/api/v2/captures/collections/", content=objects(150_000), headers=signed_in),
+            {400},
+        ),
+    }
+    kept = {}
+    for name, (times, post, expected) in attacks.items():
+        answers = posted(web, times, post)
+        assert set(answers) <= expected, (name, answers)
+        kept[name] = round(web.memory_mib - before, 1)
+    print(f"{before:.0f} MiB before; kept after each attack, in MiB: {kept}")
+    assert max(kept.values()) < KEPT_MIB, kept

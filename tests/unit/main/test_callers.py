@@ -1,0 +1,47 @@
+"""Whose address counts, and whether https is believed, behind no proxy, one and two."""
+
+import pytest
+from django.test import RequestFactory
+
+from ami.main.callers import address_of, network_of
+
+REQUEST = {"REMOTE_ADDR": "10.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "expected"),
+    [
+        (0, "203.0.113.9", "10.0.0.1"),
+        (1, "203.0.113.9", "203.0.113.9"),
+        (1, "1.2.3.4, 203.0.113.9", "203.0.113.9"),
+        (1, "1.2.3.4,203.0.113.9:51234", "203.0.113.9"),
+        (1, "[2001:db8::7]:443", "2001:db8::7"),
+        (1, "2001:db8::7", "2001:db8::7"),
+        (1, None, "10.0.0.1"),
+        (1, "", "10.0.0.1"),
+        (1, "203.0.113.9, unknown", "10.0.0.1"),
+        (1, "x" * 5000, "10.0.0.1"),
+        (1, "\x00", "10.0.0.1"),
+        (2, "1.2.3.4, 203.0.113.9, 10.0.0.2", "203.0.113.9"),
+        (2, "203.0.113.9", "203.0.113.9"),
+    ],
+)
+def test_the_caller_is_the_last_address_that_our_proxies_wrote(settings, proxies, forwarded, expected):
+    settings.ANTENNA_PROXIES = proxies
+    headers = {} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded}
+    assert address_of(RequestFactory().get("/", **REQUEST, **headers)) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1", "2001:db8::/64"),
+        ("", ""),
+        ("unix:", "unix:"),
+    ],
+)
+def test_a_network_of_version_six_counts_as_one(address, network):
+    assert network_of(address) == network

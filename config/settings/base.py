@@ -24,14 +24,13 @@ except (TopologyError, GovernorError) as error:
 
 # --- Django -----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "config.apps.AntennaAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "rest_framework.authtoken",
     "drf_spectacular",
     "django_celery_beat",
     "django_celery_results",
@@ -53,6 +52,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "ami.queues.middleware.BrokerAwayMiddleware",
+    "ami.main.api.audit.AuditMiddleware",
 ]
 TEMPLATES = [
     {
@@ -87,6 +87,9 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1
 #: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
 ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**2, 1024, 2 * 1024**3)
 
+#: A person's token ends when it was not used for so long; a worker's does not.
+ANTENNA_TOKEN_IDLE_DAYS = whole_number("ANTENNA_TOKEN_IDLE_DAYS", 90, 1, 3650)
+
 #: Whether the web process serves MEDIA itself: only without object storage, on one machine.
 ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=False)
 
@@ -101,7 +104,7 @@ STORAGES = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
+        "ami.main.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

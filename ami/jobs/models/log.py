@@ -5,6 +5,8 @@ from typing import Any
 
 from django.db import DatabaseError, models, transaction
 
+from ami.queues.redaction import redact_text
+
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 10_000
@@ -33,7 +35,7 @@ class JobLog(models.Model):
             logging.getLevelName(level) if level in logging.getLevelNamesMapping() else logging.INFO,
             "job %s: %s",
             job_id,
-            message,
+            redact_text(message[:MAX_MESSAGE]),
         )
         try:
             with transaction.atomic():
@@ -46,5 +48,5 @@ class JobLog(models.Model):
 
 
 def _clean(message: str) -> str:
-    """Return the message without what PostgreSQL refuses in text, and of bounded length."""
-    return message.replace("\x00", "")[:MAX_MESSAGE]
+    """Return the message without secrets and what PostgreSQL refuses in text, and of bounded length."""
+    return redact_text(message.replace("\x00", "")[: 2 * MAX_MESSAGE])[:MAX_MESSAGE]

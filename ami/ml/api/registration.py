@@ -16,6 +16,7 @@ from ami.jobs import operations
 from ami.jobs.api.bodies import read
 from ami.main.api.asking import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage
+from ami.main.permissions import visible_projects
 from ami.ml.api.serializers import PipelineSerializer
 from ami.ml.models import Pipeline
 from ami.ml.registration import RegistrationRefused, register_pull_service
@@ -29,6 +30,10 @@ class ProjectPipelinesView(APIView):
     """The pipelines of a project."""
 
     permission_classes = (IsAuthenticated,)
+
+    def admits_worker(self, request: Request) -> bool:  # noqa: ARG002
+        """Admit a worker: it registers what it runs."""
+        return True
 
     @extend_schema(responses=PipelineSerializer(many=True), operation_id="project_pipelines_list")
     def get(self, request: Request, project_id: int) -> Response:
@@ -47,7 +52,7 @@ class ProjectPipelinesView(APIView):
         project = _project(request, project_id)
         wanted = read(request, AsyncPipelineRegistrationRequest, MAX_BODY_BYTES)
         try:
-            own = Project.objects.visible_to(request.user).order_by().values_list("pk", flat=True)
+            own = visible_projects(request).order_by().values_list("pk", flat=True)
             made = register_pull_service(wanted.processing_service_name, project.pk, wanted.pipelines, set(own))
         except RegistrationRefused as error:
             raise ValidationError({error.field: [str(error)]}) from error
@@ -96,4 +101,4 @@ def _pipeline(request: Request, project: Project) -> Pipeline:
 
 
 def _project(request: Request, project_id: int) -> Project:
-    return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
+    return get_object_or_404(visible_projects(request), pk=project_id)

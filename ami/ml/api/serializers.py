@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from ami.main.models import Project
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
+from ami.queues.redaction import redact
 
 
 class AlgorithmSerializer(serializers.ModelSerializer[Algorithm]):
@@ -57,6 +58,11 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         if request is not None and request.user.is_authenticated:
             fields["project"].queryset = Project.objects.visible_to(request.user)  # type: ignore[attr-defined]
         return fields
+
+    def to_representation(self, instance: ProcessingService) -> dict[str, Any]:
+        """Mask the password in an address that has one."""
+        shown: dict[str, Any] = super().to_representation(instance)
+        return {**shown, "endpoint_url": redact(shown["endpoint_url"])}
 
     def validate_endpoint_url(self, url: str | None) -> str | None:
         """Accept an http or https address."""

@@ -14,6 +14,8 @@ from ami.main.api import urls as main_urls
 from ami.ml.api import urls as ml_urls
 
 router = DefaultRouter()
+# `/jobs/1/result.json` would reach a view that knows no format, and be a 500; there is only JSON.
+router.include_format_suffixes = False
 for app in (main_urls, ml_urls, jobs_urls, exports_api):
     app.register(router)
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.contrib.admin.models import CHANGE
 from django.contrib.messages import get_messages
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
@@ -28,20 +27,16 @@ def _audited(action: Callable[..., Any], description: str) -> Callable[..., Any]
         rows = _rows(queryset)  # Before the action: afterwards they may be gone, or match no more.
         told_before = len(_told(request))
         what = str(description)
-        # Django itself writes the history of what `delete_selected` deletes.
-        options = {
-            "who": request.user,
-            "rows": rows,
-            "flag": CHANGE,
-            "in_history": action.__name__ != "delete_selected",
-        }
+        options: dict[str, Any] = {"who": request.user, "rows": rows}
         try:
             answer = action(model_admin, request, queryset)
         except Exception as error:
             audit.record(what, outcome=f"failed: {type(error).__name__}: {error}", **options)
             raise
         if not isinstance(answer, TemplateResponse):
-            audit.record(what, outcome=_outcome(_told(request)[told_before:]), **options)
+            # Django itself writes the history of what `delete_selected` deleted.
+            in_history = action.__name__ != "delete_selected"
+            audit.record(what, outcome=_outcome(_told(request)[told_before:]), in_history=in_history, **options)
         return answer
 
     return run

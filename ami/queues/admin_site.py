@@ -13,6 +13,6 @@ class AdminSite(admin.AdminSite):
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register models as Django does, behind the two mixins."""
-        base = admin_class or admin.ModelAdmin
+        base: Any = admin_class or admin.ModelAdmin
         guarded = type(base)(base.__name__, (HiddenSecrets, AuditedActions, base), {"__module__": base.__module__})
         super().register(model_or_iterable, guarded, **options)

@@ -47,7 +47,8 @@ def record(
     """
     outcome = redact_text(outcome)[:LONGEST_OUTCOME]
     named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
-    entry = {"who": _name(who), "what": what, "which": named[:LONGEST_LIST], "outcome": outcome}
+    what = redact_text(what)
+    entry = {"who": _name(who), "what": what, "which": redact_text(named[:LONGEST_LIST]), "outcome": outcome}
     # JSON, so that no text of a person's can look like a line of its own.
     logger.info(json.dumps(entry))
     if in_history and rows and getattr(who, "pk", None):

@@ -86,17 +86,21 @@ def restore(given: Any, stored: Any) -> Any:
     Raises:
         Unrestorable: a mask stands where ``stored`` has no secret.
     """
-    if given == redact(stored):
+    if _as_browsers_send(given) == _as_browsers_send(redact(stored)):
         return stored
     if isinstance(given, dict):
         before = stored if isinstance(stored, dict) else {}
         return {key: _restored(str(key), item, before.get(key)) for key, item in given.items()}
     if isinstance(given, list):
-        before = stored if isinstance(stored, list) and len(stored) == len(given) else [None] * len(given)
-        return [restore(item, old) for item, old in zip(given, before, strict=True)]
+        same_length = isinstance(stored, list) and len(stored) == len(given)
+        return [restore(item, stored[index] if same_length else None) for index, item in enumerate(given)]
     if isinstance(given, str) and MASK in given:
         return _restored_text(given, stored)
     return given
+
+
+def _as_browsers_send(value: Any) -> Any:
+    return value.replace("\r\n", "\n").strip() if isinstance(value, str) else value
 
 
 def _restored(key: str, given: Any, stored: Any) -> Any:

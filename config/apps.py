@@ -1,10 +1,17 @@
-"""Connects what no layer may import: signals of one layer to the listeners of another, or to Django's commands."""
+"""Connects what no layer may import: signals of one layer to the listeners of another, or to Django's own parts."""
 
 from typing import Any
 
 from django.apps import AppConfig, apps
+from django.contrib.admin.apps import AdminConfig
 from django.core.management import call_command
 from django.db.models.signals import post_migrate
+
+
+class AntennaAdminConfig(AdminConfig):
+    """Django's admin on a site that hides secrets and records actions."""
+
+    default_site = "ami.queues.admin_site.AdminSite"
 
 
 class CompositionConfig(AppConfig):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -9,19 +10,36 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from ami.jobs import operations
-from ami.jobs.errors import NotAllowed
+from ami.jobs.errors import NotAllowed, UnknownKind
+from ami.jobs.kinds import known
 from ami.jobs.models import Job, JobImage, JobLog, StoredResult
 from ami.jobs.progress import progress
 from ami.queues.answering import tell
 from ami.queues.choosing import chosen
+from ami.queues.redaction import redact_text
 
 LOG_LINES = 200
+
+
+class JobForm(forms.ModelForm):
+    """Offers the types that code is registered for; an old job keeps its own, which nothing may run any more."""
+
+    job_type_key = forms.ChoiceField(label="type")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if field := self.fields.get("job_type_key"):
+            own = [self.instance.job_type_key] if self.instance.pk else [""]
+            field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *known()])]
+            if not self.instance.pk:
+                self.initial["job_type_key"] = ""
 
 
 @admin.register(Job)
 class JobAdmin(admin.ModelAdmin):
     """Jobs; the status is read-only, it moves by what is done with the job."""
 
+    form = JobForm
     list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
     list_filter = ("status", "job_type_key", "dispatch_mode")
     list_select_related = ("project",)
@@ -53,7 +71,7 @@ class JobAdmin(admin.ModelAdmin):
     def log(self, job: Job) -> SafeString:
         """Show the newest lines of the log."""
         lines = JobLog.objects.filter(job=job)[:LOG_LINES]
-        shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, line.message) for line in lines)
+        shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, redact_text(line.message)) for line in lines)
         return format_html("<div>{}</div>", format_html_join("", "<div>{} {} {}</div>", shown))
 
     @admin.action(description="Run selected jobs", permissions=["change"])
@@ -78,8 +96,8 @@ class JobAdmin(admin.ModelAdmin):
         for job in chosen(request, queryset):
             try:
                 tell(request, f"{what} job {job.pk}", operation(job))
-            except NotAllowed as error:
-                self.message_user(request, str(error), messages.WARNING)
+            except (NotAllowed, UnknownKind) as error:
+                self.message_user(request, f"Job {job.pk} was not started: {error}", messages.WARNING)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):

@@ -12,6 +12,7 @@ from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.states import JobStatus
 from ami.jobs.transitions import move
+from ami.main import tokens
 from ami.queues import origin
 from ami.queues.reserve import LONG_HEADER
 from ami.queues.slices import Slice, continue_later
@@ -140,8 +141,8 @@ def audit_stored_results() -> dict[str, int]:
 
 @shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
 def audit_data_integrity() -> dict[str, int]:
-    """Count rows that should not be as they are."""
-    return audits.audit_data_integrity()
+    """Count rows that should not be as they are; delete tokens that nobody used for too long."""
+    return {**audits.audit_data_integrity(), "tokens_purged": tokens.purge()}
 
 
 @shared_task(name="ami.jobs.tasks.jobs_health_check", triggered_by="beat", ignore_result=True)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from ami.main.models import Detection, Project, User
+from ami.main.models import ApiToken, Detection, Project, User
 
 MEMBER, OWNER, SUPERUSER = "member", "owner", "superuser"
 
@@ -32,6 +32,19 @@ class ProjectRole(BasePermission):
         action = getattr(view, "action", None) or ""
         needed = {**DEFAULT_ROLES, **getattr(view, "roles", {})}.get(action, MEMBER)
         return has_role(request.user, project_of(obj), MEMBER if request.method in SAFE_METHODS else needed)
+
+
+def is_worker(request: Request) -> bool:
+    """Whether the request carries a worker's token."""
+    return isinstance(request.auth, ApiToken) and request.auth.is_worker
+
+
+def visible_projects(request: Request) -> "QuerySet[Project]":
+    """Return the projects that a request reaches: the person's; with a worker's token those of them it is for."""
+    projects: QuerySet[Project] = Project.objects.visible_to(request.user)
+    if is_worker(request):
+        return projects.filter(pk__in=ApiToken.projects.through.objects.filter(apitoken=request.auth).values("project"))
+    return projects
 
 
 def has_role(user: Any, project: Project | None, needed: str) -> bool:

@@ -32,7 +32,7 @@ class ProcessingServiceAdmin(OwnedAdmin):
 
     list_display = ("name", "project", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
     list_filter = ("last_seen_live",)
-    search_fields = ("name", "endpoint_url")
+    search_fields = ("name",)
     readonly_fields = ("last_seen", "last_seen_live", "last_seen_latency")
     filter_horizontal = ("projects", "pipelines")
     actions = ("check_now",)

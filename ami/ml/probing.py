@@ -21,6 +21,7 @@ from ami.ml.schemas import (
     ProcessingServiceInfoResponse,
     ProcessingServiceStatusResponse,
 )
+from ami.queues.redaction import redact, redact_text
 
 logger = logging.getLogger(__name__)
 
@@ -149,9 +150,9 @@ def _status(
         timestamp=timezone.now(),
         request_successful=successful,
         pipeline_configs=configs,
-        error=error or None,
+        error=redact_text(error) or None,
         server_live=probe.live,
         pipelines_online=list(probe.pipelines) if probe.live else [],
-        endpoint_url=service.endpoint_url,
+        endpoint_url=redact(service.endpoint_url),
         latency=probe.latency,
     )

@@ -24,14 +24,13 @@ except (TopologyError, GovernorError) as error:
 
 # --- Django -----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "config.apps.AntennaAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
-    "rest_framework.authtoken",
     "drf_spectacular",
     "django_celery_beat",
     "django_celery_results",
@@ -55,6 +54,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "ami.queues.middleware.BrokerAwayMiddleware",
+    "ami.main.api.audit.AuditMiddleware",
 ]
 TEMPLATES = [
     {
@@ -100,6 +100,9 @@ ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**
 #: The largest picture that is decoded; from 89.5 megapixels Pillow warns, from 179 it refuses by itself.
 ANTENNA_MAX_MEGAPIXELS = whole_number("ANTENNA_MAX_MEGAPIXELS", 89, 1, 178)
 
+#: A person's token ends when it was not used for so long; a worker's does not.
+ANTENNA_TOKEN_IDLE_DAYS = whole_number("ANTENNA_TOKEN_IDLE_DAYS", 90, 1, 3650)
+
 #: For how many seconds a signed link to a file works at least, in answers to people; S3 signs for a week at most.
 ANTENNA_FILE_URL_SECONDS = whole_number("ANTENNA_FILE_URL_SECONDS", 3600, 60, 604_800)
 
@@ -120,7 +123,7 @@ STORAGES = {
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "rest_framework.authentication.TokenAuthentication",
+        "ami.main.api.authentication.TokenAuthentication",
         "ami.main.api.session_authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],

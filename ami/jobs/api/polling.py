@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from ami.jobs.models import Job, JobImage
 from ami.jobs.states import ACTIVE, FINAL, DispatchMode, ImageState
 from ami.main.api.lists import MOST_PER_PAGE, whole_number
-from ami.main.models import Project
+from ami.main.permissions import is_worker, visible_projects
 from ami.ml.heartbeats import heard_from
 
 PARAMETERS = [
@@ -57,8 +57,8 @@ def claim_next(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
 
 def _heartbeat(request: Request) -> None:
     projects = None
-    if not request.user.is_superuser:
-        projects = list(Project.objects.visible_to(request.user).values_list("pk", flat=True))
+    if is_worker(request) or not request.user.is_superuser:
+        projects = list(visible_projects(request).values_list("pk", flat=True))
     if wanted := slugs(request):
         heard_from(project_ids=projects, slugs=wanted)
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs import claiming, stored_results
-from ami.jobs.api import bodies
+from ami.jobs.api import bodies, polling
 from ami.jobs.models import Job
 from ami.jobs.states import ACTIVE, DispatchMode
 from ami.ml.heartbeats import heard_from
@@ -26,7 +26,15 @@ POSTED = {200: ResultAcceptedResponse}
 
 
 class WorkerActions:
-    """The worker's half of the jobs' view."""
+    """The worker's half of the jobs' view; a worker's token opens this, the search for the next job, and no more."""
+
+    #: What each worker calls every few seconds has no entry in the audit.
+    unrecorded = frozenset({"tasks", "result"})
+
+    def admits_worker(self, request: Request) -> bool:
+        """Admit a worker to `tasks`, `result`, and the list that hands it its next job."""
+        action: str | None = self.action  # type: ignore[attr-defined]
+        return action in {"tasks", "result"} or (action == "list" and polling.ids_only(request))
 
     @extend_schema(request=TasksRequest, responses=TasksResponse)
     @action(detail=True, methods=["post"])

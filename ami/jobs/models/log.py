@@ -6,6 +6,7 @@ from typing import Any
 from django.db import DatabaseError, models, transaction
 
 from ami.main.file_urls import without_signatures
+from ami.queues.redaction import redact_text
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class JobLog(models.Model):
             logging.getLevelName(level) if level in logging.getLevelNamesMapping() else logging.INFO,
             "job %s: %s",
             job_id,
-            message,
+            redact_text(message[:MAX_MESSAGE]),
         )
         try:
             with transaction.atomic():
@@ -49,5 +50,5 @@ class JobLog(models.Model):
 
 
 def _clean(message: str) -> str:
-    """Return the message without what PostgreSQL refuses in text or what opens a file, and of bounded length."""
-    return without_signatures(message.replace("\x00", ""))[:MAX_MESSAGE]
+    """Return the message without secrets and links, without what PostgreSQL refuses in text, and of bounded length."""
+    return redact_text(without_signatures(message.replace("\x00", "")[: 2 * MAX_MESSAGE]))[:MAX_MESSAGE]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -93,37 +92,21 @@ class EventAdmin(admin.ModelAdmin):
             tell(request, f"Refreshing counts of {event}", asked)
 
 
-class StorageSourceForm(forms.ModelForm):
-    """Never sends the stored secret to a browser; an empty field keeps it."""
-
-    secret_key = forms.CharField(
-        required=False, widget=forms.PasswordInput(render_value=False), help_text="Leave empty to keep it."
-    )
-
-    class Meta:
-        model = S3StorageSource
-        fields = (
-            "name",
-            "project",
-            "bucket",
-            "prefix",
-            "region",
-            "endpoint_url",
-            "access_key",
-            "secret_key",
-            "public_base_url",
-        )
-
-    def clean_secret_key(self) -> str:
-        """Keep the stored secret where none was typed."""
-        return str(self.cleaned_data["secret_key"] or self.instance.secret_key)
-
-
 @admin.register(S3StorageSource)
 class S3StorageSourceAdmin(admin.ModelAdmin):
-    """Storage sources; their secret is written, never shown."""
+    """Storage sources; their keys are written, never shown."""
 
-    form = StorageSourceForm
+    fields = (
+        "name",
+        "project",
+        "bucket",
+        "prefix",
+        "region",
+        "endpoint_url",
+        "access_key",
+        "secret_key",
+        "public_base_url",
+    )
     list_display = ("name", "project", "bucket", "prefix", "endpoint_url", "total_files", "last_checked")
     list_select_related = ("project",)
     search_fields = ("name", "bucket")

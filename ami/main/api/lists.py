@@ -12,8 +12,7 @@ from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
-from ami.main.models import Project
-from ami.main.permissions import ProjectRole
+from ami.main.permissions import ProjectRole, visible_projects
 
 MOST_PER_PAGE = 500
 LARGEST_OFFSET = 10_000_000
@@ -114,7 +113,7 @@ class ProjectScoped:
         rows: QuerySet[Any] = super().get_queryset()  # type: ignore[misc]
         request: Request = self.request  # type: ignore[attr-defined]
         if self.project_lookup:
-            visible = Project.objects.visible_to(request.user).order_by().values("pk")
+            visible = visible_projects(request).order_by().values("pk")
             rows = rows.filter(**{f"{self.project_lookup}__in": visible})
         return rows.filter(**self._asked(request)) if getattr(self, "action", "") == "list" else rows
 

@@ -3,11 +3,12 @@
 from django.urls import path
 from rest_framework.routers import BaseRouter
 
-from ami.main.api import auth, captures, findings, projects, stations
+from ami.main.api import auth, captures, findings, projects, stations, tokens
 
 
 def register(router: BaseRouter) -> None:
     """Register the core's views."""
+    router.register("auth/tokens", tokens.ApiTokenViewSet, basename="token")
     router.register("projects", projects.ProjectViewSet, basename="project")
     router.register("deployments", stations.DeploymentViewSet, basename="deployment")
     router.register("events", stations.EventViewSet, basename="event")

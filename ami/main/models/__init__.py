@@ -8,8 +8,10 @@ from ami.main.models.people import User
 from ami.main.models.projects import Device, Project, Site
 from ami.main.models.stations import Deployment, Event, S3StorageSource
 from ami.main.models.taxa import TaxaList, Taxon
+from ami.main.models.tokens import ApiToken
 
 __all__ = [
+    "ApiToken",
     "BulkDeletion",
     "Classification",
     "Deployment",

@@ -47,3 +47,13 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.email
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save; a new password ends the person's tokens, as it ends their sessions. Tokens of workers stay."""
+        from ami.main.models.tokens import ApiToken
+
+        # Django keeps the password here until it is saved; a hash that is only renewed at a login does not count.
+        is_new_password = self._password is not None and not self._state.adding  # type: ignore[attr-defined]
+        super().save(*args, **kwargs)
+        if is_new_password:
+            ApiToken.objects.filter(user=self, scope=ApiToken.Scope.PERSON).revoke()

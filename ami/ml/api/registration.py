@@ -16,6 +16,7 @@ from ami.jobs import operations
 from ami.jobs.api.bodies import read
 from ami.main.api.asking import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage
+from ami.main.permissions import visible_projects
 from ami.ml.api.serializers import PipelineSerializer
 from ami.ml.models import Pipeline
 from ami.ml.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register_pull_service
@@ -29,6 +30,10 @@ class ProjectPipelinesView(APIView):
     """The pipelines of a project."""
 
     permission_classes = (IsAuthenticated,)
+
+    def admits_worker(self, request: Request) -> bool:  # noqa: ARG002
+        """Admit a worker: it registers what it runs."""
+        return True
 
     @extend_schema(responses=PipelineSerializer(many=True), operation_id="project_pipelines_list")
     def get(self, request: Request, project_id: int) -> Response:
@@ -99,4 +104,4 @@ def _pipeline(request: Request, project: Project) -> Pipeline:
 
 
 def _project(request: Request, project_id: int) -> Project:
-    return get_object_or_404(Project.objects.visible_to(request.user), pk=project_id)
+    return get_object_or_404(visible_projects(request), pk=project_id)

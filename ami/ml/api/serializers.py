@@ -9,6 +9,7 @@ from rest_framework import serializers
 from ami.main import outbound
 from ami.main.models import Project
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
+from ami.queues.redaction import redact
 
 TAKEN = "The project has a processing service of this name."
 
@@ -90,6 +91,11 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         if ProcessingService.objects.filter(project=attrs["project"], name=attrs["name"]).exists():
             raise serializers.ValidationError({"name": [TAKEN]})
         return attrs
+
+    def to_representation(self, instance: ProcessingService) -> dict[str, Any]:
+        """Mask the password in an address that has one."""
+        shown: dict[str, Any] = super().to_representation(instance)
+        return {**shown, "endpoint_url": redact(shown["endpoint_url"])}
 
     def validate_endpoint_url(self, url: str | None) -> str | None:
         """Accept an http or https address."""

@@ -37,7 +37,7 @@ COPIED = ("name", "description", "endpoint_url", "last_seen", "last_seen_live", 
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('main', '0002_project_catalogue'),
+        ('main', '0004_project_catalogue'),
         ('ml', '0002_projects'),
     ]
 

@@ -7,12 +7,12 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 from django_celery_results.models import GroupResult, TaskResult
-from rest_framework.authtoken.models import Token
 
 from ami.exports.models import DataExport, ScheduledExport
 from ami.jobs import operations
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.states import JobStatus
+from ami.main import tokens
 from ami.main.models import (
     BulkDeletion,
     Classification,
@@ -117,4 +117,4 @@ def everything() -> None:
     TaskResult.objects.create(task_id=f"task {next(_numbers)}", status="SUCCESS", result="1")
     GroupResult.objects.create(group_id=f"group {next(_numbers)}", result="[]")
     Group.objects.create(name=f"Group {next(_numbers)}")
-    Token.objects.create(user=person)
+    tokens.issue(person, name="laptop")

@@ -51,7 +51,7 @@ ACTIONS = [
 ]
 IDS = [f"{number}-{action.name}" for number, action in enumerate(ACTIONS)]
 #: Actions that send nothing.
-SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks", "share"}
+SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks", "revoke", "share"}
 
 
 def changelist(model: Any) -> str:

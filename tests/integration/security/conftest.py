@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from ami.exports.models import DataExport
 from ami.jobs.models import Job
+from ami.main import tokens
 from ami.main.models import Device, Event, S3StorageSource, Site, SourceImageCollection
 from ami.ml.models import ProcessingService
 from tests.unit.jobs.world import World, new_world
@@ -35,9 +35,17 @@ class Side:
 
     @property
     def client(self) -> APIClient:
+        return self.client_with(tokens.issue(self.world.user)[1])
+
+    def worker(self) -> APIClient:
+        """A client that carries a worker's token of the project."""
+        _, key = tokens.issue(self.world.user, scope=tokens.Scope.WORKER, projects=[self.world.project])
+        return self.client_with(key)
+
+    @staticmethod
+    def client_with(key: str) -> APIClient:
         client = APIClient(raise_request_exception=False)
-        token, _ = Token.objects.get_or_create(user=self.world.user)
-        client.credentials(HTTP_AUTHORIZATION=f"Token {token.key}")
+        client.credentials(HTTP_AUTHORIZATION=f"Token {key}")
         return client
 
 

@@ -3,11 +3,10 @@
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.main.models import Deployment, S3StorageSource, Site, SourceImageCollection
+from ami.main.models import ApiToken, Deployment, S3StorageSource, Site, SourceImageCollection
 from tests.unit.main import world
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +32,7 @@ def test_signing_in_gives_a_token_and_signing_out_makes_it_worthless():
     assert client.get(f"{BASE}/projects/").status_code == 200
     assert client.post(f"{BASE}/auth/token/logout/").status_code == 204
     assert client.get(f"{BASE}/projects/").status_code == 401
-    assert not Token.objects.exists()
+    assert not ApiToken.objects.exists()
 
 
 @pytest.mark.parametrize("email", ["unknown@example.org", None])

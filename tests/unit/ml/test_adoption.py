@@ -131,7 +131,7 @@ def test_existing_taxa_of_projects_leave_the_checklist(world: World) -> None:
     [capture] = world.captures(1)
     Identification.objects.create(occurrence=occurrence(capture), taxon=named)
     named.projects.clear()
-    migration = importlib.import_module("ami.main.migrations.0002_project_catalogue")
+    migration = importlib.import_module("ami.main.migrations.0004_project_catalogue")
     migration.keep_taxa_of_projects_to_them(apps, None)
     shared = dict(Taxon.objects.values_list("name", "shared"))
     assert shared == {"used": False, "checklist": True, "named": True}

@@ -14,7 +14,7 @@ from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
-from ami.queues import dead_letters, governors, live, rollout, schedule, tasks_table
+from ami.queues import audit, dead_letters, governors, live, rollout, schedule, tasks_table
 from ami.queues.broker_kind import kind_of
 from ami.queues.declare import declare
 from ami.queues.finding import Finding
@@ -56,8 +56,13 @@ class Command(BaseCommand):
         """Run one verb; a broker that does not answer is one sentence and exit code 1."""
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
+        run = getattr(self, "_" + verb.replace("-", "_"))
         try:
-            getattr(self, "_" + verb.replace("-", "_"))(options)
+            if not _changes_something(verb, options):
+                run(options)
+                return
+            with audit.recorded(_operation(verb, options), who=audit.command_user(), which=_subject(options)):
+                run(options)
         except _broker_errors() as error:
             where = current_app.connection_for_read().as_uri()
             raise CommandError(f"The broker at {where} did not do it: {error!r}") from error
@@ -170,6 +175,20 @@ class Command(BaseCommand):
             table.add_row(*("-" if cell is None else str(cell) for cell in row))
         console = Console(file=cast(IO[str], self.stdout), width=None if self.stdout.isatty() else 240)
         console.print(table)
+
+
+def _changes_something(verb: str, options: dict[str, Any]) -> bool:
+    return verb in {"declare", "rollback", "schedule"} or bool(options.get("replay") or options.get("discard"))
+
+
+def _operation(verb: str, options: dict[str, Any]) -> str:
+    flags = [f" --{flag}" for flag in ("replay", "discard") if options.get(flag)]
+    return f"queues {verb}{''.join(flags)}"
+
+
+def _subject(options: dict[str, Any]) -> str:
+    limit = options.get("limit")
+    return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 
 
 def _put_policies(topology: Topology, connection: Connection) -> list[str] | str:

@@ -25,7 +25,7 @@ def keep_taxa_of_projects_to_them(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('main', '0001_initial'),
+        ('main', '0003_api_tokens'),
         ('ml', '0002_projects'),
     ]
 

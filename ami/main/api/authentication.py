@@ -1,0 +1,40 @@
+"""Who a request comes from, by the token in its header, and how far a worker's token reaches."""
+
+from typing import Any
+
+from rest_framework.authentication import TokenAuthentication as HeaderAuthentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.request import Request
+
+from ami.main import tokens
+from ami.main.models import ApiToken, User
+
+BEYOND = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
+
+
+class TokenAuthentication(HeaderAuthentication):
+    """``Authorization: Token <40 hex>``, against the stored hashes.
+
+    A worker's token opens only views that say so with a method ``admits_worker(request) -> bool``. The check stands
+    here and not among the permissions, which each view may replace: what is not said is refused.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        """Return the person and the token; None without such a header."""
+        found: tuple[User, ApiToken] | None = super().authenticate(request)
+        if found is not None and found[1].is_worker and not _admits(request):
+            raise PermissionDenied(BEYOND)
+        return found
+
+    def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:
+        """Return the person and the token, for one query; a 401 does not say why it is one."""
+        token = tokens.find(key)
+        if token is None or not token.user.is_active:
+            raise AuthenticationFailed("Invalid token.")
+        return token.user, token
+
+
+def _admits(request: Request) -> bool:
+    view: Any = (request.parser_context or {}).get("view")
+    admits = getattr(view, "admits_worker", None)
+    return bool(admits and admits(request))

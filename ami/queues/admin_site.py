@@ -1,0 +1,18 @@
+"""The admin site: whatever is registered there, ours or a library's, shows no secrets and records its actions."""
+
+from typing import Any
+
+from django.contrib import admin
+
+from ami.queues.admin_audit import AuditedActions
+from ami.queues.admin_secrets import HiddenSecrets
+
+
+class AdminSite(admin.AdminSite):
+    """Django's, with `HiddenSecrets` and `AuditedActions` in front of every model admin."""
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register models as Django does, behind the two mixins."""
+        base: Any = admin_class or admin.ModelAdmin
+        guarded = type(base)(base.__name__, (HiddenSecrets, AuditedActions, base), {"__module__": base.__module__})
+        super().register(model_or_iterable, guarded, **options)

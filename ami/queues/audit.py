@@ -1,0 +1,141 @@
+"""Writes down who did what to which rows: a line of the log for everything, a row of the admin's history for people."""
+
+import getpass
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db import DatabaseError, transaction
+
+from ami.queues.redaction import redact_text
+
+logger = logging.getLogger("ami.audit")
+
+#: Above so many rows the history has one entry that lists their keys, instead of one per row.
+MOST_ENTRIES = 500
+LONGEST_LIST = 20_000
+LONGEST_OUTCOME = 1000
+
+
+def record(
+    what: str,
+    *,
+    who: Any,
+    rows: Sequence[Any] = (),
+    which: str = "",
+    outcome: str = "done",
+    flag: int = CHANGE,
+    in_history: bool = True,
+) -> None:
+    """Leave an entry of an operation that happened, or was tried.
+
+    Args:
+        what: the operation, in words or as its name.
+        who: the person (a user), or what else acted, as text (`command_user`).
+        rows: what it was about: model instances, or `Row`.
+        which: what it was about where that is no row, such as a queue.
+        outcome: what came of it.
+        flag: the kind of the history's entries: ADDITION, CHANGE or DELETION.
+        in_history: whether a person's operation also shows on the pages of its rows.
+
+    An entry that cannot be written does not undo what happened: the history's failure is logged.
+    """
+    outcome = redact_text(outcome)[:LONGEST_OUTCOME]
+    named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
+    what = redact_text(what)
+    entry = {"who": _name(who), "what": what, "which": redact_text(named[:LONGEST_LIST]), "outcome": outcome}
+    # JSON, so that no text of a person's can look like a line of its own.
+    logger.info(json.dumps(entry))
+    if in_history and rows and getattr(who, "pk", None):
+        try:
+            with transaction.atomic():
+                _write_history(who.pk, rows, flag, f"{what}: {outcome}")
+        except DatabaseError:
+            logger.exception("The history has no entry of '%s'.", what)
+
+
+@contextmanager
+def recorded(what: str, *, who: Any, which: str = "") -> Iterator[None]:
+    """Record what happens inside as done, or as failed with the error's name and words."""
+    try:
+        yield
+    except BaseException as error:
+        record(what, who=who, which=which, outcome=f"failed: {type(error).__name__}: {error}")
+        raise
+    record(what, who=who, which=which)
+
+
+def command_user() -> str:
+    """Return the operator of a command: ``command:`` and the name of the process's user."""
+    try:
+        return f"command:{getpass.getuser()}"
+    except (KeyError, OSError):  # A container's user need not have a name.
+        return f"command:{os.getuid()}"
+
+
+class Row:
+    """A row that is known by its model and key alone, or is gone."""
+
+    def __init__(self, model: Any, pk: Any) -> None:
+        self._meta, self.pk = model._meta, pk
+
+    def __str__(self) -> str:
+        return f"{self._meta.verbose_name} {self.pk}"
+
+
+def _name(who: Any) -> str:
+    return f"user {who.pk} {who}" if getattr(who, "pk", None) else str(who)
+
+
+def _by_model(rows: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    groups: dict[Any, list[Any]] = {}
+    for row in rows:
+        groups.setdefault(row._meta.label, []).append(row)
+    for group in groups.values():
+        yield group[0], ranges([row.pk for row in group])
+
+
+def ranges(keys: Sequence[Any]) -> str:
+    """Return keys as text, neighbours as a range: ``1-3, 7``."""
+    if not all(isinstance(key, int) for key in keys):
+        return ", ".join(map(str, keys))
+    parts: list[list[int]] = []
+    for key in sorted(keys):
+        if parts and key == parts[-1][1] + 1:
+            parts[-1][1] = key
+        else:
+            parts.append([key, key])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _write_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -> None:
+    if len(rows) > MOST_ENTRIES:
+        listed = next(keys for _, keys in _by_model(rows))
+        message, rows = f"{message} ({listed})"[:LONGEST_LIST], [_Many(rows)]
+    LogEntry.objects.bulk_create(
+        LogEntry(
+            user_id=user_id,
+            content_type=ContentType.objects.get_for_model(row._meta.model, for_concrete_model=False),
+            object_id=row.pk,
+            object_repr=redact_text(str(row))[:200],
+            action_flag=flag,
+            change_message=message,
+        )
+        for row in rows
+    )
+
+
+class _Many(Row):
+    """Many rows of one model, as one entry."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        super().__init__(rows[0], None)
+        self._text = f"{len(rows)} {self._meta.verbose_name_plural}"
+
+    def __str__(self) -> str:
+        return self._text

@@ -1,0 +1,252 @@
+"""No page of the admin shows a secret, to nobody; what is masked cannot be searched, and survives an edit."""
+
+import json
+import re
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db import models
+from django.test import Client
+from django.urls import reverse
+from django_celery_beat.models import PeriodicTask
+from django_celery_results.models import GroupResult, TaskResult
+
+from ami.exports.models import DataExport, ScheduledExport
+from ami.jobs.models import Job, JobImage, StoredResult
+from ami.main import tokens
+from ami.main.models import ApiToken, Deployment, Lease, Project, S3StorageSource, SourceImage, User
+from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.queues import audit
+from ami.queues.redaction import MASK
+from tests.integration.admin import rows
+from tests.unit.main import world
+
+MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
+SECRET = "hunter2Wert"
+URL = f"https://antenna:{SECRET}@service.example/x"
+OPTIONS = {"password": SECRET, "deep": [{"hf_token": SECRET, "url": URL}], "batch": 8}
+TEXT = f"ConnectError at {URL} with password={SECRET}"
+SIGNED = f"https://bucket.example/x.csv?X-Amz-Credential={SECRET}&X-Amz-Signature={SECRET}&a=1"
+
+
+def address(model, page, *args):
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def seed() -> list[str]:
+    """Put a secret wherever one can stand; return all there are."""
+    rows.everything()
+    S3StorageSource.objects.update(
+        secret_key=SECRET, access_key=SECRET, endpoint_url=URL, public_base_url=URL, project=Project.objects.first()
+    )
+    ProcessingService.objects.update(endpoint_url=URL, description=TEXT)
+    Pipeline.objects.update(default_config=OPTIONS, stages=[{"params": [OPTIONS]}], description=TEXT)
+    ProjectPipelineConfig.objects.update(config=OPTIONS)
+    Algorithm.objects.update(uri=URL)
+    AlgorithmCategoryMap.objects.update(uri=URL, description=TEXT)
+    Job.objects.update(params=OPTIONS, result=OPTIONS)
+    for job in Job.objects.all():
+        job.log(TEXT, password=SECRET)
+        job.log_entries.update(message=TEXT, context=OPTIONS)
+    JobImage.objects.update(error=TEXT)
+    StoredResult.objects.update(error=TEXT)
+    DataExport.objects.update(file_url=SIGNED)
+    ScheduledExport.objects.update(filters=OPTIONS)
+    Lease.objects.update(state=OPTIONS)
+    SourceImage.objects.update(public_base_url=URL)
+    Deployment.objects.update(description=TEXT)
+    PeriodicTask.objects.update(
+        args=json.dumps([URL]), kwargs=json.dumps(OPTIONS), headers=json.dumps(OPTIONS), description=TEXT
+    )
+    quoted = json.dumps(repr(OPTIONS))
+    TaskResult.objects.update(
+        task_args=json.dumps(repr((URL,))), task_kwargs=quoted, result=quoted, traceback=TEXT, meta=json.dumps(OPTIONS)
+    )
+    GroupResult.objects.update(result=json.dumps(OPTIONS))
+    person = User.objects.first()
+    _, key = tokens.issue(person, name="laptop")
+    audit.record(f"note {TEXT}", who=person, rows=list(Job.objects.all()), outcome=TEXT)
+    digests = list(ApiToken.objects.values_list("digest", flat=True))
+    return [SECRET, key, *digests, *User.objects.values_list("password", flat=True)]
+
+
+def superuser(db):
+    return world.user(is_staff=True, is_superuser=True)
+
+
+def reader(db):
+    person = world.user(is_staff=True)
+    person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
+    return person
+
+
+def pages(model, row):
+    """Yield the pages of a row's model."""
+    yield address(model, "changelist")
+    yield address(model, "changelist") + "?q=a"
+    for page in ("change", "history", "delete"):
+        yield address(model, page, row.pk)
+
+
+@pytest.mark.parametrize("role", [superuser, reader])
+def test_no_page_shows_a_secret(db, role):
+    client = Client()
+    client.force_login(role(db))
+    hidden = seed()
+    shown, opened = [], 0
+    for model in MODELS:
+        row = model._default_manager.first()
+        assert row is not None, model
+        for page in pages(model, row):
+            answer = client.get(page)
+            opened += answer.status_code == 200
+            text = answer.content.decode()
+            shown += [(page, secret[:12]) for secret in hidden if secret in text]
+        confirm = {"action": "delete_selected", "_selected_action": [row.pk]}
+        text = client.post(address(model, "changelist"), confirm).content.decode()
+        shown += [(model, secret[:12]) for secret in hidden if secret in text]
+    for target in ("main.Deployment.data_source", "main.Project.owner"):
+        label, name, field = target.split(".")
+        query = {"term": "", "app_label": label, "model_name": name.lower(), "field_name": field}
+        text = client.get(reverse("admin:autocomplete"), query).content.decode()
+        shown += [(target, secret[:12]) for secret in hidden if secret in text]
+    text = client.get(reverse("admin:index")).content.decode()
+    shown += [("index", secret[:12]) for secret in hidden if secret in text]
+    assert not shown
+    assert opened > 3 * len(MODELS)
+
+
+def test_form_that_comes_back_wrong_shows_no_secret_either(db):
+    client = Client()
+    client.force_login(superuser(db))
+    seed()
+    for model in (ProcessingService, S3StorageSource, Pipeline, PeriodicTask, DataExport):
+        row = model._default_manager.first()
+        answer = client.post(address(model, "change", row.pk), {})
+        assert answer.status_code == 200
+        assert SECRET not in answer.content.decode(), model
+
+
+def secret_fields():
+    """Every field of the admin's models that may hold a secret, by type or name."""
+    named = {"endpoint_url", "public_base_url", "file_url", "secret_key", "access_key", "args", "kwargs", "task_kwargs"}
+    for model in MODELS:
+        for field in model._meta.concrete_fields:
+            if field.name in named or isinstance(field, models.JSONField):
+                yield model, field.name
+
+
+def test_secret_cannot_be_guessed_letter_by_letter(db):
+    client = Client()
+    client.force_login(reader(db))
+    told = []
+    for model, name in secret_fields():
+        shown = admin.site._registry[model]
+        for lookup in ("startswith", "regex", "gt"):
+            answer = client.get(address(model, "changelist"), {f"{name}__{lookup}": "h"})
+            told += [(model, name, lookup)] if answer.status_code not in (302, 400) else []
+        told += [(model, name, "search")] if name in shown.get_search_fields(None) else []
+    assert not told
+    answer = client.get(address(Deployment, "changelist"), {"data_source__secret_key__startswith": "h"})
+    assert answer.status_code in (302, 400)
+
+
+def test_no_list_filter_names_a_field_that_may_hold_a_secret():
+    hidden = set(secret_fields())
+    offered = {(model, name) for model, shown in admin.site._registry.items() for name in shown.list_filter}
+    assert not hidden & offered
+
+
+def form_of(client, page):
+    """Return what a browser would send back without a change."""
+    form = client.get(page).context["adminform"].form
+    values = {}
+    for field in form:
+        value = field.value()
+        if value in (None, False):
+            continue
+        values[field.html_name] = value
+    return values
+
+
+@pytest.fixture
+def browser_with_secrets(db):
+    client = Client()
+    client.force_login(superuser(db))
+    seed()
+    return client
+
+
+def test_saving_a_form_without_a_change_keeps_every_secret(browser_with_secrets):
+    for model, fields in {
+        S3StorageSource: ("secret_key", "access_key", "endpoint_url", "public_base_url"),
+        ProcessingService: ("endpoint_url",),
+    }.items():
+        row = model.objects.first()
+        before = model.objects.values(*fields).get(pk=row.pk)
+        page = address(model, "change", row.pk)
+        answer = browser_with_secrets.post(page, {**form_of(browser_with_secrets, page), "name": "Renamed"})
+        assert answer.status_code == 302, answer.context["adminform"].form.errors
+        assert model.objects.values(*fields).get(pk=row.pk) == before
+        row.refresh_from_db()
+        assert row.name == "Renamed"
+        entry = LogEntry.objects.filter(object_id=str(row.pk), content_type__model=model._meta.model_name).first()
+        assert json.loads(entry.change_message) == [{"changed": {"fields": ["Name"]}}]
+
+
+def test_one_option_can_be_changed_beside_masked_ones(browser_with_secrets):
+    pipeline = Pipeline.objects.first()
+    page = address(Pipeline, "change", pipeline.pk)
+    values = form_of(browser_with_secrets, page)
+    assert json.loads(values["default_config"])["password"] == MASK
+    edited = {**json.loads(values["default_config"]), "batch": 16}
+    inlines = {"project_configs-TOTAL_FORMS": 0, "project_configs-INITIAL_FORMS": 0}
+    answer = browser_with_secrets.post(page, {**values, **inlines, "default_config": json.dumps(edited)})
+    assert answer.status_code == 302, answer.context["errors"]
+    pipeline.refresh_from_db()
+    assert pipeline.default_config == {**OPTIONS, "batch": 16}
+
+
+def test_mask_in_a_new_address_is_refused_with_a_sentence(browser_with_secrets):
+    service = ProcessingService.objects.first()
+    page = address(ProcessingService, "change", service.pk)
+    values = {**form_of(browser_with_secrets, page), "endpoint_url": f"https://antenna:{MASK}@elsewhere.example"}
+    answer = browser_with_secrets.post(page, values)
+    assert "Type the whole value anew" in answer.content.decode()
+    service.refresh_from_db()
+    assert service.endpoint_url == URL
+
+
+def test_new_secret_replaces_the_old_one(browser_with_secrets):
+    source = S3StorageSource.objects.first()
+    page = address(S3StorageSource, "change", source.pk)
+    answer = browser_with_secrets.post(page, {**form_of(browser_with_secrets, page), "secret_key": "another"})
+    assert answer.status_code == 302
+    source.refresh_from_db()
+    assert (source.secret_key, source.access_key) == ("another", SECRET)
+
+
+def test_token_page_says_who_has_what_and_can_end_it(db):
+    person = world.user()
+    token, key = tokens.issue(person, name="GPU box")
+    client = Client()
+    client.force_login(reader(db))
+    page = client.get(address(ApiToken, "changelist")).content.decode()
+    assert all(text in page for text in (key[:8], "GPU box", person.email))
+    assert "Revoke selected tokens" not in page
+    client.post(address(ApiToken, "changelist"), {"action": "revoke", "_selected_action": [token.pk]})
+    assert tokens.find(key)
+    assert client.get(address(ApiToken, "add")).status_code == 403
+    assert client.post(address(ApiToken, "change", token.pk), {"name": "x"}).status_code == 403
+    revoker = reader(db)
+    revoker.user_permissions.add(Permission.objects.get(codename="revoke_apitoken"))
+    client.force_login(revoker)
+    client.post(address(ApiToken, "changelist"), {"action": "revoke", "_selected_action": [token.pk]})
+    assert tokens.find(key) is None
+    kind = ContentType.objects.get_for_model(ApiToken)
+    entry = LogEntry.objects.get(content_type=kind, object_id=str(token.pk), action_flag=CHANGE)
+    assert entry.user == revoker
+    assert re.match("Revoke selected tokens: .*1 of 1 tokens revoked", entry.change_message)

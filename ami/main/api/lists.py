@@ -12,6 +12,7 @@ from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
+from ami.main.models import Project
 from ami.main.permissions import ProjectRole, visible_projects
 
 MOST_PER_PAGE = 500
@@ -84,7 +85,7 @@ def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
     Raises:
         rest_framework.exceptions.ValidationError: the parameter is not a whole number.
     """
-    projects = Project.objects.visible_to(request.user).order_by()
+    projects = visible_projects(request).order_by()
     text = request.query_params.get("project") if narrowed else None
     if text is None:
         return projects

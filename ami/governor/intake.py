@@ -103,8 +103,15 @@ class SlotConsumer(Consumer):
             self._settled.append(delivery_tag)
             return
         self._on_settled(delivery_tag)
-        self._set_aside.append(self._outstanding.pop(delivery_tag))
-        self.adjust_soon()
+        tag = self._outstanding.pop(delivery_tag)
+        if self._multiplier > 1 or self._adjusting or tag not in self._open:
+            self._set_aside.append(tag)
+            self.adjust_soon()
+            return
+        # Its prefetch is taken by this message: no other can be under way to it.
+        self._close_behind_its_message(tag)
+        if self._consuming and self._taken + self._multiplier <= self._allowed:
+            self._open_one()
 
     def give_up(self, message: Any, error: Exception) -> None:  # noqa: ARG002 - for who can tell the reason
         """Dead-letter a message that must not run, because of ``error``."""

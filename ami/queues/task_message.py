@@ -181,6 +181,11 @@ def _count(name: str, value: Any) -> None:
         raise _fault(name, value, f"a whole number from 0 to {MAX_RETRIES}")
 
 
+def _seconds(name: str, value: Any) -> None:
+    if value is not None and not _is_number(value, math.inf):
+        raise _fault(name, value, "a number of seconds")
+
+
 def _time_limits(name: str, value: Any) -> None:
     if value is None:
         return
@@ -241,4 +246,5 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "stamps": _object,
     "headers": _object,
     "antenna_origin": _any_text,
+    "antenna_published_at": _seconds,
 }

@@ -55,21 +55,27 @@ class _RawMessage(amqp.Message):
 
     def _serialize_properties(self) -> bytes:
         described = self.properties
-        flags, content = 0x8000 | 0x4000 | 0x2000, b""
-        for name in ("content_type", "content_encoding"):
-            value = described[name].encode()
-            content += struct.pack(">B", len(value)) + value
-        table = described["application_headers"]
-        return struct.pack(">H", flags) + content + struct.pack(">I", len(table)) + table
+        flags, table = 0x8000 | 0x4000 | 0x2000 | 0x0400, described["application_headers"]
+        content = _short(described["content_type"]) + _short(described["content_encoding"])
+        content += struct.pack(">I", len(table)) + table + _short(described["correlation_id"])
+        return struct.pack(">H", flags) + content
+
+
+def _short(text: str) -> bytes:
+    return struct.pack(">B", len(text)) + text.encode()
 
 
 def publish(connection: Connection, queue: str, case: Hostile) -> None:
-    """Publish a case to ``queue`` through the default exchange, past everything that would mend or refuse it."""
+    """Publish a case to ``queue`` through the default exchange, past everything that would mend or refuse it.
+
+    Its correlation id is ``id_of(case.name)``, by which it is known again, unless the case has another.
+    """
+    named = {"correlation_id": id_of(case.name), **case.properties}
     with connection.channel() as channel:
         if case.raw_headers is not None:
-            message = _RawMessage(case.body, application_headers=case.raw_headers, **case.properties)
+            message = _RawMessage(case.body, application_headers=case.raw_headers, **named)
         else:
-            properties = dict(case.properties)
+            properties = dict(named)
             described = [properties.pop(name, None) for name in ("priority", "content_type", "content_encoding")]
             message = channel.prepare_message(case.body, *described, dict(case.headers), properties)
         channel.basic_publish(message, exchange="", routing_key=queue)
@@ -126,9 +132,10 @@ def _old(name: str, outcome: str = BURIED, **changes: Any) -> Hostile:
     return Hostile(name, json.dumps(kept).encode(), {}, outcome=outcome)
 
 
-def _table(name: str, **fields: bytes) -> Hostile:
+def _table(name: str, outcome: str = BURIED, **fields: bytes) -> Hostile:
     """A proper message whose header table has further fields as they are on the wire."""
-    return Hostile(name, bodies.PROPER, headers(name), raw_headers=bodies.table(headers(name), fields))
+    table = bodies.table(headers(name), fields)
+    return Hostile(name, bodies.PROPER, headers(name), outcome=outcome, raw_headers=table)
 
 
 CONTENT = (
@@ -279,7 +286,7 @@ HEADERS = (
     _header("representation of a number", kwargsrepr=5),
     _header("origin of a list", antenna_origin=["person"]),
     _header("unknown origin", MAY_START, antenna_origin="nobody"),
-    _header("time of publishing of text", MAY_START, antenna_published_at="x"),
+    _header("time of publishing of text", antenna_published_at="x"),
     _header("time of publishing at the end of time", MAY_START, antenna_published_at=1e300),
     _header("headers within headers", headers="x"),
     _header("another language", MAY_START, lang="java"),
@@ -326,8 +333,8 @@ TABLES = (
     _table("header of a time in the year 5 million", at=b"T" + struct.pack(">Q", 10**14)),
     _table("header table of 10000 levels", deep=bodies.deep_table(10_000)),
     _table("header array of 10000 levels", deep=bodies.deep_array(10_000)),
-    _table("header of bytes", blob=b"x" + struct.pack(">I", 4) + b"\xff\x00\xfe\x01"),
-    _table("header text that is no utf-8", text=b"S" + struct.pack(">I", 4) + b"\xff\xfe\xfd\xfc"),
+    _table("header of bytes", MAY_START, blob=b"x" + struct.pack(">I", 4) + b"\xff\x00\xfe\x01"),
+    _table("header text that is no utf-8", MAY_START, text=b"S" + struct.pack(">I", 4) + b"\xff\xfe\xfd\xfc"),
     _table("id that is no utf-8", id=b"S" + struct.pack(">I", 2) + b"\xff\xfe"),
     _table("id of a decimal", id=b"D\xff\x7f\xff\xff\xff"),
     _table("id of a time", id=b"T" + struct.pack(">Q", 0)),

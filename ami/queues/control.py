@@ -20,13 +20,11 @@ class Node(KombuNode):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        adjust = self.adjust_clock
+        self.adjust_clock = self._adjust_within_bounds
 
-        def adjust_to_clock(other: Any) -> None:
-            if isinstance(other, int) and 0 <= other < MAX_CLOCK:
-                adjust(other)
-
-        self.adjust_clock = adjust_to_clock
+    def _adjust_within_bounds(self, other: Any) -> None:
+        if isinstance(other, int) and 0 <= other < MAX_CLOCK:
+            self.mailbox.clock.adjust(other)
 
 
 class Mailbox(KombuMailbox):

@@ -37,10 +37,8 @@ class GuardedConsumer(SlotConsumer):
     def _receive_callback(self, message: Any) -> Any:
         try:
             return super()._receive_callback(message)
-        except (MemoryError, *_transport_errors(self.connection)):
-            raise
         except Exception as error:
-            if self.on_decode_error is None:
+            if self.on_decode_error is None or _is_not_the_messages(error, self.connection):
                 raise
             return self.on_decode_error(message, error)
 
@@ -175,10 +173,9 @@ class GuardedWorker(CeleryConsumer):
         def start_or_bury(request: Any) -> None:
             try:
                 start(request)
-            except (MemoryError, *_transport_errors(self.connection)):
-                raise
             except Exception as error:
-                if request.time_start is not None or request.message.acknowledged:
+                has_started = request.time_start is not None or request.message.acknowledged
+                if has_started or _is_not_the_messages(error, self.connection):
                     raise
                 state.task_ready(request)
                 self.bury(request.message, error)
@@ -186,7 +183,8 @@ class GuardedWorker(CeleryConsumer):
                     release()
 
         controller._process_task = start_or_bury
-        if self.on_task_request == start:
+        handed: Any = self.on_task_request
+        if handed == start:
             self.on_task_request = start_or_bury
 
 
@@ -201,10 +199,10 @@ def _unexpected(error: BaseException) -> BaseException | None:
     return None if isinstance(error, ValueError) else error
 
 
-def _transport_errors(connection: Any) -> tuple[type[BaseException], ...]:
-    if connection is None:
-        return ()
-    return (*connection.connection_errors, *connection.channel_errors)
+def _is_not_the_messages(error: Exception, connection: Any) -> bool:
+    """Whether an error is the worker's or the connection's own: to bury a message for that would bury them all."""
+    transport = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
+    return isinstance(error, (MemoryError, *transport))
 
 
 def _short_representations(headers: Any) -> dict[str, str]:

@@ -33,6 +33,21 @@ def send_mixed(place: Place) -> tuple[tuple[Hostile, ...], set[str]]:
     return hostile, good
 
 
+def send_control_garbage(place: Place) -> None:
+    """Publish to the workers' remote control what no command is."""
+    exchange = place.app.control.mailbox.exchange.name
+    json = {"content_type": "application/json", "content_encoding": "utf-8"}
+    bodies = (b"[]", b'"x"', b"null", b"5", b"", b"garbage", b"[" * 50_000, b'{"method": []}', b'{"method": "no.such"}')
+    with place.app.connection_for_write() as connection, connection.channel() as channel:
+        messages = [channel.prepare_message(body, headers={}, **json) for body in bodies]
+        messages.append(channel.prepare_message(b"\x80\x05.", content_type="application/x-python-serialize"))
+        messages.append(channel.prepare_message(b"{}", headers={"compression": "gzip"}, **json))
+        for clock in (2**63 - 1, "x", [1]):
+            messages.append(channel.prepare_message(b'{"method": "ping"}', headers={"clock": clock}, **json))
+        for message in messages:
+            channel.basic_publish(message, exchange=exchange, routing_key="")
+
+
 def reasons(place: Place) -> Iterator[tuple[str, str | None]]:
     """Yield the correlation id and the reason of each dead letter; both are lost where no property can be read."""
     with place.app.connection_for_read() as connection, connection.clone() as own:
@@ -78,6 +93,10 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     buried = letters(place)
     assert place.queues("dead-letters", LETTERS, "--replay", "--limit", "5").json == {"replayed": 5}
     until(lambda: letters(place) >= buried, 15, "what is replayed as it was is buried again")
+
+    send_control_garbage(place)
+    until(lambda: place.app.control.inspect(timeout=2).ping(), 20, "remote control answers")
+    assert worker.popen.poll() is None
 
     worker.stop()
     assert place.depth(FALLBACK) == 0, "nothing was left unacknowledged"

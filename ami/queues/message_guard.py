@@ -20,6 +20,9 @@ from ami.queues.task_message import check
 
 logger = get_logger(__name__)
 
+BURIED = "Message of %s buried before its task started: %s"
+DROPPED = "Message of %s rejected before its task started; its queue keeps no dead letters: %s"
+
 MAX_REASON = 300
 
 #: Of all headers together; a frame of RabbitMQ's has 128 KiB, and a reason must still fit in.
@@ -65,6 +68,8 @@ class GuardedWorker(CeleryConsumer):
     Every way that a message can be wrong before its task starts ends in :meth:`bury`: it cannot be decoded or
     decompressed, is no task message, names an unknown task, has an invalid header, or makes Celery raise.
     """
+
+    on_task_request: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -117,8 +122,8 @@ class GuardedWorker(CeleryConsumer):
             logger.error("Failure after a message was settled: %s", why, exc_info=error)
             return
         queue = consumer.queue_of(message)
-        logger.error("Message of %s buried before its task started: %s", queue, why, exc_info=_unexpected(error))
         target = self._target(queue)
+        logger.error(BURIED if target else DROPPED, queue, why, exc_info=_unexpected(error))
         if target is None or UNREADABLE in message.properties:
             message.reject_log_error(logger, self.connection_errors)
         else:
@@ -183,8 +188,7 @@ class GuardedWorker(CeleryConsumer):
                     release()
 
         controller._process_task = start_or_bury
-        handed: Any = self.on_task_request
-        if handed == start:
+        if self.on_task_request == start:
             self.on_task_request = start_or_bury
 
 

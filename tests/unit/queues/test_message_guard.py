@@ -12,6 +12,7 @@ from celery.exceptions import InvalidTaskError
 from kombu import Connection, Queue
 
 from ami.queues import burial, message_guard
+from ami.queues.broker_kind import BrokerKind
 from ami.queues.message_guard import GuardedConsumer, GuardedWorker
 from ami.queues.moving import REASON_HEADER
 from tests.brokers import celery_at
@@ -223,6 +224,13 @@ def test_message_that_cannot_be_copied_is_rejected_so_that_the_broker_keeps_it(w
     monkeypatch.setattr(burial, "copy", lambda *_: (_ for _ in ()).throw(TypeError("cannot be encoded")))
     world.send("body null")
     assert world.letter().headers["x-death"][0]["reason"] == "rejected"
+
+
+def test_broker_without_dead_letters_is_named_and_the_message_rejected(world: World, monkeypatch: Any, caplog: Any):
+    monkeypatch.setattr(message_guard, "kind_of", lambda _: BrokerKind())
+    world.send("body null")
+    world.until(world.letters, "it is rejected")
+    assert "rejected before its task started; its queue keeps no dead letters: MalformedMessage" in caplog.text
 
 
 def test_deleted_dead_letter_queue_is_declared_again(world: World, monkeypatch: Any):

@@ -1,5 +1,6 @@
 """Keeps a message that is no proper task from ending its worker: it is buried, with a reason, before a task starts."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,6 +10,12 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Consumer as CeleryConsumer
 from kombu import Connection
+from kombu.transport.native_delayed_delivery import (
+    MAX_LEVEL,
+    MAX_NUMBER_OF_BITS_TO_USE,
+    calculate_routing_key,
+    level_name,
+)
 
 from ami.governor.intake import SlotConsumer
 from ami.queues.amqp_properties import UNREADABLE
@@ -16,12 +23,15 @@ from ami.queues.broker_kind import kind_of
 from ami.queues.burial import DeadLetterPublisher, Letter
 from ami.queues.declare import declare
 from ami.queues.moving import REASON_HEADER
-from ami.queues.task_message import check
+from ami.queues.task_message import check, seconds_ahead
 
 logger = get_logger(__name__)
 
 BURIED = "Message of %s buried before its task started: %s"
 DROPPED = "Message of %s rejected before its task started; its queue keeps no dead letters: %s"
+
+#: A task that is due sooner waits in the worker, as Celery does; a clock may be a little behind.
+POSTPONED_SECONDS = 60.0
 
 MAX_REASON = 300
 
@@ -88,7 +98,7 @@ class GuardedWorker(CeleryConsumer):
                 raise
             except Exception as error:
                 return self.bury(message, error)
-            return handle(message)
+            return None if self._postpone(message) else handle(message)
 
         return check_and_handle
 
@@ -127,10 +137,26 @@ class GuardedWorker(CeleryConsumer):
         if target is None or UNREADABLE in message.properties:
             message.reject_log_error(logger, self.connection_errors)
         else:
-            self._submit(consumer, message, target, why)
+            self._submit(consumer, message, target, {**_short_representations(message.headers), REASON_HEADER: why})
         task_rejected.send(sender=self, message=message, exc=error)
 
-    def _submit(self, consumer: Any, message: Any, target: tuple[str, str], why: str) -> None:
+    def _postpone(self, message: Any) -> bool:
+        """Hand a task that is due later to the broker's delay, where it has one: here it would hold a slot until then.
+
+        What this project publishes comes when it is due; a message that was moved here or made by others may not.
+        """
+        consumer, seconds = self.task_consumer, seconds_ahead(message)
+        if seconds < POSTPONED_SECONDS or not kind_of(self.connection).delays:
+            return False
+        queue = consumer.queue_of(message)
+        if queue is None:
+            return False
+        logger.info("Message of %s postponed by the broker for %.0f s, until its ETA", queue, seconds)
+        key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
+        self._submit(consumer, message, (level_name(MAX_LEVEL), key), {})
+        return True
+
+    def _submit(self, consumer: Any, message: Any, target: tuple[str, str], headers: dict[str, str]) -> None:
         def settle(how: Callable[[], Any]) -> None:
             if consumer is not self.task_consumer or message.acknowledged:
                 return  # The connection that it came by is gone: the broker delivers it again.
@@ -143,7 +169,7 @@ class GuardedWorker(CeleryConsumer):
             Letter(
                 message,
                 *target,
-                {**_short_representations(message.headers), REASON_HEADER: why},
+                headers,
                 stored=partial(settle, message.ack),
                 refused=partial(settle, message.reject),
                 given_back=partial(settle, message.requeue),

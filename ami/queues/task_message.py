@@ -207,6 +207,12 @@ def _moment(name: str, value: Any) -> float | None:
         raise _fault(name, value, "a moment in ISO 8601") from None
 
 
+def seconds_ahead(message: Any) -> float:
+    """Return in how many seconds a checked message's task is due; 0 or less when it is, or has no ETA."""
+    due = _moment("eta", message.headers.get("eta"))
+    return 0.0 if due is None else due - time.time()
+
+
 def _near_moment(name: str, value: Any) -> None:
     moment = _moment(name, value)
     if moment is not None and moment > time.time() + MAX_AHEAD_SECONDS:

@@ -1,6 +1,7 @@
 """No message ends a worker, and none vanishes: what is wrong before a task starts is in the dead letters, with why."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from ami.queues import dead_letters
 from ami.queues.amqp_properties import UNREADABLE
 from ami.queues.moving import REASON_HEADER
-from tests.places import BROKERS, Place, until
-from tests.support.hostile_messages import BURIED, EXECUTED, Hostile, cases, id_of, publish
+from tests.places import BROKERS, Place, management, until
+from tests.support import hostile_bodies as bodies
+from tests.support.hostile_messages import BURIED, EXECUTED, Hostile, cases, headers, id_of, publish
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
@@ -109,3 +111,23 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     lost = [case.name for case in hostile if id_of(case.name) not in {*found, *ran(place)} and case not in unreadable]
     assert lost == [name for name in lost if name.startswith("correlation id")]
     assert letters(place) + len(set(ran(place)) - good) >= len(hostile)
+
+
+def test_messages_that_are_due_much_later_hold_no_slot_and_wait_on_the_broker(place: Place):
+    worker = place.worker(FALLBACK)
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    with place.app.connection_for_write() as connection:
+        for number in range(3):
+            name = f"due in an hour {number}"
+            publish(connection, FALLBACK, Hostile(name, bodies.PROPER, headers(name, eta=later)))
+    task = place.send(f"{T}.succeed")
+    until(lambda: task in ran(place), 20, "the only slot is free")
+    until(lambda: worker.text.count("postponed by the broker") == 3, 10)
+    worker.stop()
+    assert (place.depth(FALLBACK), letters(place), list(ran(place))) == (0, 0, [task])
+    waiting = management("GET", f"queues/{place.vhost}").json()
+    delayed = [queue["name"] for queue in waiting if queue["name"].startswith("celery_delayed_")]
+    held = place.app.connection_for_read()
+    with held, held.channel() as channel:
+        counts = [channel.queue_declare(name, passive=True).message_count for name in delayed]
+    assert sum(counts) == 3

@@ -94,9 +94,12 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
         "malformed",
         "MalformedMessage: header 'retries' is 'x', not a whole number from 0 to 1000000",
     )
-    buried = letters(place)
+    buried, before = letters(place), ran(place)
+    assert not {id_of(case.name) for case in must_die} & before.keys(), "what was buried did not run"
     assert place.queues("dead-letters", LETTERS, "--replay", "--limit", "5").json == {"replayed": 5}
-    until(lambda: letters(place) >= buried, 15, "what is replayed as it was is buried again")
+    # Replaying sets the retries to 0, which mends a message whose fault they were.
+    settled = lambda: letters(place) + len(ran(place)) >= buried + len(before)  # noqa: E731
+    until(settled, 15, "what is replayed as it was is buried again")
 
     send_control_garbage(place)
     until(lambda: place.app.control.inspect(timeout=2).ping(), 20, "remote control answers")
@@ -106,8 +109,9 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     assert place.depth(FALLBACK) == 0, "nothing was left unacknowledged"
     found = dict(reasons(place))
     unreadable = [case for case in must_die if case.needs_amqp and id_of(case.name) not in found]
-    assert all(found[id_of(case.name)] for case in must_die if case not in unreadable)
-    assert not {id_of(case.name) for case in must_die} & ran(place).keys(), "what was buried did not run"
+    mended = ran(place).keys() - before.keys()
+    known = [case for case in must_die if case not in unreadable and id_of(case.name) not in mended]
+    assert all(found[id_of(case.name)] for case in known)
     lost = [case.name for case in hostile if id_of(case.name) not in {*found, *ran(place)} and case not in unreadable]
     assert lost == [name for name in lost if name.startswith("correlation id")]
     assert letters(place) + len(set(ran(place)) - good) >= len(hostile)

@@ -7,6 +7,10 @@ class GovernorError(ValueError):
     """A setting of the governor that is no number, out of bounds, or contradicts another."""
 
 
+class PoisonTask(ValueError):
+    """A task that has killed its worker twice; the text says so."""
+
+
 class CeilingReached(Retry):
     """Inside a child: the kernel refused it memory. The parent, and it alone, tries again or buries the task: a child
     that published its own retry could be ended for its size before it could say so, and the task would run twice.

@@ -139,7 +139,7 @@ class Governor:
         """Count what was delivered before, and bury what has killed this worker twice."""
         if message.delivery_info.get("redelivered"):
             self.redelivered += 1
-        buried = self.trial.buries(message)
+        buried = self._consumer is not None and self.trial.buries(message, self._consumer.give_up)
         self.counts["buried"] += buried
         return buried
 

@@ -58,6 +58,7 @@ class SlotConsumer(Consumer):
         self._open: dict[str, Any] = {}
         self._outstanding: dict[Any, str | None] = {}
         self._settled: deque[Any] = deque()
+        self._set_aside: list[str | None] = []
         self._waiting: dict[Any, float] = {}
         self._next_due = math.inf
         self._adjusting = False
@@ -79,6 +80,10 @@ class SlotConsumer(Consumer):
             return
         self._adjusting = True  # A delivery during a round trip may come back here.
         try:
+            while self._set_aside:
+                # Its prefetch is taken by the message that was set aside: only another consumer gets the next one.
+                if (aside := self._set_aside.pop()) in self._open:
+                    self._close(aside)
             while self._taken > self._allowed and (tag := self._tag_with_room()):
                 self._close(tag)
             while self._queues and self._taken + self._multiplier <= self._allowed:
@@ -89,6 +94,28 @@ class SlotConsumer(Consumer):
             raise RecoverableConnectionError(f"The channel was closed: {error}") from error
         finally:
             self._adjusting = False
+
+    def set_aside(self, delivery_tag: Any) -> None:
+        """Free the slot of a message that will not run and is settled later, maybe much later."""
+        if not self._managed or delivery_tag not in self._outstanding:
+            return
+        if not self.amqp:
+            self._settled.append(delivery_tag)
+            return
+        self._on_settled(delivery_tag)
+        tag = self._outstanding.pop(delivery_tag)
+        if self._multiplier > 1 or self._adjusting or tag not in self._open:
+            self._set_aside.append(tag)
+            self.adjust_soon()
+            return
+        # Its prefetch is taken by this message: no other can be under way to it.
+        self._close_behind_its_message(tag)
+        if self._consuming and self._taken + self._multiplier <= self._allowed:
+            self._open_one()
+
+    def give_up(self, message: Any, error: Exception) -> None:  # noqa: ARG002 - for who can tell the reason
+        """Dead-letter a message that must not run, because of ``error``."""
+        message.reject(requeue=False)
 
     def adjust_soon(self) -> None:
         """Adjust on the loop's thread, after what is under way."""

@@ -1,10 +1,12 @@
 """Who may have killed the worker before this one: suspects run one at a time, and who does it twice is buried."""
 
+from collections.abc import Callable
 from typing import Any
 
 from celery.utils.log import get_logger
 
 from ami.governor.board import Board, Suspects
+from ami.governor.errors import PoisonTask
 
 logger = get_logger(__name__)
 
@@ -38,8 +40,8 @@ class Trial:
         """What a lost connection had delivered is not here any more."""
         self._here.clear()
 
-    def buries(self, message: Any) -> bool:
-        """Bury what has killed this worker twice, and answer true; watch a suspect, and let everything else be run."""
+    def buries(self, message: Any, give_up: Callable[[Any, Exception], Any]) -> bool:
+        """Hand what has killed this worker twice to ``give_up``, and answer true; let everything else be run."""
         if not self._suspects:
             return False
         task_id = (message.headers or {}).get("id", "")
@@ -49,7 +51,7 @@ class Trial:
                 self._here[message.delivery_tag] = task_id
             return False
         logger.critical(sentence)
-        message.reject(requeue=False)
+        give_up(message, PoisonTask(sentence))
         self._suspects.acquit(task_id)  # Who replays the letter has mended something: it is judged anew.
         return True
 

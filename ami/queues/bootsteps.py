@@ -7,6 +7,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
+from ami.queues import amqp_properties, decompression
 from ami.queues.declare import declare
 
 PROCESSES_REFUSED = (
@@ -60,12 +61,14 @@ class LetEventsGo(bootsteps.StartStopStep):
 
 
 def install(app: Any) -> None:
-    """Add the steps to the worker and to its consumer.
+    """Add the steps to the worker and to its consumer, and guard this process against what it may receive.
 
     Celery orders steps by ``requires`` alone and has no "before": its own ``Tasks`` is told to wait for ours. Celery's
     ``DelayedDelivery`` is left out: it would bind every queue of the topology again, also those that a rollback took
     their keys from, and ours has declared the same exchanges.
     """
+    amqp_properties.install()
+    decompression.install()
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].add(RefuseProcesses)

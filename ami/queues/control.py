@@ -7,8 +7,24 @@ from celery import current_app
 from celery.app.control import Control as CeleryControl
 from kombu import Queue
 from kombu.pidbox import Mailbox as KombuMailbox
+from kombu.pidbox import Node as KombuNode
 
 from ami.queues.broker_kind import kind_of
+
+#: A clock of a command beyond this is not one: it would be taken over, and no header could carry the next one.
+MAX_CLOCK = 2**53
+
+
+class Node(KombuNode):
+    """A worker's end of remote control; a command can set its clock ahead, but not to where it breaks."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.adjust_clock = self._adjust_within_bounds
+
+    def _adjust_within_bounds(self, other: Any) -> None:
+        if isinstance(other, int) and 0 <= other < MAX_CLOCK:
+            self.mailbox.clock.adjust(other)
 
 
 class Mailbox(KombuMailbox):
@@ -19,6 +35,8 @@ class Mailbox(KombuMailbox):
     the queue of the same name locked (405), and Celery ends it for that. Commands are sent to all queues, so the name
     is nobody's address.
     """
+
+    node_cls = Node
 
     def get_queue(self, hostname: str) -> Queue:
         """Return a new queue for the worker called ``hostname``."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from kombu import Connection, Message
 
+from ami.queues.amqp_properties import UNREADABLE
 from ami.queues.declare import depth
-from ami.queues.moving import move
+from ami.queues.moving import REASON_HEADER, move
 from ami.topology import broker
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
@@ -15,7 +16,11 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One buried message. ``reason`` is the broker's: rejected, delivery_limit, expired, maxlen; or ``unrouted``."""
+    """One buried message.
+
+    ``reason`` is the broker's (rejected, delivery_limit, expired, maxlen), ``unrouted``, or ``malformed`` for what a
+    worker buried before its task started; ``detail`` says the same in a sentence.
+    """
 
     queue: str
     task_id: str
@@ -23,6 +28,21 @@ class DeadLetter:
     reason: str
     retries: int
     arguments: str
+    detail: str = ""
+
+
+#: The reason of what a worker buried itself.
+MALFORMED = "malformed"
+
+DETAILS = {
+    "rejected": "the task failed, its retries used up",
+    "delivery_limit": "its worker died or returned it at every delivery; the task did not fail",
+    "expired": "it waited longer than its queue or its publisher allows",
+    "maxlen": "its queue was full",
+    "unrouted": "no binding matched its routing key",
+}
+
+MAX_CELL = 200
 
 
 def burial_queues(topology: Topology) -> tuple[str, ...]:
@@ -58,15 +78,34 @@ def _read(channel: Any, queue: str, limit: int) -> Iterator[DeadLetter]:
 
 def _letter(queue: str, message: Message) -> DeadLetter:
     headers = message.headers or {}
-    deaths: list[dict[str, Any]] = headers.get("x-death") or [{}]
+    reason, detail = _why(message, headers)
+    retries = headers.get("retries")
     return DeadLetter(
         queue=queue,
-        task_id=str(headers.get("id", "?")),
-        task=str(headers.get("task", "?")),
-        reason=str(deaths[0].get("reason", "unrouted")),
-        retries=int(headers.get("retries") or 0),
-        arguments=f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()[:200],
+        task_id=_cell(headers.get("id", "?")),
+        task=_cell(headers.get("task", "?")),
+        reason=reason,
+        retries=retries if isinstance(retries, int) else 0,
+        arguments=_cell(f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()),
+        detail=detail,
     )
+
+
+def _why(message: Message, headers: dict[str, Any]) -> tuple[str, str]:
+    if unreadable := (getattr(message, "properties", None) or {}).get(UNREADABLE):
+        return MALFORMED, _cell(f"its properties cannot be read: {unreadable}")
+    if REASON_HEADER in headers:
+        return MALFORMED, _cell(headers[REASON_HEADER], 300)
+    deaths = headers.get("x-death")
+    newest = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
+    reason = _cell(newest.get("reason", "unrouted"))
+    return reason, DETAILS.get(reason, "")
+
+
+def _cell(value: Any, most: int = MAX_CELL) -> str:
+    """Return a value of a message as one bounded line of text, whatever it is."""
+    text = str(value)[:most]
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def replay(
@@ -80,7 +119,8 @@ def replay(
 
     def destination(message: Message) -> tuple[str, str]:
         headers = message.headers or {}
-        place = topology.place(str(headers.get("task", "")), headers.get(ORIGIN_HEADER))
+        origin = headers.get(ORIGIN_HEADER)
+        place = topology.place(str(headers.get("task", "")), origin if isinstance(origin, str) else None)
         return broker.EXCHANGE_NAME, place.queue
 
     return move(connection, queue, destination, limit, progress, headers={"retries": 0})

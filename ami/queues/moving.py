@@ -4,27 +4,35 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kombu import Connection, Message, Producer
+from kombu import Connection, Message
 
 #: What a message was published with, as far as a copy must keep it.
 PROPERTIES = (
-    "content_type",
-    "content_encoding",
     "correlation_id",
     "reply_to",
     "priority",
     "message_id",
     "delivery_mode",
+    "timestamp",
+    "type",
+    "app_id",
 )
 
-#: Headers that RabbitMQ wrote about the message's past; a copy starts afresh, so that its delivery count does too.
-BROKER_HEADERS = (
+#: Why a worker has buried the message: text.
+REASON_HEADER = "antenna_reason"
+
+#: Headers about the message's past; a copy starts afresh, so that the broker's delivery count does too.
+HISTORY_HEADERS = (
+    REASON_HEADER,
     "x-death",
     "x-first-death-queue",
     "x-first-death-exchange",
     "x-first-death-reason",
     "x-delivery-count",
 )
+
+#: How long the broker may take to confirm a copy.
+CONFIRM_SECONDS = 10
 
 Destination = tuple[str, str]
 
@@ -49,14 +57,13 @@ def move(
     options = {**(connection.transport_options or {}), "confirm_publish": True}
     with connection.clone(transport_options=options) as confirming:
         channel = confirming.channel()
-        producer = Producer(channel, auto_declare=False)
         while limit is None or moved < limit:
             raw = channel.basic_get(source, no_ack=False)
             if raw is None:
                 break
             message = channel.message_to_python(raw)
             exchange, routing_key = destination(message)
-            _publish(producer, message, exchange, routing_key, headers)
+            copy(channel, message, exchange, routing_key, headers)
             channel.basic_ack(message.delivery_tag)
             moved += 1
             if progress:
@@ -64,16 +71,28 @@ def move(
     return moved
 
 
-def _publish(producer: Producer, message: Any, exchange: str, routing_key: str, replaced: Mapping[str, Any]) -> None:
-    kept = {name: value for name, value in (message.headers or {}).items() if name not in BROKER_HEADERS}
+def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> None:
+    """Publish a message again as it is, and wait until the broker has it; ``headers`` replace those of the same name.
+
+    ``channel`` must be one that waits for confirmations, where the broker gives any. A body that kombu has decompressed
+    goes on as it is now.
+
+    Raises:
+        amqp.exceptions.AMQPError: the broker refused it, or no queue takes it.
+        TimeoutError: the broker did not confirm it.
+    """
+    kept = {name: value for name, value in (message.headers or {}).items() if name not in HISTORY_HEADERS}
+    if not message.errors:
+        kept.pop("compression", None)
     properties = {name: message.properties[name] for name in PROPERTIES if message.properties.get(name) is not None}
-    properties.update(content_type=message.content_type, content_encoding=message.content_encoding)
-    producer.publish(
+    published = channel.prepare_message(
         message.body,
-        exchange=exchange,
-        routing_key=routing_key,
-        headers={**kept, **replaced},
-        retry=False,
-        confirm_timeout=10,
-        **properties,
+        properties.pop("priority", None),
+        message.content_type,
+        message.content_encoding,
+        {**kept, **headers},
+        {"delivery_mode": 2, **properties},
+    )
+    channel.basic_publish(
+        published, exchange=exchange, routing_key=routing_key, mandatory=True, confirm_timeout=CONFIRM_SECONDS
     )

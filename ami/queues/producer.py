@@ -7,6 +7,7 @@ from kombu.exceptions import OperationalError
 
 from ami.governor.intake import SlotAMQP
 from ami.queues.broker_kind import kind_of
+from ami.queues.message_guard import GuardedConsumer
 
 #: A publisher waits this long for the broker's confirmation, then the caller hears of it (incidents 7 and 13).
 CONFIRM_TIMEOUT_SECONDS = 10.0
@@ -47,9 +48,10 @@ class ConfirmedProducer(Producer):
 
 
 class AntennaAMQP(SlotAMQP):
-    """Celery's queues with this producer, and with task consumers that the governor can manage."""
+    """Celery's queues with this producer, and with task consumers that are guarded and that the governor can manage."""
 
     Producer = ConfirmedProducer
+    Consumer = GuardedConsumer
 
     @property
     def producer_pool(self) -> Any:

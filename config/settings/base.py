@@ -198,6 +198,7 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False
 CELERY_TASK_RETRY_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CONSUMER = "ami.queues.message_guard:GuardedWorker"
 # A message whose connection is gone comes back to another worker: the copy running here is ended, not run beside it.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"

@@ -83,6 +83,7 @@ class Consumer:
     def __init__(self) -> None:
         self.slots = -1
         self.adjusted: list[int] = []
+        self.reasons: list[str] = []
         self.multiplier = 0
 
     def manage(self, multiplier: int, call_soon: Any, settled: Callable[[Any], None], refuses: Any) -> None:
@@ -92,6 +93,10 @@ class Consumer:
         self.adjusted.append(self.slots)
 
     adjust_soon = adjust
+
+    def give_up(self, message: Any, error: Exception) -> None:
+        self.reasons.append(str(error))
+        message.reject(requeue=False)
 
 
 class World:

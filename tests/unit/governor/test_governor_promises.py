@@ -79,6 +79,7 @@ def test_who_has_killed_twice_is_buried_and_the_rest_runs(tmp_path: Path, caplog
     assert world.consumer.refuses(killer)
     assert not world.consumer.refuses(other)
     assert (killer.rejected, other.rejected) == ([False], [])
+    assert "ml.detect[a] was running each of the 2 times" in world.consumer.reasons[0]
     assert "ml.detect[a] was running each of the 2 times" in caplog.text
     assert world.governor.counts["buried"] == 1
     assert world.consumer.slots == 4

@@ -155,7 +155,7 @@ class Command(BaseCommand):
 
     def _list(self, letters: list[dead_letters.DeadLetter]) -> None:
         rows = [asdict(letter) for letter in letters]
-        columns = ("queue", "id", "task", "reason", "retries", "arguments")
+        columns = ("queue", "id", "task", "reason", "retries", "arguments", "why")
         self._show(rows, [tuple(row.values()) for row in rows], columns)
 
     def _schedule(self, options: dict[str, Any]) -> None:

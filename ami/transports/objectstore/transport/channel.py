@@ -6,11 +6,12 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import count
 from time import time
 from typing import Any
 
-from amqp.exceptions import NotFound
+from amqp.exceptions import ChannelError, NotFound
 from kombu.transport import virtual
 
 from ami.transports.objectstore.errors import JobNotFoundError, JQueueError, StorageError
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 
 #: So many messages one claim takes at most, and one fetch of a consumer that does not acknowledge.
 AT_ONCE = 32
+
+#: AMQP's reply code for a mandatory message that no queue takes.
+NO_ROUTE = 312
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,13 @@ class Channel(Declaring, virtual.Channel):
         message["properties"].setdefault("publish_id", uuid.uuid4().hex)
         return message
 
-    def basic_publish(self, message: Envelope, exchange: str = "", routing_key: str = "", **_: Any) -> None:
-        """Store a message in every queue it is routed to; return when it is on disk. Raises amqp's NotFound."""
+    def basic_publish(
+        self, message: Envelope, exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
+    ) -> None:
+        """Store a message in every queue it is routed to; return when it is on disk.
+
+        Raises amqp's NotFound, and ChannelError where the message is ``mandatory`` and no queue takes it.
+        """
         layout = self.site.catalogue.current()
         if exchange and exchange not in layout.exchanges:
             layout = self.site.catalogue.current(fresh=True)
@@ -96,6 +105,8 @@ class Channel(Declaring, virtual.Channel):
             layout = self.site.catalogue.current(fresh=True)
             queues = layout.route(exchange, routing_key)
         if not queues:
+            if mandatory:
+                raise ChannelError("NO_ROUTE", (60, 40), "Basic.publish", NO_ROUTE)
             return
         properties = message["properties"]
         properties["delivery_info"].update(exchange=exchange, routing_key=routing_key)
@@ -278,10 +289,17 @@ class Channel(Declaring, virtual.Channel):
             self.settle(queue, Ack(name))
 
     def give_back(self, messages: list[StoredMessage]) -> None:
-        """Return what was not handled; that does not count toward the delivery limit."""
+        """Return what was delivered and not settled; it counts toward the delivery limit, as on RabbitMQ.
+
+        A worker that ends for a message closes its connection in order, too: if that did not count, the message would
+        end one worker after the other. What a consumer merely kept until its ETA does not count.
+        """
         by_queue: dict[str, list[Command]] = {}
-        for queue, name in (message.place for message in messages if message.place is not None):
-            by_queue.setdefault(queue, []).append(Return(name, counted=False, owner=self.owner))
+        for message in messages:
+            if message.place is not None:
+                queue, name = message.place
+                counted = not _is_early(message)
+                by_queue.setdefault(queue, []).append(Return(name, counted=counted, owner=self.owner))
         for queue, commands in by_queue.items():
             self._commit_settled(queue, commands)
 
@@ -296,6 +314,16 @@ class Channel(Declaring, virtual.Channel):
             self.basic_cancel(tag)
         self.flush()
         super().close()
+
+
+def _is_early(message: StoredMessage) -> bool:
+    """Whether its task's ETA, as Celery writes it, is still to come."""
+    eta = message.headers.get("eta")
+    try:
+        moment = datetime.fromisoformat(eta) if eta else None
+        return moment is not None and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() > time()
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def _priority(properties: dict[str, Any]) -> int:

@@ -1,7 +1,9 @@
 """Publishing, consuming and settling, as any AMQP broker does it."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
-from amqp.exceptions import NotFound, PreconditionFailed
+from amqp.exceptions import ChannelError, NotFound, PreconditionFailed
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from ami.transports.objectstore.errors import StorageError
@@ -72,22 +74,65 @@ def test_requeued_messages_come_back_first_and_flagged(connect):
     assert seen == [(0, False), (0, True), (1, False), (2, False)]
 
 
-def test_closing_returns_what_was_not_acknowledged_without_counting_it(connect):
+def take_and_close(connection) -> None:
+    """Consume the one message of the queue and close the channel without settling it."""
+    held: list = []
+    channel = connection.channel()
+    with Consumer(channel, [QUEUE], callbacks=[lambda _, message: held.append(message)], auto_declare=False):
+        while not held:
+            connection.drain_events(timeout=5)
+        channel.close()
+
+
+def test_closing_returns_what_was_delivered_and_counts_it_as_rabbitmq_does(connect):
+    first, second = connect(), connect()
+    declare(first, dying(**{"x-delivery-limit": 2}), LETTERS)
+    send(first, "ends its worker")
+    take_and_close(second)
+    take_and_close(second)
+    assert (depth(first, "moths"), depth(first, "moths.dlq")) == (1, 0)
+    take_and_close(second)
+    assert (depth(first, "moths"), depth(first, "moths.dlq")) == (0, 1)
+    letter = first.default_channel.basic_get("moths.dlq")
+    assert letter.headers["x-death"][0]["reason"] == "delivery_limit"
+
+
+def test_closing_does_not_count_what_was_kept_until_its_eta(connect):
     first, second = connect(), connect()
     declare(first, dying(**{"x-delivery-limit": 1}), LETTERS)
-    send(first, "kept")
+    send(first, "later", headers={"eta": (datetime.now(UTC) + timedelta(hours=1)).isoformat()})
     for _ in range(4):
-        held: list = []
-        channel = second.channel()
-        with Consumer(
-            channel, [QUEUE], callbacks=[lambda _, message, held=held: held.append(message)], auto_declare=False
-        ):
-            while not held:
-                second.drain_events(timeout=5)
-            channel.close()
+        take_and_close(second)
     assert (depth(first, "moths"), depth(first, "moths.dlq")) == (1, 0)
     message = first.default_channel.basic_get("moths")
     assert message.delivery_info["redelivered"]
+
+
+def test_mandatory_message_that_no_queue_takes_is_refused(connect):
+    connection = connect()
+    declare(connection, QUEUE)
+    send(connection, "told", key="no.such.key")
+    with pytest.raises(ChannelError, match="NO_ROUTE"):
+        send(connection, "lost", key="no.such.key", mandatory=True)
+
+
+@pytest.mark.parametrize("headers", [["x"], "x", 5])
+def test_message_whose_headers_are_no_table_is_delivered_with_them_as_one_header(connect, headers):
+    connection = connect()
+    channel = declare(connection, QUEUE)
+    message = channel.prepare_message(b"1", content_type="application/json", headers=headers)
+    channel.basic_publish(message, exchange="site", routing_key="moths.new")
+    [received] = receive(connection, QUEUE, 1)
+    assert received.headers == {"antenna_headers": headers}
+
+
+def test_message_with_a_header_like_a_type_of_the_serializer_is_delivered(connect):
+    connection = connect()
+    declare(connection, QUEUE)
+    header = {"__type__": "uuid", "__value__": {}}
+    send(connection, 1, headers={"unknown": header})
+    [received] = receive(connection, QUEUE, 1)
+    assert received.headers == {"unknown": header}
 
 
 def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, monkeypatch):

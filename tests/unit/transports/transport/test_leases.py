@@ -57,6 +57,7 @@ def test_what_a_killed_process_held_comes_back_long_before_its_lease_ends(folder
         [message] = receive(connection, QUEUE, 1, seconds=30)
         assert message.payload == "precious"
         assert message.delivery_info["redelivered"]
+        assert message.headers["x-delivery-count"] == 1, "it may be why the process died"
         assert connection.default_channel.queue_declare("moths", passive=True).consumer_count == 0
 
 

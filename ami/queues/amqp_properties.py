@@ -1,0 +1,27 @@
+"""Reads an AMQP message whose properties cannot be read as one without any, instead of ending the worker.
+
+RabbitMQ carries header tables that py-amqp cannot decode: a time beyond the year 9999, tables within tables. The error
+would come out of the connection's own loop, before anybody knows that there is a message, at each delivery anew.
+"""
+
+from typing import Any
+
+from amqp.basic_message import Message
+
+#: The property that says why there are no others.
+UNREADABLE = "antenna_unreadable"
+
+_load_properties = Message._load_properties
+
+
+def _load_or_mark(self: Any, class_id: int, buf: Any, offset: int) -> Any:
+    try:
+        return _load_properties(self, class_id, buf, offset)
+    except Exception as error:  # Whatever it is, the message must reach who can settle it.
+        self.properties = {UNREADABLE: f"{type(error).__name__}: {str(error)[:100]}"}
+        return offset
+
+
+def install() -> None:
+    """Let every connection of this process read messages so."""
+    Message._load_properties = _load_or_mark

@@ -87,6 +87,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1
 #: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
 ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**2, 1024, 2 * 1024**3)
 
+#: What one result may hold besides its long lists (scores, logits, labels): values, and containers within containers.
+ANTENNA_RESULT_MAX_ELEMENTS = whole_number("ANTENNA_RESULT_MAX_ELEMENTS", 10_000, 100, 1_000_000)
+ANTENNA_RESULT_MAX_DEPTH = whole_number("ANTENNA_RESULT_MAX_DEPTH", 12, 10, 100)
+
 #: Whether the web process serves MEDIA itself: only without object storage, on one machine.
 ANTENNA_SERVE_MEDIA = on_or_off("ANTENNA_SERVE_MEDIA", default=False)
 

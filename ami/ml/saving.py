@@ -17,7 +17,7 @@ OPINION_FIELDS = ["taxon", "category_map", "score", "scores", "logits", "termina
 
 #: What one statement takes: a row may have 29,176 scores and as many logits.
 MOST_ROWS = 100
-MOST_NUMBERS = 100_000
+MOST_NUMBERS = 50_000
 
 Identity = tuple[int, str]
 """A detection's detector and box."""

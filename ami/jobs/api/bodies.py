@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, Any, TypeVar
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TypeVar
 
 from django.conf import settings
+from django.http import UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.request import Request
 
@@ -28,8 +29,9 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
     """Return the body as ``model``; ``limit_bytes`` is what a body of results may have unless given.
 
     Raises:
-        TooLarge: 413, told from the Content-Length where there is one, else after reading a chunk too many.
+        TooLarge: 413, told from the Content-Length.
         Busy: 503, another large body is worked on.
+        TooSlow: 408, the sender is silent or too slow.
         rest_framework.exceptions.ValidationError: 400, {field: [message]}.
     """
     with _received(request, limit_bytes) as body, _wire_errors():
@@ -41,7 +43,7 @@ def results(request: Request) -> Iterator[list[wire.PostedResult]]:
     """Yield the results that a worker posted, all of them valid; their texts are gone after the block.
 
     Raises:
-        TooLarge, Busy, rest_framework.exceptions.ValidationError: as ``read``.
+        TooLarge, Busy, TooSlow, rest_framework.exceptions.ValidationError: as ``read``.
     """
     with _received(request) as body:
         with _wire_errors():
@@ -64,18 +66,21 @@ def _wire_errors() -> Iterator[None]:
 
 @contextmanager
 def _received(request: Request, limit_bytes: int | None = None) -> Iterator[bytearray]:
-    """Yield the whole body in one buffer, emptied afterwards; a large one has waited for its turn unread."""
+    """Yield the whole body in one buffer, emptied afterwards; a large one has waited for its turn unread.
+
+    Without a Content-Length there is no body: Django reads none.
+    """
     limit = limit_bytes if limit_bytes is not None else settings.ANTENNA_RESULT_MAX_BYTES
     text = request.META.get("CONTENT_LENGTH") or ""
-    length = int(text) if text.isdecimal() and len(text) < 19 else None
-    if length is not None and length > limit:
-        raise TooLarge(f"The body has {length} bytes; at most {limit} are taken. Send smaller batches.")
-    with ExitStack() as stack:
-        if length is not None and length > LARGE_BYTES:
-            stack.enter_context(GATE.turn())
+    length = int(text[:19]) if text.isdecimal() else 0
+    if length > limit:
+        raise TooLarge(f"The body has {text[:19]} bytes; at most {limit} are taken. Send smaller batches.")
+    with GATE.turn() if length > LARGE_BYTES else nullcontext():
         body = bytearray()
         try:
-            _read_into(body, request, length, limit, stack)
+            _read_into(body, request)
+            if len(body) > limit:
+                raise TooLarge(f"The body has more than {limit} bytes. Send smaller batches.")
             yield body
         finally:
             # What an exception still refers to is then an empty buffer.
@@ -83,35 +88,22 @@ def _received(request: Request, limit_bytes: int | None = None) -> Iterator[byte
                 body.clear()
 
 
-def _read_into(body: bytearray, request: Request, length: int | None, limit: int, stack: ExitStack) -> None:
-    stream = _stream(request, length)
+def _read_into(body: bytearray, request: Request) -> None:
+    # From the plain request: Django REST framework's parser would build the whole body twice.
     connection = request.META.get("gunicorn.socket")
     before = connection.gettimeout() if connection else None
     began = time.monotonic()
-    large = length is not None and length > LARGE_BYTES
     try:
         if connection:
             connection.settimeout(SILENCE_SECONDS)
-        while chunk := stream.read(CHUNK_BYTES):
+        while chunk := request._request.read(CHUNK_BYTES):
             body += chunk
-            if len(body) > limit:
-                raise TooLarge(f"The body has more than {limit} bytes. Send smaller batches.")
-            if not large and len(body) > LARGE_BYTES:
-                large = True
-                began += stack.enter_context(GATE.turn())
             if time.monotonic() - began > SILENCE_SECONDS + len(body) / SLOWEST_BYTES_PER_SECOND:
                 raise TooSlow(f"The body came slower than {SLOWEST_BYTES_PER_SECOND} bytes a second.")
-    except TimeoutError:
+    except (TimeoutError, UnreadablePostError) as error:
+        if isinstance(error, UnreadablePostError) and not isinstance(error.__cause__, TimeoutError):
+            raise
         raise TooSlow(f"Nothing came for {SILENCE_SECONDS:.0f} seconds.") from None
     finally:
         if connection:
             connection.settimeout(before)
-
-
-def _stream(request: Request, length: int | None) -> IO[bytes] | Any:
-    # Read from the plain request: Django REST framework's parser would build the whole body twice. Without a length
-    # Django reads nothing; the server knows where a chunked body ends.
-    plain = request._request
-    if length is None and request.META.get("wsgi.input_terminated") and "HTTP_TRANSFER_ENCODING" in request.META:
-        return plain.META["wsgi.input"]
-    return plain

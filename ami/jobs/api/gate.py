@@ -1,7 +1,6 @@
 """The gate that large request bodies pass one at a time, so that one process never holds two of them."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,20 +22,19 @@ class Gate:
         self._turn = threading.Lock()
 
     @contextmanager
-    def turn(self) -> Iterator[float]:
-        """Wait for the turn and keep it inside the block; yield how many seconds that took.
+    def turn(self) -> Iterator[None]:
+        """Wait for the turn and keep it inside the block.
 
         Raises:
             Busy: 503; another body waits already, or the turn did not come in time.
         """
-        began = time.monotonic()
         if not self._places.acquire(blocking=False):
             raise Busy("Two large bodies are here already.")
         try:
             if not self._turn.acquire(timeout=WAIT_SECONDS):
                 raise Busy(f"Another large body took longer than {WAIT_SECONDS:.0f} seconds.")
             try:
-                yield time.monotonic() - began
+                yield
             finally:
                 self._turn.release()
         finally:

@@ -38,6 +38,7 @@ MIB = 1024**2
 REAL_TARGET, HOSTILE_TARGET = 2.0, 3.0
 IMAGES, BOXES, CLASSES = 24, 5, 29_176
 ZEROS = 100_000
+REAL = "real shape"
 
 
 @dataclass(frozen=True)
@@ -288,37 +289,57 @@ def reference_here(name: str, kind: str, path: str) -> None:
 # --- The table ----------------------------------------------------------------------------------------------------
 
 
-def rows(place: Place, hostile_mib: int, images: int = IMAGES, classes: int = CLASSES) -> Iterator[Measured]:
-    """Yield every figure: bodies of real shape and hostile ones, at web and in ingest, and the references."""
-    from django.core.files.storage import storages
-    from rest_framework.authtoken.models import Token
+@dataclass
+class Stage:
+    """A project with captures and a running job over them, and a place whose processes share its results."""
 
-    from ami.jobs import stored_results
-    from tests.unit.jobs.world import new_world
+    place: Place
+    images: int
 
-    # One folder of results for this process and those of the place.
-    place.environment["ANTENNA_TEST_FOLDER"] = str(Path(storages["results"].location).parent)
-    world = new_world("memory")
-    pictures = world.captures(images)
-    captures = [picture.pk for picture in pictures]
-    job = world.running(pictures)
-    token, _ = Token.objects.get_or_create(user=world.user)
-    [small] = real_items(world, captures[:1], 10)
-    real = real_items(world, captures, classes)
-    hostile = hostile_items(world, captures[0], hostile_mib * MIB)
-    with door(place, job, token.key, request_of([small])) as web:
-        yield web.measure("real shape", request_of(real))
-        for name, body in hostile_requests(world, captures[0], hostile_mib * MIB).items():
-            yield web.measure(name, body)
-        for name, text in hostile.items():
-            yield web.measure(name, request_of([text]))
-    lists = class_lists(classes)
-    whole = item(world, captures, [detection(world, pk, box, lists) for pk in captures for box in range(BOXES)])
-    texts = {"real shape, one image": real[0], "real shape": whole, **hostile}
-    stored = {name: (len(text), stored_results.store_text(job, "r", text)) for name, text in texts.items()}
-    yield from ingest(place, stored, stored_results.store_text(job, "r", small))
-    yield from reference(place, "real shape", request_of(real))
-    yield from reference(place, "client_info", hostile_requests(world, captures[0], 8 * MIB)["client_info"])
+    def __post_init__(self) -> None:
+        from django.core.files.storage import storages
+
+        from tests.unit.jobs.world import new_world
+
+        # One folder of results for this process and those of the place.
+        self.place.environment["ANTENNA_TEST_FOLDER"] = str(Path(storages["results"].location).parent)
+        self.world = new_world("memory")
+        pictures = self.world.captures(self.images)
+        self.captures = [picture.pk for picture in pictures]
+        self.job = self.world.running(pictures)
+        [self.small] = real_items(self.world, self.captures[:1], 10)
+        self.real = real_items(self.world, self.captures, CLASSES)
+
+    def web_rows(self, hostile_bytes: int) -> Iterator[Measured]:
+        """Post bodies of real shape and hostile ones."""
+        from rest_framework.authtoken.models import Token
+
+        token, _ = Token.objects.get_or_create(user=self.world.user)
+        image = self.captures[0]
+        bodies = hostile_requests(self.world, image, hostile_bytes)
+        hostile = hostile_items(self.world, image, hostile_bytes)
+        with door(self.place, self.job, token.key, request_of([self.small])) as web:
+            yield web.measure(REAL, request_of(self.real))
+            for name, body in bodies.items():
+                yield web.measure(name, body)
+            for name, text in hostile.items():
+                yield web.measure(name, request_of([text]))
+
+    def ingest_rows(self, hostile_bytes: int) -> list[Measured]:
+        """Handle one result of real shape, one that has all images, and hostile ones, stored past the web process."""
+        from ami.jobs import stored_results
+
+        lists = class_lists(CLASSES)
+        found = [detection(self.world, pk, box, lists) for pk in self.captures for box in range(BOXES)]
+        texts = {"real shape, one image": self.real[0], REAL: item(self.world, self.captures, found)}
+        texts |= hostile_items(self.world, self.captures[0], hostile_bytes)
+        stored = {name: (len(text), stored_results.store_text(self.job, "r", text)) for name, text in texts.items()}
+        return ingest(self.place, stored, stored_results.store_text(self.job, "r", self.small))
+
+    def references(self) -> list[Measured]:
+        """Parse a body of real shape and a hostile one of 8 MiB with the references."""
+        hostile = hostile_requests(self.world, self.captures[0], 8 * MIB)["client_info"]
+        return reference(self.place, REAL, request_of(self.real)) + reference(self.place, "client_info", hostile)
 
 
 def main() -> int:
@@ -343,7 +364,7 @@ def target(row: Measured) -> float | None:
     """Return how many times its body a row may take."""
     if row.where not in ("web", "ingest"):
         return None
-    return REAL_TARGET if row.body == "real shape" else HOSTILE_TARGET
+    return REAL_TARGET if row.body == REAL else HOSTILE_TARGET
 
 
 def benchmark(hostile_mib: int, *, as_json: bool) -> int:
@@ -358,7 +379,9 @@ def benchmark(hostile_mib: int, *, as_json: bool) -> int:
     try:
         with new_place("results memory") as place:
             place.use_test_database()
-            found = list(rows(place, hostile_mib))
+            stage = Stage(place, IMAGES)
+            size = hostile_mib * MIB
+            found = [*stage.web_rows(size), *stage.ingest_rows(size), *stage.references()]
     finally:
         connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
     if as_json:

@@ -19,6 +19,7 @@ MOST_LONG_ENTRIES = 100_000
 """Most entries of one long flat list; 29,176 classes were seen."""
 MOST_SKELETON_BYTES = 4096 * KIB
 """Most bytes of one part outside its cut-outs; what it costs to parse is a small multiple of this."""
+MOST_PLAIN_BYTES = 512 * KIB
 INLINE_BYTES = 512
 """A flat list of at most this size is not cut out, only not counted."""
 
@@ -29,6 +30,7 @@ _TOKEN = re.compile(
     rb'[^"\[\]{},]*+(?:("(?:[^"\\]++|\\.){0,4200000}+")(\s*+:)?+|([\[{])|([\]}])|(,)|(")|\Z)',
     re.DOTALL,
 )
+_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 # A string of a flat list: bounded, so that decoding one entry is cheap.
 _ENTRY = rb'"(?:[^"\\]{1,1020}+|\\.){0,1100}+"'
 _ENTRY_TOKEN = re.compile(_ENTRY, re.DOTALL)
@@ -153,16 +155,16 @@ def unstorable(text: Text, start: int, end: int) -> int | None:
 
 
 def is_plain(text: Text, bounds: Bounds) -> bool:
-    """Tell whether a text is within the bounds as a whole, long lists and all, and needs no walk.
-
-    Brackets and commas inside strings count here, too, so a text that is not plain may be within the bounds.
-    """
-    if sum(map(text.count, (b",", b"{", b"["))) > bounds.elements or b"\\u" in text:
+    """Tell whether a small text is within the bounds as a whole, long lists and all, and needs no walk."""
+    if len(text) > MOST_PLAIN_BYTES or b"\\u" in text:
         return False
-    brackets = text.translate(_TO_PARENTHESES, _NO_BRACKETS)
+    structure = _ANY_STRING.sub(b"", text)
+    if sum(map(structure.count, (b",", b"{", b"["))) > bounds.elements:
+        return False
+    brackets = structure.translate(_TO_PARENTHESES, _NO_BRACKETS)
     for _ in range(bounds.depth):
         brackets = brackets.replace(b"()", b"")
-    return not brackets and len(text) <= MOST_SKELETON_BYTES
+    return not brackets
 
 
 def cut_number(value: object) -> int | None:

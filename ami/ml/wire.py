@@ -148,6 +148,5 @@ def _refuse_many_values(layout: Layout) -> None:
         text.count(b",", cut.start, cut.end) + 3 * text.count(b"{", cut.start, cut.end) for cut in layout.outer.cuts
     )
     if values > MOST_LONG_VALUES:
-        raise LayoutError(
-            (), f"More than {MOST_LONG_VALUES} values in all category maps; send fewer pipelines at a time."
-        )
+        message = f"More than {MOST_LONG_VALUES} values in all category maps; send fewer pipelines at a time."
+        raise LayoutError(("pipelines",), message)

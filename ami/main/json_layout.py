@@ -71,6 +71,8 @@ OBJECTS = FlatList(
     "objects", re.compile(rb"\[(?:[\s,]++|" + _OBJECT_TOKEN.pattern + rb")*+\]", re.DOTALL), _OBJECT_TOKEN
 )
 
+KINDS = {kind.name: kind for kind in (NUMBERS, TEXTS, OBJECTS)}
+
 UNSTORABLE = "Holds a NUL character or half a surrogate pair, which no database stores."
 
 LongLists: TypeAlias = Mapping[Path, FlatList]

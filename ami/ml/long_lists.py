@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from pydantic import ValidationInfo, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import ValidatorFunctionWrapHandler
 
 from ami.main.json_layout import NUMBERS, OBJECTS, TEXTS, UNSTORABLE, Cut, Text, cut_number, unstorable
 
@@ -58,19 +58,19 @@ class CutLists:
     cuts: Sequence[Cut]
     build: bool = False
 
+    def restore(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        """Return the list that ``value`` stands for, checked; validate what stands for none.
 
-def _take(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    number = cut_number(value) if isinstance(info.context, CutLists) else None
-    if number is None:
-        return handler(value)
-    long = LongList(info.context.text, info.context.cuts[number])
-    try:
-        built = long.read()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        # Slower, and with the index of the entry that is wrong.
-        return handler(long.as_json())
-    return built if info.context.build else long
-
-
-MayBeLong = WrapValidator(_take)
-"""Annotates a list field whose text may have been cut out of what is validated."""
+        Raises:
+            pydantic.ValidationError, ValueError: it is no list of its kind.
+        """
+        number = cut_number(value)
+        if number is None:
+            return handler(value)
+        long = LongList(self.text, self.cuts[number])
+        try:
+            built = long.read()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Slower, and with the index of the entry that is wrong.
+            return handler(long.as_json())
+        return built if self.build else long

@@ -9,7 +9,19 @@ import msgspec
 from django.conf import settings
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from ami.main.json_layout import Bounds, Layout, LayoutError, Part, Path, Text, cut_number, is_plain, layout_of
+from ami.main.json_layout import (
+    KINDS,
+    Bounds,
+    Layout,
+    LayoutError,
+    LongLists,
+    Part,
+    Path,
+    Text,
+    cut_number,
+    is_plain,
+    layout_of,
+)
 from ami.ml.long_lists import CutLists
 from ami.ml.schemas import MAX_BATCH, PipelineTaskResult, ProcessingServiceClientInfo, ResultRequest, WireModel
 
@@ -70,7 +82,7 @@ def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
     if is_plain(text, bounds()):
         return _model(text, model, ())
     with _layout_errors():
-        layout = layout_of(text, bounds(), model.long_lists)
+        layout = layout_of(text, bounds(), _long_lists(model))
         if build:
             _refuse_many_values(layout)
     return _validated(layout, layout.outer, model, build=build)
@@ -88,7 +100,7 @@ def posted_results(text: Text) -> list[PostedResult]:
         raw = msgspec.json.decode(text, type=_RawRequest).results
         return [PostedResult(subject, memoryview(item)) for subject, item in zip(subjects, raw, strict=True)]
     with _layout_errors():
-        layout = layout_of(text, bounds(), PipelineTaskResult.long_lists, items_in="results")
+        layout = layout_of(text, bounds(), _long_lists(PipelineTaskResult), items_in="results")
     return _cut_results(layout)
 
 
@@ -110,6 +122,10 @@ def _cut_results(layout: Layout) -> list[PostedResult]:
     if errors:
         raise WireError(errors)
     return results
+
+
+def _long_lists(model: type[WireModel]) -> LongLists:
+    return {path: KINDS[kind] for path, kind in model.long_lists.items()}
 
 
 def _validated(layout: Layout, part: Part, model: type[Model], *, build: bool = False) -> Model:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from ami.main import json_layout
-from ami.ml import wire
+from ami.ml import schemas, wire
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, ResultRequest, StoredTaskResult
 from tests.unit.ml.test_schemas import ERROR, RESULTS
 
@@ -33,6 +33,10 @@ def cut_everything(monkeypatch):
     """Small texts go the way of the large ones."""
     monkeypatch.setattr(wire, "is_plain", lambda *_: False)
     monkeypatch.setattr(json_layout, "INLINE_BYTES", 0)
+
+
+def test_models_and_layouts_take_lists_of_the_same_length():
+    assert json_layout.MOST_LONG_ENTRIES == schemas.MOST_LONG_ENTRIES
 
 
 def test_each_item_is_its_own_text():

@@ -38,7 +38,7 @@ MIB = 1024**2
 REAL_TARGET, HOSTILE_TARGET = 2.0, 3.0
 IMAGES, BOXES, CLASSES = 24, 5, 29_176
 ZEROS = 100_000
-REAL = "real shape"
+REAL, ONE_IMAGE = "real shape", "real shape, one image"
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ class Stage:
 
         lists = class_lists(CLASSES)
         found = [detection(self.world, pk, box, lists) for pk in self.captures for box in range(BOXES)]
-        texts = {"real shape, one image": self.real[0], REAL: item(self.world, self.captures, found)}
+        texts = {ONE_IMAGE: self.real[0], REAL: item(self.world, self.captures, found)}
         texts |= hostile_items(self.world, self.captures[0], hostile_bytes)
         stored = {name: (len(text), stored_results.store_text(self.job, "r", text)) for name, text in texts.items()}
         return ingest(self.place, stored, stored_results.store_text(self.job, "r", self.small))
@@ -361,8 +361,8 @@ def main() -> int:
 
 
 def target(row: Measured) -> float | None:
-    """Return how many times its body a row may take."""
-    if row.where not in ("web", "ingest"):
+    """Return how many times its body a row may take; beside a small result the rows of one statement count, too."""
+    if row.where not in ("web", "ingest") or row.body == ONE_IMAGE:
         return None
     return REAL_TARGET if row.body == REAL else HOSTILE_TARGET
 

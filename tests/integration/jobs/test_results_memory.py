@@ -1,6 +1,6 @@
 """What a body of results takes of real processes, the short form of ``benchmarks.results_memory``."""
 
-from benchmarks.results_memory import MIB, Measured, Stage, target
+from benchmarks.results_memory import MIB, REAL_TARGET, Measured, Stage, target
 
 #: What the first large request of a process leaves with it, whatever its size.
 KEPT_MIB = 48
@@ -9,7 +9,7 @@ APART_MIB = 16
 
 
 def takes_too_much(row: Measured) -> bool:
-    return row.peak_mib > (target(row) or 0) * row.mib + APART_MIB or row.kept_mib > KEPT_MIB
+    return row.peak_mib > (target(row) or REAL_TARGET) * row.mib + APART_MIB or row.kept_mib > KEPT_MIB
 
 
 def test_web_takes_a_small_multiple_of_a_body_of_results(database_place):

@@ -11,7 +11,8 @@ from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.saving import save_results
 from ami.jobs.settling import settle_failed
-from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, TaskResult
+from ami.ml import wire
+from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult, TaskResult
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ def handle(
         return
     stored = _stored(result_key)
     if stored is None or stored.handled_at is None:
-        result = parse(stored_results.load(stored) if stored else result_data)
+        result = parse_text(stored_results.load(stored)) if stored else parse(result_data)
         _apply(job, result, reply_subject or "")
         if stored is not None:
             stored_results.mark_handled(stored)
@@ -65,6 +66,18 @@ def parse(data: Any) -> PipelineResultsResponse | PipelineResultsError:
     except ValidationError as error:
         first = error.errors()[0]
         raise ResultRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def parse_text(text: bytearray) -> PipelineResultsResponse | PipelineResultsError:
+    """Return the wire model of a stored result; its long lists stay text.
+
+    Raises:
+        ResultRefused: with the field and what is wrong with it.
+    """
+    try:
+        return wire.parse(text, StoredTaskResult, build=False).result
+    except wire.WireError as error:
+        raise ResultRefused(str(error)) from error
 
 
 def _stored(key: str | None) -> StoredResult | None:
@@ -115,6 +128,9 @@ def _image_id(job: Job, result: PipelineResultsError, reply_subject: str) -> int
 def _acknowledge(job: Job, reply_subject: str | None) -> None:
     """Acknowledge to NATS; if that fails, JetStream delivers again and ``/tasks`` acknowledges what is settled."""
     if not reply_subject:
+        return
+    if not (reply_subject.isascii() and reply_subject.isprintable() and " " not in reply_subject):
+        logger.warning("Job %s: a result is saved and its reply subject is not one.", job.pk)
         return
     try:
         jetstream.acknowledge([reply_subject], of_job=job.pk)

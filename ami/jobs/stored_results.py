@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import json
 import zlib
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from celery.utils import uuid
-from django.core.files.base import ContentFile
+from django.conf import settings
+from django.core.files.base import File
 from django.core.files.storage import storages
 from django.db import transaction
 from django.db.models import F
@@ -20,58 +22,72 @@ from ami.jobs.models import Job, StoredResult
 from ami.jobs.signals import result_stored
 
 COMPRESSION = 1
+GZIP = 31
+CHUNK_BYTES = 1024**2
 KEEP_SECONDS = 24 * 3600
 PURGE_BATCH = 1000
 
 
-def key_of(job_id: int, reply_subject: str, result: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the key of a result and its canonical JSON: the same post is the same key."""
-    body = json.dumps(
-        {"reply_subject": reply_subject, "result": result}, sort_keys=True, separators=(",", ":"), allow_nan=False
-    ).encode()
-    return f"job_{job_id}/{hashlib.sha256(body).hexdigest()}.json.gz", body
-
-
 def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResult:
-    """Store one result and return its row; a result that is stored already is found, not stored again.
+    """Store a result that is no text yet; see ``store_text``."""
+    return store_text(job, reply_subject, json.dumps({"reply_subject": reply_subject, "result": result}).encode())
+
+
+def store_text(job: Job, reply_subject: str, text: bytes | memoryview) -> StoredResult:
+    """Store one posted item as it came and return its row; one that is stored already is found, not stored again.
 
     Raises:
         OSError: the storage did not take it; nothing was accepted.
     """
-    key, body = key_of(job.pk, reply_subject, result)
+    key = f"job_{job.pk}/{hashlib.sha256(text).hexdigest()}.json.gz"
     if known := StoredResult.objects.filter(key=key).first():
         return known
-    packed = gzip.compress(body, COMPRESSION, mtime=0)
+    packed, size_bytes = _packed(text)
     storage = storages["results"]
     # Without a row the file, if there is one, is of a post that broke off, or of one that runs beside this one: the
     # storage then gives this one a name of its own, and the row says which of the two counts.
-    name = storage.save(key, ContentFile(packed))
+    name = storage.save(key, File(packed))
     row, created = StoredResult.objects.get_or_create(
-        key=key, defaults={"job": job, "name": name, "size_bytes": len(packed), "reply_subject": reply_subject}
+        key=key, defaults={"job": job, "name": name, "size_bytes": size_bytes, "reply_subject": reply_subject}
     )
     if not created:
         storage.delete(name)
         return row
     transaction.on_commit(
-        lambda: result_stored.send(sender=StoredResult, job_id=job.pk, key=key, size_bytes=len(packed)), robust=True
+        lambda: result_stored.send(sender=StoredResult, job_id=job.pk, key=key, size_bytes=size_bytes), robust=True
     )
     return row
 
 
-def load(row: StoredResult) -> dict[str, Any]:
-    """Return the stored result.
+def _packed(text: bytes | memoryview) -> tuple[io.BytesIO, int]:
+    packed = io.BytesIO()
+    compress = zlib.compressobj(COMPRESSION, zlib.DEFLATED, GZIP)
+    with memoryview(text) as view:
+        for start in range(0, len(view), CHUNK_BYTES):
+            packed.write(compress.compress(view[start : start + CHUNK_BYTES]))
+    packed.write(compress.flush())
+    size_bytes = packed.tell()
+    packed.seek(0)
+    return packed, size_bytes
+
+
+def load(row: StoredResult) -> bytearray:
+    """Return the JSON of the stored item: an object with ``reply_subject`` and ``result``, and what else was posted.
 
     Raises:
-        ResultMissing: the body is gone or damaged.
+        ResultMissing: the body is gone or damaged, or larger than results may be.
         OSError: the storage does not answer.
     """
+    text = bytearray()
     try:
-        with storages["results"].open(row.name, "rb") as file:
-            content: dict[str, Any] = json.loads(gzip.decompress(file.read()))
-    except (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
+        with storages["results"].open(row.name, "rb") as file, gzip.GzipFile(fileobj=file) as unpacked:
+            while chunk := unpacked.read(CHUNK_BYTES):
+                text += chunk
+                if len(text) > settings.ANTENNA_RESULT_MAX_BYTES:
+                    raise ResultMissing(f"The body of {row.key} is larger than ANTENNA_RESULT_MAX_BYTES.")
+    except (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ResultMissing(f"The body of {row.key} is not in the storage: {error}") from error
-    result: dict[str, Any] = content["result"]
-    return result
+    return text
 
 
 def publish(row: StoredResult) -> str:

@@ -1,6 +1,7 @@
 """Saving what a pipeline found on one image; unique constraints make two savers write one set of rows."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +14,10 @@ from ami.ml.catalogue import Catalogue
 from ami.ml.schemas import BoundingBox, ClassificationResponse, DetectionResponse
 
 OPINION_FIELDS = ["taxon", "category_map", "score", "scores", "logits", "terminal", "timestamp", "updated_at"]
+
+#: What one statement takes: a row may have 29,176 scores and as many logits.
+MOST_ROWS = 100
+MOST_NUMBERS = 50_000
 
 Identity = tuple[int, str]
 """A detection's detector and box."""
@@ -78,49 +83,70 @@ def _save_classifications(
     image: SourceImage, found: Sequence[DetectionResponse], detections: dict[Identity, int], catalogue: Catalogue
 ) -> int:
     """Upsert one classification per detection and algorithm, the best-scored one if a result has several."""
-    best: dict[tuple[int, int], Classification] = {}
+    by_key: dict[tuple[int, int], list[ClassificationResponse]] = defaultdict(list)
     for detection in found:
         pk = detections[_identity(detection, catalogue)]
         for opinion in detection.classifications:
-            row = _classification(pk, opinion, image, catalogue)
-            key = (pk, row.algorithm_id)
-            if key not in best or (row.score or 0) > (best[key].score or 0):
-                best[key] = row
-    Classification.objects.bulk_create(
-        [best[key] for key in sorted(best)],
-        update_conflicts=True,
-        unique_fields=["detection", "algorithm"],
-        update_fields=OPINION_FIELDS,
-        batch_size=100,
-    )
-    return len(best)
+            by_key[pk, catalogue.algorithms[opinion.algorithm.key].pk].append(opinion)
+    # Row by row: the scores of all of them may be a hundred times what their text was.
+    rows = (_classification(key[0], _best(by_key[key]), image, catalogue) for key in sorted(by_key))
+    for batch in _batches(rows):
+        Classification.objects.bulk_create(
+            batch,
+            update_conflicts=True,
+            unique_fields=["detection", "algorithm"],
+            update_fields=OPINION_FIELDS,
+        )
+    return len(by_key)
+
+
+def _batches(rows: Iterable[Classification]) -> Iterator[list[Classification]]:
+    """Yield the rows in order, few at a time where their lists are long."""
+    batch: list[Classification] = []
+    numbers = 0
+    for row in rows:
+        batch.append(row)
+        numbers += len(row.scores) + len(row.logits)
+        if len(batch) >= MOST_ROWS or numbers >= MOST_NUMBERS:
+            yield batch
+            batch, numbers = [], 0
+    if batch:
+        yield batch
+
+
+def _best(opinions: list[ClassificationResponse]) -> ClassificationResponse:
+    """Return the best-scored one, the first of equals."""
+    if len(opinions) == 1:
+        return opinions[0]
+    return max(opinions, key=lambda opinion: _score(opinion, list(opinion.scores)) or 0)
 
 
 def _classification(
     detection_id: int, opinion: ClassificationResponse, image: SourceImage, catalogue: Catalogue
 ) -> Classification:
     algorithm = catalogue.algorithms[opinion.algorithm.key]
+    scores = list(opinion.scores)
     return Classification(
         detection_id=detection_id,
         algorithm=algorithm,
         category_map=algorithm.category_map,
         taxon_id=catalogue.taxa.get(opinion.classification.replace("\x00", "")),
-        score=_score(opinion),
-        scores=opinion.scores,
-        logits=opinion.logits or [],
+        score=_score(opinion, scores),
+        scores=scores,
+        logits=list(opinion.logits or []),
         terminal=opinion.terminal,
         timestamp=_when(opinion.timestamp, image),
     )
 
 
-def _score(opinion: ClassificationResponse) -> float | None:
+def _score(opinion: ClassificationResponse, scores: list[float]) -> float | None:
     """Return the score of the chosen label; the highest where the result does not name its labels."""
-    labels = opinion.labels or []
+    labels = list(opinion.labels or [])
     if opinion.classification in labels:
         index = labels.index(opinion.classification)
-        if index < len(opinion.scores):
-            return opinion.scores[index]
-    return max(opinion.scores, default=None)
+        if index < len(scores):
+            return scores[index]
+    return max(scores, default=None)
 
 
 def _save_occurrences(image: SourceImage, detections: list[int]) -> None:

@@ -9,12 +9,28 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 MAX_BATCH = 1000
 """Most tasks handed out, and most results taken, by one request."""
+
+MOST_LONG_ENTRIES = 100_000
+"""Most entries of a list that has one per class; 29,176 were seen."""
+
+MAX_PIXELS = 10_000_000.0
+EARLIEST_YEAR, LATEST_YEAR = 1900, 2200
 
 
 def _finite(value: Any) -> Any:
@@ -28,15 +44,32 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def _in_range(moment: datetime) -> datetime:
+    """Refuse a time that cannot be stored once a station's zone is attached, or that no camera has seen."""
+    if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+        raise ValueError(f"must be of the years {EARLIEST_YEAR} to {LATEST_YEAR}")
+    return moment
+
+
+def _restore(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """Let the context put a list back that was cut out of the text (`ami.ml.long_lists`)."""
+    return handler(value) if info.context is None else info.context.restore(value, handler)
+
+
 Finite = AfterValidator(_finite)
+MayBeLong = WrapValidator(_restore)
+LongLists: TypeAlias = dict[tuple[str | int, ...], Literal["numbers", "texts", "objects"]]
+"""Where long flat lists lie in a text, and of what; paths of keys, with 0 for every index."""
+Moment: TypeAlias = Annotated[datetime, AfterValidator(_in_range)]
+Pixels: TypeAlias = Annotated[float, Field(ge=-MAX_PIXELS, le=MAX_PIXELS)]
 Version: TypeAlias = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Name: TypeAlias = Annotated[str, Field(max_length=255)]
 Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 Url: TypeAlias = Annotated[str, Field(max_length=8192)]
 Text: TypeAlias = Annotated[str, Field(max_length=100_000)]
-Subject: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024)]
-Labels: TypeAlias = Annotated[list[Name], Field(max_length=200_000)]
-Numbers: TypeAlias = Annotated[list[float], Field(max_length=200_000)]
+Subject: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
+Labels: TypeAlias = Annotated[list[Name], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
+Numbers: TypeAlias = Annotated[list[float], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
 ProcessingServiceClientInfo: TypeAlias = Annotated[dict[str, Any], Field(max_length=64), Finite]
 """An open object that a client says of itself: hostname, version, anything; accepted and not interpreted."""
 
@@ -45,15 +78,17 @@ class WireModel(BaseModel):
     """What every wire model shares: unknown keys ignored, no NaN and no infinity, instances are not changed."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True, protected_namespaces=())
+    long_lists: ClassVar[LongLists] = {}
+    """Where a text of this model may hold long flat lists."""
 
 
 class BoundingBox(WireModel):
     """A rectangle in pixels of the full-size picture; (x1, y1) is meant as top left, the order is not enforced."""
 
-    x1: float
-    y1: float
-    x2: float
-    y2: float
+    x1: Pixels
+    y1: Pixels
+    x2: Pixels
+    y2: Pixels
 
 
 class AlgorithmReference(WireModel):
@@ -87,7 +122,7 @@ class ClassificationResponse(WireModel):
     inference_time: float | None = None
     algorithm: AlgorithmReference
     terminal: bool = True
-    timestamp: datetime
+    timestamp: Moment
 
 
 class DetectionResponse(WireModel):
@@ -97,7 +132,7 @@ class DetectionResponse(WireModel):
     bbox: BoundingBox | None = None
     inference_time: float | None = None
     algorithm: AlgorithmReference
-    timestamp: datetime
+    timestamp: Moment
     crop_image_url: Url | None = None
     classifications: list[ClassificationResponse] = Field(default_factory=list, max_length=1000)
 
@@ -165,17 +200,33 @@ TaskResult: TypeAlias = Annotated[
 ]
 
 
+_CLASSIFICATION = ("result", "detections", 0, "classifications", 0)
+_CATEGORY_MAP = ("pipelines", 0, "algorithms", 0, "category_map")
+
+
 class PipelineTaskResult(WireModel):
     """One finished task: the reply subject it came with, and its results or its error."""
 
+    long_lists: ClassVar[LongLists] = {
+        (*_CLASSIFICATION, "scores"): "numbers",
+        (*_CLASSIFICATION, "logits"): "numbers",
+        (*_CLASSIFICATION, "labels"): "texts",
+    }
     reply_subject: Subject
+    result: TaskResult
+
+
+class StoredTaskResult(WireModel):
+    """A `PipelineTaskResult` as it was stored; the task that handles it has the reply subject."""
+
+    long_lists: ClassVar[LongLists] = PipelineTaskResult.long_lists
     result: TaskResult
 
 
 class AlgorithmCategoryMapResponse(WireModel):
     """The classes of a classifier: `labels[i]` is the label of the entry of `data` whose index is i."""
 
-    data: Annotated[list[dict[str, Any]], Finite] = Field(max_length=200_000)
+    data: Annotated[list[dict[str, Any]], Finite, Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
     labels: Labels
     version: Name | None = None
     description: Text | None = None
@@ -246,6 +297,7 @@ class AuthTokenResponse(WireModel):
 class AsyncPipelineRegistrationRequest(WireModel):
     """Body of `POST projects/{id}/pipelines/`: a pull worker says which pipelines it runs."""
 
+    long_lists: ClassVar[LongLists] = {(*_CATEGORY_MAP, "data"): "objects", (*_CATEGORY_MAP, "labels"): "texts"}
     processing_service_name: Key
     pipelines: list[PipelineConfigResponse] = Field(max_length=1000)
 

@@ -100,6 +100,10 @@ ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**
 #: The largest picture that is decoded; from 89.5 megapixels Pillow warns, from 179 it refuses by itself.
 ANTENNA_MAX_MEGAPIXELS = whole_number("ANTENNA_MAX_MEGAPIXELS", 89, 1, 178)
 
+#: What one result may hold besides its long lists (scores, logits, labels): values, and containers within containers.
+ANTENNA_RESULT_MAX_ELEMENTS = whole_number("ANTENNA_RESULT_MAX_ELEMENTS", 10_000, 100, 1_000_000)
+ANTENNA_RESULT_MAX_DEPTH = whole_number("ANTENNA_RESULT_MAX_DEPTH", 12, 10, 100)
+
 #: A person's token ends when it was not used for so long; a worker's does not.
 ANTENNA_TOKEN_IDLE_DAYS = whole_number("ANTENNA_TOKEN_IDLE_DAYS", 90, 1, 3650)
 

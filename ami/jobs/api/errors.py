@@ -12,15 +12,26 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler as default_handler
 
 from ami.jobs.errors import NatsUnavailable, NotAllowed, UnknownKind
+from ami.main.api.budgets import TooLarge
 
 RETRY_AFTER_SECONDS = 5
+BUSY_RETRY_SECONDS = 30
 
 
-class TooLarge(APIException):
-    """The request body is larger than this server takes."""
+class TooSlow(APIException):
+    """The request body came too slowly."""
 
-    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_code = "too_large"
+    status_code = status.HTTP_408_REQUEST_TIMEOUT
+    default_code = "too_slow"
+
+
+class Busy(APIException):
+    """Another large body is worked on; nothing of this one was read or kept."""
+
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_code = "busy"
+    #: Django REST framework makes this the header Retry-After.
+    wait = BUSY_RETRY_SECONDS
 
 
 class Conflict(APIException):

@@ -14,13 +14,13 @@ from ami.jobs.models import Job
 from ami.jobs.states import ACTIVE, DispatchMode
 from ami.ml.heartbeats import heard_from
 from ami.ml.schemas import (
-    PipelineTaskResult,
     QueuedResult,
     ResultAcceptedResponse,
     ResultRequest,
     TasksRequest,
     TasksResponse,
 )
+from ami.ml.wire import PostedResult
 
 POSTED = {200: ResultAcceptedResponse}
 
@@ -55,27 +55,25 @@ class WorkerActions:
     def result(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Take results: each is stored durably before anything is published, and equal posts are one result.
 
-        413 above the size cap, 400 naming the wrong field, 503 if the broker refuses; what was stored is then
-        published by the audit, and posting it again is harmless.
+        413 above the size cap, 400 naming the wrong field, and nothing is stored then. 503 while another large body
+        is worked on, and if the broker refuses; what was stored is then published by the audit, and posting it again
+        is harmless.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
-        posted = bodies.read(request, ResultRequest)
-        if job.pipeline is not None:
-            heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
-        return Response(accept(job, posted.results).model_dump(mode="json"))
+        with bodies.results(request) as posted:
+            if job.pipeline is not None:
+                heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+            return Response(accept(job, posted).model_dump(mode="json"))
 
 
-def accept(job: Job, results: list[PipelineTaskResult]) -> ResultAcceptedResponse:
+def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:
     """Store all results, then publish a task for each.
 
     Raises:
         OSError: the storage did not take one.
         kombu.exceptions.OperationalError: the broker did not take one; all are stored.
     """
-    rows = [
-        stored_results.store(job, item.reply_subject, item.result.model_dump(mode="json", exclude_unset=True))
-        for item in results
-    ]
+    rows = [stored_results.store_text(job, item.reply_subject, item.text) for item in results]
     tasks: list[Any] = [
         QueuedResult(reply_subject=item.reply_subject, task_id=stored_results.publish(row))
         for item, row in zip(results, rows, strict=True)

@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from rest_framework import serializers
 
 from ami.main.models import Project
+from ami.main.permissions import visible_projects
 
 
 class OwnProjectField(serializers.PrimaryKeyRelatedField[Project]):
@@ -18,7 +19,7 @@ class OwnProjectField(serializers.PrimaryKeyRelatedField[Project]):
 
     def get_queryset(self) -> "QuerySet[Project]":
         """Return the caller's projects."""
-        return Project.objects.visible_to(self.context["request"].user)
+        return visible_projects(self.context["request"])
 
 
 def belongs_to(project: Project | None, field: str, row: Any) -> None:

@@ -77,7 +77,7 @@ class ReprocessCaptureView(APIView):
     @extend_schema(request=None, responses={202: AskedSerializer}, operation_id="capture_reprocess")
     def post(self, request: Request, capture_id: int) -> Response:
         """Create and start a job for this capture, with ``{"pipeline": id}`` or the project's default pipeline."""
-        visible = Project.objects.visible_to(request.user).order_by().values("pk")
+        visible = visible_projects(request).order_by().values("pk")
         capture = get_object_or_404(SourceImage.objects.select_related("project"), pk=capture_id, project__in=visible)
         job, asked = operations.create_and_enqueue(
             "ml",

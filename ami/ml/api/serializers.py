@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from ami.main import outbound
 from ami.main.models import Project
+from ami.main.permissions import visible_projects
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.queues.redaction import redact
 
@@ -83,7 +84,7 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         fields = super().get_fields()
         request = self.context.get("request")
         if request is not None and request.user.is_authenticated:
-            fields["project"].queryset = Project.objects.visible_to(request.user)  # type: ignore[attr-defined]
+            fields["project"].queryset = visible_projects(request)  # type: ignore[attr-defined]
         return fields
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

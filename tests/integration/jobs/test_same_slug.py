@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
 
 from ami.jobs import ingest, running
 from ami.jobs.jetstream import connection, delete_job
 from ami.jobs.models import Job
+from ami.main import tokens
 from ami.main.models import Detection, User
 from ami.ml.models import Pipeline, ProcessingService
 from tests.unit.jobs.world import Now, World, new_world
@@ -43,7 +43,7 @@ class PullClient:
 
     def __init__(self, person: User) -> None:
         self.http = APIClient()
-        self.http.credentials(HTTP_AUTHORIZATION=f"Token {Token.objects.get_or_create(user=person)[0].key}")
+        self.http.credentials(HTTP_AUTHORIZATION=f"Token {tokens.issue(person)[1]}")
 
     def register(self, project: int) -> dict[str, Any]:
         category_map = {"labels": LABELS, "data": [{"index": n, "label": label} for n, label in enumerate(LABELS)]}

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from rest_framework.authtoken.models import Token
 
+from ami.main import tokens
 from tests.integration.security.web_process import Web, started
 from tests.unit.main import world
 
@@ -50,8 +50,7 @@ def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response])
 
 
 def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
-    token, _ = Token.objects.get_or_create(user=world.user(name="Hostile"))
-    signed_in = {**JSON, "Authorization": f"Token {token.key}"}
+    signed_in = {**JSON, "Authorization": f"Token {tokens.issue(world.user(name='Hostile'))[1]}"}
     person = {"email": "a@b.org", "password": "x"}
     posted(web, 200, lambda client: client.post(LOGIN, json=person))
     before = web.memory_mib

@@ -1,0 +1,318 @@
+"""The layout of a JSON text: its parts and their places, found and bounded before a parser makes objects of them.
+
+One compiled expression walks the tokens; nothing is built but the places. Long flat lists at known paths are matched in
+one step and cut out, and so are the items of one list, so that each part left over, its *skeleton*, is small: it has a
+placeholder where something was cut out. A part whose skeleton and cut-outs are valid JSON is valid JSON.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import TypeAlias
+
+Text: TypeAlias = bytes | bytearray
+Path: TypeAlias = tuple[str | int, ...]
+
+KIB = 1024
+MOST_LONG_ENTRIES = 100_000
+"""Most entries of one long flat list; 29,176 classes were seen."""
+MOST_SKELETON_BYTES = 4096 * KIB
+"""Most bytes of one part outside its cut-outs; what it costs to parse is a small multiple of this."""
+MOST_PLAIN_BYTES = 512 * KIB
+INLINE_BYTES = 512
+"""A flat list of at most this size is not cut out, only not counted."""
+
+_STRING, _KEY, _OPEN, _CLOSE, _COMMA, _QUOTE = range(1, 7)
+# Every alternative starts with another character and is possessive, so that no text makes this quadratic or recursive.
+_TOKEN = re.compile(
+    # Four million runs are more than a string of MOST_SKELETON_BYTES can have.
+    rb'[^"\[\]{},]*+(?:("(?:[^"\\]++|\\.){0,4200000}+")(\s*+:)?+|([\[{])|([\]}])|(,)|(")|\Z)',
+    re.DOTALL,
+)
+_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+# A string of a flat list: bounded, so that decoding one entry is cheap.
+_ENTRY = rb'"(?:[^"\\]{1,1020}+|\\.){0,1100}+"'
+_ENTRY_TOKEN = re.compile(_ENTRY, re.DOTALL)
+_OBJECT_TOKEN = re.compile(rb'\{(?:[^"{}\[\]]++|' + _ENTRY + rb")*+\}", re.DOTALL)
+# Everything but an escape that no database stores: a NUL, half a surrogate pair.
+_STORABLE = re.compile(
+    rb"(?:[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?!u0000|u[dD][89a-fA-F]).)*+", re.DOTALL
+)
+
+
+_TO_PARENTHESES = bytes.maketrans(b"[]{}", b"()()")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+@dataclass(frozen=True)
+class FlatList:
+    """A kind of list that may be long: what it looks like as text, and what one entry looks like."""
+
+    name: str
+    pattern: re.Pattern[bytes]
+    entry: re.Pattern[bytes] | None = None
+
+    def length(self, text: Text, start: int, end: int) -> int:
+        """Return the number of entries, or one more than is taken."""
+        commas = text.count(b",", start, end)
+        if self.entry is None or commas < MOST_LONG_ENTRIES and self is TEXTS:
+            return commas + 1
+        count = 0
+        for count, _ in enumerate(self.entry.finditer(text, start, end), 1):  # noqa: B007
+            if count > MOST_LONG_ENTRIES:
+                break
+        return count
+
+
+NUMBERS = FlatList("numbers", re.compile(rb"\[[-+0-9.eE,\s]*+\]"))
+TEXTS = FlatList("texts", re.compile(rb"\[(?:[\s,]++|" + _ENTRY + rb")*+\]", re.DOTALL), _ENTRY_TOKEN)
+OBJECTS = FlatList(
+    "objects", re.compile(rb"\[(?:[\s,]++|" + _OBJECT_TOKEN.pattern + rb")*+\]", re.DOTALL), _OBJECT_TOKEN
+)
+
+KINDS = {kind.name: kind for kind in (NUMBERS, TEXTS, OBJECTS)}
+
+UNSTORABLE = "Holds a NUL character or half a surrogate pair, which no database stores."
+
+LongLists: TypeAlias = Mapping[Path, FlatList]
+"""Where long flat lists lie: paths of keys, with 0 for every index."""
+
+
+class LayoutError(ValueError):
+    """A text that has too much in it or is no JSON; ``field`` is a dotted path."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(message)
+        self.field = ".".join(map(str, path)) or "body"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one part may have: ``elements`` are values, long flat lists apart; ``depth`` are nested containers."""
+
+    elements: int
+    depth: int
+
+
+@dataclass
+class Cut:
+    """A stretch of text that was cut out of a part; ``kind`` is None for an item."""
+
+    start: int
+    end: int
+    kind: FlatList | None = None
+
+
+@dataclass
+class Part:
+    """One item, or all that lies outside the items; ``path`` leads to it."""
+
+    path: Path
+    start: int
+    end: int
+    cuts: list[Cut] = field(default_factory=list)
+    elements: int = 0
+
+    def skeleton_bytes(self) -> int:
+        """Return the size without the cuts."""
+        return self.end - self.start - sum(cut.end - cut.start for cut in self.cuts)
+
+
+@dataclass
+class Layout:
+    """A text with its parts: ``outer`` and the ``items`` cut out of it, in order."""
+
+    text: Text
+    outer: Part
+    items: list[Part]
+
+    def skeleton(self, part: Part) -> bytes:
+        """Return the part's text with ``placeholder(n)`` where its n-th cut was.
+
+        Raises:
+            LayoutError: it holds a character that no database stores; with its place.
+        """
+        pieces: list[bytes | memoryview] = []
+        at = part.start
+        with memoryview(self.text) as view:
+            for number, cut in enumerate([*part.cuts, Cut(part.end, part.end)]):
+                if (wrong := unstorable(self.text, at, cut.start)) is not None:
+                    before = b"".join([*pieces, view[at:wrong]])
+                    raise LayoutError((*part.path, *_path_at_the_end(before)), UNSTORABLE)
+                pieces += [view[at : cut.start], b'"\\u0000%d"' % number]
+                at = cut.end
+            skeleton = b"".join(pieces[:-1])
+            pieces.clear()
+        return skeleton
+
+
+def unstorable(text: Text, start: int, end: int) -> int | None:
+    """Return where an escape starts that no database stores, a NUL or half a surrogate pair; None without one."""
+    if text.find(b"\\u", start, end) < 0:
+        return None
+    found = _STORABLE.match(text, start, end)
+    stop = found.end() if found else start
+    return stop if stop < end else None
+
+
+def is_plain(text: Text, bounds: Bounds) -> bool:
+    """Tell whether a small text is within the bounds as a whole, long lists and all, and needs no walk."""
+    if len(text) > MOST_PLAIN_BYTES or b"\\u" in text:
+        return False
+    structure = _ANY_STRING.sub(b"", text)
+    if sum(map(structure.count, (b",", b"{", b"["))) > bounds.elements:
+        return False
+    brackets = structure.translate(_TO_PARENTHESES, _NO_BRACKETS)
+    for _ in range(bounds.depth):
+        brackets = brackets.replace(b"()", b"")
+    return not brackets
+
+
+def cut_number(value: object) -> int | None:
+    """Return n for ``placeholder(n)``; no text of a client is one, since none may hold a NUL."""
+    return int(value[1:]) if isinstance(value, str) and value.startswith("\x00") else None
+
+
+def layout_of(text: Text, bounds: Bounds, long_lists: LongLists, items_in: str | None = None) -> Layout:
+    """Walk the text once and return its layout; ``items_in`` names the list whose entries are parts of their own.
+
+    Raises:
+        LayoutError: more elements, depth or bytes than ``bounds`` takes, or a string or bracket without an end.
+    """
+    walk = _Walk(text, bounds, long_lists, items_in)
+    start = 0
+    while start < len(text):
+        start = walk.run(start)
+    walk.finish()
+    return Layout(text, walk.outer, walk.items)
+
+
+class _Walk:
+    """One pass over the tokens; ``stack`` has the current key or index of every open container."""
+
+    def __init__(self, text: Text, bounds: Bounds, long_lists: LongLists, items_in: str | None) -> None:
+        self.text, self.bounds, self.long_lists = text, bounds, long_lists
+        self.items_in = items_in.encode() if items_in else None
+        self.long_keys = {str(path[-1]).encode() for path in long_lists}
+        self.stack: list[bytes | int | None] = []
+        self.outer = self.part = Part((), 0, len(text))
+        self.items: list[Part] = []
+
+    def run(self, start: int) -> int:
+        """Walk until a long list is jumped over; return where to go on."""
+        stack, end = self.stack, len(self.text)
+        kind = _COMMA
+        for token in _TOKEN.finditer(self.text, start):
+            kind, before = token.lastindex or 0, kind
+            if before == _STRING and kind in (_STRING, _KEY) or before == kind == _KEY:
+                raise LayoutError(self._path(), "Invalid JSON: a string follows a string.")
+            if kind == _KEY and stack:
+                # A longer key is none of those that matter, and is not worth a copy.
+                first, last = token.span(1)
+                stack[-1] = token[1][1:-1] if last - first < 64 else b"..."
+            elif kind == _COMMA and stack:
+                if type(stack[-1]) is int:
+                    stack[-1] += 1
+                self._count()
+            elif kind == _OPEN:
+                if skipped := self._open(token.start(_OPEN)):
+                    return skipped
+            elif kind == _CLOSE and stack:
+                self._close(token.end())
+            elif kind in (_QUOTE, _CLOSE):
+                raise LayoutError(self._path(), "Invalid JSON: a string or a bracket has no end.")
+        return end
+
+    def finish(self) -> None:
+        if self.part is not self.outer:
+            self.part.end = len(self.text)
+            self._leave()
+        self._measure(self.outer)
+
+    def _open(self, at: int) -> int:
+        stack = self.stack
+        is_list = self.text[at] == 0x5B
+        if is_list and stack and stack[-1] in self.long_keys and (end := self._skip(at)):
+            return end
+        if len(stack) == 2 and stack[0] == self.items_in and type(stack[1]) is int and self.part is self.outer:
+            self.part = Part(self._path(), at, at)
+            self.items.append(self.part)
+        stack.append(0 if is_list else None)
+        if len(stack) - len(self.part.path) > self.bounds.depth:
+            raise LayoutError(self._near(), f"Nested more than {self.bounds.depth} levels deep.")
+        self._count()
+        return 0
+
+    def _close(self, end: int) -> None:
+        self.stack.pop()
+        if self.part is not self.outer and len(self.stack) == 2:
+            self.part.end = end
+            self._leave()
+
+    def _leave(self) -> None:
+        self._measure(self.part)
+        self.outer.cuts.append(Cut(self.part.start, self.part.end))
+        self.part = self.outer
+
+    def _count(self) -> None:
+        self.part.elements += 1
+        if self.part.elements > self.bounds.elements:
+            raise LayoutError(
+                self._near(), f"More than {self.bounds.elements} elements, long lists of scores and labels not counted."
+            )
+
+    def _skip(self, at: int) -> int:
+        if self.items_in and self.part is self.outer:
+            return 0
+        path = tuple(0 if isinstance(key, int) else _name(key) for key in self.stack[len(self.part.path) :])
+        kind = self.long_lists.get(path)
+        found = kind and kind.pattern.match(self.text, at)
+        if not kind or not found:
+            return 0
+        end = found.end()
+        if end - at > INLINE_BYTES:
+            if (length := kind.length(self.text, at, end)) > MOST_LONG_ENTRIES:
+                message = f"List should have at most {MOST_LONG_ENTRIES} items after validation, not {length}"
+                raise LayoutError(self._path(), message)
+            self.part.cuts.append(Cut(at, end, kind))
+        return end
+
+    def _measure(self, part: Part) -> None:
+        if part.skeleton_bytes() > MOST_SKELETON_BYTES:
+            message = f"More than {MOST_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
+            raise LayoutError(part.path, message)
+
+    def _path(self) -> Path:
+        return _decoded(self.stack)
+
+    def _near(self) -> Path:
+        """Return the path as far as a reader needs it: at most two names into the part."""
+        inside = _decoded(self.stack[len(self.part.path) :])
+        return (*self.part.path, *takewhile(lambda key: isinstance(key, str), inside[:2]))
+
+
+def _decoded(stack: list[bytes | int | None]) -> Path:
+    return tuple(key if isinstance(key, int) else _name(key) for key in stack if key is not None)
+
+
+def _name(key: bytes | None) -> str:
+    return (key or b"").decode(errors="replace")
+
+
+def _path_at_the_end(text: bytes) -> Path:
+    """Return the path of the value that a text breaks off in."""
+    stack: list[bytes | int | None] = []
+    for token in _TOKEN.finditer(text):
+        kind = token.lastindex
+        if kind == _KEY and stack:
+            stack[-1] = token[1][1:-1][:64]
+        elif kind == _COMMA and stack and isinstance(stack[-1], int):
+            stack[-1] += 1
+        elif kind == _OPEN:
+            stack.append(0 if token[_OPEN] == b"[" else None)
+        elif kind == _QUOTE:
+            break
+        elif kind == _CLOSE and stack:
+            stack.pop()
+    return _decoded(stack)

@@ -1,0 +1,38 @@
+"""Large bodies at one real web process: one is read, one waits, and everybody else is served."""
+
+import socket
+from contextlib import ExitStack
+
+from rest_framework.authtoken.models import Token
+
+from benchmarks.results_memory import MIB, Door, Stage, door, request_of
+from tests.places import until
+
+SIZE = 40 * MIB
+
+
+def stalled_post(web: Door, stack: ExitStack) -> socket.socket:
+    """Begin to post a large body and stop after a MiB of it."""
+    address, _, path = web.url.removeprefix("http://").partition("/")
+    host, port = address.split(":")
+    connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+    head = f"POST /{path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Token {web.token}\r\n"
+    connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {SIZE}\r\n\r\n".encode())
+    connection.sendall(b" " * MIB)
+    return connection
+
+
+def test_two_stalled_large_bodies_leave_room_for_small_ones(database_place):
+    stage = Stage(database_place, 1)
+    token, _ = Token.objects.get_or_create(user=stage.world.user)
+    small = request_of([stage.small])
+    large = b" " * SIZE + small
+    with door(database_place, stage.job, token.key, small) as web:
+        with ExitStack() as stack:
+            for _ in range(2):
+                stalled_post(web, stack)
+            refused = until(lambda: (answer := web.post(large)).status_code == 503 and answer, 20, "the gate is full")
+            assert refused.headers["Retry-After"] == "30"
+            for _ in range(5):
+                assert web.post(small).status_code == 200
+        until(lambda: web.post(large).status_code == 400, 20, "those who hung up have left the gate")

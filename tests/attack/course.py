@@ -1,0 +1,68 @@
+"""The order of the parts, and the memory that all of them together leave behind."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.attack import access
+from tests.attack.addresses import all_addresses
+from tests.attack.client import Client, Request, Role
+from tests.attack.people import People, invite
+from tests.attack.report import Report
+from tests.attack.stage import Stage
+
+#: Enough for every module to be imported and every cache to be filled before memory is compared.
+ORDINARY = 200
+SETTLE_SECONDS = 2.0
+
+
+def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Random, *, short: bool) -> None:
+    """Run the parts one after the other."""
+    people = invite(stage)
+    client = Client(stage.web.url, report, people.secrets)
+    try:
+        with report.part("warm-up"):
+            ordinary(client, people, all_addresses())
+        stage.before = stage.mib
+        report.note(f"memory before: web {stage.web_mib:.0f} MiB, worker {stage.worker_mib:.0f} MiB")
+        for name, attack in _parts(stage, client, people, report, chooser, short).items():
+            if name in parts:
+                _one(name, attack, stage, report)
+        with report.part("after"):
+            ordinary(client, people, [])
+            time.sleep(SETTLE_SECONDS)
+        report.kept_mib = max(0.0, stage.mib - stage.before)
+        report.note(f"memory after: web {stage.web_mib:.0f} MiB, worker {stage.worker_mib:.0f} MiB")
+    finally:
+        client.close()
+
+
+def _parts(
+    stage: Stage, client: Client, people: People, report: Report, chooser: random.Random, short: bool
+) -> dict[str, Callable[[], Any]]:
+    most = 60 if short else 1500
+    return {
+        "access": lambda: access.attack(client, people, report, chooser, most),
+    }
+
+
+def _one(name: str, attack: Callable[[], Any], stage: Stage, report: Report) -> None:
+    before = stage.mib
+    with report.part(name):
+        attack()
+        for death in stage.deaths():
+            report.found(name, "deaths", death.rstrip("0123456789 "), death)
+    report.parts[name].kept_mib = max(0.0, stage.mib - before)
+
+
+def ordinary(client: Client, people: People, addresses: Sequence[Any]) -> None:
+    """Send what a person sends; the addresses are asked once each, as one who may see all."""
+    for address in addresses:
+        if "logout" not in address.path and "{key}" not in address.path:
+            admin = address.path.startswith("/admin/")
+            role = (people.admin if admin else people.api)["superuser"]
+            client.send("warm-up", role, Request("GET", address.path))
+    part, role = "warm-up" if addresses else "after", people.api["owner"]
+    client.send_all(part, role, [Request("GET", "/api/v2/jobs/")] * ORDINARY)
+    client.send_all(part, Role("anonymous"), [Request("GET", "/livez")] * ORDINARY)

@@ -28,7 +28,7 @@ def attack(client: Client, people: People, report: Report, chooser: random.Rando
     roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
     for role in roles:
         if role.name == "superuser":
-            changed(people.victim, before, report, "the API")
+            changed(PART, people.victim, before, report)
         scene = people.scenes[role.name]
         for requests in (by_key(scene, people.victim), by_filter(scene, people.victim), by_body(scene, people.victim)):
             chosen = sample(requests, most, chooser)
@@ -46,12 +46,12 @@ def sample(requests: Iterable[Request], most: int, chooser: random.Random) -> li
     return [every[index] for index in sorted(chooser.sample(range(len(every)), most))]
 
 
-def changed(victim: Scene, before: dict[str, str], report: Report, where: str) -> None:
+def changed(part: str, victim: Scene, before: dict[str, str], report: Report) -> None:
     """Count each table in which rows of the victim differ from before."""
     for label, text in victim.fingerprint().items():
-        report.count(PART)
+        report.count(part)
         if before[label] != text:
-            report.found(PART, "leaks", f"rows of {label} of another project were changed through {where}", label)
+            report.found(part, "leaks", f"rows of {label} of another project were changed", f"any request of {part}")
 
 
 def keys(address: Address, *scenes: Scene) -> list[Any]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.attack import access
+from tests.attack import access, letters, pages
 from tests.attack.addresses import all_addresses
 from tests.attack.client import Client, Request, Role
 from tests.attack.people import People, invite
@@ -44,6 +44,8 @@ def _parts(
     most = 60 if short else 1500
     return {
         "access": lambda: access.attack(client, people, report, chooser, most),
+        "admin": lambda: pages.attack(client, people, report, chooser, most),
+        "messages": lambda: letters.attack(stage, report, short=short),
     }
 
 

@@ -10,6 +10,7 @@ from django.db import models
 
 from ami.jobs.models import Job, StoredResult
 from ami.main.models import Identification, User
+from ami.ml.models import Algorithm
 from tests.integration.security.conftest import Side, side
 
 APPS = ("main", "ml", "jobs", "exports")
@@ -49,6 +50,8 @@ MEANT = {
     "prefix",
 }
 SECRET = {"secret_key", "access_key"}
+#: Algorithms that every scene uses.
+SHARED = ("box", "name")
 FREE_JSON = {"default_config", "config", "context", "result"}
 #: What the system itself writes, whoever asks.
 MOVING = {
@@ -103,9 +106,11 @@ def new_scene(name: str, **user: Any) -> Scene:
     made.world.user.save()
     rows = {model: sorted(set(model._base_manager.values_list("pk", flat=True)) - before[model]) for model in tables}
     scene = Scene(name, made, f"Zq{secrets.token_hex(6)}", {model: keys for model, keys in rows.items() if keys})
+    shared = {(Algorithm, key) for key in Algorithm.objects.filter(key__in=SHARED).values_list("pk", flat=True)}
     for model, keys in scene.rows.items():
         for key in keys:
-            _mark(scene, model, key)
+            if (model, key) not in shared:
+                _mark(scene, model, key)
     scene.secrets.append(User.objects.get(pk=made.world.user.pk).password.rsplit("$", 1)[-1])
     return scene
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.attack import access, letters, pages
+from tests.attack import access, fuzz, letters, logins, memory, pages
 from tests.attack.addresses import all_addresses
 from tests.attack.client import Client, Request, Role
 from tests.attack.people import People, invite
@@ -45,7 +45,10 @@ def _parts(
     return {
         "access": lambda: access.attack(client, people, report, chooser, most),
         "admin": lambda: pages.attack(client, people, report, chooser, most),
+        "schema": lambda: fuzz.attack(client, people, report, chooser, short=short),
         "messages": lambda: letters.attack(stage, report, short=short),
+        "bodies": lambda: memory.attack(stage, client, people, report, short=short),
+        "logins": lambda: logins.attack(client, report),
     }
 
 

@@ -13,7 +13,7 @@ from tests.attack.report import Report
 from tests.attack.stage import Stage
 
 #: Enough for every module to be imported and every cache to be filled before memory is compared.
-ORDINARY = 200
+ORDINARY = 100
 SETTLE_SECONDS = 2.0
 
 
@@ -41,10 +41,11 @@ def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Rand
 def _parts(
     stage: Stage, client: Client, people: People, report: Report, chooser: random.Random, short: bool
 ) -> dict[str, Callable[[], Any]]:
-    most = 60 if short else 1500
+    most = 30 if short else 1500
+    pages_most = 12 if short else 1500
     return {
         "access": lambda: access.attack(client, people, report, chooser, most),
-        "admin": lambda: pages.attack(client, people, report, chooser, most),
+        "admin": lambda: pages.attack(client, people, report, chooser, pages_most),
         "schema": lambda: fuzz.attack(client, people, report, chooser, short=short),
         "messages": lambda: letters.attack(stage, report, short=short),
         "bodies": lambda: memory.attack(stage, client, people, report, short=short),

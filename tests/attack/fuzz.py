@@ -18,7 +18,7 @@ from tests.attack.people import People
 from tests.attack.report import Report
 
 PART = "schema"
-ROLES, SHORT_ROLES = ("owner", "superuser", "outsider", "worker", "anonymous"), ("owner", "anonymous")
+ROLES, SHORT_ROLES = ("owner", "superuser", "outsider", "worker", "anonymous"), ("owner",)
 #: What ends the role's own session.
 LEFT_OUT = ("/auth/token/logout/",)
 #: The largest address that is sent: servers refuse longer ones before the product sees them.

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: What must not happen; `deaths` are processes that ended or were replaced.
-KINDS = ("errors", "leaks", "deaths")
+#: What must not happen. `deaths` are processes that ended, `excess` is more memory or time than a request may take.
+KINDS = ("errors", "leaks", "deaths", "excess")
 MOST_KEPT_MIB = 64
 MOST_SHOWN = 60
 MOST_TEXT = 400
@@ -24,6 +24,7 @@ class Tally:
     errors: int = 0
     leaks: int = 0
     deaths: int = 0
+    excess: int = 0
     kept_mib: float = 0.0
     peak_mib: float = 0.0
     seconds: float = 0.0
@@ -111,12 +112,11 @@ class Report:
             print(f"{finding.part}: {finding.kind} x{finding.times}: {finding.what}\n    {finding.repeat}")
         if len(shown) > MOST_SHOWN:
             print(f"... and {len(shown) - MOST_SHOWN} more kinds of findings (see --json)")
-        print(f"\n{'part':<12}{'cases':>8}{'5xx':>8}{'leaks':>8}{'deaths':>8}{'MiB kept':>10}{'MiB peak':>10}{'s':>6}")
+        heads = ("cases", "5xx", "leaks", "deaths", "excess")
+        print(f"\n{'part':<12}{''.join(f'{head:>8}' for head in heads)}{'MiB kept':>10}{'MiB peak':>10}{'s':>6}")
         for name, tally in [*self.parts.items(), ("total", self.total)]:
-            print(
-                f"{name:<12}{tally.cases:>8}{tally.errors:>8}{tally.leaks:>8}{tally.deaths:>8}"
-                f"{tally.kept_mib:>10.1f}{tally.peak_mib:>10.1f}{tally.seconds:>6.0f}"
-            )
+            counts = "".join(f"{getattr(tally, kind):>8}" for kind in ("cases", *KINDS))
+            print(f"{name:<12}{counts}{tally.kept_mib:>10.1f}{tally.peak_mib:>10.1f}{tally.seconds:>6.0f}")
         print("Checks: pass" if self.passed else "Checks: fail", flush=True)
 
     def write(self, path: str) -> None:

@@ -101,7 +101,7 @@ class Flood:
         self.judge(peak, "three bodies of results at once", 3 * self.size / MIB, MOST_TIMES)
 
     def real_shape(self) -> None:
-        """A body of the shape seen in production: 24 images, 5 boxes each, 29,176 classes; 142 MB, or an eighth of it."""
+        """A body of the shape seen in production: 24 images, 5 boxes each, 29,176 classes; or an eighth of it."""
         images = [self.scene.side.capture.pk] * (3 if self.short else 24)
         pipeline = self.scene.side.world.pipeline.slug
         length = sum(map(len, load.real_results(pipeline, images, BOXES, CLASSES)))

@@ -19,6 +19,8 @@ READ, WRITE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH")
 SIGN_OUT = "/api/v2/auth/token/logout/"
 SIGN_IN = "/api/v2/auth/token/login/"
 PAGES = ("limit", "offset", "ordering", "page", "search", "format", "start_now", "logs_limit", "no_async")
+#: What a worker may ask for, beside what it posts.
+FOR_WORKERS = ("/api/v2/jobs/", "/api/v2/projects/{key}/pipelines/")
 UNKNOWN = 2**40
 
 
@@ -33,8 +35,8 @@ def attack(client: Client, people: People, report: Report, chooser: random.Rando
         for requests in (by_key(scene, people.victim), by_filter(scene, people.victim), by_body(scene, people.victim)):
             chosen = sample(requests, most, chooser)
             client.send_all(PART, role, chosen)
-        client.send_all(PART, role, deletes(scene, people.victim))
         _refused(client, role, people, report)
+        client.send_all(PART, role, deletes(scene, people.victim))
     report.note(f"access: {len(roles)} roles: {', '.join(role.name for role in roles)}")
 
 
@@ -146,13 +148,13 @@ def deletes(own: Scene, foreign: Scene) -> Iterator[Request]:
 
 
 def _refused(client: Client, role: Role, people: People, report: Report) -> None:
-    """What one without a token, or with a dead one, must not get at all."""
-    if role.name not in ("anonymous", "disabled"):
+    """What one without a token, with a dead one or with a worker's must not get at all."""
+    if role.name not in ("anonymous", "disabled") and not (role.name == "worker" and people.scoped):
         return
     for address in api_addresses():
-        if address.path in (SIGN_IN, "/api/v2/schema/"):
+        if address.path in (SIGN_IN, "/api/v2/schema/") or (role.name == "worker" and address.path in FOR_WORKERS):
             continue
-        path = address.of(people.victim.key(address.kind) or 1)
+        path = address.of(people.scenes[role.name].key(address.kind) or 1)
         answer = client.send(PART, role, Request("GET", path))
         if answer is not None and answer.status_code < 400:
             report.found(PART, "leaks", f"{answer.status_code} for {role.name}", f"GET {path}")

@@ -46,7 +46,7 @@ def _parts(
     return {
         "access": lambda: access.attack(client, people, report, chooser, most),
         "admin": lambda: pages.attack(client, people, report, chooser, pages_most),
-        "schema": lambda: fuzz.attack(client, people, report, chooser, short=short),
+        "schema": lambda: fuzz.attack(stage, client, people, report, chooser, short=short),
         "messages": lambda: letters.attack(stage, report, short=short),
         "bodies": lambda: memory.attack(stage, client, people, report, short=short),
         "logins": lambda: logins.attack(client, report),

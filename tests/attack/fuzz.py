@@ -3,7 +3,9 @@
 import json
 import random
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import hypothesis
@@ -13,9 +15,12 @@ from hypothesis import HealthCheck, Phase, errors
 from schemathesis.generation import GenerationMode
 
 from tests.attack.access import schema
-from tests.attack.client import JSON, Client, Request, Role
-from tests.attack.people import People
+from tests.attack.addresses import API
+from tests.attack.client import JSON, Client, Request
+from tests.attack.people import People, newcomer
 from tests.attack.report import Report
+from tests.attack.scenes import Scene
+from tests.attack.stage import Stage
 
 PART = "schema"
 ROLES, SHORT_ROLES = ("owner", "superuser", "outsider", "worker", "anonymous"), ("owner",)
@@ -25,25 +30,35 @@ LEFT_OUT = ("/auth/token/logout/",)
 MOST_ADDRESS = 4000
 
 
-def attack(client: Client, people: People, report: Report, chooser: random.Random, *, short: bool) -> None:
-    """Send generated cases of every operation, valid and invalid ones."""
+def attack(
+    stage: Stage, client: Client, people: People, report: Report, chooser: random.Random, *, short: bool
+) -> None:
+    """Send generated cases of every operation, valid and invalid ones; the owner's project is a new one."""
     described = schemathesis.openapi.from_dict(json.loads(json.dumps(schema(), default=str)))
+    scene, owner = newcomer(stage, people, "fuzz")
     seed = chooser.randrange(2**32)
     refused = 0
     for name in SHORT_ROLES if short else ROLES:
+        role = owner if name == "owner" else people.api[name]
         for operation in described.get_all_operations():
             found = operation.ok() if hasattr(operation, "ok") else None
             if found is None:
                 refused += 1
             elif not found.path.endswith(LEFT_OUT):
-                for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                    fuzz(client, people.api[name], found, mode, seed, 2 if short else 25)
+                send = partial(client.send, PART, role)
+                fuzz(send, scene, found, GenerationMode.POSITIVE, seed, 1 if short else 25)
+                fuzz(send, None, found, GenerationMode.NEGATIVE, seed, 1 if short else 25)
     if refused:
-        report.note(f"schema: {refused} operations could not be read")
+        report.found(PART, "errors", "operations of the schema could not be read", f"{refused} operations")
 
 
-def fuzz(client: Client, role: Role, operation: Any, mode: GenerationMode, seed: int, examples: int) -> None:
-    """Send so many cases of one operation; what cannot be generated in this mode is left out."""
+def fuzz(
+    send: Callable[[Request], Any], scene: Scene | None, operation: Any, mode: GenerationMode, seed: int, examples: int
+) -> None:
+    """Send so many cases of one operation, about the rows of ``scene`` if there is one.
+
+    What cannot be generated in this mode is left out.
+    """
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -55,14 +70,17 @@ def fuzz(client: Client, role: Role, operation: Any, mode: GenerationMode, seed:
         suppress_health_check=list(HealthCheck),
     )
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
-    def send(case: Any) -> None:
+    def one(case: Any) -> None:
+        if scene is not None and case.method.upper() != "DELETE":
+            own = scene.key(case.path.removeprefix(API).split("/{")[0])
+            case.path_parameters = {name: own or value for name, value in (case.path_parameters or {}).items()}
         request = as_request(case)
         if request is not None:
-            client.send(PART, role, request)
+            send(request)
 
     with warnings.catch_warnings(), suppress(errors.Unsatisfiable, errors.InvalidArgument):
         warnings.simplefilter("ignore")
-        send()
+        one()
 
 
 def as_request(case: Any) -> Request | None:

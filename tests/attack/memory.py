@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.attack import load
 from tests.attack.client import JSON, Client, Request, Role
 from tests.attack.load import MIB, Connection, Large
-from tests.attack.people import People
+from tests.attack.people import People, newcomer
 from tests.attack.report import Report
 from tests.attack.stage import Stage
 
@@ -59,7 +59,7 @@ class Flood:
 
     def __init__(self, stage: Stage, client: Client, people: People, report: Report, *, short: bool) -> None:
         self.stage, self.client, self.people, self.report, self.short = stage, client, people, report, short
-        self.owner, self.scene = people.api["worker"], people.scenes["worker"]
+        self.scene, self.owner = newcomer(stage, people, "bodies")
         self.job, self.project = self.scene.side.job.pk, self.scene.side.world.project.pk
         self.size = (16 if short else 64) * MIB
 

@@ -19,13 +19,17 @@ CSRF = "c" * 32
 
 @dataclass
 class People:
-    """Who attacks: ``scenes`` has the project that each role works in, ``victim`` is nobody's but its owner's."""
+    """Who attacks: ``scenes`` has the project that each role works in, ``victim`` is nobody's but its owner's.
+
+    The role ``worker`` has a token of the worker scope where there is one, and ``scoped`` says so.
+    """
 
     victim: Scene
     scenes: dict[str, Scene]
     api: dict[str, Role]
     admin: dict[str, Role]
     secrets: list[str]
+    scoped: bool = False
 
 
 def invite(stage: Stage) -> People:
@@ -37,16 +41,15 @@ def invite(stage: Stage) -> People:
     scenes |= {"disabled": scenes["owner"]}
     people = _people(scenes)
     tokens = {name: log_in(stage.web.url, user.email) for name, user in people.items() if user.is_active}
-    tokens["disabled"] = log_in(stage.web.url, people["disabled"].email)
     User.objects.filter(pk=people["disabled"].pk).update(is_active=False)
     everybody = {scene.marker for scene in scenes.values()} | {victim.marker}
     api = {name: _api_role(name, tokens.get(name), everybody, scenes) for name in ("anonymous", *tokens)}
-    if (token := worker_token(scenes["worker"])) is not None:
+    if (token := worker_token(stage.web.url, tokens["worker"], scenes["worker"])) is not None:
         tokens["worker"] = token
         api["worker"] = _api_role("worker", token, everybody, scenes)
     admin = {name: _admin_role(name, people[name], everybody) for name in ("owner", "staff", "superuser")}
     admin["anonymous"] = Role("anonymous", hidden=tuple(sorted(everybody)))
-    return People(victim, scenes, api, admin, _secrets([victim, *scenes.values()], tokens))
+    return People(victim, scenes, api, admin, _secrets([victim, *scenes.values()], tokens), token is not None)
 
 
 def _people(scenes: dict[str, Scene]) -> dict[str, User]:
@@ -79,9 +82,20 @@ def log_in(web: str, email: str) -> str:
     return str(answer.json()["auth_token"])
 
 
-def worker_token(scene: Scene) -> str | None:  # noqa: ARG001 - until tokens have scopes
-    """Return a token of the worker scope for a scene's project; None where tokens have no scopes."""
-    return None
+def worker_token(web: str, person: str, scene: Scene) -> str | None:
+    """Return a token of the worker scope for a scene's project, made with a person's; None where there is no scope."""
+    body = {"name": "worker", "scope": "worker", "projects": [scene.side.world.project.pk]}
+    headers = {"Authorization": f"Token {person}"}
+    answer = httpx.post(f"{web}/api/v2/auth/tokens/", json=body, headers=headers, timeout=30)
+    return str(answer.json()["auth_token"]) if answer.status_code == 201 else None
+
+
+def newcomer(stage: Stage, people: "People", name: str) -> tuple[Scene, Role]:
+    """Make another project, whose rows nothing has touched, and sign its owner in."""
+    scene = new_scene(f"{name}-{secrets.token_hex(2)}")
+    hidden = {known.marker for known in people.scenes.values()} | {people.victim.marker}
+    role = Role(name, {"Authorization": f"Token {log_in(stage.web.url, scene.owner.email)}"}, (), tuple(sorted(hidden)))
+    return scene, role
 
 
 def _api_role(name: str, token: str | None, everybody: set[str], scenes: dict[str, Scene]) -> Role:

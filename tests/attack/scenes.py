@@ -125,8 +125,9 @@ def _more_rows(made: Side) -> None:
     found = occurrence.detection.classifications.first()
     if found is not None:
         Identification.objects.create(occurrence=occurrence, user=made.world.user, taxon=found.taxon)
-        if hasattr(found.taxon, "projects"):
-            found.taxon.projects.add(project)
+        found.taxon.projects.add(project)
+        if hasattr(found.taxon, "shared"):
+            type(found.taxon).objects.filter(pk=found.taxon.pk).update(shared=False)
 
 
 def _mark(scene: Scene, model: type[models.Model], key: Any) -> None:

@@ -36,6 +36,13 @@ def command_line(port: int) -> list[str]:
     return [sys.executable, "-m", "gunicorn", *arguments, "--workers", "1", "--max-requests", "0"]
 
 
+def exported() -> dict[str, str]:
+    """Return what the start script puts into the environment."""
+    lines = [line for line in START_SCRIPT.read_text().splitlines() if line.startswith("export ")]
+    pairs = [word.partition("=") for line in lines for word in shlex.split(line)[1:]]
+    return {name: value for name, _, value in pairs}
+
+
 @dataclass
 class Web:
     """A web server with one worker process; ``url`` has no slash at its end."""
@@ -80,6 +87,11 @@ def rss_kib(pids: Sequence[int]) -> int:
 
 def start_web(place: Place, port: int, **environment: str) -> Web:
     """Start the web server of a place; it may not answer yet."""
-    changes = {"ANTENNA_SERVE_MEDIA": "1", "ANTENNA_PUBLIC_URL": f"http://127.0.0.1:{port}", **environment}
+    changes = {
+        **exported(),
+        "ANTENNA_SERVE_MEDIA": "1",
+        "ANTENNA_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        **environment,
+    }
     place.environment.pop("WEB_CONCURRENCY", None)
     return Web(f"http://127.0.0.1:{port}", place.start(command_line(port), **changes))

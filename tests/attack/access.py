@@ -21,11 +21,14 @@ SIGN_IN = "/api/v2/auth/token/login/"
 PAGES = ("limit", "offset", "ordering", "page", "search", "format", "start_now", "logs_limit", "no_async")
 #: What a worker may ask for, beside what it posts.
 FOR_WORKERS = ("/api/v2/jobs/", "/api/v2/projects/{key}/pipelines/")
+#: Kinds of rows that have no list in the API.
+ROWS_WITHOUT_LIST = ("site", "device", "source")
 UNKNOWN = 2**40
 
 
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
     """Send up to ``most`` requests of each kind for each role; who may change the victim's rows comes last."""
+    _controls(client, people, report)
     before = people.victim.fingerprint()
     roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
     for role in roles:
@@ -38,6 +41,19 @@ def attack(client: Client, people: People, report: Report, chooser: random.Rando
         _refused(client, role, people, report)
         client.send_all(PART, role, deletes(scene, people.victim))
     report.note(f"access: {len(roles)} roles: {', '.join(role.name for role in roles)}")
+
+
+def _controls(client: Client, people: People, report: Report) -> None:
+    """An owner sees the own project's texts: else an answer without another's would prove nothing."""
+    blind = []
+    for path in (f"/api/v2/{kind}/" for kind in people.scenes["owner"].side.rows if kind not in ROWS_WITHOUT_LIST):
+        answer = client.send(PART, people.api["owner"], Request("GET", path))
+        if answer is None or answer.status_code != 200 or not answer.json().get("count"):
+            blind.append(path)
+    marker = people.scenes["owner"].marker.encode()
+    answer = client.send(PART, people.api["owner"], Request("GET", "/api/v2/projects/"))
+    if blind or answer is None or marker not in answer.content:
+        report.found(PART, "errors", "the owner does not see the own rows", ", ".join(blind) or "projects")
 
 
 def sample(requests: Iterable[Request], most: int, chooser: random.Random) -> list[Request]:

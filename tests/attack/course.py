@@ -55,10 +55,11 @@ def _parts(
 
 def _one(name: str, attack: Callable[[], Any], stage: Stage, report: Report) -> None:
     before = stage.mib
-    with report.part(name):
+    with report.part(name), memory.Peak(stage) as peak:
         attack()
         for death in stage.deaths():
             report.found(name, "deaths", death.rstrip("0123456789 "), death)
+    report.parts[name].peak_mib = peak.mib
     report.parts[name].kept_mib = max(0.0, stage.mib - before)
 
 

@@ -1,12 +1,12 @@
 """The hostile messages on both brokers: no worker dies, what comes after them runs, and nothing is lost."""
 
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from tests.attack.report import Report
 from tests.attack.stage import INGEST, SETTINGS, Stage
-from tests.places import FOLDER, RABBITMQ, new_place
+from tests.places import FOLDER, RABBITMQ, new_place, until
 
 PART = "messages"
 DLQ = f"{INGEST}.dlq"
@@ -26,12 +26,12 @@ def attack(stage: Stage, report: Report, *, short: bool) -> None:
         return
     with suppress(FileNotFoundError):
         hostile_messages.EXECUTED.unlink()
-    for kind in (RABBITMQ, FOLDER):
-        with ExitStack() as stack:
-            place = stack.enter_context(new_place(f"attack-{kind}", kind))
-            place.environment.update(SETTINGS)
-            place.queues("declare")
-            Volley(place, hostile_messages, report, kind).fire(one_by_one=not short)
+    Volley(stage, hostile_messages, report, RABBITMQ).fire(one_by_one=not short)
+    with new_place("attack-folder", FOLDER) as place:
+        place.environment.update(SETTINGS)
+        place.queues("declare")
+        folder = Stage(place, stage.web, place.worker(INGEST), stage.web_pids)
+        Volley(folder, hostile_messages, report, FOLDER).fire(one_by_one=not short)
     if hostile_messages.EXECUTED.exists():
         report.found(PART, "leaks", "a message was executed as code", str(hostile_messages.EXECUTED))
 
@@ -39,12 +39,13 @@ def attack(stage: Stage, report: Report, *, short: bool) -> None:
 class Volley:
     """All cases against one worker of one broker; a worker that dies is counted and started again."""
 
-    def __init__(self, place: Any, table: Any, report: Report, kind: str) -> None:
-        self.place, self.table, self.report, self.kind = place, table, report, kind
+    def __init__(self, stage: Stage, table: Any, report: Report, kind: str) -> None:
+        self.stage, self.place, self.table, self.report, self.kind = stage, stage.place, table, report, kind
         self.deaths = 0
-        self.worker = place.worker(INGEST)
-        with place.app.connection_for_write() as connection:
+        with self.place.app.connection_for_write() as connection:
             self.cases = table.cases(connection)
+        until(lambda: not self.place.depth(INGEST), GOOD_SECONDS, "the queue is empty before the first message")
+        self._purge()
 
     def fire(self, *, one_by_one: bool) -> None:
         """Send all at once with good tasks between them; after a death, or if asked to, again one by one."""
@@ -78,7 +79,7 @@ class Volley:
         """Return whether so many good tasks ran before the deadline and before the worker ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if self.worker.popen.poll() is not None:
+            if self.stage.worker.popen.poll() is not None:
                 self._died("one of all messages")
                 return False
             if len({name for name in self._ran() if name.startswith("good-")}) >= at_least:
@@ -96,26 +97,23 @@ class Volley:
         self._good(name)
         deadline = time.monotonic() + ONE_SECONDS
         while time.monotonic() < deadline and name not in self._ran():
-            if self.worker.popen.poll() is not None:
+            if self.stage.worker.popen.poll() is not None:
                 self._died(case.name)
-                self._purge()
                 return
             time.sleep(0.02)
         if name not in self._ran():
             self.report.found(PART, "deaths", f"the worker on {self.kind} is stuck", case.name)
             self._restart()
-            self._purge()
 
     def _died(self, name: str) -> None:
         self.deaths += 1
         self.report.found(PART, "deaths", f"the worker on {self.kind} ended: {name}", f"hostile_messages: {name}")
-        self._restart(purged=True)
+        self._restart()
 
-    def _restart(self, *, purged: bool = True) -> None:
-        self.worker.kill()
-        if purged:
-            self._purge()
-        self.worker = self.place.worker(INGEST)
+    def _restart(self) -> None:
+        self.stage.worker.kill()
+        self._purge()
+        self.stage.worker = self.place.worker(INGEST)
 
     def _purge(self) -> None:
         for queue in (INGEST, DLQ):

@@ -65,16 +65,14 @@ class Flood:
 
     def run(self) -> None:
         """Send everything."""
-        with Peak(self.stage) as whole:
-            self.logins()
-            self.results()
-            self.real_shape()
-            self.registrations()
-            self.ordinary()
-            self.bombs()
+        self.logins()
+        self.results()
+        self.real_shape()
+        self.registrations()
+        self.ordinary()
+        self.bombs()
         self.slow()
         self.kept_connections()
-        self.report.parts[PART].peak_mib = whole.mib
 
     def logins(self) -> None:
         """The same 15 MiB again and again, as JSON, as a form, in chunks, of a length that is not told."""

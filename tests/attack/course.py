@@ -30,7 +30,7 @@ def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Rand
             ordinary(client, people, all_addresses())
             work(stage, people)
         stage.before = stage.mib
-        report.note(f"memory before: web {stage.web_mib:.0f} MiB, worker {stage.worker_mib:.0f} MiB")
+        report.note(f"memory before: {stage.memory}")
         for name, attack in _parts(stage, client, people, report, chooser, short).items():
             if name in parts:
                 _one(name, attack, stage, report)
@@ -38,7 +38,7 @@ def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Rand
             ordinary(client, people, [])
             time.sleep(SETTLE_SECONDS)
         report.kept_mib = max(0.0, stage.mib - stage.before)
-        report.note(f"memory after: web {stage.web_mib:.0f} MiB, worker {stage.worker_mib:.0f} MiB")
+        report.note(f"memory after: {stage.memory}")
     finally:
         client.close()
 

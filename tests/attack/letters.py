@@ -50,15 +50,16 @@ class Volley:
     def fire(self, *, one_by_one: bool) -> None:
         """Send all at once with good tasks between them; after a death, or if asked to, again one by one."""
         self._send(self.cases)
-        if not self._await_good(5, GOOD_SECONDS) or one_by_one:
+        survived = self._await_good(5, GOOD_SECONDS)
+        if survived:
+            self._account()
+        if not survived or one_by_one:
             self._purge()
             for case in self.cases:
                 if self.deaths >= MOST_DEATHS:
                     self.report.note(f"messages: stopped on {self.kind} after {self.deaths} deaths of its worker")
                     break
                 self._one(case)
-        else:
-            self._account()
 
     def _send(self, cases: Any) -> None:
         with self.place.app.connection_for_write() as connection:
@@ -128,7 +129,8 @@ class Volley:
         while time.monotonic() < deadline and (self.place.depth(INGEST) or self.place.depth(DLQ) < must):
             time.sleep(0.2)
         buried, waiting = self.place.depth(DLQ), self.place.depth(INGEST)
-        self.report.note(f"messages on {self.kind}: {len(self.cases)} cases, {buried} dead letters, {waiting} waiting")
+        counts = f"{len(self.cases)} cases, {buried} dead letters, {waiting} waiting"
+        self.report.note(f"messages on {self.kind}: {counts}; {self.stage.memory}")
         if waiting or not must <= buried <= must + may:
             what = f"on {self.kind} {must} to {must + may} of {len(self.cases)} messages must be dead letters"
             self.report.found(PART, "leaks", what, f"{buried} dead letters, {waiting} still waiting")

@@ -47,6 +47,13 @@ class Stage:
         return rss_kib([pid, *children(pid)]) / 1024
 
     @property
+    def memory(self) -> str:
+        """The memory of each process, for people to read."""
+        pid = self.worker.popen.pid
+        parts = ", ".join(f"{rss_kib([each]) / 1024:.0f}" for each in (pid, *children(pid)))
+        return f"web {self.web_mib:.0f} MiB, worker {self.worker_mib:.0f} MiB ({parts})"
+
+    @property
     def mib(self) -> float:
         """The memory of both."""
         return self.web_mib + self.worker_mib

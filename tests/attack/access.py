@@ -89,6 +89,8 @@ def by_key(own: Scene, foreign: Scene) -> Iterator[Request]:
                 yield Request(method, address.of(key))
             for method in WRITE:
                 yield Request(method, address.of(key), b"{}")
+        for method in ("GET", "POST"):
+            yield Request(method, address.of(named[0]).rstrip("/") + ".json", b"{}" if method == "POST" else None)
         for body in values.BODIES:
             yield Request("POST", address.of(named[0]), body)
         for content_type in values.CONTENT_TYPES:

@@ -69,6 +69,9 @@ soak: setup ## Run the long forms of the tests
 	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/unit/transports $(ARGS)
 	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
 
+attack: setup ## Attack the product as deployed, on this machine: requests, messages, bodies, logins (ARGS='--short', '--parts bodies')
+	$(V) -m provision run --private -- $(V) -m tests.attack $(ARGS)
+
 bench: setup ## Print the benchmarks, each beside its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
 	$(V) -m provision run --private -- $(V) -m benchmarks.governor
@@ -102,4 +105,4 @@ logs: ## Follow the containers' logs
 clean: ## Remove what make made
 	rm -rf .venv .demo .smoke.log .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test smoke check topology format soak bench requirements up down logs clean
+.PHONY: help setup demo test smoke check topology format soak attack bench requirements up down logs clean

@@ -1,0 +1,31 @@
+"""The short form of `make attack`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+MOST_KEPT_MIB = 64
+
+
+@pytest.mark.timeout(600)
+def test_attack_finds_no_error_no_leak_no_death_and_no_kept_memory(tmp_path: Path) -> None:
+    found = tmp_path / "attack.json"
+    command = [sys.executable, "-m", "tests.attack", "--short", "--json", str(found)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=540, check=False)
+    print(done.stderr[-4000:], done.stdout[-12_000:], sep="\n")
+    told = json.loads(found.read_text())
+    assert {name: told["total"][name] for name in ("errors", "leaks", "deaths", "excess")} == {
+        "errors": 0,
+        "leaks": 0,
+        "deaths": 0,
+        "excess": 0,
+    }
+    assert told["total"]["kept_mib"] < MOST_KEPT_MIB
+    assert told["total"]["cases"] > 3000
+    assert set(told["parts"]) >= {"access", "admin", "schema", "messages", "bodies", "logins"}
+    assert done.returncode == 0

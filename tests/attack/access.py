@@ -1,0 +1,199 @@
+"""Roles x endpoints x methods x filters: every address with own and foreign keys, every filter, every field."""
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from drf_spectacular.generators import SchemaGenerator
+
+from tests.attack import values
+from tests.attack.addresses import Address, api_addresses
+from tests.attack.client import JSON, Client, Request, Role
+from tests.attack.people import People
+from tests.attack.report import Report
+from tests.attack.scenes import Scene
+
+PART = "access"
+READ, WRITE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH")
+SIGN_OUT = "/api/v2/auth/token/logout/"
+SIGN_IN = "/api/v2/auth/token/login/"
+PAGES = ("limit", "offset", "ordering", "page", "search", "format", "start_now", "logs_limit", "no_async")
+#: What a worker may ask for, beside what it posts.
+FOR_WORKERS = ("/api/v2/jobs/", "/api/v2/projects/{key}/pipelines/")
+#: Kinds of rows that have no list in the API.
+ROWS_WITHOUT_LIST = ("site", "device", "source")
+UNKNOWN = 2**40
+
+
+def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
+    """Send up to ``most`` requests of each kind for each role; who may change the victim's rows comes last."""
+    _controls(client, people, report)
+    before = people.victim.fingerprint()
+    roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
+    for role in roles:
+        if role.name == "superuser":
+            changed(PART, people.victim, before, report)
+        scene = people.scenes[role.name]
+        for requests in (by_key(scene, people.victim), by_filter(scene, people.victim), by_body(scene, people.victim)):
+            chosen = sample(requests, most, chooser)
+            client.send_all(PART, role, chosen)
+        _refused(client, role, people, report)
+        client.send_all(PART, role, deletes(scene, people.victim))
+    report.note(f"access: {len(roles)} roles: {', '.join(role.name for role in roles)}")
+
+
+def _controls(client: Client, people: People, report: Report) -> None:
+    """An owner sees the own project's texts: else an answer without another's would prove nothing."""
+    blind = []
+    for path in (f"/api/v2/{kind}/" for kind in people.scenes["owner"].side.rows if kind not in ROWS_WITHOUT_LIST):
+        answer = client.send(PART, people.api["owner"], Request("GET", path))
+        if answer is None or answer.status_code != 200 or not answer.json().get("count"):
+            blind.append(path)
+    marker = people.scenes["owner"].marker.encode()
+    answer = client.send(PART, people.api["owner"], Request("GET", "/api/v2/projects/"))
+    if blind or answer is None or marker not in answer.content:
+        report.found(PART, "errors", "the owner does not see the own rows", ", ".join(blind) or "projects")
+
+
+def sample(requests: Iterable[Request], most: int, chooser: random.Random) -> list[Request]:
+    """Return up to ``most`` of the requests, in their order."""
+    every = list(requests)
+    if len(every) <= most:
+        return every
+    return [every[index] for index in sorted(chooser.sample(range(len(every)), most))]
+
+
+def changed(part: str, victim: Scene, before: dict[str, str], report: Report) -> None:
+    """Count each table in which rows of the victim differ from before."""
+    for label, text in victim.fingerprint().items():
+        report.count(part)
+        if before[label] != text:
+            report.found(part, "leaks", f"rows of {label} of another project were changed", f"any request of {part}")
+
+
+def keys(address: Address, *scenes: Scene) -> list[Any]:
+    """Return the keys of the scenes' rows that an address may name; small numbers where the kind is unknown."""
+    known = [scene.key(address.kind) for scene in scenes]
+    return [key for key in known if key is not None] or list(range(1, 9))
+
+
+def by_key(own: Scene, foreign: Scene) -> Iterator[Request]:
+    """Every address with every method but DELETE: own, foreign, unknown and malformed keys, odd bodies."""
+    for address in api_addresses():
+        if address.path == SIGN_OUT:
+            continue
+        named = [*keys(address, foreign, own), UNKNOWN, *values.IN_KEYS] if address.has_key else [""]
+        for key in named:
+            for method in READ:
+                yield Request(method, address.of(key))
+            for method in WRITE:
+                yield Request(method, address.of(key), b"{}")
+        for method in ("GET", "POST"):
+            yield Request(method, address.of(named[0]).rstrip("/") + ".json", b"{}" if method == "POST" else None)
+        for body in values.BODIES:
+            yield Request("POST", address.of(named[0]), body)
+        for content_type in values.CONTENT_TYPES:
+            yield Request("POST", address.of(named[-1]), b'{"a": 1}', content_type)
+        yield Request("TRACE", address.of(named[0]))
+
+
+def by_filter(own: Scene, foreign: Scene) -> Iterator[Request]:
+    """Every parameter of every list: foreign keys, malformed values, and the parameters of pages."""
+    for path, operations in schema()["paths"].items():
+        parameters = [p["name"] for p in operations.get("get", {}).get("parameters", []) if p["in"] == "query"]
+        if "{" in path:
+            parameters, path = list(PAGES), _filled(path, own)
+        for name in dict.fromkeys([*parameters, *PAGES]):
+            for scene in (foreign, own):
+                for kind in ("projects", "deployments", "captures", "jobs", "ml/pipelines", "captures/collections"):
+                    yield Request("GET", f"{path}?{name}={scene.key(kind)}")
+            for value in values.IN_QUERIES:
+                yield Request("GET", f"{path}?{name}={value}")
+        yield Request("GET", f"{path}?pipeline__slug__in={foreign.side.world.pipeline.slug}&ids_only=1&limit=50")
+
+
+def _filled(path: str, scene: Scene) -> str:
+    kind = path.removeprefix("/api/v2/").split("/{")[0]
+    return path.split("{")[0] + str(scene.key(kind) or 1) + path.split("}")[1]
+
+
+def by_body(own: Scene, foreign: Scene) -> Iterator[Request]:
+    """Every field of every body: a foreign key, and each hostile value beside plausible others."""
+    for path, method, fields in bodies():
+        address = _filled(path, own) if "{" in path else path
+        plausible = {name: _plausible(name, own) for name in fields}
+        plausible = {name: value for name, value in plausible.items() if value is not None}
+        yield Request(method, address, json.dumps(plausible).encode())
+        for name in fields:
+            for kind in ("projects", "deployments", "captures", "ml/pipelines", "captures/collections", "source"):
+                yield Request(method, address, json.dumps({**plausible, name: foreign.key(kind)}).encode())
+            for text in values.IN_BODIES:
+                yield Request(method, address, _with(plausible, name, text))
+
+
+def _with(plausible: dict[str, Any], name: str, text: str) -> bytes:
+    rest = json.dumps({key: value for key, value in plausible.items() if key != name})
+    return f'{{"{name}": {text}{", " if rest != "{}" else ""}{rest[1:]}'.encode()
+
+
+def _plausible(name: str, scene: Scene) -> Any:
+    """Return a value with which a body gets beyond its first check."""
+    kinds = {"project": "projects", "pipeline": "ml/pipelines", "deployment": "deployments"}
+    if name in kinds:
+        return scene.key(kinds[name])
+    known = {
+        "name": "x",
+        "job_type_key": "ml",
+        "format": "occurrences_simple_csv",
+        "method": "full",
+        "batch_size": 1,
+        "results": [],
+        "processing_service_name": f"Service of {scene.name}",
+        "pipelines": [],
+        "email": "somebody@example.org",
+        "password": "x",
+    }
+    return known.get(name)
+
+
+def deletes(own: Scene, foreign: Scene) -> Iterator[Request]:
+    """DELETE of foreign rows first, then of own ones."""
+    for scene in (foreign, own):
+        for address in reversed(api_addresses()):
+            if address.has_key and (key := scene.key(address.kind)) is not None:
+                yield Request("DELETE", address.of(key))
+
+
+def _refused(client: Client, role: Role, people: People, report: Report) -> None:
+    """What one without a token, with a dead one or with a worker's must not get at all."""
+    if role.name not in ("anonymous", "disabled") and not (role.name == "worker" and people.scoped):
+        return
+    for address in api_addresses():
+        if address.path in (SIGN_IN, "/api/v2/schema/") or (role.name == "worker" and address.path in FOR_WORKERS):
+            continue
+        path = address.of(people.scenes[role.name].key(address.kind) or 1)
+        answer = client.send(PART, role, Request("GET", path))
+        if answer is not None and answer.status_code < 400:
+            report.found(PART, "leaks", f"{answer.status_code} for {role.name}", f"GET {path}")
+
+
+def schema() -> dict[str, Any]:
+    """Return the OpenAPI schema of the product."""
+    if not _SCHEMA:
+        _SCHEMA.update(SchemaGenerator().get_schema(request=None, public=True))
+    return _SCHEMA
+
+
+_SCHEMA: dict[str, Any] = {}
+
+
+def bodies() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield path, method and the names of the body's fields of each operation that takes JSON."""
+    for path, operations in schema()["paths"].items():
+        for method, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {}) if isinstance(operation, dict) else {}
+            if JSON in content:
+                reference = content[JSON]["schema"].get("$ref", "").rsplit("/", 1)[-1]
+                component = schema()["components"]["schemas"].get(reference, {})
+                yield path, method.upper(), sorted(component.get("properties", {"x": {}}))

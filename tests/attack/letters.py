@@ -1,0 +1,136 @@
+"""The hostile messages on both brokers: no worker dies, what comes after them runs, and nothing is lost."""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from tests.attack.report import Report
+from tests.attack.stage import INGEST, SETTINGS, Stage
+from tests.places import FOLDER, RABBITMQ, new_place, until
+
+PART = "messages"
+DLQ = f"{INGEST}.dlq"
+GOOD = "tests.acceptance.tasks.succeed"
+GOOD_SECONDS = 60.0
+ONE_SECONDS = 10.0
+MOST_DEATHS = 10
+
+
+def attack(stage: Stage, report: Report, *, short: bool) -> None:
+    """Send every case to the ingest worker of RabbitMQ, then to one on a folder."""
+    try:
+        from tests.support import hostile_messages
+    except ImportError as error:
+        report.count(PART)
+        report.found(PART, "errors", f"the hostile messages are not there: {error}", "tests/support/hostile_messages")
+        return
+    with suppress(FileNotFoundError):
+        hostile_messages.EXECUTED.unlink()
+    Volley(stage, hostile_messages, report, RABBITMQ).fire(one_by_one=not short)
+    with new_place("attack-folder", FOLDER) as place:
+        place.environment.update(SETTINGS)
+        place.queues("declare")
+        folder = Stage(place, stage.web, place.worker(INGEST), stage.web_pids)
+        Volley(folder, hostile_messages, report, FOLDER).fire(one_by_one=not short)
+    if hostile_messages.EXECUTED.exists():
+        report.found(PART, "leaks", "a message was executed as code", str(hostile_messages.EXECUTED))
+
+
+class Volley:
+    """All cases against one worker of one broker; a worker that dies is counted and started again."""
+
+    def __init__(self, stage: Stage, table: Any, report: Report, kind: str) -> None:
+        self.stage, self.place, self.table, self.report, self.kind = stage, stage.place, table, report, kind
+        self.deaths = 0
+        with self.place.app.connection_for_write() as connection:
+            self.cases = table.cases(connection)
+        until(lambda: not self.place.depth(INGEST), GOOD_SECONDS, "the queue is empty before the first message")
+        self._purge()
+
+    def fire(self, *, one_by_one: bool) -> None:
+        """Send all at once with good tasks between them; after a death, or if asked to, again one by one."""
+        self._send(self.cases)
+        survived = self._await_good(5, GOOD_SECONDS)
+        if survived:
+            self._account()
+        if not survived or one_by_one:
+            self._purge()
+            for case in self.cases:
+                if self.deaths >= MOST_DEATHS:
+                    self.report.note(f"messages: stopped on {self.kind} after {self.deaths} deaths of its worker")
+                    break
+                self._one(case)
+
+    def _send(self, cases: Any) -> None:
+        with self.place.app.connection_for_write() as connection:
+            for index, case in enumerate(cases):
+                self.report.count(PART)
+                self.table.publish(connection, INGEST, case)
+                if index % (len(cases) // 5 + 1) == 0:
+                    self._good(f"good-{index}")
+        self._good("good-last")
+
+    def _good(self, name: str) -> None:
+        self.place.send(GOOD, name, queue=INGEST, task_id=name)
+
+    def _ran(self) -> set[str]:
+        return {record["id"] for record in self.place.ran("succeed", state="SUCCESS")}
+
+    def _await_good(self, at_least: int, seconds: float) -> bool:
+        """Return whether so many good tasks ran before the deadline and before the worker ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self.stage.worker.popen.poll() is not None:
+                self._died("one of all messages")
+                return False
+            if len({name for name in self._ran() if name.startswith("good-")}) >= at_least:
+                return True
+            time.sleep(0.1)
+        self.report.found(PART, "deaths", f"the worker on {self.kind} runs no good task any more", "all messages")
+        return False
+
+    def _one(self, case: Any) -> None:
+        """Send one case and a good task behind it."""
+        self.report.count(PART)
+        with self.place.app.connection_for_write() as connection:
+            self.table.publish(connection, INGEST, case)
+        name = f"behind-{time.monotonic_ns()}"
+        self._good(name)
+        deadline = time.monotonic() + ONE_SECONDS
+        while time.monotonic() < deadline and name not in self._ran():
+            if self.stage.worker.popen.poll() is not None:
+                self._died(case.name)
+                return
+            time.sleep(0.02)
+        if name not in self._ran():
+            self.report.found(PART, "deaths", f"the worker on {self.kind} is stuck", case.name)
+            self._restart()
+
+    def _died(self, name: str) -> None:
+        self.deaths += 1
+        self.report.found(PART, "deaths", f"the worker on {self.kind} ended: {name}", f"hostile_messages: {name}")
+        self._restart()
+
+    def _restart(self) -> None:
+        self.stage.worker.kill()
+        self._purge()
+        self.stage.worker = self.place.worker(INGEST)
+
+    def _purge(self) -> None:
+        for queue in (INGEST, DLQ):
+            with self.place.app.connection_for_write() as connection, connection.channel() as channel:
+                channel.queue_purge(queue)
+
+    def _account(self) -> None:
+        """Every message that was published is in the dead letters, or ran."""
+        deadline = time.monotonic() + GOOD_SECONDS
+        must = sum(case.outcome == self.table.BURIED for case in self.cases)
+        may = len(self.cases) - must
+        while time.monotonic() < deadline and (self.place.depth(INGEST) or self.place.depth(DLQ) < must):
+            time.sleep(0.2)
+        buried, waiting = self.place.depth(DLQ), self.place.depth(INGEST)
+        counts = f"{len(self.cases)} cases, {buried} dead letters, {waiting} waiting"
+        self.report.note(f"messages on {self.kind}: {counts}; {self.stage.memory}")
+        if waiting or not must <= buried <= must + may:
+            what = f"on {self.kind} {must} to {must + may} of {len(self.cases)} messages must be dead letters"
+            self.report.found(PART, "leaks", what, f"{buried} dead letters, {waiting} still waiting")

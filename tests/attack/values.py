@@ -1,0 +1,91 @@
+"""Hostile values: for filters and keys as they stand in an address, and for the fields of a body."""
+
+import json
+
+#: In a query: NUL, half a surrogate pair, numbers that no column holds, other types, other syntaxes.
+IN_QUERIES = [
+    "%00",
+    "%ED%A0%80",
+    "%FF",
+    "-1",
+    "0",
+    "1e999",
+    "9" * 18,
+    "9" * 19,
+    "9" * 400,
+    "1.5",
+    "NaN",
+    "true",
+    "%D9%A1",
+    "1%3BDROP",
+    "%27%22%3E%3Cx",
+    "a" * 3000,
+    "0001-01-01T00:00:00",
+    "0001-01-01T00:00:00%2B23:59",
+    "9999-12-31T23:59:59-23:59",
+    "2026-13-45",
+    "",
+    "__class__",
+    "..%2F..%2Fetc",
+]
+IN_KEYS = ["0", "9" * 18, "9" * 19, "9" * 300, "-1", "%00", "1%00", "%ED%A0%80", "..%2F..", "1e3", "%D9%A1", "x", "1.0"]
+
+#: As the text of a JSON value, since not all of them are values that `json` writes.
+IN_BODIES = [
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1.5",
+    "1e308",
+    "1e999",
+    "NaN",
+    "9" * 19,
+    "9" * 30,
+    '""',
+    '"x"',
+    '"\\u0000"',
+    '"\\ud800"',
+    '"a\\udfffb"',
+    '"0001-01-01T00:00:00"',
+    '"9999-12-31T23:59:59-23:59"',
+    '"../../x"',
+    '"=1+1"',
+    '"<script>alert(1)</script>"',
+    '"http://169.254.169.254/"',
+    json.dumps("x" * 20_000),
+    "[]",
+    "{}",
+    "[1]",
+    '["\\ud800"]',
+    '{"\\ud800": 1}',
+    '{"": {"": {"": []}}}',
+    "[" * 500 + "]" * 500,
+]
+#: Whole bodies, as bytes.
+BODIES = [
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b'"x"',
+    b"1",
+    b"{",
+    b"\xff\xfe",
+    b"\x00",
+    b'{"a": 1}' * 3,
+    b'{"\\ud800": 1}',
+    b"[" * 10_000,
+    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+]
+CONTENT_TYPES = [
+    "application/json",
+    "application/json; charset=utf-16",
+    "application/json; charset=nonsense",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "multipart/form-data",
+    "application/xml",
+    "a/b/c",
+]

@@ -9,6 +9,7 @@ from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+from ami.queues import tracebacks
 
 logger = get_logger(__name__)
 
@@ -75,3 +76,5 @@ def _as_own(error: Exception, cause: BaseException | None = None) -> ExceptionIn
         raise error from cause
     except type(error):
         return ExceptionInfo()
+    finally:
+        tracebacks.let_go(error)

@@ -6,6 +6,7 @@ from celery.contrib.django.task import DjangoTask
 
 from ami.governor import ceiling
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+from ami.queues import tracebacks  # noqa: F401 - listens to the end of every task
 
 
 class Task(DjangoTask):

@@ -1,0 +1,33 @@
+"""The tracebacks of failed tasks, let go of when the task is over: they hold every local variable on the way down.
+
+Celery's tracer keeps the error in a frame that the error's own traceback refers to. Only the collector of cycles ends
+that, and in a process that does little else it comes late: meanwhile each failure keeps its body. Celery clears the
+frames, but before Python 3.13 not the copies of their variables that ``billiard`` had made for its own traceback, and
+never the frames of the error behind a retry.
+"""
+
+from typing import Any
+
+from celery.signals import task_postrun
+
+
+def let_go(error: object) -> None:
+    """Take the traceback from an error and from every error behind it; anything else is left alone.
+
+    What was told of it, as text or as ``ExceptionInfo``, stays as it is.
+    """
+    waiting, seen = [error], set()
+    while waiting:
+        error = waiting.pop()
+        if isinstance(error, BaseException) and id(error) not in seen:
+            seen.add(id(error))
+            error.__traceback__ = None
+            waiting += [error.__cause__, error.__context__, getattr(error, "exc", None)]
+            if isinstance(error, BaseExceptionGroup):
+                waiting += error.exceptions
+
+
+@task_postrun.connect(dispatch_uid="antenna_tracebacks")
+def _after_task(retval: Any = None, **_: Any) -> None:
+    """By now the failure, the retry or the refusal that a task ended with is logged, stored and sent on."""
+    let_go(retval)

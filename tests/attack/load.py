@@ -3,7 +3,7 @@
 import gzip
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,23 +84,32 @@ def of_registration(size: int) -> list[Large]:
     ]
 
 
-def real_results(pipeline: str, images: list[int], boxes: int, classes: int) -> Iterator[bytes]:
-    """Yield a body of the shape seen in production, one image after the other."""
+def real_results(
+    pipeline: str, images: list[int], algorithms: Sequence[tuple[str, str]], boxes: int, classes: int
+) -> Iterator[bytes]:
+    """Yield a body of the shape seen in production, one image after the other.
+
+    ``algorithms`` are the keys of a detector and a classifier each; the images take turns with them.
+    """
     numbers = ("3.4276538491234e-05," * classes)[:-1].encode()
     for index, image in enumerate(images):
-        yield (b"," if index else b'{"results": [') + _item(pipeline, image, f"real-{image}", boxes, numbers)
+        item = _item(pipeline, image, algorithms[index % len(algorithms)], boxes, numbers)
+        yield (b"," if index else b'{"results": [') + item
     yield b'], "client_info": {"hostname": "bench"}}'
 
 
-def _item(pipeline: str, image: int, reply: str, boxes: int, numbers: bytes) -> bytes:
+def _item(pipeline: str, image: int, algorithms: tuple[str, str], boxes: int, numbers: bytes) -> bytes:
+    detector, classifier = (json.dumps({"name": key, "key": key}) for key in algorithms)
     moment = '"timestamp": "2026-01-01T22:00:00"'
-    head = f'{{"reply_subject": "{reply}", "result": {{"pipeline": "{pipeline}", "total_time": 1.5, "source_images":'
+    head = (
+        f'{{"reply_subject": "real-{image}", "result": {{"pipeline": "{pipeline}", "total_time": 1.5, "source_images":'
+    )
     head += f' [{{"id": "{image}", "url": "http://x/1.jpg"}}], "detections": ['
     parts = []
     for box in range(boxes):
         corner = json.dumps({"x1": box, "y1": 1, "x2": box + 50, "y2": 90})
-        start = f'{{"source_image_id": "{image}", "bbox": {corner}, {moment}, "algorithm": {{"name": "d", "key": "d"}},'
-        start += f' "classifications": [{{"classification": "x", "algorithm": {{"name": "c", "key": "c"}}, {moment}'
+        start = f'{{"source_image_id": "{image}", "bbox": {corner}, {moment}, "algorithm": {detector},'
+        start += f' "classifications": [{{"classification": "x", "algorithm": {classifier}, {moment}'
         parts.append(start.encode() + b', "scores": [' + numbers + b'], "logits": [' + numbers + b"]}]}")
     return head.encode() + b",".join(parts) + b"]}}"
 

@@ -58,7 +58,8 @@ def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -
 
 def _become(argv: list[str], arguments: argparse.Namespace) -> int:
     if not arguments.print:
-        os.execv(argv[0], argv)  # noqa: S606 - no shell on purpose: a failed substitution must not start Celery
+        # No shell on purpose: a failed substitution must not start Celery.
+        os.execve(argv[0], argv, command.environment(os.environ))  # noqa: S606
     print(shlex.join(argv))
     return 0
 

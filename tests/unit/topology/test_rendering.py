@@ -1,5 +1,7 @@
 """What is rendered from the table: the compose file, command lines, broker entities and policies."""
 
+import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -59,6 +61,16 @@ def test_worker_command_says_what_the_row_says():
     assert argv[argv.index("--concurrency") + 1] == "3"
     assert argv[argv.index("--prefetch-multiplier") + 1] == "1"
     assert options
+
+
+@pytest.mark.parametrize("argv", [["worker", "antenna-ingest"], ["beat"]], ids=" ".join)
+def test_process_gives_freed_memory_back_unless_the_operator_says_otherwise(tmp_path, argv):
+    (tmp_path / "celery.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
+    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "MALLOC_TRIM_THRESHOLD_": "7"}
+    command_line = [sys.executable, "-m", "ami.topology", *argv]
+    done = subprocess.run(command_line, env=given, capture_output=True, text=True, check=True, timeout=60)
+    became = json.loads(done.stdout)
+    assert became.items() >= {**given, "MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}.items()
 
 
 def test_router_never_decides_from_the_queue_in_the_call():

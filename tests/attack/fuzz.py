@@ -46,8 +46,8 @@ def attack(
                 refused += 1
             elif not found.path.endswith(LEFT_OUT):
                 send = partial(client.send, PART, role)
-                fuzz(send, scene, found, GenerationMode.POSITIVE, seed, 1 if short else 25)
-                fuzz(send, None, found, GenerationMode.NEGATIVE, seed, 1 if short else 25)
+                fuzz(send, scene, found, GenerationMode.POSITIVE, seed, 1 if short else 12)
+                fuzz(send, None, found, GenerationMode.NEGATIVE, seed, 1 if short else 12)
     if refused:
         report.found(PART, "errors", "operations of the schema could not be read", f"{refused} operations")
 

@@ -312,13 +312,13 @@ class Stage:
 
     def web_rows(self, hostile_bytes: int) -> Iterator[Measured]:
         """Post bodies of real shape and hostile ones."""
-        from rest_framework.authtoken.models import Token
+        from ami.main import tokens
 
-        token, _ = Token.objects.get_or_create(user=self.world.user)
+        key = tokens.issue(self.world.user)[1]
         image = self.captures[0]
         bodies = hostile_requests(self.world, image, hostile_bytes)
         hostile = hostile_items(self.world, image, hostile_bytes)
-        with door(self.place, self.job, token.key, request_of([self.small])) as web:
+        with door(self.place, self.job, key, request_of([self.small])) as web:
             yield web.measure(REAL, request_of(self.real))
             for name, body in bodies.items():
                 yield web.measure(name, body)

@@ -64,6 +64,16 @@ class Web:
         until(answers, START_SECONDS, "the web server answers")
 
     @property
+    def port(self) -> int:
+        """The port of this machine that it listens on."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def memory_mib(self) -> float:
+        """The resident memory of its worker processes together."""
+        return rss_kib(self.workers) / 1024
+
+    @property
     def workers(self) -> list[int]:
         """The ids of its worker processes."""
         return children(self.process.popen.pid)
@@ -84,6 +94,13 @@ def rss_kib(pids: Sequence[int]) -> int:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
     return total
+
+
+def web_of(place: Place, **environment: str) -> Web:
+    """Start the web server of a place on a free port and return it when it answers."""
+    web = start_web(place, free_port(), **environment)
+    web.await_ready()
+    return web
 
 
 def start_web(place: Place, port: int, **environment: str) -> Web:

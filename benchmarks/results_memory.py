@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -180,9 +179,10 @@ class Door:
     @property
     def pid(self) -> int:
         """The process below gunicorn's master."""
-        master = self.process.popen.pid
-        (pid,) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-        return int(pid)
+        from tests.web import children
+
+        (pid,) = children(self.process.popen.pid)
+        return pid
 
     def post(self, body: bytes, timeout: float = 300) -> httpx.Response:
         """Post a body of results."""
@@ -197,29 +197,16 @@ class Door:
 @contextmanager
 def door(place: Place, job: Job, token: str, small: bytes) -> Iterator[Door]:
     """Start web as deployment does, with one process, and warm it up with small results."""
-    from tests.places import until
+    from tests.web import web_of
 
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    argv = [sys.executable, "-m", "gunicorn", "config.wsgi", "--bind", f"127.0.0.1:{port}", "--threads", "4"]
-    process = place.start([*argv, "--workers", "1", "--preload", "--timeout", "120"])
-    web = Door(process, f"http://127.0.0.1:{port}/api/v2/jobs/{job.pk}/result/", token)
-
-    def answers() -> bool:
-        assert process.popen.poll() is None, process.text
-        try:
-            return httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    until(answers, 60, "web answers")
+    server = web_of(place)
+    web = Door(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
     for _ in range(20):
         answer = web.post(small)
         assert answer.status_code == 200, answer.text
     web.base_mib = memory_mib(web.pid)
     yield web
-    process.stop()
+    server.process.stop()
 
 
 # --- The ingest process -------------------------------------------------------------------------------------------
@@ -312,13 +299,13 @@ class Stage:
 
     def web_rows(self, hostile_bytes: int) -> Iterator[Measured]:
         """Post bodies of real shape and hostile ones."""
-        from rest_framework.authtoken.models import Token
+        from ami.main import tokens
 
-        token, _ = Token.objects.get_or_create(user=self.world.user)
+        key = tokens.issue(self.world.user)[1]
         image = self.captures[0]
         bodies = hostile_requests(self.world, image, hostile_bytes)
         hostile = hostile_items(self.world, image, hostile_bytes)
-        with door(self.place, self.job, token.key, request_of([self.small])) as web:
+        with door(self.place, self.job, key, request_of([self.small])) as web:
             yield web.measure(REAL, request_of(self.real))
             for name, body in bodies.items():
                 yield web.measure(name, body)

@@ -9,9 +9,9 @@ from django.db.models.signals import post_migrate
 
 
 class AntennaAdminConfig(AdminConfig):
-    """Django's admin on a site that hides secrets and records actions."""
+    """Django's admin on a site that hides secrets, records actions and counts sign-ins."""
 
-    default_site = "ami.queues.admin_site.AdminSite"
+    default_site = "ami.main.admin_site.AdminSite"
 
 
 class CompositionConfig(AppConfig):

@@ -8,7 +8,6 @@ from rest_framework.routers import DefaultRouter
 
 from ami.exports import api as exports_api
 from ami.jobs.api import urls as jobs_urls
-from ami.main.admin.sign_in import sign_in
 from ami.main.api import urls as main_urls
 from ami.ml.api import urls as ml_urls
 
@@ -26,7 +25,6 @@ def live(_: HttpRequest) -> HttpResponse:
 
 urlpatterns = [
     path("livez", live),
-    path("admin/login/", sign_in),
     path("admin/", admin.site.urls),
     path("api/v2/schema/", SpectacularAPIView.as_view(), name="schema"),
     *(path("api/v2/", include(app.urlpatterns)) for app in (main_urls, ml_urls, jobs_urls, exports_api)),

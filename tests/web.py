@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import httpx
@@ -36,11 +37,11 @@ def command_line(port: int) -> list[str]:
     return [sys.executable, "-m", "gunicorn", *arguments, "--workers", "1", "--max-requests", "0"]
 
 
-def exported() -> dict[str, str]:
+def environment_of_script() -> dict[str, str]:
     """Return what the start script puts into the environment."""
-    lines = [line for line in START_SCRIPT.read_text().splitlines() if line.startswith("export ")]
-    pairs = [word.partition("=") for line in lines for word in shlex.split(line)[1:]]
-    return {name: value for name, _, value in pairs}
+    (line,) = [each for each in START_SCRIPT.read_text().splitlines() if each.startswith("exec env ")]
+    pairs = takewhile(lambda word: "=" in word, shlex.split(line)[2:])
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 @dataclass
@@ -61,6 +62,16 @@ class Web:
             return False
 
         until(answers, START_SECONDS, "the web server answers")
+
+    @property
+    def port(self) -> int:
+        """The port of this machine that it listens on."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def memory_mib(self) -> float:
+        """The resident memory of its worker processes together."""
+        return rss_kib(self.workers) / 1024
 
     @property
     def workers(self) -> list[int]:
@@ -85,11 +96,17 @@ def rss_kib(pids: Sequence[int]) -> int:
     return total
 
 
+def web_of(place: Place, **environment: str) -> Web:
+    """Start the web server of a place on a free port and return it when it answers."""
+    web = start_web(place, free_port(), **environment)
+    web.await_ready()
+    return web
+
+
 def start_web(place: Place, port: int, **environment: str) -> Web:
     """Start the web server of a place; it may not answer yet."""
     changes = {
-        **exported(),
-        "ANTENNA_SERVE_MEDIA": "1",
+        **environment_of_script(),
         "ANTENNA_PUBLIC_URL": f"http://127.0.0.1:{port}",
         **environment,
     }

@@ -180,7 +180,7 @@ def _name(export: DataExport, written: Format) -> str:
 
 
 def _replace(export: DataExport, path: str, size: int, parts: list[ExportPart]) -> bool:
-    """Make ``path`` the export's file; False when another worker has finished it, or it was begun anew."""
+    """Make ``path`` the export's file; False when another worker has finished it, or it was restarted."""
     with transaction.atomic():
         current = DataExport.objects.select_for_update(of=("self",)).get(pk=export.pk)
         if current.run != export.run or current.finished_at:

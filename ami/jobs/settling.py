@@ -8,7 +8,7 @@ from django.utils import timezone
 from ami.jobs.models import JobImage
 from ami.jobs.signals import image_settled
 from ami.jobs.states import UNSETTLED, ImageState
-from ami.main.file_urls import without_signatures
+from ami.queues.redaction import redact_text
 
 RESET = {
     "state": ImageState.PENDING,
@@ -48,7 +48,7 @@ def settle_failed(job_id: int, image_ids: Iterable[int], error: str) -> list[int
     failed = []
     for image_id in sorted(set(image_ids)):
         row = JobImage.objects.filter(job_id=job_id, source_image_id=image_id, state__in=UNSETTLED)
-        message = without_signatures(error.replace("\x00", ""))[:10_000]
+        message = redact_text(error.replace("\x00", ""))[:10_000]
         if row.update(state=ImageState.FAILED, settled_at=now, lease_expires_at=None, error=message):
             failed.append(image_id)
             _tell(job_id, image_id, ImageState.FAILED)

@@ -141,7 +141,7 @@ def audit_stored_results() -> dict[str, int]:
 
 @shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
 def audit_data_integrity() -> dict[str, int]:
-    """Count rows that should not be as they are; delete tokens that nobody used for too long."""
+    """Count rows that should not be as they are; delete tokens that were unused for too long."""
     return {**audits.audit_data_integrity(), "tokens_purged": tokens.purge()}
 
 

@@ -5,7 +5,6 @@ covers the address and its expiry, under a key that follows from ``SECRET_KEY``.
 """
 
 import math
-import re
 import time
 from collections.abc import Mapping
 from urllib.parse import urlencode
@@ -27,8 +26,6 @@ LONGEST_SECONDS = 7 * 24 * 3600
 
 #: The least that a pushed batch needs: three tries of two minutes, and the time it waits in the service.
 PUSH_SECONDS = 900
-
-_SECRET = re.compile(r"([?&](?:signature|X-Amz-Signature|X-Amz-Credential|X-Amz-Security-Token)=)[^&\s\"'<>]+", re.I)
 
 
 class LinkRefused(Exception):
@@ -112,11 +109,6 @@ def crop_url(detection: Detection, seconds: int, base: str = "") -> str | None:
     return _bucket_url(CROP, detection.path, seconds) or signed(
         address("detections", detection.pk, "crop"), seconds, base
     )
-
-
-def without_signatures(text: str) -> str:
-    """Return a text in which no address opens anything any more: what others report may quote one."""
-    return _SECRET.sub(r"\1***", text)
 
 
 def _bucket_url(area: Area, path: str, seconds: int) -> str:

@@ -25,7 +25,7 @@ class Limit(NamedTuple):
 #: One address against many accounts.
 ADDRESS = Limit("address", 30)
 
-#: One address against one account: nobody locks another person's address out.
+#: One address against one account, so that a stranger cannot lock out another person's address.
 PAIR = Limit("address and account", 10)
 
 #: Many addresses against one account. Far above what a person needs, and over after a minute.

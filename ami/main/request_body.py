@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from rest_framework.request import Empty
 
-#: The largest form that somebody who is not signed in may send: the sign-in of the admin.
+#: The largest form that a stranger may send: the sign-in of the admin.
 STRANGERS_FORM_BYTES = 4 * 1024
 
 #: What is read and thrown away of a body that was refused, so that its sender gets to read the answer and may use the
@@ -76,7 +76,7 @@ def release(request: HttpRequest, response: Any) -> None:
     parsed_by._data = parsed_by._full_data = Empty
     parsed_by._stream = None
     parsed_by.parser_context.clear()
-    # Rendered already: what it still has of the view, the request and the serializer nobody needs.
+    # Rendered already: what it still has of the view, the request and the serializer is not needed.
     response.renderer_context = {}
     if hasattr(getattr(response, "data", None), "serializer"):
         response.data.serializer = None

@@ -1,4 +1,4 @@
-"""Makes tokens of the API, finds the one that a request carries, and ends those that nobody uses."""
+"""Makes tokens of the API, finds the one that a request carries, and ends unused ones."""
 
 import logging
 import secrets
@@ -38,7 +38,7 @@ def issue(
     projects: Iterable[Project] = (),
     expires_at: datetime | None = None,
 ) -> tuple[ApiToken, str]:
-    """Make a token; return it and its key of 40 hexadecimal digits, which nobody can read again."""
+    """Make a token; return it and its key of 40 hexadecimal digits, which cannot be read again."""
     key = secrets.token_hex(20)
     with transaction.atomic():
         token = ApiToken.objects.create(

@@ -33,7 +33,7 @@ def take_over(image: SourceImage, twins: Mapping[int, int]) -> None:
     """Give what shared algorithms found on an image to the project's own ones; call it before saving, inside its
     transaction.
 
-    ``twins`` maps a shared algorithm to the project's own of the same key. Processing a capture anew then replaces
+    ``twins`` maps a shared algorithm to the project's own of the same key. Processing a capture again then replaces
     what is there, as it did while there was one row per key, instead of adding a second box and occurrence.
     """
     now = timezone.now()

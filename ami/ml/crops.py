@@ -86,7 +86,7 @@ def _store(detection: Detection, picture: Image.Image) -> str:
 
 
 def name_of(detection: Detection) -> str:
-    """Return where a detection's crop lies: the same at each call, and no name that somebody could guess."""
+    """Return where a detection's crop lies: the same at each call, and not a name that can be guessed."""
     unguessable = salted_hmac("ami.ml.crops", str(detection.pk), algorithm="sha256").hexdigest()[:32]
     return f"{CROPS}/{detection.pk}-{unguessable}.jpg"
 

@@ -1,4 +1,4 @@
-"""Lists of one number or label per class, kept as the text they came in until somebody needs the list."""
+"""Lists of one number or label per class, kept as the text they came in until the list is needed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _decoders: dict[str, msgspec.json.Decoder[list[Any]]] = {
 
 
 class LongList(Sequence[Any]):
-    """A list that is built anew by every use of it; ``read()`` it once where it is used twice."""
+    """A list that every use of it builds again; ``read()`` it once where it is used twice."""
 
     def __init__(self, text: Text, cut: Cut) -> None:
         self._text, self._cut = text, cut

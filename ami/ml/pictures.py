@@ -10,7 +10,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ami.ml.errors import CaptureUnreadable, PictureRefused
 
-#: No other decoder of Pillow sees bytes that somebody sent: TIFF, GIF and the rest have had the most faults.
+#: No other decoder of Pillow sees bytes that a stranger sent: TIFF, GIF and the rest have had the most faults.
 FORMATS = ("JPEG", "PNG")
 
 #: What Pillow's decoders raise on broken bytes, beside its own errors. A time limit and a lack of memory are not among
@@ -29,7 +29,7 @@ def open_picture(data: bytes) -> Image.Image:
     """
     try:
         with warnings.catch_warnings():
-            # Of a size that is refused below, and of broken metadata that nobody reads.
+            # Of a size that is refused below, and of broken metadata that is not read.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
                 _measure(picture)

@@ -43,7 +43,7 @@ class HiddenSecrets:
         return super().render_change_form(request, context, *args, **kwargs)  # type: ignore[misc]
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Mask the rows of a list; actions load theirs anew."""
+        """Mask the rows of a list; actions load theirs again."""
         changes = super().get_changelist_instance(request)  # type: ignore[misc]
         if request.method == "GET" or not changes.list_editable:  # What is edited in the list is saved from there.
             for row in changes.result_list:

@@ -27,7 +27,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 #: A message whose copy could not be stored for so long is returned to its queue, which counts as a delivery.
 RETURN_AFTER_SECONDS = 300.0
 
-#: An idle connection is closed after so long: nobody reads its heartbeats.
+#: An idle connection is closed after so long: its heartbeats are not read.
 IDLE_SECONDS = 1.0
 
 
@@ -134,7 +134,7 @@ class DeadLetterPublisher:
         return True
 
     def _declare_again(self) -> None:
-        """Make what somebody has deleted; the channel that failed is closed."""
+        """Declare again what was deleted; the channel that failed is closed."""
         connection = self._connect()
         try:
             self._declare(connection)

@@ -27,7 +27,7 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-
 
 
 class Unrestorable(ValueError):
-    """A masked value came back in another place, so that nobody can tell which secret it stands for."""
+    """A masked value came back in another place, so that it is unknown which secret it stands for."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -110,5 +110,5 @@ def _restored(key: str, given: Any, stored: Any) -> Any:
 def _restored_text(given: str, stored: Any) -> str:
     new, old = (_parsed(text) if isinstance(text, str) and text[:1] in {"{", "["} else None for text in (given, stored))
     if new is None or old is None:
-        raise Unrestorable(f"Type the whole value anew: {MASK} stands for a secret that is not shown.")
+        raise Unrestorable(f"Type the whole value again: {MASK} stands for a secret that is not shown.")
     return json.dumps(restore(new, old))

@@ -15,7 +15,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
     """As Django's, but for the mode of the file."""
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Connect to the file, after nobody else can read it any more."""
+        """Connect to the file, once only its owner can read it."""
         if not (self.is_in_memory_db() or str(conn_params["database"]).startswith("file:")):
             keep_private(Path(conn_params["database"]))
         return super().get_new_connection(conn_params)
@@ -38,7 +38,7 @@ def keep_private(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    """Create the file whole with its mode, whoever else does so at this moment."""
+    """Create the file whole with its mode, also when another process does so at this moment."""
     descriptor, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     os.close(descriptor)
     try:

@@ -30,7 +30,7 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
     """Return the body as ``model``; ``limit_bytes`` is what a body of results may have unless given.
 
     Raises:
-        TooLarge: 413, told from the Content-Length.
+        TooLarge: 413, by the Content-Length.
         Busy: 503, another large body is worked on.
         TooSlow: 408, the sender is silent or too slow.
         rest_framework.exceptions.ValidationError: 400, {field: [message]}.

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.db import DatabaseError, models, transaction
 
-from ami.main.file_urls import without_signatures
 from ami.queues.redaction import redact_text
 
 logger = logging.getLogger(__name__)
@@ -51,4 +50,4 @@ class JobLog(models.Model):
 
 def _clean(message: str) -> str:
     """Return the message without secrets and links, without what PostgreSQL refuses in text, and of bounded length."""
-    return redact_text(without_signatures(message.replace("\x00", "")[: 2 * MAX_MESSAGE]))[:MAX_MESSAGE]
+    return redact_text(message.replace("\x00", "")[: 2 * MAX_MESSAGE])[:MAX_MESSAGE]

@@ -44,7 +44,7 @@ class Budget:
         """Return the body; ``length`` is the request's Content-Length.
 
         Raises:
-            TooLarge: 413, told from the length before a byte is read, else after reading one byte too many.
+            TooLarge: 413, by the length before a byte is read, else after reading one byte too many.
         """
         limit = min(self.byte_count, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         if length.isdecimal() and int(length[:20]) > limit:

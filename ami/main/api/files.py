@@ -76,7 +76,7 @@ class RoleOrLink(ProjectRole):
 
 
 class FileLinks:
-    """Put before `ProjectScoped` in a view with a `file_action`: whoever has the signed link needs no account."""
+    """Put before `ProjectScoped` in a view with a `file_action`: a signed link needs no account."""
 
     @property
     def is_opened_by_link(self) -> bool:

@@ -34,7 +34,7 @@ def hash_old_tokens(apps, schema_editor):
             name="from before tokens had names",
             user_id=old.user_id,
             created_at=old.created,
-            # Nobody wrote down when it was last used: its days without use begin now.
+            # When it was last used is unknown: its days without use begin now.
             last_used_at=now,
         )
         for old in OldToken._base_manager.using(connection.alias).all()

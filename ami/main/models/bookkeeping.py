@@ -71,7 +71,7 @@ class BulkDeletion(TimestampedModel):
 
 
 class LoginAttempts(models.Model):
-    """How often somebody tried to sign in within one window of time; see `ami.main.login_attempts`.
+    """Attempts to sign in within one window of time; see `ami.main.login_attempts`.
 
     ``digest`` is a keyed hash of the address, the account or both, ``ends_at`` the window's end in Unix seconds.
     """

@@ -1,4 +1,4 @@
-"""Tokens of the API: only a hash of each is stored, so nobody who reads the table can use one."""
+"""Tokens of the API: only a hash of each is stored, so reading the table opens nothing."""
 
 import hashlib
 from datetime import datetime, timedelta

@@ -12,7 +12,7 @@ from ami.exports.models import DataExport, ScheduledExport
 from ami.jobs import operations
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.states import JobStatus
-from ami.main import tokens
+from ami.main import login_attempts, tokens
 from ami.main.models import (
     BulkDeletion,
     Classification,
@@ -101,6 +101,7 @@ def everything() -> None:
     SourceImageCollection.objects.create(name="Set", project=station.project).images.add(capture)
     StaleCount.objects.create(kind="event", object_pk=capture.event_id)
     Lease.objects.create(name=f"lease {next(_numbers)}", expires_at=timezone.now())
+    login_attempts.count_address("192.0.2.1")
     BulkDeletion.objects.create(target="captures", pks=[capture.pk], requested_by=person)
     AlgorithmCategoryMap.objects.create(labels=["a"], data=[{"index": 0, "label": "a"}], version=str(next(_numbers)))
     service().pipelines.add(pipeline())

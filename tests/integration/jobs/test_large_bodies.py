@@ -3,8 +3,7 @@
 import socket
 from contextlib import ExitStack
 
-from rest_framework.authtoken.models import Token
-
+from ami.main import tokens
 from benchmarks.results_memory import MIB, Door, Stage, door, request_of
 from tests.places import until
 
@@ -24,10 +23,10 @@ def stalled_post(web: Door, stack: ExitStack) -> socket.socket:
 
 def test_two_stalled_large_bodies_leave_room_for_small_ones(database_place):
     stage = Stage(database_place, 1)
-    token, _ = Token.objects.get_or_create(user=stage.world.user)
+    key = tokens.issue(stage.world.user)[1]
     small = request_of([stage.small])
     large = b" " * SIZE + small
-    with door(database_place, stage.job, token.key, small) as web:
+    with door(database_place, stage.job, key, small) as web:
         with ExitStack() as stack:
             for _ in range(2):
                 stalled_post(web, stack)

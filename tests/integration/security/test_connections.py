@@ -2,19 +2,17 @@
 
 import re
 import socket
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.integration.security.test_memory import FORM, JSON, LOGIN, MIB, pieces
-from tests.integration.security.web_process import Web, started
+from tests.web import Web, web_of
 
 
 @pytest.fixture
-def web(database_place) -> Iterator[Web]:
-    with started(database_place) as web:
-        yield web
+def web(database_place) -> Web:
+    return web_of(database_place)
 
 
 def statuses(web: Web, *requests: bytes) -> list[str]:

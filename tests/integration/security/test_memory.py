@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from ami.main import tokens
-from tests.integration.security.web_process import Web, started
 from tests.unit.main import world
+from tests.web import Web, web_of
 
 MIB = 1024**2
 LOGIN = "/api/v2/auth/token/login/"
@@ -35,9 +35,8 @@ def pieces() -> Iterator[bytes]:
 
 
 @pytest.fixture
-def web(database_place) -> Iterator[Web]:
-    with started(database_place) as web:
-        yield web
+def web(database_place) -> Web:
+    return web_of(database_place)
 
 
 def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response]) -> Counter[int]:

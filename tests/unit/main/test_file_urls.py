@@ -3,6 +3,7 @@
 import pytest
 
 from ami.main import file_urls
+from ami.queues.redaction import redact_text
 
 PATH = "/api/v2/exports/5/file/"
 
@@ -87,6 +88,6 @@ def test_a_link_for_a_service_outlives_its_work(settings):
 
 def test_what_others_quote_opens_nothing():
     quoted = f"404 for url: https://a.example{file_urls.signed_path(PATH, 60)} and https://s3/x?X-Amz-Signature=ab&y=1"
-    shown = file_urls.without_signatures(quoted)
+    shown = redact_text(quoted)
     assert query(quoted)["signature"].split()[0] not in shown
-    assert shown.endswith("X-Amz-Signature=***&y=1")
+    assert shown.endswith("X-Amz-Signature=********&y=1")

@@ -1,7 +1,7 @@
 """The shared catalogue: what staff copy into it, and enable for projects."""
 
 import pytest
-from django.contrib.admin.models import LogEntry
+from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
 from django.contrib.auth.models import Permission
 from django.test import Client
 
@@ -50,7 +50,8 @@ def test_staff_share_a_pipeline_in_the_admin_and_the_log_says_so(world: World) -
     page = share(staff("view_pipeline", "add_pipeline", "change_pipeline"), world.pipeline)
     assert "is in the shared catalogue" in page
     shared = Pipeline.objects.get(project=None)
-    assert LogEntry.objects.get().object_id == str(shared.pk)
+    entries = LogEntry.objects.order_by("pk").values_list("object_id", "action_flag")
+    assert set(entries) == {(str(shared.pk), ADDITION), (str(world.pipeline.pk), CHANGE)}
     assert "already" in share(staff("view_pipeline", "add_pipeline", "change_pipeline", "x"), world.pipeline)
 
 

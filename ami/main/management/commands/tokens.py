@@ -76,5 +76,5 @@ class Command(BaseCommand):
     def _user(self, email: str) -> User:
         user = User.objects.filter(email__iexact=email).first()
         if user is None:
-            raise CommandError(f"Nobody has the e-mail address '{email}'.")
+            raise CommandError(f"No person has the e-mail address '{email}'.")
         return user

@@ -1,0 +1,33 @@
+"""The admin site of this project: its sign-in has the same limits as the API's."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+
+from ami.main import login_attempts
+from ami.main.callers import address_of
+from ami.queues.admin_site import AdminSite as GuardedSite
+
+
+class AdminSite(GuardedSite):
+    """The guarded site, with password tries counted by address and by account."""
+
+    @method_decorator(never_cache)
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the form and check a password, unless the address or the account has been tried too often: 429."""
+        if request.method == "POST":
+            address = address_of(request)
+            wait_seconds = login_attempts.count_address(address) or login_attempts.count_account(
+                address, request.POST.get("username", "")
+            )
+            if wait_seconds:
+                return self._refused(request, wait_seconds)
+        return super().login(request, extra_context)
+
+    def _refused(self, request: HttpRequest, wait_seconds: int) -> HttpResponse:
+        context = {**self.each_context(request), "title": "Too many attempts", "wait_seconds": wait_seconds}
+        headers = {"Retry-After": str(wait_seconds)}
+        return TemplateResponse(request, "main/sign_in_refused.html", context, status=429, headers=headers)

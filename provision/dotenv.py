@@ -19,6 +19,8 @@ LOCAL = {
     "DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web",
     "DJANGO_SECURE_SSL_REDIRECT": "0",
     "ANTENNA_PROXIES": "0",
+    # Inside a container, localhost is that container.
+    "ANTENNA_SERVICES_URL": "http://web:8000",
 }
 
 WEB_PORT = "PUBLISHED_WEB_PORT"

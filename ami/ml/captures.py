@@ -3,6 +3,7 @@
 import time
 
 import httpx
+from django.conf import settings
 
 from ami.main import file_urls, outbound
 from ami.main.models import SourceImage
@@ -19,9 +20,9 @@ def public_url(image: SourceImage, base: str = "") -> str:
     """Return an address from which a processing service fetches the picture without a token.
 
     For a picture in our own storage it is signed now, for as long as the work may take, and absolute with ``base``, or
-    else with ANTENNA_PUBLIC_URL.
+    else with ANTENNA_SERVICES_URL, or else with ANTENNA_PUBLIC_URL.
     """
-    return file_urls.capture_url(image, file_urls.for_services(), base)
+    return file_urls.capture_url(image, file_urls.for_services(), base or settings.ANTENNA_SERVICES_URL)
 
 
 def read(image: SourceImage) -> bytes:

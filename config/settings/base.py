@@ -174,6 +174,9 @@ FLOWER_LOGIN_REQUIRED = True
 #: The address people and workers reach the web process at, for links to stored files.
 ANTENNA_PUBLIC_URL = env.str("ANTENNA_PUBLIC_URL", default="")
 
+#: Where processing services reach web instead, when ANTENNA_PUBLIC_URL leads elsewhere in their network.
+ANTENNA_SERVICES_URL = env.str("ANTENNA_SERVICES_URL", default="")
+
 #: Whether addresses that people entered may lead to this machine or to a cloud's metadata (ami.main.outbound), and
 #: which of those addresses are meant all the same: names, addresses or networks.
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False

@@ -23,6 +23,7 @@ READ_BY_SETTINGS = re.compile(
 READ_BY_CODE = re.compile(r'os\.environ(?:\.get\(|\[)"((?:ANTENNA|NATS|FLOWER)_[A-Z0-9_]*)"')
 READ_BY_COMPOSE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)")
 SECRETS = ("PASSWORD", "SECRET", "_URL", "BASIC_AUTH")
+PUBLIC = {"FLOWER_URL", "ANTENNA_PUBLIC_URL", "ANTENNA_SERVICES_URL", "ANTENNA_S3_ENDPOINT_URL"}
 OVERRIDES = {override_name(row, field) for row in ROWS for field in (*BOUNDS, "pool")}
 GOVERNOR_OVERRIDES = {override_name(row, name) for row in ROWS for name in governor.NAMES}
 FILES = {f"{name}_FILE" for name in environment.SECRETS}
@@ -84,8 +85,7 @@ def test_every_secret_that_may_be_a_file_is_documented_by_the_pattern():
 
 def test_every_required_secret_may_be_a_file():
     secrets = {name for name in documented() if name.endswith(SECRETS)} & read_by_settings()
-    public = {"FLOWER_URL", "ANTENNA_PUBLIC_URL", "ANTENNA_S3_ENDPOINT_URL"}
-    assert secrets - public <= set(environment.SECRETS)
+    assert secrets - PUBLIC <= set(environment.SECRETS)
 
 
 def test_the_governor_s_variables_show_their_defaults():
@@ -115,8 +115,7 @@ def test_each_variable_stands_once_and_has_one_line_that_explains_it():
 
 def test_every_secret_holds_the_placeholder():
     required = {name: value for name, value in documented().items() if name.endswith(SECRETS)}
-    open_ones = {"FLOWER_URL", "ANTENNA_PUBLIC_URL", "ANTENNA_S3_ENDPOINT_URL"}
-    assert {name for name, value in required.items() if "change-me" not in value} == open_ones
+    assert {name for name, value in required.items() if "change-me" not in value} == PUBLIC
 
 
 def test_what_containers_pass_on_is_what_settings_read():

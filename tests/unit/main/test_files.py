@@ -146,6 +146,14 @@ def test_a_processing_service_gets_an_absolute_link_that_needs_no_token(anybody,
     assert body(anybody.get(pulled.removeprefix("http://web:8000"))) == b"picture"
 
 
+def test_a_pushed_link_leads_where_services_reach_web_and_a_person_s_where_people_do(client, capture, settings):
+    settings.ANTENNA_PUBLIC_URL, settings.ANTENNA_SERVICES_URL = "https://antenna.example", "http://web:8000"
+    assert public_url(capture).startswith(f"http://web:8000{image(capture)}?")
+    assert public_url(capture, "http://elsewhere").startswith(f"http://elsewhere{image(capture)}?")
+    assert file_urls.capture_address(capture) == f"https://antenna.example{image(capture)}"
+    assert "http://web:8000" not in client.get(f"{BASE}/captures/{capture.pk}/").text
+
+
 def test_a_file_that_is_gone_is_a_404_with_its_reason(client, capture):
     default_storage.delete(capture.path)
     answer = client.get(image(capture))

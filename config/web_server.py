@@ -1,8 +1,89 @@
-"""What gunicorn asks of each request before the application sees it (`--config python:config.web_server`)."""
+"""What gunicorn asks of each connection and request before the application sees it (`python:config.web_server`).
 
+A thread belongs to a request from its first byte on. Without a deadline four silent strangers would have all of them.
+"""
+
+import errno
+import socket
+import time
 from typing import Any
 
-from ami.main.request_body import DRAIN_BYTES
+from gunicorn.workers.gthread import ThreadWorker
+
+from ami.main.request_body import (
+    DRAIN_BYTES,
+    LARGE_BYTES,
+    SILENCE_SECONDS,
+    SLOWEST_BYTES_PER_SECOND,
+    WAIT_SECONDS,
+)
+
+#: How long the first line and the headers may take in all, and a body of at most SMALL_BYTES.
+HEADERS_SECONDS = 10.0
+SMALL_BYTES = 64 * 1024
+
+#: What is sent in one piece, so that SILENCE_SECONDS are about the client and not about the size of an answer.
+PIECE_BYTES = 64 * 1024
+
+worker_class = "config.web_server.Worker"
+
+
+class DeadlineSocket(socket.socket):
+    """A connection whose client has ``HEADERS_SECONDS`` for its headers, and then a time for its body by its size."""
+
+    _until: float | None = None
+    _in_headers = False
+
+    def setblocking(self, flag: bool) -> None:
+        """Begin the headers of a request: gunicorn calls this when a thread takes the connection."""
+        self._in_headers = bool(flag)
+        self._until = time.monotonic() + HEADERS_SECONDS if flag else None
+        self.settimeout(HEADERS_SECONDS if flag else 0.0)
+
+    def begin_body(self, length: int) -> None:
+        """Give the time that the slowest accepted client needs, and a large body's wait for its turn."""
+        silence = HEADERS_SECONDS if length <= SMALL_BYTES else SILENCE_SECONDS
+        wait = WAIT_SECONDS if length > LARGE_BYTES else 0.0
+        self._in_headers = False
+        self._until = time.monotonic() + silence + wait + length / SLOWEST_BYTES_PER_SECOND
+        self.settimeout(silence)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Read, until the deadline.
+
+        Raises:
+            ConnectionResetError: the headers did not come in time; nobody waits for an answer, and none is logged.
+            TimeoutError: the body did not.
+        """
+        try:
+            if self._until is not None and time.monotonic() > self._until:
+                raise TimeoutError("The request takes too long.")
+            return super().recv(size, flags)
+        except TimeoutError as error:
+            if self._in_headers:
+                raise ConnectionResetError(errno.ECONNRESET, "The headers take too long.") from error
+            raise
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Send in pieces, each with a timeout of its own."""
+        with memoryview(data) as view:
+            for start in range(0, len(view), PIECE_BYTES):
+                super().sendall(view[start : start + PIECE_BYTES], flags)
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]
+    """gunicorn's worker with threads, on connections with deadlines."""
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Hand a connection to a thread."""
+        if not isinstance(conn.sock, DeadlineSocket):
+            conn.sock = DeadlineSocket(fileno=conn.sock.detach())
+        super().enqueue_req(conn)
+
+    def handle_request(self, req: Any, conn: Any) -> Any:
+        """Answer a request whose headers are here."""
+        conn.sock.begin_body(_length(dict(req.headers)))
+        return super().handle_request(req, conn)
 
 
 def pre_request(_: Any, request: Any) -> None:
@@ -11,6 +92,11 @@ def pre_request(_: Any, request: Any) -> None:
     Without the announcement a client would send its next request into a connection that is being closed.
     """
     headers = dict(request.headers)
-    length = headers.get("CONTENT-LENGTH", "0")
-    if not length.isdecimal() or int(length[:20]) > DRAIN_BYTES or "TRANSFER-ENCODING" in headers:
+    if "TRANSFER-ENCODING" in headers or not 0 <= _length(headers) <= DRAIN_BYTES:
         request.force_close()
+
+
+def _length(headers: dict[str, str]) -> int:
+    """Return the Content-Length, -1 where it is no number."""
+    text = headers.get("CONTENT-LENGTH", "0")
+    return int(text[:20]) if text.isdecimal() else -1

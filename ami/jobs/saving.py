@@ -66,6 +66,7 @@ def _by_image(response: PipelineResultsResponse) -> dict[str, list[DetectionResp
 
 
 def _images_of_job(job: Job, found: dict[str, list[DetectionResponse]]) -> dict[int, SourceImage]:
-    keys = [int(key) for key in found if key.isascii() and key.isdecimal() and len(key) < 19]
+    # Plain keys alone: "007" is found under no image's own text.
+    keys = [int(key) for key in found if key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key]
     rows = JobImage.objects.filter(job=job, source_image_id__in=keys).select_related("source_image__deployment")
     return {row.source_image_id: row.source_image for row in rows}

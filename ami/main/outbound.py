@@ -6,6 +6,7 @@ lead to this machine, its link or a cloud's metadata, whatever its name resolves
 
 import asyncio
 import socket
+import time
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,6 +80,44 @@ def async_client(**options: Any) -> httpx.AsyncClient:
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT)
     return httpx.AsyncClient(**options)
+
+
+def fetch(
+    client: httpx.Client, method: str, url: str, most_bytes: int, seconds: float, **options: Any
+) -> httpx.Response:
+    """Return an answer with its whole body; whoever answers decides neither how much nor how long.
+
+    Raises:
+        httpx.HTTPError: as a client does, and for a body of more than ``most_bytes``, unpacked, or one that is not
+            complete after ``seconds``.
+    """
+    until = time.monotonic() + seconds
+    with client.stream(method, url, **options) as answer:
+        body = bytearray()
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > most_bytes:
+                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
+            if time.monotonic() > until:
+                raise httpx.ReadTimeout(f"The answer took longer than {seconds:.0f} seconds.", request=answer.request)
+        return _whole(answer, body)
+
+
+async def fetch_async(client: httpx.AsyncClient, url: str, most_bytes: int) -> httpx.Response:
+    """Return the same for a GET in a loop, where the caller sets the time."""
+    async with client.stream("GET", url) as answer:
+        body = bytearray()
+        async for piece in answer.aiter_bytes():
+            body += piece
+            if len(body) > most_bytes:
+                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
+        return _whole(answer, body)
+
+
+def _whole(answer: httpx.Response, body: bytearray) -> httpx.Response:
+    content_type = answer.headers.get("Content-Type", "application/json")
+    headers = {"Content-Type": content_type}
+    return httpx.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
 
 
 class CheckedTransport(httpx.HTTPTransport):

@@ -14,6 +14,16 @@ from rest_framework.request import Empty
 #: The largest form that a stranger may send: the sign-in of the admin.
 STRANGERS_FORM_BYTES = 4 * 1024
 
+#: How long a client may send nothing while its body is read, and the average that it must reach, this long apart, so
+#: that a slow one does not keep the others waiting.
+SILENCE_SECONDS = 30.0
+SLOWEST_BYTES_PER_SECOND = 256 * 1024
+
+#: A body above this waits for its turn, unread, for so long before it is answered 503 (ami.jobs.api.gate); a client
+#: that posts results does not repeat a POST by itself.
+LARGE_BYTES = 32 * 1024**2
+WAIT_SECONDS = 60.0
+
 #: What is read and thrown away of a body that was refused, so that its sender gets to read the answer and may use the
 #: connection again. The web server announces the end of the connection for larger ones (config/web_server.py).
 DRAIN_BYTES = 16 * 1024**2

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlparse
 import regex
 from django.conf import settings
 
-from ami.main import outbound
+from ami.main import outbound, path_patterns
 from ami.main.models.stations import Deployment, S3StorageSource
 from ami.main.paths import problem_of
 from ami.main.stored_files import OURS
@@ -46,9 +46,9 @@ def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
     if source is None:
         raise SourceError(f"Station {station.pk} has no storage source; choose one in its settings.")
     try:
-        pattern = regex.compile(station.data_source_regex) if station.data_source_regex else PICTURES
-    except regex.error as error:
-        raise SourceError(f"data_source_regex '{station.data_source_regex}' does not compile: {error}.") from error
+        pattern = path_patterns.compiled(station.data_source_regex) if station.data_source_regex else PICTURES
+    except path_patterns.PatternRefused as error:
+        raise SourceError(f"data_source_regex '{station.data_source_regex}': {error}") from error
     place = _place(station, source)
     walk = _walk_folder if source.endpoint_url.startswith("file:") else _walk_bucket
     return (found for found in walk(source, place, after) if _matches(pattern, found.path))

@@ -4,6 +4,7 @@ import logging
 import time
 
 import httpx
+from django.conf import settings
 from pydantic import ValidationError
 
 from ami.main import outbound
@@ -68,7 +69,8 @@ def _post(url: str, body: dict[str, object], name: str) -> httpx.Response:
             if attempt:
                 time.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
             try:
-                answer = client.post(url, json=body)
+                most, seconds = settings.ANTENNA_RESULT_MAX_BYTES, PROCESS_TIMEOUT.read or 0.0
+                answer = outbound.fetch(client, "POST", url, most, seconds, json=body)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 last = type(error).__name__
                 continue

@@ -30,6 +30,7 @@ PROBE_SECONDS = 8.0
 ALL_SECONDS = 50.0
 AT_ONCE = 32
 MAX_INFO_BYTES = 64 * 1024**2
+MAX_READY_BYTES = 1024**2
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ async def _probe(client: httpx.AsyncClient, address: str) -> Probe:
     started = time.monotonic()
     try:
         async with asyncio.timeout(PROBE_SECONDS):
-            answer = await client.get(f"{address.rstrip('/')}/readyz")
+            answer = await outbound.fetch_async(client, f"{address.rstrip('/')}/readyz", MAX_READY_BYTES)
         latency = time.monotonic() - started
         if answer.status_code != 200:
             return Probe(False, latency, error=f"/readyz answered {answer.status_code}")
         return Probe(True, latency, _slugs(answer))
     except EndpointRefused as error:
         return Probe(False, time.monotonic() - started, error=str(error)[:500])
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError, ValueError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError, ValueError, RecursionError) as error:
         return Probe(False, time.monotonic() - started, error=f"{type(error).__name__} {error}".strip()[:500])
 
 
@@ -126,9 +127,10 @@ def fetch_configs(service: ProcessingService) -> tuple[list[PipelineConfigRespon
     """Return the pipelines that ``/info`` describes, and what was wrong with it (empty if nothing)."""
     try:
         with outbound.client(timeout=PROBE_SECONDS) as client:
-            answer = client.get(f"{(service.endpoint_url or '').rstrip('/')}/info")
+            address = f"{(service.endpoint_url or '').rstrip('/')}/info"
+            answer = outbound.fetch(client, "GET", address, MAX_INFO_BYTES, PROBE_SECONDS)
         answer.raise_for_status()
-        return ProcessingServiceInfoResponse.model_validate_json(answer.content[:MAX_INFO_BYTES]).pipelines, ""
+        return ProcessingServiceInfoResponse.model_validate_json(answer.content).pipelines, ""
     except (httpx.HTTPError, httpx.InvalidURL, ValidationError, EndpointRefused) as error:
         return [], f"/info: {type(error).__name__} {error}"[:500]
 

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from ami.jobs.api.errors import TooSlow
 from ami.jobs.api.gate import GATE, LARGE_BYTES
 from ami.main.api.budgets import TooLarge
+from ami.main.request_body import SILENCE_SECONDS, SLOWEST_BYTES_PER_SECOND
 from ami.ml import wire
 from ami.ml.schemas import WireModel
 
@@ -20,10 +21,6 @@ Model = TypeVar("Model", bound=WireModel)
 
 SMALL_BODY_BYTES = 1024**2
 CHUNK_BYTES = 1024**2
-SILENCE_SECONDS = 30.0
-"""How long a client may send nothing while its body is read."""
-SLOWEST_BYTES_PER_SECOND = 256 * 1024
-"""The average a client must reach, SILENCE_SECONDS apart, so that a slow one does not keep the others waiting."""
 
 
 def read(request: Request, model: type[Model], limit_bytes: int | None = None) -> Model:

@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.db import DataError
+from django.http import UnreadablePostError
 from kombu.exceptions import OperationalError
 from rest_framework import status
 from rest_framework.exceptions import APIException, ValidationError
@@ -51,6 +52,8 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
         exc = Conflict(str(exc))
     elif isinstance(exc, RequestDataTooBig):
         exc = TooLarge(f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
+    elif isinstance(exc, UnreadablePostError):
+        exc = TooSlow("The body did not come in time, or not whole.")
     elif isinstance(exc, DataError):
         exc = ValidationError({"detail": ["The request holds a value that the database cannot store."]})
     elif isinstance(exc, UnknownKind):

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ami.jobs.api.errors import Busy
+from ami.main.request_body import LARGE_BYTES, WAIT_SECONDS
 
-LARGE_BYTES = 32 * 1024**2
-"""A body above this waits for its turn, unread."""
-WAIT_SECONDS = 60.0
-"""How long it waits before it is answered 503; a client that posts results does not repeat a POST by itself."""
+__all__ = ["GATE", "LARGE_BYTES", "Gate"]
+
 PLACES = 2
 """How many large bodies occupy a thread: one that is worked on and one that waits; web has four threads."""
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import regex
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
@@ -10,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs.operations import create_and_enqueue
+from ami.main import path_patterns
 from ami.main.api.asking import AskedSerializer, accepted, answer
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
@@ -63,10 +63,8 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 
     def validate_data_source_regex(self, pattern: str) -> str:
         """Accept a pattern that compiles."""
-        try:
-            regex.compile(pattern)
-        except regex.error as error:
-            raise serializers.ValidationError(f"Does not compile: {error}.") from error
+        if problem := path_patterns.problem_of(pattern):
+            raise serializers.ValidationError(problem)
         return pattern
 
     def validate_data_source_subdir(self, path: str) -> str:

@@ -6,7 +6,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 
-from ami.main import outbound
+from ami.main import outbound, path_patterns
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
 from ami.main.paths import problem_of
@@ -92,8 +92,10 @@ class Deployment(TimestampedModel):
         return self.name
 
     def clean(self) -> None:
-        """Refuse a folder that would leave the storage source."""
+        """Refuse a folder that would leave the storage source, and a pattern that nothing can be matched with."""
         _refuse_path("data_source_subdir", self.data_source_subdir)
+        if problem := path_patterns.problem_of(self.data_source_regex):
+            raise ValidationError({"data_source_regex": problem})
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; another time zone makes the sessions stale, because a night is named by its local date."""

@@ -65,3 +65,20 @@ def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
         answer = connection.recv(65_536).decode()
     assert answer.startswith("HTTP/1.1 413")
     assert "connection: close" in answer.lower()
+
+
+def test_four_clients_that_stop_in_the_middle_give_their_threads_back(web: Web):
+    stopped = [
+        b"GET /livez HTTP/1.1\r\nHost: loc",
+        b"GET /livez HTTP/1.1\r\nX-Drip: ",
+        request("POST", LOGIN, "Content-Type: application/json", "Content-Length: 100"),
+        request("POST", LOGIN, "Content-Type: application/json", "Content-Length: 4000") + b'{"email":',
+    ]
+    connections = [socket.create_connection(("127.0.0.1", web.port), timeout=30) for _ in stopped]
+    for connection, begun in zip(connections, stopped, strict=True):
+        connection.sendall(begun)
+    assert httpx.get(f"{web.url}/livez", timeout=25).status_code == 200
+    answers = [connection.recv(65_536)[:12] for connection in connections]
+    assert answers == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 408"]
+    for connection in connections:
+        connection.close()

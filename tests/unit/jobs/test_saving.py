@@ -151,3 +151,17 @@ def test_incident_37_no_query_cache_is_installed(settings) -> None:
         queryset = type(model._default_manager.all())
         assert queryset._fetch_all is models.QuerySet._fetch_all
         assert queryset.update is models.QuerySet.update
+
+
+@pytest.mark.parametrize("spelled", ["0{}", "+{}", " {}", "{}.0"])
+def test_an_image_whose_key_is_spelled_oddly_is_none_of_the_jobs_and_ends_no_task(world: World, spelled) -> None:
+    [capture] = world.captures(1)
+    job = world.running([capture])
+    found = world.found(capture)
+    odd = spelled.format(capture.pk)
+    for row in found["source_images"]:
+        row["id"] = odd
+    for row in found["detections"]:
+        row["source_image_id"] = odd
+    ingest.handle(job.pk, result_data=found)
+    assert not Detection.objects.exists()

@@ -1,6 +1,7 @@
 """Addresses that people entered: what a name resolves to at the call decides, and that is what is connected to."""
 
 import asyncio
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
@@ -272,3 +273,18 @@ def test_redirect_of_a_storage_source_is_not_followed(db, serve, settings):
         listed(f"http://127.0.0.2:{first.port}", "bucket")
     assert first.hosts
     assert hidden.hosts == []
+
+
+def test_an_answer_is_read_to_its_limit_in_bytes_after_unpacking_and_in_time():
+    packed = gzip.compress(b"x" * 1024**2)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(packed))
+
+    with httpx.Client(transport=httpx.MockTransport(answer)) as client:
+        whole = outbound.fetch(client, "GET", "http://service.example/", 1024**2, 10)
+        assert len(whole.content) == 1024**2
+        with pytest.raises(httpx.ReadError, match="more than 1000 bytes"):
+            outbound.fetch(client, "GET", "http://service.example/", 1000, 10)
+        with pytest.raises(httpx.ReadTimeout):
+            outbound.fetch(client, "GET", "http://service.example/", 1024**2, -1)

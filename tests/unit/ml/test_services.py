@@ -209,3 +209,22 @@ def test_hazard_10_a_projects_config_leaves_the_default_alone(world: World) -> N
     config["nested"]["a"] = 99
     assert world.pipeline.config_for(world.project.pk) == {"nested": {"a": 1}, "b": 2}
     assert world.pipeline.config_for(10**6) == {"nested": {"a": 1}}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"x" * 2 * 1024**2], ids=["nested", "large"])
+def test_a_service_whose_answer_is_hostile_is_offline_and_the_others_are_asked(body, monkeypatch) -> None:
+    import httpx
+
+    bad = ProcessingService.objects.create(name="bad", endpoint_url="http://bad.example")
+    good = ProcessingService.objects.create(name="good", endpoint_url="http://good.example")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body if request.url.host == "bad.example" else b"[]")
+
+    def client(**options) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.MockTransport(answer), **options)
+
+    monkeypatch.setattr("ami.main.outbound.async_client", client)
+    probes = probing.probe_all([bad, good])
+    assert (probes[bad.pk].live, probes[good.pk].live) == (False, True)

@@ -1,0 +1,56 @@
+"""Patterns that members give for the paths of their pictures: compiled in a child process first, which may die of it.
+
+``(((a{100}){100}){100}){100}`` and ``((((a+)+)+)+)...`` take gigabytes to compile, and a C library cannot be stopped.
+"""
+
+import subprocess
+import sys
+from typing import Any
+
+import regex
+
+MOST_MIB = 192
+MOST_CPU_SECONDS = 2
+WAIT_SECONDS = 20.0
+TOO_COSTLY = "Takes too much memory or time to compile; write fewer repeats within repeats."
+
+_CHILD = f"""
+import resource, sys
+import regex
+limits = {{"CORE": 0, "CPU": {MOST_CPU_SECONDS}, "AS": {MOST_MIB} << 20}}
+for name, most in limits.items():
+    resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (most, most))
+try:
+    regex.compile(sys.stdin.buffer.read().decode())
+except regex.error as error:
+    print(f"Does not compile: {{error}}.")
+"""
+
+
+class PatternRefused(ValueError):
+    """A pattern that cannot be used; the message says why."""
+
+
+def problem_of(pattern: str) -> str:
+    """Say why a pattern is not used; empty when it is fit."""
+    if not pattern:
+        return ""
+    command = [sys.executable, "-I", "-c", _CHILD]
+    try:
+        child = subprocess.run(  # noqa: S603 - a fixed program; the pattern is its input
+            command, input=pattern.encode(), capture_output=True, timeout=WAIT_SECONDS, check=False
+        )
+    except (subprocess.TimeoutExpired, UnicodeEncodeError):
+        return TOO_COSTLY
+    return child.stdout.decode(errors="replace").strip()[:500] if child.returncode == 0 else TOO_COSTLY
+
+
+def compiled(pattern: str) -> Any:
+    """Return the compiled pattern.
+
+    Raises:
+        PatternRefused: it does not compile, or takes too much for that.
+    """
+    if problem := problem_of(pattern):
+        raise PatternRefused(problem)
+    return regex.compile(pattern, cache_pattern=False)

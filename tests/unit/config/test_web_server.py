@@ -1,0 +1,56 @@
+"""A connection has a deadline for its headers and one for its body, and none for an answer that is being read."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from config import web_server
+from config.web_server import DeadlineSocket
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[DeadlineSocket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with DeadlineSocket(fileno=ours.detach()) as ours, theirs:
+        yield ours, theirs
+
+
+def test_a_drip_of_headers_ends_at_the_deadline_without_an_error_for_the_log(ends, monkeypatch):
+    ours, theirs = ends
+    monkeypatch.setattr(web_server, "HEADERS_SECONDS", 0.1)
+    ours.setblocking(True)
+
+    def drip() -> None:
+        while theirs.send(b"X"):
+            assert ours.recv(1) == b"X"
+
+    with pytest.raises(ConnectionResetError):
+        drip()
+
+
+def test_a_body_has_time_by_its_size_and_a_large_one_for_its_turn(ends, monkeypatch):
+    ours, theirs = ends
+    monkeypatch.setattr(web_server, "HEADERS_SECONDS", 0.05)
+    ours.setblocking(True)
+    ours.begin_body(100)
+    with pytest.raises(TimeoutError):
+        ours.recv(1)
+    ours.begin_body(web_server.LARGE_BYTES + 1)
+    assert ours.gettimeout() == web_server.SILENCE_SECONDS
+    theirs.sendall(b"X")
+    assert ours.recv(1) == b"X"
+
+
+def test_a_large_answer_may_take_longer_than_one_timeout(ends):
+    ours, theirs = ends
+    ours.setblocking(True)
+    ours.settimeout(0.5)
+    sent = threading.Thread(target=ours.sendall, args=(b"x" * 2 * 1024**2,))
+    sent.start()
+    received = 0
+    while received < 2 * 1024**2:
+        received += len(theirs.recv(65_536))
+    sent.join(5)
+    assert not sent.is_alive()

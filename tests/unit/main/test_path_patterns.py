@@ -1,0 +1,31 @@
+"""A member's pattern for paths may not take the memory of the process that compiles it."""
+
+import resource
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from ami.main.models import Deployment
+from ami.main.path_patterns import TOO_COSTLY, PatternRefused, compiled, problem_of
+
+GROWN_KIB = 64 * 1024
+
+
+@pytest.mark.parametrize("pattern", ["((((a{100}){100}){100}){100})", "(" * 60 + "a" + "+)" * 60 + "+"])
+def test_a_pattern_of_repeats_within_repeats_is_refused_and_takes_no_memory_here(pattern):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert problem_of(pattern) == TOO_COSTLY
+    with pytest.raises(PatternRefused):
+        compiled(pattern)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GROWN_KIB
+
+
+def test_an_ordinary_pattern_matches_and_a_broken_one_says_what_is_wrong():
+    assert compiled(r"^night_\d{4}-\d{2}-\d{2}/.*\.jpe?g$").match("night_2024-06-01/é 1.jpg")
+    assert problem_of("") == ""
+    assert problem_of("(").startswith("Does not compile: missing )")
+
+
+def test_the_admins_form_refuses_such_a_pattern_too():
+    with pytest.raises(ValidationError, match="data_source_regex"):
+        Deployment(data_source_regex="(((a{1000}){1000}){1000})").clean()

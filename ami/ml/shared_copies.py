@@ -1,6 +1,6 @@
 """Copies of a project's pipeline in the shared catalogue, which only staff make."""
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline
@@ -10,7 +10,6 @@ class CannotBeShared(Exception):
     """The shared catalogue has something else under one of the pipeline's names; the message says what."""
 
 
-@transaction.atomic
 def add_to_catalogue(pipeline: Pipeline) -> Pipeline:
     """Copy a project's pipeline with its algorithms into the shared catalogue and return the copy.
 
@@ -20,6 +19,16 @@ def add_to_catalogue(pipeline: Pipeline) -> Pipeline:
         CannotBeShared: it is shared already, or the catalogue has its slug, its name and version, or another
             algorithm under one of its keys.
     """
+    try:
+        with transaction.atomic():
+            return _copied(pipeline)
+    except IntegrityError as error:  # Somebody shared it, or something of its name, between the look and the copy.
+        raise CannotBeShared(
+            f"The shared catalogue got '{pipeline.slug}' or one of its algorithms meanwhile."
+        ) from error
+
+
+def _copied(pipeline: Pipeline) -> Pipeline:
     taken = Pipeline.objects.filter(Q(slug=pipeline.slug) | Q(name=pipeline.name, version=pipeline.version))
     if pipeline.project_id is None or taken.filter(project=None).exists():
         raise CannotBeShared(f"The shared catalogue has '{pipeline.slug}' ({pipeline}) already.")

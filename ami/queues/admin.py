@@ -1,4 +1,4 @@
-"""The schedule in the admin: "run selected tasks" is a person's wish, not a tick."""
+"""The schedule in the admin: "run selected tasks" is a person's wish, not a tick; and Celery's results."""
 
 import json
 
@@ -6,15 +6,35 @@ from celery import current_app
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django_celery_beat.admin import CrontabScheduleAdmin as BeatCrontabScheduleAdmin
 from django_celery_beat.admin import PeriodicTaskAdmin as BeatPeriodicTaskAdmin
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
+from django_celery_results.models import TaskResult
 
 from ami.queues.answering import tell
 from ami.queues.asking import ask
 from ami.queues.choosing import chosen
+from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm
 from ami.queues.tasks_table import load_tasks
 
-admin.site.unregister(PeriodicTask)
+admin.site.unregister([PeriodicTask, CrontabSchedule, TaskResult])
+
+
+@admin.register(CrontabSchedule)
+class CrontabScheduleAdmin(BeatCrontabScheduleAdmin):
+    """django-celery-beat's admin, which also saves what Celery cannot read; every later look at it fails."""
+
+    form = CrontabForm
+
+
+@admin.register(TaskResult)
+class TaskResultAdmin(ResultsTaskResultAdmin):
+    """django-celery-results' admin; its form has no field to write, so that every new row was the same empty one."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
+        """Nobody adds."""
+        return False
 
 
 @admin.register(PeriodicTask)
@@ -24,6 +44,7 @@ class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
     Its other actions name no permission, so that who may only look could switch the schedule off; here they do.
     """
 
+    form = PeriodicTaskForm
     change_form_template = "admin/queues/periodic_task.html"
     actions = ("enable_tasks", "disable_tasks", "toggle_tasks", "run_tasks")
     enable_tasks = admin.action(permissions=["change"])(BeatPeriodicTaskAdmin.enable_tasks)

@@ -6,13 +6,15 @@ from django.contrib import admin
 
 from ami.queues.admin_audit import AuditedActions
 from ami.queues.admin_secrets import HiddenSecrets
+from ami.queues.admin_values import CheckedValues
 
 
 class AdminSite(admin.AdminSite):
-    """Django's, with `HiddenSecrets` and `AuditedActions` in front of every model admin."""
+    """Django's, with `CheckedValues`, `HiddenSecrets` and `AuditedActions` in front of every model admin."""
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Register models as Django does, behind the two mixins."""
+        """Register models as Django does, behind the mixins."""
         base: Any = admin_class or admin.ModelAdmin
-        guarded = type(base)(base.__name__, (HiddenSecrets, AuditedActions, base), {"__module__": base.__module__})
+        mixins = (CheckedValues, HiddenSecrets, AuditedActions)
+        guarded = type(base)(base.__name__, (*mixins, base), {"__module__": base.__module__})
         super().register(model_or_iterable, guarded, **options)

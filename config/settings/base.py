@@ -54,6 +54,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "ami.queues.middleware.BrokerAwayMiddleware",
+    "ami.queues.middleware.UnstorableValueMiddleware",
     "ami.main.api.audit.AuditMiddleware",
 ]
 TEMPLATES = [

@@ -46,6 +46,16 @@ def test_second_copy_and_another_algorithm_of_a_key_are_refused(world: World) ->
     assert Pipeline.objects.filter(project=None).count() == 1
 
 
+def test_pipeline_that_two_share_at_once_is_shared_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shared_meanwhile(own: Algorithm) -> Algorithm:
+        Pipeline.objects.create(name=world.pipeline.name, slug=world.pipeline.slug, version=world.pipeline.version)
+        return own
+
+    monkeypatch.setattr("ami.ml.shared_copies._shared_algorithm", shared_meanwhile)
+    with pytest.raises(CannotBeShared, match="meanwhile"):
+        add_to_catalogue(world.pipeline)
+
+
 def test_staff_share_a_pipeline_in_the_admin_and_the_log_says_so(world: World) -> None:
     page = share(staff("view_pipeline", "add_pipeline", "change_pipeline"), world.pipeline)
     assert "is in the shared catalogue" in page

@@ -1,0 +1,67 @@
+"""The forms of the schedule: django-celery-beat's, with an error on the field where those fail or take anything."""
+
+import json
+from typing import Any
+
+from celery.schedules import ParseException, crontab
+from django import forms
+from django_celery_beat.admin import PeriodicTaskForm as BeatPeriodicTaskForm
+from django_celery_beat.models import CrontabSchedule
+from kombu.utils.json import loads
+
+from ami.queues.admin_values import SHAPES, why_unstorable
+
+CRON_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+
+
+class PeriodicTaskForm(BeatPeriodicTaskForm):
+    """Says which argument does not fit, where beat would switch the entry off or fail."""
+
+    def clean(self) -> Any:
+        """Check the form as a whole; the library's check fails on a task that was refused already."""
+        self.cleaned_data.setdefault("task", self.data.get("task", ""))
+        return super().clean()
+
+    def clean_args(self) -> str:
+        """Check the list of arguments."""
+        return self._clean_json("args", list)
+
+    def clean_kwargs(self) -> str:
+        """Check the named arguments."""
+        return self._clean_json("kwargs", dict)
+
+    def clean_headers(self) -> str:
+        """Check the headers, which may be left out."""
+        return self._clean_json("headers", dict) if self.cleaned_data["headers"] else ""
+
+    def _clean_json(self, field: str, shape: type = object) -> str:
+        text: str = self.cleaned_data[field]
+        try:
+            value, plain = loads(text), json.loads(text)
+        except Exception as error:  # Values that are marked so become dates and others, which may fail with any error.
+            raise forms.ValidationError(f"Unable to parse JSON: {error}") from None
+        if not isinstance(value, shape):
+            raise forms.ValidationError(SHAPES[shape])
+        if wrong := why_unstorable(plain):
+            raise forms.ValidationError(wrong)
+        return text
+
+
+class CrontabForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Refuses what Celery cannot read, such as 7 for Sunday."""
+
+    class Meta:
+        model = CrontabSchedule
+        fields = (*CRON_FIELDS, "timezone")
+
+    def clean(self) -> Any:
+        """Have Celery read each field."""
+        fields: dict[str, Any] = super().clean() or {}
+        for name in CRON_FIELDS:
+            if name not in fields:
+                continue
+            try:
+                crontab(**{name: fields[name]})
+            except (ValueError, ParseException) as error:
+                self.add_error(name, f"Celery cannot read this: {error}")
+        return fields

@@ -127,7 +127,6 @@ ENDS = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
-    gc.collect()
     gc.disable()
     yield
     gc.enable()

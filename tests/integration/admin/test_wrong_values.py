@@ -86,13 +86,12 @@ def test_text_in_place_of_a_key_comes_back_with_an_error(pages):
     for model in MODELS:
         shown = admin.site._registry[model]
         names = [*shown.autocomplete_fields, *shown.raw_id_fields]
-        page = address(model, "add")
-        if not names or pages.get(page).status_code == 403:
-            continue
-        for text in NO_KEYS:
-            answer = pages.post(page, dict.fromkeys(names, text))
+        for text in NO_KEYS if names else ():
+            answer = pages.post(address(model, "add"), dict.fromkeys(names, text))
+            if answer.status_code == 403:
+                break  # Nobody adds such rows.
             assert not [name for name in names if not errors(answer, name)], (model, text)
-        tried.add(model)
+            tried.add(model)
     assert {Deployment, Taxon, Project} <= tried
     assert len(tried) > 10
 

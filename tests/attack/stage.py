@@ -20,7 +20,6 @@ SETTINGS = {
     "DJANGO_SETTINGS_MODULE": "config.settings.test",
     "ANTENNA_PROXIES": "1",
     "ANTENNA_INGEST_CONCURRENCY": "1",
-    "ANTENNA_SERVE_MEDIA": "1",
     "ANTENNA_LOG_LEVEL": "WARNING",
 }
 

@@ -83,11 +83,11 @@ class Load:
 
     def until_ended(self, effects: Effects, seconds: float) -> "Account":
         """Wait until everything that was confirmed has ended; return the account."""
-        until(
-            lambda: not self.account(effects).missing,
-            seconds,
-            f"every confirmed task ended; {len(self.sent)} sent, missing {self.account(effects).missing[:20]}",
-        )
+        try:
+            until(lambda: not self.account(effects).missing, seconds, "every confirmed task ended")
+        except AssertionError as error:
+            missing = self.account(effects).missing
+            raise AssertionError(f"{error}; {len(self.sent)} sent, {len(missing)} missing: {missing[:20]}") from None
         return self.account(effects)
 
 

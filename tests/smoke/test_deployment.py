@@ -75,6 +75,15 @@ def test_a_container_runs_as_nobody_and_cannot_write_to_its_image(deployment: De
     assert config["CapDrop"] == ["ALL"]
 
 
+def test_the_processing_service_reaches_web_where_pushed_links_lead(deployment: Deployment):
+    settings = "from django.conf import settings; print(settings.ANTENNA_SERVICES_URL)"
+    base = deployment.execute(
+        "celeryworker", "python", "manage.py", "shell", "--verbosity", "0", "-c", settings
+    ).strip()
+    ask = "import sys, urllib.request as http; print(http.urlopen(sys.argv[1], timeout=10).status)"
+    assert deployment.execute("processing", "python", "-c", ask, f"{base}/livez").strip() == "200"
+
+
 @pytest.mark.parametrize("service", ["rabbitmq", "redis", "postgres"])
 def test_a_service_of_others_runs_without_a_capability(deployment: Deployment, service: str):
     """Its entrypoint begins with five, and becomes a user who has none and gets none."""

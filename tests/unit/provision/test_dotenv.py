@@ -70,6 +70,7 @@ def test_a_local_one_answers_the_browser_of_its_machine(tmp_path: Path, monkeypa
     assert doors.main(["dotenv", "--local", str(tmp_path / "env")]) == 0
     found = dotenv.variables((tmp_path / "env").read_text())
     assert {name: found[name] for name in dotenv.LOCAL} == dotenv.LOCAL
+    assert urlsplit(found["ANTENNA_SERVICES_URL"]).hostname in found["DJANGO_ALLOWED_HOSTS"].split(",")
     others = set(found) - {*made(), *dotenv.LOCAL, "ANTENNA_PUBLIC_URL"}
     assert all(name.startswith("PUBLISHED_") for name in others)
     # What exports hold opens in that browser, also where another port is published than the usual one.

@@ -213,7 +213,7 @@ def test_mask_in_a_new_address_is_refused_with_a_sentence(browser_with_secrets):
     page = address(ProcessingService, "change", service.pk)
     values = {**form_of(browser_with_secrets, page), "endpoint_url": f"https://antenna:{MASK}@elsewhere.example"}
     answer = browser_with_secrets.post(page, values)
-    assert "Type the whole value anew" in answer.content.decode()
+    assert "Type the whole value again" in answer.content.decode()
     service.refresh_from_db()
     assert service.endpoint_url == URL
 

@@ -193,7 +193,7 @@ def test_operator_makes_lists_and_revokes_a_workers_token(person):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "Nobody has the e-mail"),
+        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "No person has the e-mail"),
         (("create", "x", "--user", "{person}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--project", "{project}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--project", "{project}"), "is no member of project"),

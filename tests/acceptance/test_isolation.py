@@ -132,6 +132,9 @@ def _watch_and_click(place: Place, flood: Flood) -> tuple[float, int]:
         next_click = time.time() + 0.5
         until(lambda moment=next_click: time.time() > moment, 5)
     until(lambda: len(place.ran(CLICK)) >= len(clicks), 30, "every click ran")
+    # They share the slots for long work: on a slow machine the last may begin after the clicks.
+    waiting = Job.objects.filter(job_type_key="data_export", status="PENDING")
+    until(lambda: not waiting.exists(), 60, "every export has begun")
     return began, shallowest
 
 
@@ -163,8 +166,7 @@ def _judge(place: Place, began: float, shallowest: int, stalls: Stalls) -> None:
     assert np.percentile(before, 95) < 1, report
     assert np.percentile(after, 95) < 1, report
     assert len(exports) > 5, report
-    # PENDING: it still waits for a slot for long work, which the others share.
-    assert {job.status for job in jobs} <= {"PENDING", "STARTED", "SUCCESS"}, report
+    assert {job.status for job in jobs} <= {"STARTED", "SUCCESS"}, report
     assert max(job.done for job in jobs) > 0, report
 
 

@@ -26,10 +26,10 @@ from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from tests.places import new_place, until  # noqa: E402
+from tests.support.place import new_place, until  # noqa: E402
 
 if TYPE_CHECKING:
-    from tests.places import Place, Process
+    from tests.support.place import Place, Process
 
 #: Celery's own task that does nothing; no rule claims it, and it is not counted as unrouted.
 NOTHING = "celery.accumulate"

@@ -24,13 +24,13 @@ import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from tests.places import new_place, until  # noqa: E402
+from tests.support.place import new_place, until  # noqa: E402
 
 if TYPE_CHECKING:
-    from tests.places import Place
+    from tests.support.place import Place
 
-FLOOD_TASK = "tests.acceptance.tasks.hold"
-PROBE_TASK = "tests.acceptance.tasks.succeed"
+FLOOD_TASK = "tests.support.worker_tasks.basic.hold"
+PROBE_TASK = "tests.support.worker_tasks.basic.succeed"
 PROBE_SECONDS = 0.25
 
 

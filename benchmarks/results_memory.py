@@ -30,8 +30,8 @@ import httpx
 
 if TYPE_CHECKING:
     from ami.jobs.models import Job, StoredResult
-    from tests.places import Place, Process
-    from tests.unit.jobs.world import World
+    from tests.support.place import Place, Process
+    from tests.support.product.job_setup import World
 
 MIB = 1024**2
 REAL_TARGET, HOSTILE_TARGET = 2.0, 3.0
@@ -179,7 +179,7 @@ class Door:
     @property
     def pid(self) -> int:
         """The process below gunicorn's master."""
-        from tests.web import children
+        from tests.support.web_server import children
 
         (pid,) = children(self.process.popen.pid)
         return pid
@@ -197,7 +197,7 @@ class Door:
 @contextmanager
 def door(place: Place, job: Job, token: str, small: bytes) -> Iterator[Door]:
     """Start web as deployment does, with one process, and warm it up with small results."""
-    from tests.web import web_of
+    from tests.support.web_server import web_of
 
     server = web_of(place)
     web = Door(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
@@ -286,7 +286,7 @@ class Stage:
     def __post_init__(self) -> None:
         from django.core.files.storage import storages
 
-        from tests.unit.jobs.world import new_world
+        from tests.support.product.job_setup import new_world
 
         # One folder of results for this process and those of the place.
         self.place.environment["ANTENNA_TEST_FOLDER"] = str(Path(storages["results"].location).parent)
@@ -360,7 +360,7 @@ def benchmark(hostile_mib: int, *, as_json: bool) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from tests.places import new_place
+    from tests.support.place import new_place
 
     connection.creation.create_test_db(verbosity=0)
     try:

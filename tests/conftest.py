@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.places import RABBITMQ, Place, new_place
+from tests.support.place import RABBITMQ, Place, new_place
 
 NEED_NO_SERVICE = ("/unit/", "/smoke/", "/integration/processing_service/", "/integration/provision/")
 SERVICES = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def place(request: pytest.FixtureRequest):
     """A broker of this test's own, and the worker processes it starts there: a virtual host of RabbitMQ, or what the
-    test is parametrised with (indirectly, ``tests.places.BROKERS``).
+    test is parametrised with (indirectly, ``tests.support.place.BROKERS``).
     """
     with new_place(request.node.name, getattr(request, "param", RABBITMQ)) as made:
         yield made

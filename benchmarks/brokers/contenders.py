@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from ami.topology.broker import DELIVERY_LIMIT, QUORUM
 from benchmarks.brokers.application import Settings
-from tests.places import management
+from tests.support.place import management
 
 #: What the deployment gives every queue, without its dead letters.
 DEPLOYED = {**QUORUM, "x-delivery-limit": DELIVERY_LIMIT, "x-overflow": "reject-publish"}

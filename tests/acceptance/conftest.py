@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.acceptance.governing import QUICK
-from tests.cgroups import MIB, Group, new_group
-from tests.places import Place
+from tests.support.cgroups import MIB, Group, new_group
+from tests.support.governor.memory_pressure import QUICK
+from tests.support.place import Place
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 MOST_KEPT_MIB = 64
 

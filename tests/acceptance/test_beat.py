@@ -12,7 +12,7 @@ import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.queues.watchdog import EXIT_CODE
-from tests.places import FOLDER, Place, Process, until
+from tests.support.place import FOLDER, Place, Process, until
 
 TASK = "ami.main.tasks.update_stale_counts"
 HOUSEKEEPING = "antenna-housekeeping"
@@ -29,7 +29,10 @@ def beat(place: Place, *extra: str, **environment: str) -> Process:
 
 def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(database_place: Place):
     frozen = beat(
-        database_place, "--scheduler", "tests.acceptance.freezing:FreezingScheduler", ANTENNA_BEAT_PATIENCE_SECONDS="2"
+        database_place,
+        "--scheduler",
+        "tests.support.freezing_scheduler:FreezingScheduler",
+        ANTENNA_BEAT_PATIENCE_SECONDS="2",
     )
     until(lambda: frozen.popen.poll() is not None, 30, "the frozen beat ends")
     assert frozen.popen.returncode == EXIT_CODE

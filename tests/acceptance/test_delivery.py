@@ -5,11 +5,11 @@ import time
 import pytest
 
 from ami.queues import dead_letters
-from tests.places import BROKERS, Place, Process, new_place, until
+from tests.support.place import BROKERS, Place, Process, new_place, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
-T = "tests.acceptance.tasks"
+T = "tests.support.worker_tasks.basic"
 FALLBACK = "antenna"
 
 

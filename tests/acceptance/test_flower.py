@@ -6,7 +6,7 @@ import sys
 import httpx
 import pytest
 
-from tests.places import Process, new_place, until
+from tests.support.place import Process, new_place, until
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.acceptance.governing import HELD, RELEASED, T, fill, said
-from tests.cgroups import Ballast, Group
-from tests.places import Place, Process, until
+from tests.support.cgroups import Ballast, Group
+from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, said
+from tests.support.place import Place, Process, until
 
 LIMIT_MIB = 4096
 #: The other pools hold on other brokers in test_governor_pools.

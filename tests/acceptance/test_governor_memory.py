@@ -8,11 +8,11 @@ from django.db import connection
 from rich.console import Console
 from rich.table import Table
 
-from tests.acceptance.governor_tasks import TABLE, effects
-from tests.cgroups import Group
-from tests.places import Place, until
+from tests.support.cgroups import Group
+from tests.support.place import Place, until
+from tests.support.worker_tasks.governor import TABLE, effects
 
-T = "tests.acceptance.governor_tasks"
+T = "tests.support.worker_tasks.governor"
 LIMIT_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
 KEEPERS, GREEDY = 200, 10
 

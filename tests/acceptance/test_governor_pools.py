@@ -13,9 +13,9 @@ import redis
 from kombu.exceptions import ChannelError
 from kombu.transport import filesystem
 
-from tests.acceptance.governing import HELD, QUICK, RELEASED, T, fill, said
-from tests.cgroups import Group
-from tests.places import Place, Process, celery_at, until
+from tests.support.cgroups import Group
+from tests.support.governor.memory_pressure import HELD, QUICK, RELEASED, T, fill, said
+from tests.support.place import Place, Process, celery_at, until
 
 LIMIT_MIB = 2048
 #: So low that a worker which starts above it has room left.
@@ -81,7 +81,7 @@ def governed(place: Place, ground: Ground) -> Iterator[Place]:
     url, options = BROKERS[ground.broker](place.folder)
     place.environment |= {
         "CELERY_BROKER_URL": url,
-        "DJANGO_SETTINGS_MODULE": "tests.acceptance.broker_settings",
+        "DJANGO_SETTINGS_MODULE": "tests.support.broker_settings",
         "TEST_TRANSPORT_OPTIONS": json.dumps(options),
     }
     with celery_at(url, options):

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.acceptance.governing import HELD, RELEASED, T, fill, said
-from tests.cgroups import Group
-from tests.places import Place, until
+from tests.support.cgroups import Group
+from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, said
+from tests.support.place import Place, until
 
 LIMIT_MIB = 1024
 

@@ -9,10 +9,10 @@ from django.db import connection
 from provision import services
 from provision.kind import NothingFound
 from provision.service import Service
-from tests.acceptance.governing import HELD, QUICK, RELEASED, T, fill, said
-from tests.acceptance.governor_tasks import TABLE, effects
-from tests.cgroups import Ballast, Group
-from tests.places import Place, Process, new_place, until
+from tests.support.cgroups import Ballast, Group
+from tests.support.governor.memory_pressure import HELD, QUICK, RELEASED, T, fill, said
+from tests.support.place import Place, Process, new_place, until
+from tests.support.worker_tasks.governor import TABLE, effects
 
 SOAK = bool(os.environ.get("ANTENNA_SOAK"))
 CYCLES, RESTARTS, BACKLOG = (100, 5, 50_000) if SOAK else (3, 1, 1000)

@@ -9,13 +9,13 @@ import pytest
 from ami.queues import dead_letters
 from ami.queues.amqp_properties import UNREADABLE
 from ami.queues.moving import REASON_HEADER
-from tests.places import BROKERS, Place, management, until
 from tests.support import hostile_bodies as bodies
 from tests.support.hostile_messages import BURIED, EXECUTED, Hostile, cases, headers, id_of, publish
+from tests.support.place import BROKERS, Place, management, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
-T = "tests.acceptance.tasks"
+T = "tests.support.worker_tasks.basic"
 FALLBACK = "antenna"
 LETTERS = f"{FALLBACK}.dlq"
 

@@ -15,9 +15,9 @@ from ami.jobs.models import Job, JobImage
 from ami.main.boxes import bbox_key
 from ami.main.models import Detection, Occurrence, SourceImage
 from ami.ml.models import ProcessingService
-from tests.places import Place, new_place, until
-from tests.stalls import Stalls
-from tests.unit.jobs.world import World, new_world
+from tests.support.place import Place, new_place, until
+from tests.support.product.job_setup import World, new_world
+from tests.support.stalls import Stalls
 
 SECONDS = 300 if os.environ.get("ANTENNA_SOAK") else 45
 WAITING = 2000

@@ -13,7 +13,7 @@ import pytest
 from celery import Celery, chain, chord, group
 
 from ami.transports import register
-from tests.places import ROOT, until
+from tests.support.place import ROOT, until
 
 
 class Site:
@@ -24,7 +24,7 @@ class Site:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def worker(self, pool: str = "prefork", name: str = "one", *extra: str) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "celery", "-A", "tests.acceptance.plain_app", "worker", "-l", "info", "-c", "2"]
+        argv = [sys.executable, "-m", "celery", "-A", "tests.support.plain_app", "worker", "-l", "info", "-c", "2"]
         log = self.folder / f"{name}-{len(self.running)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
@@ -72,7 +72,7 @@ def site(tmp_path, monkeypatch) -> Iterator[Site]:
 
 def task(site: Site, name: str) -> Any:
     """Return a signature by name: only the workers have the tasks themselves."""
-    return site.app.signature(f"tests.acceptance.plain_app.{name}")
+    return site.app.signature(f"tests.support.plain_app.{name}")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"] if os.environ.get("ANTENNA_SOAK") else ["prefork"])

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ami.transports.objectstore.queue.opening import open_folder
-from tests.acceptance.crashing import unconfirmed
-from tests.places import ROOT, until
+from tests.support.place import ROOT, until
+from tests.support.transports.crash_program import unconfirmed
 
 SOAK = bool(os.environ.get("ANTENNA_SOAK"))
 ROUNDS, SECONDS = (20, 20) if SOAK else (1, 8)
@@ -36,7 +36,7 @@ class Crew:
 
     def start(self, name: str) -> None:
         role = name.partition("-")[0]
-        argv = [sys.executable, "-m", "tests.acceptance.crashing", role, self.url, str(self.folder / name)]
+        argv = [sys.executable, "-m", "tests.support.transports.crash_program", role, self.url, str(self.folder / name)]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen([*argv, str(self.stop)], cwd=ROOT, stdout=log, stderr=log)
 

@@ -15,8 +15,8 @@ from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.opening import open_store
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.transport.address import Address
-from tests.places import ROOT, until
-from tests.s3_server import running
+from tests.support.place import ROOT, until
+from tests.support.s3_server import running
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def test_workers_of_a_bucket_run_tasks_answer_and_hand_over(bucket, tmp_path, mo
         until(lambda: all(" ready." in log(tmp_path, name) for name in ("prefork", "solo")), 90, "both are ready")
 
         def add(*args: int):
-            return app.signature("tests.acceptance.plain_app.add", args)
+            return app.signature("tests.support.plain_app.add", args)
 
         assert chain(add(1, 2), add(3), app=app)().get(timeout=60) == 6
         results = [add(number, number).apply_async() for number in range(20)]
         assert [result.get(timeout=60) for result in results] == [2 * number for number in range(20)]
         assert set(app.control.inspect(timeout=8).ping()) == {"prefork@here", "solo@here"}
         gate = tmp_path / "gate"
-        result = app.signature("tests.acceptance.plain_app.wait_for", (str(gate),)).apply_async()
+        result = app.signature("tests.support.plain_app.wait_for", (str(gate),)).apply_async()
         until(lambda: (tmp_path / "diary").exists(), 60, "it runs")
         for worker in workers:
             worker.kill()
@@ -71,7 +71,7 @@ def test_workers_of_a_bucket_run_tasks_answer_and_hand_over(bucket, tmp_path, mo
 
 
 def start(folder: Path, pool: str) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "celery", "-A", "tests.acceptance.plain_app", "worker", "-l", "info", "-c", "1"]
+    argv = [sys.executable, "-m", "celery", "-A", "tests.support.plain_app", "worker", "-l", "info", "-c", "1"]
     with (folder / f"{pool}.log").open("ab") as output:
         return subprocess.Popen([*argv, "-P", pool, "-n", f"{pool}@here"], cwd=ROOT, stdout=output, stderr=output)
 

@@ -7,7 +7,7 @@ import sys
 import httpx
 import pytest
 
-from tests.places import BROKERS, ROOT, Place, new_place, until
+from tests.support.place import BROKERS, ROOT, Place, new_place, until
 
 QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
 
@@ -83,7 +83,7 @@ def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_pass
     assert until(answers, 30) == 401
     page = until(lambda: _workers(url), 30)
     assert all(name in page for name in ("ingest@", "housekeeping@", "interactive@", "fallback@"))
-    task_id = deployment.send("tests.acceptance.tasks.succeed")
+    task_id = deployment.send("tests.support.worker_tasks.basic.succeed")
     until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"), 30)
     assert _page(url, "/tasks", "datatable")
     assert _page(url, "/tasks/datatable?draw=1&start=0&length=50&order[0][column]=0", task_id)

@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from ami.main.models import User
 from ami.ml.models import ProcessingService
 from ami.queues.asking import ask
-from tests.places import BROKERS, RABBITMQ, Place, new_place, until
+from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -35,11 +35,11 @@ RETRIES = pytest.mark.parametrize("countdown", [0, 2], ids=["immediate retry", "
 def tasks():
     """The tasks of this module's own, known to this process while it runs."""
     before = set(current_app.tasks)
-    from tests.acceptance import origin_tasks
+    from tests.support.worker_tasks import origins  # Importing it is what registers them.
 
-    yield origin_tasks
+    yield origins
     for name in set(current_app.tasks) - before:
-        if name.rsplit(".", 1)[-1] in vars(origin_tasks):
+        if name.rsplit(".", 1)[-1] in vars(origins):
             current_app.tasks.pop(name)
 
 
@@ -52,7 +52,7 @@ def deployment(request: pytest.FixtureRequest, django_db_setup: None, tasks: Any
     """Four workers that know those tasks."""
     with new_place("origins", request.param) as place:
         place.use_test_database()
-        place.environment["ANTENNA_EXTRA_TASKS"] = "tests.acceptance.tasks,tests.acceptance.origin_tasks"
+        place.environment["ANTENNA_EXTRA_TASKS"] = "tests.support.worker_tasks.basic,tests.support.worker_tasks.origins"
         place.queues("declare")
         for queue in (HOUSEKEEPING, INTERACTIVE, INGEST, FALLBACK):
             place.worker(queue)

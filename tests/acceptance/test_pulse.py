@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import FOLDER, ROOT, Place, until
+from tests.support.place import FOLDER, ROOT, Place, until
 
 FRESH = ROOT / "compose/start/fresh"
 

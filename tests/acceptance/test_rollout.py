@@ -5,11 +5,11 @@ from amqp.exceptions import NotFound
 from kombu import Producer, Queue
 
 from ami.topology.router import ORIGIN_HEADER
-from tests.places import BROKERS, Place, until
+from tests.support.place import BROKERS, Place, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
-T = "tests.acceptance.tasks"
+T = "tests.support.worker_tasks.basic"
 QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
 
 

@@ -5,11 +5,11 @@ from celery.exceptions import QueueNotFound
 from kombu import Producer
 
 from ami.topology import broker
-from tests.places import BROKERS, Place, until
+from tests.support.place import BROKERS, Place, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
-T = "tests.acceptance.tasks"
+T = "tests.support.worker_tasks.basic"
 
 
 @on_every_broker

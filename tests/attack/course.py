@@ -13,7 +13,7 @@ from tests.attack.client import Client, Request, Role
 from tests.attack.people import People, invite, newcomer
 from tests.attack.report import Report
 from tests.attack.stage import INGEST, Stage
-from tests.places import until
+from tests.support.place import until
 
 #: Enough for every module to be imported and every cache to be filled before memory is compared.
 ORDINARY = 100
@@ -87,6 +87,6 @@ def work(stage: Stage, people: People) -> None:
     path = f"{stage.web.url}/api/v2/jobs/{job.pk}/result/"
     httpx.post(path, json=body, headers=role.headers, timeout=60).raise_for_status()
     for index in range(ORDINARY):
-        stage.place.send("tests.acceptance.tasks.succeed", f"warm-up-{index}", queue=INGEST)
+        stage.place.send("tests.support.worker_tasks.basic.succeed", f"warm-up-{index}", queue=INGEST)
     until(lambda: len(stage.place.ran("succeed")) >= ORDINARY, WORK_SECONDS, "the worker did the ordinary tasks")
     until(lambda: stage.place.ran("process_nats_pipeline_result"), WORK_SECONDS, "the worker saved a result")

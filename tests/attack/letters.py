@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.attack.report import Report
 from tests.attack.stage import INGEST, SETTINGS, Stage
-from tests.places import FOLDER, RABBITMQ, new_place, until
+from tests.support.place import FOLDER, RABBITMQ, new_place, until
 
 PART = "messages"
 DLQ = f"{INGEST}.dlq"
-GOOD = "tests.acceptance.tasks.succeed"
+GOOD = "tests.support.worker_tasks.basic.succeed"
 GOOD_SECONDS = 60.0
 ONE_SECONDS = 10.0
 MOST_DEATHS = 10

@@ -13,7 +13,7 @@ from tests.attack.load import MIB, Connection, Large
 from tests.attack.people import People, newcomer
 from tests.attack.report import Report
 from tests.attack.stage import Stage
-from tests.places import until
+from tests.support.place import until
 
 PART = "bodies"
 FORM = "application/x-www-form-urlencoded"

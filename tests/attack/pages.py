@@ -27,9 +27,9 @@ IN_FORMS = ["", "x", "\x00", "-1", "9" * 30, "1e308", "0001-01-01", "[", '{"a": 
 
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
     """Open every page as every role, and post to those with forms; who may change rows comes last."""
-    from tests.integration.admin import rows
+    from tests.support.product import admin_rows
 
-    rows.everything()
+    admin_rows.everything()
     before = people.victim.fingerprint()
     for name in ("anonymous", "owner", "staff", "superuser"):
         if name == "superuser":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.web import Web, children, rss_kib
+from tests.support.web_server import Web, children, rss_kib
 
 INGEST = "antenna-ingest"
 #: One proxy in front, which the attack plays: the last entry of X-Forwarded-For is the caller's address.
@@ -115,8 +115,8 @@ def _set_up() -> None:
 @contextmanager
 def stage() -> Iterator[Stage]:
     """Start the web server and the ingest worker; the database is there already."""
-    from tests.places import new_place
-    from tests.web import free_port, start_web
+    from tests.support.place import new_place
+    from tests.support.web_server import free_port, start_web
 
     with new_place("attack") as place:
         place.environment.update(SETTINGS, ANTENNA_TEST_FOLDER=os.environ["ANTENNA_TEST_FOLDER"])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT
-from tests.smoke import engine as engines
-from tests.smoke.deployment import FILES, Deployment, new_variables, with_own_tasks
+from tests.support.containers import engine as engines
+from tests.support.containers.deployment import FILES, Deployment, new_variables, with_own_tasks
+from tests.support.place import ROOT
 
 HERE = Path(__file__).parent
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.places import until
-from tests.smoke.deployment import Deployment
+from tests.support.containers.deployment import Deployment
+from tests.support.place import until
 
 SCHEDULED = "ami.main.tasks.update_stale_counts"
 

@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from ami.queues.producer import CONFIRM_TIMEOUT_SECONDS
-from tests.places import until
-from tests.smoke.deployment import QUEUES, WORKERS, Deployment
-from tests.smoke.effects import Effects
-from tests.smoke.faults import disk_alarm, kill, restarts
-from tests.smoke.load import Load
+from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
+from tests.support.containers.effects import Effects
+from tests.support.containers.faults import disk_alarm, kill, restarts
+from tests.support.containers.load import Load
+from tests.support.place import until
 
 #: Beside the wait for the confirmation itself: connecting, and two processors for everything.
 SLACK_SECONDS = 8

@@ -9,9 +9,9 @@ from kombu.exceptions import OperationalError
 from ami.queues.declare import declare
 from ami.topology import broker
 from ami.topology.topology import load
-from tests.places import until
-from tests.smoke.cluster import NODES, Cluster, new_cluster
-from tests.smoke.traffic import OPTIONS, Consumer, Publisher, Received
+from tests.support.containers.cluster import NODES, Cluster, new_cluster
+from tests.support.containers.traffic import OPTIONS, Consumer, Publisher, Received
+from tests.support.place import until
 
 QUEUE = "antenna-ingest"
 OTHER_QUEUE = "antenna-interactive"

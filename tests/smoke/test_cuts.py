@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.places import until
-from tests.smoke.deployment import WORKERS, Deployment
-from tests.smoke.effects import Effects
-from tests.smoke.faults import restarts, silence, unplugged
-from tests.smoke.load import Load
+from tests.support.containers.deployment import WORKERS, Deployment
+from tests.support.containers.effects import Effects
+from tests.support.containers.faults import restarts, silence, unplugged
+from tests.support.containers.load import Load
+from tests.support.place import until
 
 CUT_SECONDS = 60
 ROUNDS = 4 if os.environ.get("ANTENNA_SOAK") else 1

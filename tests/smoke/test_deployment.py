@@ -6,10 +6,10 @@ import uuid
 import httpx
 import pytest
 
-from tests.places import until
-from tests.smoke.deployment import QUEUES, WORKERS, Deployment
-from tests.smoke.effects import Effects, publisher, send
-from tests.smoke.engine import docker, inspect
+from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
+from tests.support.containers.effects import Effects, publisher, send
+from tests.support.containers.engine import docker, inspect
+from tests.support.place import until
 
 LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
 IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT, until
-from tests.smoke.deployment import FILES, WORKERS, Deployment, new_variables, with_own_tasks
-from tests.smoke.effects import Effects, publisher, send
-from tests.smoke.engine import docker, inspect
+from tests.support.containers.deployment import FILES, WORKERS, Deployment, new_variables, with_own_tasks
+from tests.support.containers.effects import Effects, publisher, send
+from tests.support.containers.engine import docker, inspect
+from tests.support.place import ROOT, until
 
 SERVICE, QUEUE = "celeryworker", "antenna"
 FIRST, LATE = ("rabbitmq", "redis", "nats"), "postgres"

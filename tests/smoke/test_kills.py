@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from tests.places import until
-from tests.smoke.dead_letters import Letters
-from tests.smoke.deployment import SMALL, WORKERS, Deployment
-from tests.smoke.effects import Effects, publisher, send
-from tests.smoke.faults import kill, restarts
-from tests.smoke.load import Load
+from tests.support.containers.dead_letters import Letters
+from tests.support.containers.deployment import SMALL, WORKERS, Deployment
+from tests.support.containers.effects import Effects, publisher, send
+from tests.support.containers.faults import kill, restarts
+from tests.support.containers.load import Load
+from tests.support.place import until
 
 KILLS = 5 if os.environ.get("ANTENNA_SOAK") else 1
 SERVICE, QUEUE = "celeryworker_ingest", "antenna-ingest"

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.smoke.deployment import Deployment
+from tests.support.containers.deployment import Deployment
 
 FRAMES = "12"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.places import until
-from tests.smoke.dead_letters import Letters
-from tests.smoke.deployment import Deployment
-from tests.smoke.effects import Effects, publisher, send
-from tests.smoke.engine import inspect
-from tests.smoke.events import events
-from tests.smoke.faults import changed
+from tests.support.containers.dead_letters import Letters
+from tests.support.containers.deployment import Deployment
+from tests.support.containers.effects import Effects, publisher, send
+from tests.support.containers.engine import inspect
+from tests.support.containers.events import events
+from tests.support.containers.faults import changed
+from tests.support.place import until
 
 SERVICE, QUEUE = "celeryworker", "antenna"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.smoke.deployment import Deployment, new_variables
+from tests.support.containers.deployment import Deployment, new_variables
 
 #: Runs in a container of the image, with production's settings.
 STORE = """

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.smoke.deployment import QUEUES, WORKERS, Deployment
-from tests.smoke.effects import Effects
-from tests.smoke.engine import inspect
-from tests.smoke.events import events
-from tests.smoke.load import Load
+from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
+from tests.support.containers.effects import Effects
+from tests.support.containers.engine import inspect
+from tests.support.containers.events import events
+from tests.support.containers.load import Load
 
 ROUNDS = 3 if os.environ.get("ANTENNA_SOAK") else 1
 LONG_SECONDS = 3

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ami.topology.containers import AS_FILES, REQUIRED
-from tests.smoke.deployment import Deployment, new_variables
-from tests.smoke.engine import inspect
+from tests.support.containers.deployment import Deployment, new_variables
+from tests.support.containers.engine import inspect
 
 #: What our processes read, and what the services beside them do.
 OURS = (*REQUIRED, "RABBITMQ_MANAGEMENT_URL")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 #: The task that most of them name: it takes one argument, and does nothing.
-TASK = "tests.acceptance.tasks.succeed"
+TASK = "tests.support.worker_tasks.basic.succeed"
 
 #: A file that exists when the body of a message was executed as code.
 EXECUTED = Path(tempfile.gettempdir()) / "antenna-hostile-message-executed"

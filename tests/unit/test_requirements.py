@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 #: Which pins hold for which folders.
 PINNED = {

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from tests.unit.main import world
+from tests.support.product import factories
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def folders(tmp_path, settings):
 
 @pytest.fixture
 def superuser(transactional_db):
-    return world.user(is_staff=True, is_superuser=True)
+    return factories.user(is_staff=True, is_superuser=True)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def browser(superuser):
 @pytest.fixture
 def reader(transactional_db):
     """A staff member who may look at everything and change nothing."""
-    person = world.user(is_staff=True)
+    person = factories.user(is_staff=True)
     person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     client = Client()
     client.force_login(person)

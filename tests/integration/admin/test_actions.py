@@ -15,8 +15,7 @@ from django_celery_beat.models import PeriodicTask
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Deployment
 from ami.queues.choosing import GONE
-from tests.integration.admin import rows
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 INTERACTIVE = "antenna-interactive"
 FLOWER = "http://flower.example:5555/task/"
@@ -32,22 +31,22 @@ class Action:
 
 
 ACTIONS = [
-    Action(rows.job, "run", "ami.jobs.tasks.run_job"),
-    Action(rows.failed_job, "run", "ami.jobs.tasks.run_job"),
-    Action(rows.failed_job, "retry", "ami.jobs.tasks.run_job"),
-    Action(rows.service, "check_now", "ami.ml.tasks.check_processing_service"),
-    Action(rows.event, "refresh_counts", "ami.main.tasks.refresh_event_calculated_fields"),
-    Action(world.station, "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
-    Action(world.project, "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
-    Action(lambda: world.capture(world.station()), "reprocess_captures", "ami.ml.tasks.reprocess_captures"),
-    Action(lambda: world.capture(world.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
-    Action(world.project, "export_occurrences_csv", "ami.jobs.tasks.run_job"),
-    Action(rows.export, "run_again", "ami.exports.tasks.run_export"),
-    Action(rows.collection, "populate", "ami.main.tasks.populate_collection"),
-    Action(world.station, "regroup", "ami.main.tasks.regroup_events"),
-    Action(rows.synced_station, "sync", "ami.main.tasks.sync_source_images"),
-    Action(rows.synced_station, "update_public_urls", "ami.main.tasks.update_public_urls"),
-    Action(rows.entry, "run_tasks", "ami.ml.tasks.check_processing_services_online"),
+    Action(admin_rows.job, "run", "ami.jobs.tasks.run_job"),
+    Action(admin_rows.failed_job, "run", "ami.jobs.tasks.run_job"),
+    Action(admin_rows.failed_job, "retry", "ami.jobs.tasks.run_job"),
+    Action(admin_rows.service, "check_now", "ami.ml.tasks.check_processing_service"),
+    Action(admin_rows.event, "refresh_counts", "ami.main.tasks.refresh_event_calculated_fields"),
+    Action(factories.station, "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
+    Action(factories.project, "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
+    Action(lambda: factories.capture(factories.station()), "reprocess_captures", "ami.ml.tasks.reprocess_captures"),
+    Action(lambda: factories.capture(factories.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
+    Action(factories.project, "export_occurrences_csv", "ami.jobs.tasks.run_job"),
+    Action(admin_rows.export, "run_again", "ami.exports.tasks.run_export"),
+    Action(admin_rows.collection, "populate", "ami.main.tasks.populate_collection"),
+    Action(factories.station, "regroup", "ami.main.tasks.regroup_events"),
+    Action(admin_rows.synced_station, "sync", "ami.main.tasks.sync_source_images"),
+    Action(admin_rows.synced_station, "update_public_urls", "ami.main.tasks.update_public_urls"),
+    Action(admin_rows.entry, "run_tasks", "ami.ml.tasks.check_processing_services_online"),
 ]
 IDS = [f"{number}-{action.name}" for number, action in enumerate(ACTIONS)]
 #: Actions that send nothing.
@@ -140,7 +139,7 @@ def test_every_action_declares_its_permission(rf, superuser):
 
 def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, browser, reader):
     place.queues("declare")
-    job = rows.job()
+    job = admin_rows.job()
     act(reader, Job, "cancel", job.pk)
     job.refresh_from_db()
     assert job.status == "CREATED"
@@ -151,7 +150,7 @@ def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, 
 
 def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser):
     place.queues("declare")
-    job = rows.job("STARTED")
+    job = admin_rows.job("STARTED")
     [text] = act(browser, Job, "retry", job.pk)
     assert re.search(r"STARTED; only a finished job", text)
     assert not waiting(place)
@@ -159,7 +158,7 @@ def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser
 
 def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
     place.queues("declare")
-    stations = [world.station() for _ in range(5)]
+    stations = [factories.station() for _ in range(5)]
     told = act(browser, Deployment, "regroup", *[station.pk for station in stations])
     sent = taken(place, INTERACTIVE)
     assert len(sent) == len(told) == 5
@@ -168,7 +167,7 @@ def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
 
 def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, browser):
     place.queues("declare")
-    bare, full = world.station(name="Bare"), rows.synced_station()
+    bare, full = factories.station(name="Bare"), admin_rows.synced_station()
     for action in ("sync", "update_public_urls"):
         told = act(browser, Deployment, action, bare.pk, full.pk)
         assert any(text.startswith("Bare has no storage source") for text in told)
@@ -177,8 +176,8 @@ def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, br
 
 def test_a_thousand_captures_travel_as_one_key(place, browser):
     place.queues("declare")
-    station = world.station()
-    pks = [capture.pk for capture in world.captures(station, 300)]
+    station = factories.station()
+    pks = [capture.pk for capture in factories.captures(station, 300)]
     [text] = act(browser, type(station.captures.first()), "bulk_delete", *pks)
     assert "300 captures" in text
     [message] = taken(place, INTERACTIVE)
@@ -189,12 +188,12 @@ def test_a_thousand_captures_travel_as_one_key(place, browser):
 def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place, browser):
     place.queues("declare")
     task = "ami.ml.tasks.check_processing_service"
-    keyed, placed = rows.entry(task, kwargs='{"service_id": 7}'), rows.entry(task, args="[8]")
+    keyed, placed = admin_rows.entry(task, kwargs='{"service_id": 7}'), admin_rows.entry(task, args="[8]")
     wrong = [
-        rows.entry(task, kwargs='{"nonsense": 7}'),
-        rows.entry(task, kwargs="[]"),
-        rows.entry(task, kwargs="{"),
-        rows.entry("no.such.task"),
+        admin_rows.entry(task, kwargs='{"nonsense": 7}'),
+        admin_rows.entry(task, kwargs="[]"),
+        admin_rows.entry(task, kwargs="{"),
+        admin_rows.entry("no.such.task"),
     ]
     told = act(browser, PeriodicTask, "run_tasks", *[row.pk for row in (keyed, placed, *wrong)])
     bodies = [json.loads(message.body) for message in taken(place, INTERACTIVE)]
@@ -204,7 +203,7 @@ def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place
 
 
 def test_who_may_only_look_cannot_switch_the_schedule_off(reader):
-    entry = rows.entry()
+    entry = admin_rows.entry()
     for action in ("disable_tasks", "toggle_tasks"):
         act(reader, PeriodicTask, action, entry.pk)
     entry.refresh_from_db()

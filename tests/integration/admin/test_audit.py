@@ -10,13 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from ami.jobs.models import Job
-from tests.integration.admin import rows
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 
 @pytest.fixture
 def person(db):
-    return world.user(is_staff=True, is_superuser=True)
+    return factories.user(is_staff=True, is_superuser=True)
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def offered(person, rf):
 
 def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
     caplog.set_level("INFO", "ami.audit")
-    rows.everything()
+    admin_rows.everything()
     silent, run = [], 0
     # Deleting comes last, or the others would have no rows.
     for model, name, description in sorted(offered(person, rf), key=lambda action: action[1] == "delete_selected"):
@@ -71,13 +70,13 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
 
 def fresh(model):
     """Make rows anew, where an earlier deletion took those of this model along."""
-    rows.everything()
+    admin_rows.everything()
     return model._default_manager.first()
 
 
 def test_deletion_that_was_not_confirmed_is_not_recorded(browser, person, caplog):
     caplog.set_level("INFO", "ami.audit")
-    site = world.project()
+    site = factories.project()
     answer = browser.post(changelist(type(site)), {"action": "delete_selected", "_selected_action": [site.pk]})
     assert answer.status_code == 200
     assert not [record for record in caplog.records if record.name == "ami.audit"]
@@ -88,7 +87,7 @@ def test_action_that_fails_is_recorded_as_failed(browser, person, monkeypatch):
         raise RuntimeError("no amqp://antenna:hunter2@rabbitmq//")
 
     monkeypatch.setattr("ami.jobs.operations.cancel", refuse)
-    job = rows.job()
+    job = admin_rows.job()
     with pytest.raises(RuntimeError):
         browser.post(changelist(Job), {"action": "cancel", "_selected_action": [job.pk]})
     message = entries(Job, job.pk, person).get().change_message
@@ -96,14 +95,14 @@ def test_action_that_fails_is_recorded_as_failed(browser, person, monkeypatch):
 
 
 def test_history_page_of_a_row_shows_the_action(browser, person):
-    job = rows.job()
+    job = admin_rows.job()
     browser.post(changelist(Job), {"action": "cancel", "_selected_action": [job.pk]})
     page = browser.get(reverse("admin:jobs_job_history", args=[job.pk])).content.decode()
     assert f"Cancel selected jobs: success: Job {job.pk} is REVOKED." in page
 
 
 def test_job_of_a_type_that_no_code_runs_is_named_and_the_others_run(browser, person):
-    unknown, known = rows.job(), rows.job()
+    unknown, known = admin_rows.job(), admin_rows.job()
     Job.objects.filter(pk=unknown.pk).update(job_type_key="unknown")
     for action in ("run", "retry"):
         Job.objects.update(status="FAILURE")
@@ -123,7 +122,7 @@ def test_form_of_a_new_job_offers_types_that_code_runs_and_chooses_none(browser,
     assert field.value() == ""
     assert "unknown" not in dict(field.field.choices)
     assert {"ml", "regroup_events", "data_export"} <= set(dict(field.field.choices))
-    job = rows.job()
+    job = admin_rows.job()
     Job.objects.filter(pk=job.pk).update(job_type_key="unknown")
     page = browser.get(reverse("admin:jobs_job_change", args=[job.pk]))
     assert page.context["adminform"].form["job_type_key"].value() == "unknown"

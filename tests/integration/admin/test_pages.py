@@ -7,8 +7,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from tests.integration.admin import rows
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
 MOST_QUERIES = 20
@@ -22,12 +21,12 @@ def address(model, page, *args):
 def pages(db, settings):
     """A superuser's browser."""
     client = Client()
-    client.force_login(world.user(is_staff=True, is_superuser=True))
+    client.force_login(factories.user(is_staff=True, is_superuser=True))
     return client
 
 
 def test_every_list_every_row_and_every_form_opens(pages):
-    rows.everything()
+    admin_rows.everything()
     closed = {}
     for model in MODELS:
         row = model._default_manager.first()
@@ -58,11 +57,11 @@ def test_the_index_and_each_app_open(pages):
 
 
 def test_a_list_of_many_rows_asks_no_more_queries_than_a_list_of_few(pages):
-    rows.everything()
+    admin_rows.everything()
     pages.get(reverse("admin:index"))
     few = {model.__name__: queries(pages, model) for model in MODELS}
     for _ in range(9):
-        rows.everything()
+        admin_rows.everything()
     many = {model.__name__: queries(pages, model) for model in MODELS}
     assert {name: (few[name], asked) for name, asked in many.items() if asked > few[name]} == {}
     assert max(many.values()) <= MOST_QUERIES
@@ -78,6 +77,6 @@ def test_nobody_gets_in_without_being_staff(db):
     visitor = Client()
     for model in MODELS:
         assert visitor.get(address(model, "changelist")).status_code == 302
-    visitor.force_login(world.user())
+    visitor.force_login(factories.user())
     for model in MODELS:
         assert visitor.get(address(model, "changelist")).status_code == 302

@@ -9,9 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from config import urls
-from tests.integration.admin import rows
 from tests.integration.admin.test_pages import MODELS, address
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 OWN, NOTHING = "'self'", "'none'"
 PAGE = {
@@ -46,7 +45,7 @@ class Inline(HTMLParser):
 @pytest.fixture
 def pages(db):
     client = Client(raise_request_exception=False)
-    client.force_login(world.user(is_staff=True, is_superuser=True))
+    client.force_login(factories.user(is_staff=True, is_superuser=True))
     return client
 
 
@@ -72,7 +71,7 @@ def every_page(pages):
 
 
 def test_no_page_of_the_admin_needs_what_its_policy_forbids(pages):
-    rows.everything()
+    admin_rows.everything()
     broken, seen = {}, 0
     for name, answer in every_page(pages):
         html = answer.headers.get("Content-Type", "").startswith("text/html")

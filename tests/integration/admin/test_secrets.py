@@ -21,8 +21,7 @@ from ami.main.models import ApiToken, Deployment, Lease, Project, S3StorageSourc
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.queues import audit
 from ami.queues.redaction import MASK
-from tests.integration.admin import rows
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
 SECRET = "hunter2Wert"
@@ -37,7 +36,7 @@ def address(model, page, *args):
 
 def seed() -> list[str]:
     """Put a secret wherever one can stand; return all there are."""
-    rows.everything()
+    admin_rows.everything()
     S3StorageSource.objects.update(
         secret_key=SECRET, access_key=SECRET, endpoint_url=URL, public_base_url=URL, project=Project.objects.first()
     )
@@ -72,11 +71,11 @@ def seed() -> list[str]:
 
 
 def superuser(db):
-    return world.user(is_staff=True, is_superuser=True)
+    return factories.user(is_staff=True, is_superuser=True)
 
 
 def reader(db):
-    person = world.user(is_staff=True)
+    person = factories.user(is_staff=True)
     person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     return person
 
@@ -228,7 +227,7 @@ def test_new_secret_replaces_the_old_one(browser_with_secrets):
 
 
 def test_token_page_says_who_has_what_and_can_end_it(db):
-    person = world.user()
+    person = factories.user()
     token, key = tokens.issue(person, name="GPU box")
     client = Client()
     client.force_login(reader(db))

@@ -15,8 +15,7 @@ from ami.main.models import Deployment, Project, Taxon
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService
 from ami.queues.admin_values import NOT_FINITE, UNSTORABLE
 from ami.queues.middleware import REFUSED, UnstorableValueMiddleware
-from tests.integration.admin import rows
-from tests.unit.main import world
+from tests.support.product import admin_rows, factories
 
 MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
 OUTSIDE_THE_CALENDAR = ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59")
@@ -30,7 +29,7 @@ def address(model, page, *args):
 
 def sign_in():
     client = Client()
-    client.force_login(world.user(is_staff=True, is_superuser=True))
+    client.force_login(factories.user(is_staff=True, is_superuser=True))
     return client
 
 
@@ -97,7 +96,7 @@ def test_text_in_place_of_a_key_comes_back_with_an_error(pages):
 
 
 def test_the_other_rows_stay_chosen_beside_one_that_cannot_be(pages):
-    project = world.project()
+    project = factories.project()
     answer = pages.post(address(Taxon, "add"), {"projects": [project.pk, "x"], "name": "Noctua pronuba"})
     assert errors(answer, "projects")
     page = answer.content.decode()
@@ -142,7 +141,7 @@ def test_json_that_no_database_stores_comes_back_as_it_was_typed(pages):
     ],
 )
 def test_wrong_json_is_refused_with_the_reason(pages, text, sentence):
-    project = world.project()
+    project = factories.project()
     answer = pages.post(address(Project, "change", project.pk), {"name": "Kept", "feature_flags": text})
     assert errors(answer, "feature_flags") == [sentence]
     assert 'value="Kept"' in answer.content.decode()
@@ -181,7 +180,7 @@ def test_json_left_empty_is_the_default(pages):
 
 
 def test_name_that_another_row_has_is_refused_where_its_project_is_only_read(pages):
-    taken, row = rows.service(), rows.service()
+    taken, row = admin_rows.service(), admin_rows.service()
     values = {"name": taken.name, "endpoint_url": row.endpoint_url}
     answer = pages.post(address(ProcessingService, "change", row.pk), values)
     assert errors(answer, "__all__")
@@ -215,7 +214,7 @@ def test_schedule_that_celery_cannot_read_is_refused(pages, text):
     ],
 )
 def test_schedule_entry_with_a_wrong_value_comes_back(pages, field, text):
-    entry = rows.entry()
+    entry = admin_rows.entry()
     values = {"name": "Kept", "task": entry.task, "args": "[]", "kwargs": "{}", "interval": entry.interval_id}
     answer = pages.post(address(PeriodicTask, "change", entry.pk), {**values, field: text})
     assert errors(answer, field)
@@ -258,7 +257,7 @@ def test_the_answer_hides_no_fault_elsewhere():
 
 
 def test_a_station_is_saved_as_before(pages):
-    project = world.project()
+    project = factories.project()
     answer = pages.post(address(Deployment, "add"), {"name": "Station", "project": project.pk, "time_zone": "UTC"})
     assert answer.status_code == 302, answer.context["errors"]
     assert Deployment.objects.get().project == project

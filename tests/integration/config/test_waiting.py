@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from redis import Redis
 
-from tests.places import ROOT, Process, management, until
+from tests.support.place import ROOT, Process, management, until
 
 WRONG = "wrong-secret"
 

@@ -17,10 +17,10 @@ from django.test.utils import setup_databases, teardown_databases
 
 from ami.jobs import jetstream
 from ami.jobs.models import Job
-from tests.integration.contract.push_service import PushService
-from tests.places import Place, new_place
-from tests.unit.jobs.world import World, new_world
-from tests.web import Web, free_port, start_web
+from tests.support.place import Place, new_place
+from tests.support.product.job_setup import World, new_world
+from tests.support.product.push_service import PushService
+from tests.support.web_server import Web, free_port, start_web
 
 PASSWORD = "a password of eight words or so"
 BASE = "/api/v2"

@@ -6,8 +6,8 @@ import pytest
 from ami.main.models import Project
 from ami.ml.models import Pipeline, ProjectPipelineConfig
 from tests.integration.contract.conftest import Deployment
-from tests.integration.contract.push_service import SLUG, PushService
-from tests.places import until
+from tests.support.place import until
+from tests.support.product.push_service import SLUG, PushService
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from django.conf import settings
 from nats.js.api import AckPolicy, DeliverPolicy
 
 from tests.integration.contract.conftest import PASSWORD, Deployment
-from tests.integration.contract.shapes import pipeline_config, results
-from tests.places import until
+from tests.support.place import until
+from tests.support.product.client_bodies import pipeline_config, results
 
 SLUG = "contract-pull"
 ASKED = {"job_id", "name", "task_id", "queue", "flower_url"}

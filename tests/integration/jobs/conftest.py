@@ -7,7 +7,7 @@ import pytest
 
 from ami.jobs import jetstream
 from ami.jobs.jetstream import connection
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 _numbers = itertools.count(random.randrange(10**9, 2 * 10**9, 1000))  # noqa: S311
 

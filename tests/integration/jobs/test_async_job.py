@@ -16,8 +16,8 @@ from ami.jobs.tasks import run_job
 from ami.jobs.transitions import move
 from ami.main.models import Detection
 from ami.ml import heartbeats
-from tests.places import until
-from tests.unit.jobs.world import Now, World
+from tests.support.place import until
+from tests.support.product.job_setup import Now, World
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ami.jobs.states import JobStatus
 from ami.jobs.tasks import process_nats_pipeline_result
 from ami.jobs.transitions import move
 from ami.main.models import Classification, Detection, Occurrence, Taxon
-from tests.unit.jobs.world import Now, World
+from tests.support.product.job_setup import Now, World
 
 AT_ONCE = 8
 TRIES = 6

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from ami.main import tokens
 from benchmarks.results_memory import MIB, Door, Stage, door, request_of
-from tests.places import until
+from tests.support.place import until
 
 SIZE = 40 * MIB
 

@@ -8,8 +8,8 @@ from ami.jobs import jetstream, operations
 from ami.jobs.models import Job
 from ami.jobs.states import JobStatus
 from ami.main.models import Detection
-from tests.places import Place, until
-from tests.unit.jobs.world import World
+from tests.support.place import Place, until
+from tests.support.product.job_setup import World
 
 
 def test_a_job_runs_through_real_workers(settings, world: World, number: int, database_place: Place) -> None:

@@ -11,7 +11,7 @@ from ami.jobs.models import Job
 from ami.main import tokens
 from ami.main.models import Detection, User
 from ami.ml.models import Pipeline, ProcessingService
-from tests.unit.jobs.world import Now, World, new_world
+from tests.support.product.job_setup import Now, World, new_world
 
 SLUG, LABELS = "sheet-moths", ["Noctua pronuba", "Agrotis exclamationis"]
 

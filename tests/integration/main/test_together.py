@@ -9,8 +9,8 @@ from ami.exports import writing
 from ami.exports.models import DataExport
 from ami.main import collecting, counts, flushing, sessions
 from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,9 +44,9 @@ def together(*works):
 
 
 def test_two_flushes_leave_right_counts_and_no_marks():
-    stations = [world.station() for _ in range(5)]
+    stations = [factories.station() for _ in range(5)]
     for station in stations:
-        world.captures(station, 3)
+        factories.captures(station, 3)
     counts.mark_stale("deployment", [station.pk for station in stations])
     together(*[lambda: flushing.flush(Turn())] * 2)
     assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
@@ -54,11 +54,11 @@ def test_two_flushes_leave_right_counts_and_no_marks():
 
 
 def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
-    station = world.station()
+    station = factories.station()
 
     def ingest():
         for _ in range(20):
-            world.capture(station)
+            factories.capture(station)
             counts.mark_stale("deployment", [station.pk])
 
     def flush():
@@ -74,8 +74,8 @@ def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
 
 def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypatch):
     monkeypatch.setattr(sessions, "STEP_CAPTURES", 5)
-    station = world.station()
-    world.captures(station, 40, every_minutes=60)
+    station = factories.station()
+    factories.captures(station, 40, every_minutes=60)
 
     def regroup():
         counts.mark_stale("sessions", [station.pk])
@@ -89,8 +89,8 @@ def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypa
 
 
 def test_two_workers_populate_one_set():
-    station = world.station()
-    world.captures(station, 30)
+    station = factories.station()
+    factories.captures(station, 30)
     chosen = SourceImageCollection.objects.create(name="Set", project=station.project)
     together(*[lambda: collecting.populate(chosen, Turn())] * 3)
     assert chosen.images.count() == 30
@@ -99,8 +99,8 @@ def test_two_workers_populate_one_set():
 def test_two_workers_write_one_export(monkeypatch):
     monkeypatch.setattr(writing, "BATCH", 3)
     monkeypatch.setattr(writing, "PART_ROWS", 6)
-    station = world.station()
-    expected = [world.occurrence(world.capture(station), world.taxon()).pk for _ in range(30)]
+    station = factories.station()
+    expected = [factories.occurrence(factories.capture(station), factories.taxon()).pk for _ in range(30)]
     export = DataExport.objects.create(project=station.project, format="occurrences_simple_csv")
 
     def write():

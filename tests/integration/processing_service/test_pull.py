@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.integration.processing_service.contract import TOKEN, Contract
+from tests.support.product.pull_server import TOKEN, Contract
 
 
 def start(url, *options, **environment):

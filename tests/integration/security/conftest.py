@@ -12,8 +12,8 @@ from ami.jobs.models import Job
 from ami.main import tokens
 from ami.main.models import Device, Event, S3StorageSource, Site, SourceImageCollection
 from ami.ml.models import ProcessingService
-from tests.unit.jobs.world import World, new_world
-from tests.unit.main import world as main_world
+from tests.support.product import factories
+from tests.support.product.job_setup import World, new_world
 
 
 @pytest.fixture(autouse=True)
@@ -56,12 +56,12 @@ def side(name: str) -> Side:
     service = ProcessingService.objects.create(name=f"Pull {name}", endpoint_url=None)
     service.projects.add(world.project)
     service.pipelines.add(world.pipeline)
-    occurrence = main_world.occurrence(capture, main_world.taxon())
+    occurrence = factories.occurrence(capture, factories.taxon())
     project = world.project
     rows = {
         "projects": project,
         "deployments": world.station,
-        "events": Event.objects.create(project=project, deployment=world.station, group_by=main_world.NIGHT.date()),
+        "events": Event.objects.create(project=project, deployment=world.station, group_by=factories.NIGHT.date()),
         "captures/collections": SourceImageCollection.objects.create(name=name, project=project),
         "captures": capture,
         "detections": occurrence.detection,

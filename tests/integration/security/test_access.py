@@ -191,7 +191,7 @@ def test_a_job_cannot_be_pointed_at_anothers_export_or_deletion(mine, theirs, ki
 
 def test_an_export_job_of_another_project_fails_instead_of_telling(mine, theirs):
     from ami.exports.jobs import data_export
-    from tests.unit.main.world import Turn
+    from tests.support.product.factories import Turn
 
     export: DataExport = theirs.rows["exports"]
     job = Job.objects.create(

@@ -15,7 +15,7 @@ from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
 from tests.integration.security.conftest import Side
-from tests.unit.main import world as main_world
+from tests.support.product import factories
 
 
 def described(slug: str, labels: list[str], **fields: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Side, theirs: Si
 
 def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Side, theirs: Side) -> None:
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
-    checklist = main_world.taxon("Noctua comes")
+    checklist = factories.taxon("Noctua comes")
     secret = Taxon.objects.get(name="Secretaria ignota")
     names = [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
     assert secret.name not in names
@@ -174,14 +174,14 @@ def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Side, theirs:
 
 
 def test_taxon_that_a_person_names_is_listed_for_the_project(mine: Side, theirs: Side) -> None:
-    taxon = main_world.taxon("Secretaria ignota", shared=False)
+    taxon = factories.taxon("Secretaria ignota", shared=False)
     Identification.objects.create(occurrence=theirs.rows["occurrences"], user=theirs.world.user, taxon=taxon)
     assert [row["name"] for row in rows(theirs.client, "taxa/?name=Secretaria")] == [taxon.name]
     assert not rows(mine.client, "taxa/?name=Secretaria")
 
 
 def test_taxon_of_the_checklist_stays_everybodys_when_a_result_names_it(mine: Side, theirs: Side) -> None:
-    checklist = main_world.taxon("Noctua comes")
+    checklist = factories.taxon("Noctua comes")
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label=checklist.name))
     assert checklist.name in [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
 
@@ -210,7 +210,7 @@ def test_list_costs_the_same_queries_however_long_it_is(mine: Side, kind: str) -
     before = asked()
     for number in range(4):
         register(mine.client, mine.world.project.pk, described(f"sheet-{number}", ["Moth"]), name=f"worker {number}")
-        main_world.taxon()
+        factories.taxon()
     assert asked() == before
 
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.integration.security.test_memory import FORM, JSON, LOGIN, MIB, pieces
-from tests.web import Web, web_of
+from tests.support.web_server import Web, web_of
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from ami.main import file_urls
 from ami.ml import crops
 from ami.ml.captures import public_url
 from processing_service.downloads import Downloader
-from tests import s3_server
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support import s3_server
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 CSV = "occurrences_simple_csv"
 
@@ -84,7 +84,7 @@ def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket,
 
 def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):
     [capture] = mine.world.captures(1)
-    detection = world.detection(capture, [1, 1, 9, 9])
+    detection = factories.detection(capture, [1, 1, 9, 9])
     crops.make_crops([capture.pk])
     shown = mine.client.get(f"/api/v2/detections/{detection.pk}/").json()
     for link in (shown["url"], shown["source_image"]["url"], public_url(capture)):
@@ -124,7 +124,9 @@ def _one_try():
 @pytest.mark.django_db(transaction=True)
 def test_a_service_without_a_token_fetches_a_capture_over_the_wire(live_server, settings):
     settings.ANTENNA_PUBLIC_URL = live_server.url
-    capture = world.capture(world.station(), path=default_storage.save("captures/1.jpg", ContentFile(picture())))
+    capture = factories.capture(
+        factories.station(), path=default_storage.save("captures/1.jpg", ContentFile(picture()))
+    )
     with Downloader() as downloader:
         assert downloader.fetch(public_url(capture)) == picture()
     bare = public_url(capture).partition("?")[0]
@@ -134,7 +136,7 @@ def test_a_service_without_a_token_fetches_a_capture_over_the_wire(live_server, 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_large_export_is_streamed_in_pieces(live_server):
-    export = export_of(world.project())
+    export = export_of(factories.project())
     with open(default_storage.path(export.file_path), "wb") as file:
         file.truncate(64 * 1024**2)
     taken, started = 0, time.monotonic()

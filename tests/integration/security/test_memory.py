@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from ami.main import tokens
-from tests.unit.main import world
-from tests.web import Web, web_of
+from tests.support.product import factories
+from tests.support.web_server import Web, web_of
 
 MIB = 1024**2
 LOGIN = "/api/v2/auth/token/login/"
@@ -49,7 +49,7 @@ def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response])
 
 
 def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
-    signed_in = {**JSON, "Authorization": f"Token {tokens.issue(world.user(name='Hostile'))[1]}"}
+    signed_in = {**JSON, "Authorization": f"Token {tokens.issue(factories.user(name='Hostile'))[1]}"}
     person = {"email": "a@b.org", "password": "x"}
     posted(web, 200, lambda client: client.post(LOGIN, json=person))
     before = web.memory_mib

@@ -13,7 +13,7 @@ from ami.main.models import ApiToken
 from ami.main.permissions import visible_projects
 from ami.ml.models import ProcessingService
 from tests.integration.security.test_access import API, METHODS
-from tests.unit.main import world
+from tests.support.product import factories
 
 BASE = "/api/v2"
 LIST = f"{BASE}/auth/tokens/"
@@ -188,7 +188,7 @@ def test_many_sign_ins_at_once_leave_no_more_than_allowed(transactional_db, monk
     if connection.vendor == "sqlite":
         pytest.skip("needs a database that several connections can wait for")
     monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
-    person = world.user()
+    person = factories.user()
     worker = tokens.sign_in(person)
     barrier = Barrier(8)
 

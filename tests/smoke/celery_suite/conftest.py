@@ -11,14 +11,14 @@ from typing import Any
 import docker as engine
 import pytest
 
-from tests.smoke.celery_suite.containers import Database, Worker
-from tests.smoke.celery_suite.processes import *  # noqa: F403
-from tests.smoke.celery_suite.servers import *  # noqa: F403
-from tests.smoke.celery_suite.servers import LABEL
-from tests.smoke.celery_suite.vendor import CeleryTestSetup, ContainerError
-from tests.smoke.celery_suite.workers import Workers
-from tests.smoke.effects import Effects
-from tests.smoke.engine import docker
+from tests.support.celery_suite.containers import Database, Worker
+from tests.support.celery_suite.processes import *  # noqa: F403
+from tests.support.celery_suite.servers import *  # noqa: F403
+from tests.support.celery_suite.servers import LABEL
+from tests.support.celery_suite.vendor import CeleryTestSetup, ContainerError
+from tests.support.celery_suite.workers import Workers
+from tests.support.containers.effects import Effects
+from tests.support.containers.engine import docker
 
 #: How much of its end a failed test shows of each log, in characters.
 LOG_SIZE = 4000

@@ -5,12 +5,12 @@ import httpx
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.table import INTERACTIVE
 from ami.topology.topology import load
-from tests.places import until
-from tests.smoke.celery_suite.containers import Flower
-from tests.smoke.celery_suite.servers import LABEL
-from tests.smoke.celery_suite.vendor import CeleryTestSetup
-from tests.smoke.celery_suite.workers import Workers, asked
-from tests.smoke.engine import docker, inspect
+from tests.support.celery_suite.containers import Flower
+from tests.support.celery_suite.servers import LABEL
+from tests.support.celery_suite.vendor import CeleryTestSetup
+from tests.support.celery_suite.workers import Workers, asked
+from tests.support.containers.engine import docker, inspect
+from tests.support.place import until
 
 
 def test_every_worker_answers_ping(celery_setup: CeleryTestSetup, workers: Workers):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from ami.queues.celery import AntennaCelery
 from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
-from tests.places import until
-from tests.smoke.celery_suite.vendor import CeleryTestSetup
-from tests.smoke.celery_suite.workers import waiting
-from tests.smoke.effects import Effects, send
+from tests.support.celery_suite.vendor import CeleryTestSetup
+from tests.support.celery_suite.workers import waiting
+from tests.support.containers.effects import Effects, send
+from tests.support.place import until
 
 FLOOD = 2000
 ASKED = 10

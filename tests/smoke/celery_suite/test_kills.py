@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from ami.topology.table import FALLBACK
-from tests.places import until
-from tests.smoke.celery_suite.vendor import CeleryTestSetup, CeleryTestWorker
-from tests.smoke.celery_suite.workers import Workers, stats
-from tests.smoke.effects import Effects, send
+from tests.support.celery_suite.vendor import CeleryTestSetup, CeleryTestWorker
+from tests.support.celery_suite.workers import Workers, stats
+from tests.support.containers.effects import Effects, send
+from tests.support.place import until
 
 Release = Callable[[str], None]
 

@@ -6,11 +6,11 @@ import pytest
 
 from ami.topology.table import FALLBACK, ROWS
 from ami.topology.topology import load, override_name
-from tests.places import until
-from tests.smoke.celery_suite.servers import CHANGED
-from tests.smoke.celery_suite.vendor import CeleryTestSetup
-from tests.smoke.celery_suite.workers import Workers, stats, waiting
-from tests.smoke.effects import Effects, send
+from tests.support.celery_suite.servers import CHANGED
+from tests.support.celery_suite.vendor import CeleryTestSetup
+from tests.support.celery_suite.workers import Workers, stats, waiting
+from tests.support.containers.effects import Effects, send
+from tests.support.place import until
 
 KNOWN_INSIDE = "from ami.governor.probes.cgroup import Cgroup; print(Cgroup().memory()[1])"
 

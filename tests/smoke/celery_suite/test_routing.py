@@ -11,10 +11,10 @@ from ami.topology.router import ORIGIN_HEADER
 from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
 from ami.topology.topology import load
 from ami.topology.workload import ORIGINS
-from tests.places import until
-from tests.smoke.celery_suite.vendor import CeleryTestSetup
-from tests.smoke.celery_suite.workers import Workers, asked
-from tests.smoke.effects import Effects, send
+from tests.support.celery_suite.vendor import CeleryTestSetup
+from tests.support.celery_suite.workers import Workers, asked
+from tests.support.containers.effects import Effects, send
+from tests.support.place import until
 
 DISCARDED = re.compile(r"Discarding revoked task: \S+\[(\S+)\]")
 

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
-from tests.places import until
-from tests.smoke.celery_suite.containers import Beat
-from tests.smoke.celery_suite.workers import Workers
-from tests.smoke.engine import docker, inspect
+from tests.support.celery_suite.containers import Beat
+from tests.support.celery_suite.workers import Workers
+from tests.support.containers.engine import docker, inspect
+from tests.support.place import until
 
 #: Beat sends it every 15 seconds; nobody else runs it in these tests.
 TASK = "ami.main.tasks.update_stale_counts"

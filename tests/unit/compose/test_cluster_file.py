@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 TEXT = (ROOT / "docker-compose.cluster.yml").read_text()
 CLUSTER = yaml.safe_load(TEXT)

@@ -12,7 +12,7 @@ from ami.governor import settings as governor
 from ami.topology import compose, containers
 from ami.topology.table import ROWS
 from ami.topology.topology import override_name
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.safe_load(TEXT)["services"]

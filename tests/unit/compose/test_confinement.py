@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 FILES = (*sorted(ROOT.glob("docker-compose*.yml")), ROOT / "compose/demo.yml")
 

@@ -13,7 +13,7 @@ from ami.topology.table import ROWS
 from ami.topology.topology import load, override_name
 from ami.topology.workload import BOUNDS
 from config.settings import environment
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 LINES = (ROOT / ".env.example").read_text().splitlines()
 ASSIGNMENT = re.compile(r"^#?([A-Z][A-Z0-9_]*)=(.*)$")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 DOCKERFILE = ROOT / "compose/Dockerfile"
 INSTALL = ROOT / "compose/build/install"

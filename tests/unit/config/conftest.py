@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 SECRETS = {
     "broker": "broker-secret-81c2",

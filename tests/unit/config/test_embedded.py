@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 SHOW = """
 import json

@@ -11,7 +11,7 @@ import pytest
 
 from config.settings import environment
 from config.settings.environment import SECRETS
-from tests.places import FOLDER, new_place, until
+from tests.support.place import FOLDER, new_place, until
 
 from .conftest import GOOD, Run
 from .conftest import SECRETS as PASSWORDS

@@ -17,7 +17,7 @@ import pytest
 from config import waiting
 from config.waiting import Need, migrations, probes
 from config.waiting.reasons import reason
-from tests.places import ROOT, Process, until
+from tests.support.place import ROOT, Process, until
 
 from .conftest import GOOD, SECRETS, Run
 

@@ -11,7 +11,7 @@ import pytest
 
 from demo import ground
 from demo.surroundings import fresh_database, prepare
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 GOOD = ("embedded", "rabbitmq", "amqp://guest:guest@127.0.0.1:5672//", "objectstore+file:///var/lib/antenna/broker")
 BAD = {

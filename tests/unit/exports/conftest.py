@@ -3,7 +3,7 @@
 import pytest
 from rest_framework.test import APIClient
 
-from tests.unit.main import world
+from tests.support.product import factories
 
 
 @pytest.fixture(autouse=True)
@@ -16,12 +16,12 @@ def folders(tmp_path, settings):
 
 @pytest.fixture
 def owner(db):
-    return world.user(name="Owner")
+    return factories.user(name="Owner")
 
 
 @pytest.fixture
 def project(owner):
-    return world.project(owner=owner, name="Moths of the Alps")
+    return factories.project(owner=owner, name="Moths of the Alps")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from rest_framework.test import APIClient
 from ami.exports import files, writing
 from ami.exports.models import DataExport
 from ami.main import file_urls
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 CSV, JSON = "occurrences_simple_csv", "occurrences_api_json"
@@ -59,7 +59,7 @@ def test_a_member_downloads_the_file(client, project, format_key, content_type, 
 
 def test_a_stranger_gets_404_and_nobody_401(project):
     export, stranger = export_of(project), APIClient()
-    stranger.force_authenticate(world.user())
+    stranger.force_authenticate(factories.user())
     assert stranger.get(path_of(export)).status_code == 404
     assert APIClient().get(path_of(export)).status_code == 401
     assert APIClient().head(path_of(export)).status_code == 401
@@ -117,7 +117,7 @@ def test_an_export_that_runs_again_keeps_its_link(client, project, django_captur
 def test_the_admin_links_to_a_file_that_opens_and_says_none_before(project):
     pending, export = DataExport.objects.create(project=project, format=CSV), export_of(project)
     browser = Client()
-    browser.force_login(world.user(is_staff=True, is_superuser=True))
+    browser.force_login(factories.user(is_staff=True, is_superuser=True))
     page = browser.get(reverse("admin:exports_dataexport_changelist")).content.decode()
     link = page.partition(f'href="{path_of(export)}')[2].partition('"')[0].replace("&amp;", "&")
     assert path_of(pending) not in page
@@ -142,7 +142,7 @@ def test_nothing_stored_opens_anything(client, project, tmp_path):
     from ami.jobs.kinds import kind_of
     from ami.jobs.models import Job
 
-    world.occurrence(world.capture(world.station(project)), world.taxon())
+    factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     answer = client.post("/api/v2/exports/", {"project": project.pk, "format": JSON}, format="json")
     Job.objects.update(status="STARTED")
     while not kind_of("data_export").advance(Job.objects.get(), Turn()):

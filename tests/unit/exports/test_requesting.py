@@ -16,8 +16,8 @@ from ami.exports.models import DataExport, ScheduledExport
 from ami.jobs.kinds import kind_of
 from ami.jobs.models import Job
 from ami.main.models import SourceImageCollection
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 PATH = "/api/v2/exports/"
@@ -40,7 +40,7 @@ def test_asking_makes_an_export_with_its_job_and_counts_nothing(client, project)
 
 
 def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
-    world.occurrence(world.capture(world.station(project)), world.taxon())
+    factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     body = post(client, project).json()
     Job.objects.update(status="STARTED")
     advance = kind_of("data_export").advance
@@ -66,7 +66,7 @@ def test_a_job_that_is_run_again_writes_the_export_anew(client, project):
     while not advance(Job.objects.get(), Turn()):
         pass
     Job.objects.update(cursor={})
-    world.occurrence(world.capture(world.station(project)), world.taxon())
+    factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     while not advance(Job.objects.get(), Turn()):
         pass
     assert DataExport.objects.get().record_count == 1
@@ -99,14 +99,14 @@ def test_what_cannot_be_exported_is_refused_by_field(client, project, fields, fi
 
 
 def test_a_capture_set_of_another_project_does_not_exist(client, project):
-    theirs = SourceImageCollection.objects.create(name="Theirs", project=world.project())
+    theirs = SourceImageCollection.objects.create(name="Theirs", project=factories.project())
     answer = post(client, project, filters={"collection_id": theirs.pk})
     assert answer.status_code == 400
     assert "collection_id" in answer.json()["filters"]
 
 
 def test_a_strangers_project_cannot_be_exported(client):
-    assert "project" in post(client, world.project()).json()
+    assert "project" in post(client, factories.project()).json()
 
 
 def test_deleting_an_export_deletes_its_file_and_strangers_cannot(client, project, django_capture_on_commit_callbacks):
@@ -114,7 +114,7 @@ def test_deleting_an_export_deletes_its_file_and_strangers_cannot(client, projec
     export = DataExport.objects.get()
     writing.advance(export, Turn())
     stranger = APIClient()
-    stranger.force_authenticate(world.user())
+    stranger.force_authenticate(factories.user())
     assert stranger.delete(f"{PATH}{pk}/").status_code == 404
     with django_capture_on_commit_callbacks(execute=True):
         assert client.delete(f"{PATH}{pk}/").status_code == 204
@@ -198,7 +198,7 @@ def test_run_again_in_the_admin_starts_over(project, monkeypatch):
     export = DataExport.objects.create(project=project, format=CSV)
     writing.advance(export, Turn())
     browser = Client()
-    browser.force_login(world.user(is_staff=True, is_superuser=True))
+    browser.force_login(factories.user(is_staff=True, is_superuser=True))
     path = reverse("admin:exports_dataexport_changelist")
     answer = browser.post(path, {"action": "run_again", "_selected_action": [export.pk]}, follow=True)
     export.refresh_from_db()

@@ -15,8 +15,8 @@ from ami.exports.formats.occurrences_csv import safe
 from ami.exports.formats.row import COLUMNS
 from ami.exports.models import DataExport, ExportPart
 from ami.main.models import Identification, SourceImageCollection
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 CSV, JSON = "occurrences_simple_csv", "occurrences_api_json"
@@ -38,8 +38,8 @@ def rows(export):
 
 
 def found(project, number=1):
-    station = world.station(project)
-    return [world.occurrence(world.capture(station), world.taxon()) for _ in range(number)]
+    station = factories.station(project)
+    return [factories.occurrence(factories.capture(station), factories.taxon()) for _ in range(number)]
 
 
 def in_slices(export):
@@ -73,9 +73,9 @@ def test_nothing_to_export_makes_a_valid_file(project, format_key):
 
 def test_what_has_no_box_or_no_determination_is_left_out(project):
     (kept,) = found(project)
-    world.occurrence(world.capture(world.station(project)))
-    world.null_marker(world.capture(world.station(project)))
-    found(world.project())
+    factories.occurrence(factories.capture(factories.station(project)))
+    factories.null_marker(factories.capture(factories.station(project)))
+    found(factories.project())
     export = export_of(project)
     writing.advance(export, Turn())
     assert [int(row["id"]) for row in rows(export)] == [kept.pk]
@@ -218,9 +218,9 @@ def test_deleting_an_export_deletes_its_files(project, django_capture_on_commit_
 
 
 def test_the_columns_of_a_row(project):
-    species = world.taxon("Noctua pronuba")
-    occurrence = world.occurrence(world.capture(world.station(project), path="a.jpg"), species, 0.75)
-    person = world.user(name="Ada")
+    species = factories.taxon("Noctua pronuba")
+    occurrence = factories.occurrence(factories.capture(factories.station(project), path="a.jpg"), species, 0.75)
+    person = factories.user(name="Ada")
     Identification.objects.create(occurrence=occurrence, user=person, taxon=species)
     export = export_of(project)
     writing.advance(export, Turn())
@@ -230,7 +230,7 @@ def test_the_columns_of_a_row(project):
     assert (row["best_machine_prediction_score"], row["determination_score"]) == ("0.75", "1.0")
     assert (row["verification_status"], row["verified_by"], row["participant_count"]) == ("Verified", "Ada", "1")
     assert row["determination_matches_machine_prediction"] == "True"
-    assert row["first_appearance"] == world.NIGHT.isoformat()
+    assert row["first_appearance"] == factories.NIGHT.isoformat()
     assert person.email not in text(export)
 
 
@@ -245,8 +245,8 @@ def test_what_no_spreadsheet_runs_stays_as_it_is(value):
 
 
 def test_a_hostile_station_name_is_defused_in_the_file(project):
-    station = world.station(project, name='=HYPERLINK("http://evil")')
-    world.occurrence(world.capture(station), world.taxon())
+    station = factories.station(project, name='=HYPERLINK("http://evil")')
+    factories.occurrence(factories.capture(station), factories.taxon())
     export = export_of(project)
     writing.advance(export, Turn())
     assert rows(export)[0]["deployment_name"].startswith("'=")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ami.governor.board import RUNS_BYTES, SIZE_BYTES, Board, Entry, Slate, Suspects
-from tests.unit.governor.processes import forked
+from tests.support.governor.forked_processes import forked
 
 MIB = 1024
 

@@ -14,7 +14,7 @@ from celery.signals import task_postrun, task_prerun, worker_process_init
 from ami.governor import ceiling, child
 from ami.governor.board import Board
 from ami.governor.child import WORTH_KIB, ChildSide, told, wait_for_turn
-from tests.unit.governor.processes import forked
+from tests.support.governor.forked_processes import forked
 
 pytestmark = pytest.mark.usefixtures("signals")
 LISTENED_TO = (worker_process_init, task_prerun, task_postrun)

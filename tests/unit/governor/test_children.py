@@ -10,7 +10,7 @@ from billiard.pool import DEATH
 
 from ami.governor.children import LEAVE_SECONDS, REAP_SECONDS
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
-from tests.unit.governor.prefork import MIB, World
+from tests.support.governor.prefork_pool import MIB, World
 
 
 @pytest.fixture

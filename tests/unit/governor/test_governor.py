@@ -15,7 +15,7 @@ from ami.governor import governor as module
 from ami.governor.board import Board, Entry, Slate, Suspects
 from ami.governor.governor import EXIT_CODE
 from ami.governor.ladder import Child
-from tests.unit.governor.governed import FULL, MIB, ROOM, SETTINGS, Consumer, World, message
+from tests.support.governor.recorded_worker import FULL, MIB, ROOM, SETTINGS, Consumer, World, message
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from ami.governor import governor as module
 from ami.governor.board import Board, Entry, Slate, Suspects
 from ami.governor.governor import Governor
 from ami.governor.ladder import Child
-from tests.unit.governor.governed import MIB, ROOM, SETTINGS, Crew, Machine, World, message
-from tests.unit.governor.situations import reading
+from tests.support.governor.decision_inputs import reading
+from tests.support.governor.recorded_worker import MIB, ROOM, SETTINGS, Crew, Machine, World, message
 
 RESERVES = replace(SETTINGS, memory_reservation="on")
 GIB_KIB = 1024 * MIB

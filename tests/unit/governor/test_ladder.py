@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ami.governor.ladder import WORTH_KIB, Child, over_limit, steps
 from ami.governor.policy import Gate, decide
 from ami.governor.settings import GovernorSettings
-from tests.unit.governor.situations import drive, look
+from tests.support.governor.decision_inputs import drive, look
 
 MIB = 1024
 SETTINGS = GovernorSettings()

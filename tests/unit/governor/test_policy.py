@@ -8,7 +8,7 @@ import pytest
 from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
 from ami.governor.reading import Reading
 from ami.governor.settings import GovernorSettings
-from tests.unit.governor.situations import ONE_PERCENT_KIB, drive, look, reading
+from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, drive, look, reading
 
 SETTINGS = GovernorSettings()
 FULL = {"own_kib": 30 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
 from ami.governor.settings import GovernorSettings
-from tests.unit.governor.situations import (
+from tests.support.governor.decision_inputs import (
     ONE_PERCENT_KIB,
     drive,
     governor_settings,

@@ -9,7 +9,7 @@ from celery.worker import state
 from ami.governor import pools as module
 from ami.governor.pools import Crew, PreforkCrew
 from ami.governor.settings import GovernorSettings
-from tests.unit.governor.prefork import MIB, World
+from tests.support.governor.prefork_pool import MIB, World
 
 
 class Clock:

@@ -3,7 +3,7 @@
 import pytest
 
 from ami.governor.probes.cgroup import Cgroup
-from tests.unit.governor.probes.trees import (
+from tests.support.governor.proc_trees import (
     CPU_V1,
     MEMORY_V1,
     MIB,

@@ -9,8 +9,8 @@ from ami.governor.probes import host as memory_of
 from ami.governor.probes import pressure
 from ami.governor.probes.cgroup import Cgroup
 from ami.governor.probes.cpu import Cpu
-from tests.places import until
-from tests.unit.governor.probes.trees import MEMORY_V1, MIB, UNIFIED, host, member, v1, v2, write
+from tests.support.governor.proc_trees import MEMORY_V1, MIB, UNIFIED, host, member, v1, v2, write
+from tests.support.place import until
 
 PRESSURE = "some avg10={} avg60=2.00 avg300=3.00 total=400\nfull avg10=90.00 avg60=91.00 avg300=92.00 total=300".format
 

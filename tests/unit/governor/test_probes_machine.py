@@ -3,7 +3,7 @@
 import pytest
 
 from ami.governor.probes.machine import Machine
-from tests.unit.governor.probes.trees import MIB, UNIFIED, host, member, v2, write
+from tests.support.governor.proc_trees import MIB, UNIFIED, host, member, v2, write
 
 
 class Broken:

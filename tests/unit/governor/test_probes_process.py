@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ami.governor.probes import process
-from tests.unit.governor.probes.trees import write
+from tests.support.governor.proc_trees import write
 
 STAT = "42 (a) b (c) R 1 42 42 0 -1 4194304 1 0 0 0 5 6 0 0 20 0 1 0 987654 1000 10 18446744073709551615"
 SIZES = (process.pss_kib, process.rss_kib, process.data_kib)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ami.governor.probes.cgroup import Cgroup
-from tests.places import until
+from tests.support.place import until
 
 MIB = 2**20
 LIMIT = 256 * MIB

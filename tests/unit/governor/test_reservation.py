@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ami.governor.reservation import FORMAT, NAMES, SAMPLES, Promise, Sizes, admissible, promised_kib
 from ami.governor.settings import GovernorSettings
-from tests.unit.governor.situations import ONE_PERCENT_KIB, percents, reading
+from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, percents, reading
 
 SETTINGS = GovernorSettings()
 GIB_KIB = ONE_PERCENT_KIB

@@ -4,7 +4,7 @@ import pytest
 from amqp.exceptions import ChannelError, RecoverableConnectionError
 
 from ami.governor.intake import SlotConsumer
-from tests.unit.governor.slots import QUEUES, Channel, Worker
+from tests.support.governor.channel import QUEUES, Channel, Worker
 
 
 @pytest.mark.parametrize("slots", [0, 1, 4])

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 from ami.jobs.models import Job, StoredResult
 from ami.main.models import User
 from config.celery_app import app
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from ami.jobs import audits, ingest, stored_results
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.states import ImageState, JobStatus
 from ami.jobs.transitions import move
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 
 @pytest.fixture

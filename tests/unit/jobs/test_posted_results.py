@@ -16,7 +16,7 @@ from ami.jobs.api import bodies, gate
 from ami.jobs.models import JobImage, StoredResult
 from ami.main.models import Classification, Detection
 from ami.ml import saving, wire
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 YEARS = "results.0.result.results.detections.0"
 

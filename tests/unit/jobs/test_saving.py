@@ -8,7 +8,7 @@ from ami.jobs.progress import progress
 from ami.jobs.states import ImageState
 from ami.main.models import Classification, Detection, Occurrence, StaleCount, Taxon
 from ami.ml.errors import PipelineNotConfigured
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 
 @pytest.fixture(autouse=True)

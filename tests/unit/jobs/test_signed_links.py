@@ -3,7 +3,7 @@
 from ami.jobs.models import JobImage, JobLog
 from ami.jobs.settling import settle_failed
 from ami.ml.captures import public_url
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 
 def test_a_failed_image_keeps_no_signature(world: World) -> None:

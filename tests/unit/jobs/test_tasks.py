@@ -14,7 +14,7 @@ from ami.jobs.models import Job, StoredResult
 from ami.jobs.states import JobStatus
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
 from ami.jobs.transitions import move
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 
 @pytest.fixture

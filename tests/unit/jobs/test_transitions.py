@@ -8,7 +8,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.progress import progress
 from ami.jobs.states import FINAL, ImageState, JobStatus
 from ami.jobs.transitions import ALLOWED, move
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 
 def test_nothing_leads_out_of_a_final_status() -> None:
@@ -95,7 +95,7 @@ def test_incident_36_a_log_line_that_the_database_refuses_leaves_the_transaction
 
 def test_limit_and_shuffle_choose_the_same_images_in_every_slice(world: World) -> None:
     from ami.jobs import collecting
-    from tests.unit.jobs.world import Now
+    from tests.support.product.job_setup import Now
 
     captures = world.captures(20)
     job = world.job(captures, limit=5)

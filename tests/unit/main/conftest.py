@@ -4,7 +4,7 @@ import pytest
 from django.core.cache import cache
 from rest_framework.test import APIClient
 
-from tests.unit.main import world
+from tests.support.product import factories
 
 
 @pytest.fixture(autouse=True)
@@ -23,12 +23,12 @@ def folders(tmp_path, settings):
 
 @pytest.fixture
 def owner(db):
-    return world.user(name="Owner")
+    return factories.user(name="Owner")
 
 
 @pytest.fixture
 def project(owner):
-    return world.project(owner=owner)
+    return factories.project(owner=owner)
 
 
 @pytest.fixture

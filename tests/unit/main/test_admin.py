@@ -7,7 +7,7 @@ from django.contrib.messages import get_messages
 from django.urls import reverse
 
 from ami.main.models import BulkDeletion, S3StorageSource, SourceImage, SourceImageCollection
-from tests.unit.main import world
+from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ HIDDEN = {"ExportPart"}
 
 @pytest.fixture
 def superuser(client_class=None):
-    return world.user(is_staff=True, is_superuser=True)
+    return factories.user(is_staff=True, is_superuser=True)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_every_model_is_registered():
 @pytest.mark.parametrize("model", [model for model in MODELS if model.__name__ not in HIDDEN])
 @pytest.mark.parametrize("page", ["changelist", "add"])
 def test_every_page_opens(browser, model, page):
-    world.occurrence(world.capture(world.station()), world.taxon())
+    factories.occurrence(factories.capture(factories.station()), factories.taxon())
     answer = browser.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"))
     closed = {"ApiToken", "StaleCount", "Lease", "LoginAttempts", "BulkDeletion"}
     may_not_add = model.__name__ in closed and page == "add"
@@ -54,26 +54,26 @@ def test_every_page_opens(browser, model, page):
 @pytest.mark.parametrize(
     ("make", "action", "task"),
     [
-        (lambda: world.station(), "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
-        (lambda: world.station(), "regroup", "ami.main.tasks.regroup_events"),
+        (lambda: factories.station(), "refresh_counts", "ami.main.tasks.refresh_deployment_calculated_fields"),
+        (lambda: factories.station(), "regroup", "ami.main.tasks.regroup_events"),
         (
-            lambda: world.station(data_source=S3StorageSource.objects.create(name="Folder")),
+            lambda: factories.station(data_source=S3StorageSource.objects.create(name="Folder")),
             "sync",
             "ami.main.tasks.sync_source_images",
         ),
         (
-            lambda: world.station(data_source=S3StorageSource.objects.create(name="Folder")),
+            lambda: factories.station(data_source=S3StorageSource.objects.create(name="Folder")),
             "update_public_urls",
             "ami.main.tasks.update_public_urls",
         ),
-        (lambda: world.project(), "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
-        (lambda: world.project(), "export_occurrences_csv", "ami.jobs.tasks.run_job"),
+        (lambda: factories.project(), "refresh_counts", "ami.main.tasks.refresh_project_calculated_fields"),
+        (lambda: factories.project(), "export_occurrences_csv", "ami.jobs.tasks.run_job"),
         (
-            lambda: SourceImageCollection.objects.create(name="Set", project=world.project()),
+            lambda: SourceImageCollection.objects.create(name="Set", project=factories.project()),
             "populate",
             "ami.main.tasks.populate_collection",
         ),
-        (lambda: world.capture(world.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
+        (lambda: factories.capture(factories.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
     ],
 )
 def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, action, task):
@@ -101,11 +101,11 @@ def test_actions_need_their_permission(sent):
     from django.contrib.auth.models import Permission
     from django.test import Client
 
-    reader = world.user(is_staff=True)
+    reader = factories.user(is_staff=True)
     reader.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     browser = Client()
     browser.force_login(reader)
-    capture = world.capture(world.station())
+    capture = factories.capture(factories.station())
     for row, action in [
         (capture, "bulk_delete"),
         (capture.deployment, "sync"),
@@ -119,7 +119,7 @@ def test_actions_need_their_permission(sent):
 
 
 def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
-    captures = world.captures(world.station(), 5)
+    captures = factories.captures(factories.station(), 5)
     act(browser, SourceImage, "bulk_delete", *captures)
     deletion = BulkDeletion.objects.get()
     assert deletion.pks == [capture.pk for capture in captures]
@@ -128,7 +128,7 @@ def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
 
 
 def test_a_storage_sources_secret_is_never_shown_and_an_empty_field_keeps_it(browser):
-    source = S3StorageSource.objects.create(name="Bucket", project=world.project(), secret_key="top-secret")
+    source = S3StorageSource.objects.create(name="Bucket", project=factories.project(), secret_key="top-secret")
     path = reverse("admin:main_s3storagesource_change", args=[source.pk])
     assert b"top-secret" not in browser.get(path).content
     browser.post(path, {"name": "Renamed", "project": source.project_id, "secret_key": ""})

@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
 from ami.main.models import ApiToken, Deployment, S3StorageSource, Site, SourceImageCollection
-from tests.unit.main import world
+from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v2"
@@ -23,7 +23,7 @@ def as_user(user):
 
 
 def test_signing_in_gives_a_token_and_signing_out_makes_it_worthless():
-    person = world.user()
+    person = factories.user()
     client = APIClient()
     body = {"email": person.email.upper(), "password": "secret-word"}
     token = client.post(f"{BASE}/auth/token/login/", body, format="json").json()["auth_token"]
@@ -37,7 +37,7 @@ def test_signing_in_gives_a_token_and_signing_out_makes_it_worthless():
 
 @pytest.mark.parametrize("email", ["unknown@example.org", None])
 def test_a_wrong_password_and_an_unknown_address_answer_the_same(email):
-    body = {"email": email or world.user().email, "password": "wrong"}
+    body = {"email": email or factories.user().email, "password": "wrong"}
     answer = APIClient().post(f"{BASE}/auth/token/login/", body, format="json")
     assert answer.status_code == 400
     assert "E-mail address or password is wrong." in answer.content.decode()
@@ -50,7 +50,7 @@ def test_a_missing_field_is_named():
 
 
 def test_guessing_passwords_is_throttled():
-    person = world.user()
+    person = factories.user()
     codes = [
         APIClient()
         .post(f"{BASE}/auth/token/login/", {"email": person.email, "password": "wrong"}, format="json")
@@ -73,9 +73,9 @@ def test_nobody_reads_without_a_token(path):
 
 
 def test_a_stranger_finds_nothing(project):
-    station = world.station(project)
-    found = world.occurrence(world.capture(station))
-    stranger = as_user(world.user())
+    station = factories.station(project)
+    found = factories.occurrence(factories.capture(station))
+    stranger = as_user(factories.user())
     paths = {
         "projects": project.pk,
         "deployments": station.pk,
@@ -90,9 +90,9 @@ def test_a_stranger_finds_nothing(project):
 
 
 def test_a_member_works_and_only_the_owner_changes_the_project_or_deletes(project, client):
-    member = world.user()
+    member = factories.user()
     project.members.add(member)
-    station = world.station(project)
+    station = factories.station(project)
     theirs = as_user(member)
     assert theirs.get(f"{BASE}/projects/").json()["count"] == 1
     assert theirs.patch(f"{BASE}/deployments/{station.pk}/", {"name": "New"}, format="json").status_code == 200
@@ -103,20 +103,20 @@ def test_a_member_works_and_only_the_owner_changes_the_project_or_deletes(projec
 
 
 def test_a_project_with_many_members_is_listed_once(project, client):
-    project.members.add(*(world.user() for _ in range(3)))
-    superuser = as_user(world.user(is_superuser=True))
+    project.members.add(*(factories.user() for _ in range(3)))
+    superuser = as_user(factories.user(is_superuser=True))
     assert client.get(f"{BASE}/projects/").json()["count"] == 1
     assert superuser.get(f"{BASE}/projects/").json()["count"] == 1
 
 
 def test_nobody_puts_a_station_into_a_strangers_project(client):
-    answer = client.post(f"{BASE}/deployments/", {"name": "S", "project": world.project().pk}, format="json")
+    answer = client.post(f"{BASE}/deployments/", {"name": "S", "project": factories.project().pk}, format="json")
     assert answer.status_code == 400
     assert "project" in answer.json()
 
 
 def test_nobody_uses_another_projects_storage_source_or_site(project, client):
-    other = world.project()
+    other = factories.project()
     source = S3StorageSource.objects.create(name="Theirs", project=other)
     site = Site.objects.create(name="Theirs", project=other)
     for field, row in {"data_source": source, "research_site": site}.items():
@@ -176,7 +176,7 @@ def test_bad_filters_are_refused_by_name(client, query, field):
 
 def test_a_page_has_an_upper_bound(client, project, monkeypatch):
     monkeypatch.setattr("ami.main.api.lists.BoundedPagination.max_limit", 2)
-    world.captures(world.station(project), 5)
+    factories.captures(factories.station(project), 5)
     answer = client.get(f"{BASE}/captures/?limit=1000000").json()
     assert (answer["count"], len(answer["results"])) == (5, 2)
 
@@ -190,10 +190,10 @@ def test_a_key_too_large_for_a_database_is_not_found(client):
 
 
 def test_filters_narrow_a_list(client, project):
-    stations = [world.station(project) for _ in "ab"]
-    species = world.taxon()
-    found = world.occurrence(world.capture(stations[0]), species, 0.9)
-    world.occurrence(world.capture(stations[1]), species, 0.2)
+    stations = [factories.station(project) for _ in "ab"]
+    species = factories.taxon()
+    found = factories.occurrence(factories.capture(stations[0]), species, 0.9)
+    factories.occurrence(factories.capture(stations[1]), species, 0.2)
     one = client.get(f"{BASE}/occurrences/?taxon={species.pk}&score_min=0.5").json()
     assert [row["id"] for row in one["results"]] == [found.pk]
     assert client.get(f"{BASE}/captures/?deployment={stations[0].pk}").json()["count"] == 1
@@ -201,7 +201,7 @@ def test_filters_narrow_a_list(client, project):
 
 
 def test_null_markers_are_not_shown(client, project):
-    world.null_marker(world.capture(world.station(project)))
+    factories.null_marker(factories.capture(factories.station(project)))
     assert client.get(f"{BASE}/detections/").json()["count"] == 0
 
 
@@ -209,8 +209,8 @@ def test_null_markers_are_not_shown(client, project):
 def test_a_list_costs_the_same_however_long_it_is(client, project, owner, path):
     def add(number):
         for _ in range(number):
-            station = world.station(world.project(owner=owner))
-            world.occurrence(world.capture(station), world.taxon())
+            station = factories.station(factories.project(owner=owner))
+            factories.occurrence(factories.capture(station), factories.taxon())
 
     add(2)
     with CaptureQueriesContext(connection) as few:
@@ -226,7 +226,7 @@ def test_a_list_costs_the_same_however_long_it_is(client, project, owner, path):
 
 def test_a_sync_answers_with_job_task_queue_and_link(client, project):
     source = S3StorageSource.objects.create(name="Folder", project=project)
-    station = world.station(project, data_source=source)
+    station = factories.station(project, data_source=source)
     answer = client.post(f"{BASE}/deployments/{station.pk}/sync/")
     assert answer.status_code == 202
     body = answer.json()
@@ -237,7 +237,7 @@ def test_a_sync_answers_with_job_task_queue_and_link(client, project):
 
 
 def test_a_station_without_a_source_cannot_be_synced(client, project):
-    answer = client.post(f"{BASE}/deployments/{world.station(project).pk}/sync/")
+    answer = client.post(f"{BASE}/deployments/{factories.station(project).pk}/sync/")
     assert answer.status_code == 400
     assert "data_source" in answer.json()
 
@@ -245,21 +245,21 @@ def test_a_station_without_a_source_cannot_be_synced(client, project):
 def test_syncing_all_makes_one_job_per_station_with_a_source(client, project):
     source = S3StorageSource.objects.create(name="Folder", project=project)
     for _ in range(3):
-        world.station(project, data_source=source)
-    world.station(project)
+        factories.station(project, data_source=source)
+    factories.station(project)
     answer = client.post(f"{BASE}/deployments/sync-all/", {"project": project.pk}, format="json")
     assert answer.status_code == 202
     assert len(answer.json()) == 3 == Job.objects.count()
 
 
 def test_sync_all_names_a_project_that_is_not_ones_own(client):
-    answer = client.post(f"{BASE}/deployments/sync-all/", {"project": world.project().pk}, format="json")
+    answer = client.post(f"{BASE}/deployments/sync-all/", {"project": factories.project().pk}, format="json")
     assert answer.status_code == 400
     assert "project" in answer.json()
 
 
 def test_regrouping_and_populating_make_their_jobs(client, project):
-    station = world.station(project)
+    station = factories.station(project)
     chosen = SourceImageCollection.objects.create(name="Set", project=project)
     assert client.post(f"{BASE}/deployments/{station.pk}/regroup-sessions/").status_code == 202
     assert client.post(f"{BASE}/captures/collections/{chosen.pk}/populate/").status_code == 202
@@ -268,7 +268,7 @@ def test_regrouping_and_populating_make_their_jobs(client, project):
 
 
 def test_a_station_stays_in_its_project(client, project, owner):
-    station = world.station(project)
-    body = {"project": world.project(owner=owner).pk}
+    station = factories.station(project)
+    body = {"project": factories.project(owner=owner).pk}
     assert client.patch(f"{BASE}/deployments/{station.pk}/", body, format="json").status_code == 400
     assert Deployment.objects.get().project == project

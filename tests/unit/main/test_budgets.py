@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 
 from ami.main.api import budgets
 from ami.main.api.budgets import CAPTURE_LIST, CAPTURE_SET, LOGIN, ORDINARY, Budget, TooLarge, TooManyElements
-from tests.unit.main import world
+from tests.support.product import factories
 
 SMALL = Budget(1000, 20, depth=3)
 
@@ -178,7 +178,7 @@ def test_an_address_that_is_no_text_is_no_500(client, owner, text):
 def test_a_form_of_a_stranger_is_small_and_that_of_a_person_is_not(db, settings):
     form = {"username": "a@b.org", "password": "x" * 5000}
     assert Client().post("/admin/login/", form).status_code == 413
-    person = world.user(name="Staff")
+    person = factories.user(name="Staff")
     person.is_staff = person.is_superuser = True
     person.save()
     browser = Client()

@@ -6,8 +6,8 @@ import pytest
 
 from ami.main.collecting import OptionError, populate, validate_options
 from ami.main.models import SourceImageCollection
-from tests.unit.main import world
-from tests.unit.main.world import NIGHT, Turn
+from tests.support.product import factories
+from tests.support.product.factories import NIGHT, Turn
 
 pytestmark = pytest.mark.django_db
 
@@ -23,15 +23,15 @@ def filled(station, method="full", **options):
 
 
 def test_full_takes_every_capture_of_its_project_only():
-    station = world.station()
-    mine = world.captures(station, 3)
-    world.captures(world.station(), 2)
+    station = factories.station()
+    mine = factories.captures(station, 3)
+    factories.captures(factories.station(), 2)
     assert filled(station) == mine
 
 
 def test_random_draws_the_same_ones_each_time():
-    station = world.station()
-    world.captures(station, 20)
+    station = factories.station()
+    factories.captures(station, 20)
     drawn = collection(station, "random", size=5)
     assert populate(drawn, Turn())
     first = set(drawn.images.all())
@@ -41,42 +41,42 @@ def test_random_draws_the_same_ones_each_time():
 
 
 def test_interval_takes_captures_far_enough_apart():
-    station = world.station()
-    world.captures(station, 7, every_minutes=10)
+    station = factories.station()
+    factories.captures(station, 7, every_minutes=10)
     taken = [capture.timestamp for capture in filled(station, "interval", minute_interval=30)]
     assert taken == [NIGHT + timedelta(minutes=minutes) for minutes in (0, 30, 60)]
 
 
 def test_nth_counts_each_station_alone():
-    project = world.project()
-    stations = [world.station(project) for _ in "ab"]
-    firsts = [world.captures(station, 4)[::3] for station in stations]
+    project = factories.project()
+    stations = [factories.station(project) for _ in "ab"]
+    firsts = [factories.captures(station, 4)[::3] for station in stations]
     assert set(filled(stations[0], "nth", nth=3)) == {capture for pair in firsts for capture in pair}
 
 
 def test_manual_takes_no_capture_of_another_project():
-    station = world.station()
-    mine, other = world.capture(station), world.capture(world.station())
+    station = factories.station()
+    mine, other = factories.capture(station), factories.capture(factories.station())
     assert filled(station, "manual", image_ids=[mine.pk, other.pk]) == [mine]
 
 
 def test_an_empty_list_of_captures_means_none_hazard_5():
-    station = world.station()
-    world.captures(station, 2)
+    station = factories.station()
+    factories.captures(station, 2)
     assert filled(station, "manual", image_ids=[]) == []
 
 
 def test_filters_narrow_every_method():
-    project = world.project()
-    stations = [world.station(project) for _ in "ab"]
-    mine = [world.captures(station, 2) for station in stations][0]
+    project = factories.project()
+    stations = [factories.station(project) for _ in "ab"]
+    mine = [factories.captures(station, 2) for station in stations][0]
     assert filled(stations[0], "full", deployment_ids=[stations[0].pk], date_end="2026-06-01") == mine
 
 
 def test_slices_come_to_the_same_as_one_go(monkeypatch):
     monkeypatch.setattr("ami.main.collecting.STEP", 2)
-    station = world.station()
-    captures = world.captures(station, 7)
+    station = factories.station()
+    captures = factories.captures(station, 7)
     chosen = collection(station)
     turns = 0
     while not populate(chosen, Turn(1)):
@@ -87,8 +87,8 @@ def test_slices_come_to_the_same_as_one_go(monkeypatch):
 
 
 def test_what_no_longer_belongs_is_removed():
-    station = world.station()
-    captures = world.captures(station, 4)
+    station = factories.station()
+    captures = factories.captures(station, 4)
     chosen = collection(station)
     populate(chosen, Turn())
     chosen.method, chosen.kwargs = "manual", {"image_ids": [captures[0].pk]}

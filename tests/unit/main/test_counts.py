@@ -6,18 +6,18 @@ from django.test.utils import CaptureQueriesContext
 
 from ami.main import counts, flushing, sessions
 from ami.main.models import Deployment, Event, Identification, StaleCount
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def station():
-    station = world.station()
-    for capture in world.captures(station, 3):
-        world.occurrence(capture, world.taxon(), 0.9)
-        world.null_marker(capture)
+    station = factories.station()
+    for capture in factories.captures(station, 3):
+        factories.occurrence(capture, factories.taxon(), 0.9)
+        factories.null_marker(capture)
     counts.mark_stale("sessions", [station.pk])
     assert sessions.regroup(station.pk, Turn()) is sessions.Outcome.DONE
     return station
@@ -32,7 +32,7 @@ def test_counts_leave_null_markers_out(station):
     flush()
     event, station = Event.objects.get(), Deployment.objects.get()
     assert (event.captures_count, event.detections_count, event.occurrences_count) == (3, 3, 3)
-    assert (event.start, event.end) == (world.NIGHT, station.last_capture_timestamp)
+    assert (event.start, event.end) == (factories.NIGHT, station.last_capture_timestamp)
     assert (station.captures_count, station.detections_count, station.occurrences_count) == (3, 3, 3)
     assert (station.events_count, station.taxa_count, station.data_source_total_size) == (1, 3, 30)
     assert set(station.captures.values_list("detections_count", flat=True)) == {1}
@@ -50,7 +50,7 @@ def test_a_changed_threshold_recounts_the_whole_project(station):
 
 def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
     flush()
-    family = world.taxon("Family")
+    family = factories.taxon("Family")
     found = station.occurrences.first()
     found.determination.parent = family
     found.determination.save()
@@ -64,8 +64,8 @@ def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
 
 
 def test_what_nobody_classified_counts():
-    station = world.station()
-    world.occurrence(world.capture(station))
+    station = factories.station()
+    factories.occurrence(factories.capture(station))
     counts.refresh("deployment", station.pk)
     station.refresh_from_db()
     assert (station.detections_count, station.occurrences_count, station.taxa_count) == (1, 1, 0)
@@ -100,8 +100,8 @@ def test_many_marks_are_one_refresh(station):
 def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
     with CaptureQueriesContext(connection) as few:
         counts.refresh("deployment", station.pk)
-    for capture in world.captures(station, 20, every_minutes=3):
-        world.occurrence(capture)
+    for capture in factories.captures(station, 20, every_minutes=3):
+        factories.occurrence(capture)
     with CaptureQueriesContext(connection) as many:
         counts.refresh("deployment", station.pk)
     assert len(many) == len(few)
@@ -120,7 +120,7 @@ def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
 
 
 def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monkeypatch, caplog):
-    other = world.station()
+    other = factories.station()
     StaleCount.objects.all().delete()
     counts.mark_stale("deployment", [station.pk, other.pk])
     refresh = counts.refresh
@@ -137,7 +137,7 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
 
 
 def test_what_a_slice_leaves_the_next_one_counts(station):
-    counts.mark_stale("deployment", [world.station().pk for _ in range(4)])
+    counts.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
     while not flushing.flush(Turn(2)):
         rounds += 1
@@ -153,9 +153,9 @@ def test_an_object_that_is_gone_loses_its_mark():
 
 
 def test_a_persons_word_beats_the_machines_and_withdrawn_it_does_not(station):
-    found, named = station.occurrences.first(), world.taxon("Named by a person")
+    found, named = station.occurrences.first(), factories.taxon("Named by a person")
     machine = found.determination
-    said = Identification.objects.create(occurrence=found, user=world.user(), taxon=named)
+    said = Identification.objects.create(occurrence=found, user=factories.user(), taxon=named)
     found.refresh_from_db()
     assert (found.determination, found.determination_score) == (named, 1.0)
     said.withdrawn = True

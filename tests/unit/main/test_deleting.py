@@ -6,8 +6,8 @@ from django.core.files.storage import default_storage
 
 from ami.main import deleting
 from ami.main.models import Detection, Occurrence, SourceImage, StaleCount
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 
@@ -18,12 +18,12 @@ def media(tmp_path, settings):
 
 
 def test_captures_go_with_all_that_hangs_on_them(django_capture_on_commit_callbacks):
-    station = world.station()
-    doomed, kept = world.capture(station), world.capture(station)
+    station = factories.station()
+    doomed, kept = factories.capture(station), factories.capture(station)
     crop = default_storage.save("crops/1.jpg", ContentFile(b"crop"))
-    world.occurrence(doomed)
+    factories.occurrence(doomed)
     Detection.objects.update(path=crop)
-    world.occurrence(kept)
+    factories.occurrence(kept)
     deletion = deleting.request_deletion("captures", [doomed.pk], None)
     with django_capture_on_commit_callbacks(execute=True):
         assert deleting.advance_deletion(deletion, Turn())
@@ -34,14 +34,14 @@ def test_captures_go_with_all_that_hangs_on_them(django_capture_on_commit_callba
 
 
 def test_an_empty_request_deletes_nothing_hazard_5():
-    world.captures(world.station(), 3)
+    factories.captures(factories.station(), 3)
     assert deleting.advance_deletion(deleting.request_deletion("captures", [], None), Turn())
     assert SourceImage.objects.count() == 3
 
 
 def test_slices_and_repeats_come_to_the_same(monkeypatch):
     monkeypatch.setattr(deleting, "STEP", 2)
-    captures = world.captures(world.station(), 7)
+    captures = factories.captures(factories.station(), 7)
     deletion = deleting.request_deletion("captures", [capture.pk for capture in captures[:5]], None)
     stale_copy = type(deletion).objects.get(pk=deletion.pk)
     turns = 1
@@ -56,7 +56,7 @@ def test_slices_and_repeats_come_to_the_same(monkeypatch):
 
 
 def test_an_occurrence_goes_with_its_detection():
-    found = world.occurrence(world.capture(world.station()))
+    found = factories.occurrence(factories.capture(factories.station()))
     deleting.delete(Occurrence, [found.pk])
     assert not Detection.objects.exists()
     assert SourceImage.objects.count() == 1

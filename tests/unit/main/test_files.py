@@ -11,7 +11,7 @@ from ami.main import file_urls
 from ami.main.models import Detection, SourceImage
 from ami.ml.captures import public_url, read
 from ami.ml.errors import CaptureUnreadable
-from tests.unit.main import world
+from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db
 BASE = "/api/v2"
@@ -25,14 +25,14 @@ def anybody() -> APIClient:
 
 @pytest.fixture
 def capture(project):
-    made = world.capture(world.station(project), path="captures/night/1.jpg")
+    made = factories.capture(factories.station(project), path="captures/night/1.jpg")
     default_storage.save(made.path, ContentFile(b"picture"))
     return made
 
 
 @pytest.fixture
 def crop(capture):
-    return world.detection(capture, path=default_storage.save("detections/1-abc.jpg", ContentFile(b"crop")))
+    return factories.detection(capture, path=default_storage.save("detections/1-abc.jpg", ContentFile(b"crop")))
 
 
 def image(capture) -> str:
@@ -54,7 +54,7 @@ def test_answers_carry_links_that_open_without_a_token(client, anybody, capture,
 
 
 def test_a_list_carries_them_too_and_a_crop_that_is_not_made_is_null(client, anybody, capture, crop):
-    world.detection(capture)
+    factories.detection(capture)
     found = client.get(f"{BASE}/detections/", {"source_image": capture.pk}).json()["results"]
     assert [bool(row["url"]) for row in found] == [True, False]
     assert body(anybody.get(found[0]["url"])) == b"crop"
@@ -63,7 +63,7 @@ def test_a_list_carries_them_too_and_a_crop_that_is_not_made_is_null(client, any
 
 def test_without_a_link_a_member_opens_a_file_and_nobody_else(client, anybody, capture, crop):
     stranger = APIClient()
-    stranger.force_authenticate(world.user())
+    stranger.force_authenticate(factories.user())
     for path, content in ((image(capture), b"picture"), (f"{BASE}/detections/{crop.pk}/crop/", b"crop")):
         assert body(client.get(path)) == content
         assert stranger.get(path).status_code == 404
@@ -121,7 +121,7 @@ def test_head_answers_the_size_without_the_file(anybody, capture):
 
 @pytest.mark.parametrize("name", ["x.html", "x.svg", "x", "x.jpg.htm"])
 def test_what_is_no_picture_is_saved_not_shown(anybody, project, name):
-    capture = world.capture(world.station(project), path=default_storage.save(name, ContentFile(b"<script>")))
+    capture = factories.capture(factories.station(project), path=default_storage.save(name, ContentFile(b"<script>")))
     answer = anybody.get(file_urls.signed_path(image(capture), 60))
     assert answer["Content-Type"] == "application/octet-stream"
     assert answer["Content-Disposition"] == f'attachment; filename="capture-{capture.pk}.bin"'
@@ -130,7 +130,7 @@ def test_what_is_no_picture_is_saved_not_shown(anybody, project, name):
 
 
 def test_a_capture_of_an_outside_source_keeps_its_address(client, anybody, project):
-    capture = world.capture(world.station(project), path="1.jpg", public_base_url="https://pictures.example/")
+    capture = factories.capture(factories.station(project), path="1.jpg", public_base_url="https://pictures.example/")
     assert client.get(f"{BASE}/captures/{capture.pk}/").json()["url"] == "https://pictures.example/1.jpg"
     assert public_url(capture) == "https://pictures.example/1.jpg"
     answer = client.get(image(capture))

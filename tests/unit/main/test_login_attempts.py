@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from ami.main import login_attempts
 from ami.main.models import LoginAttempts
-from tests.unit.main import world
+from tests.support.product import factories
 
 LOGIN = "/api/v2/auth/token/login/"
 VICTIM = "victim@example.org"
@@ -129,7 +129,7 @@ def test_one_network_of_version_six_is_one_caller(db):
 
 @ENTRANCES
 def test_after_the_window_a_person_signs_in(entrance, db, monkeypatch):
-    person = world.user(name="Person")
+    person = factories.user(name="Person")
     person.is_staff = True
     person.set_password("right")
     person.save()

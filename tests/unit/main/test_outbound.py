@@ -14,8 +14,8 @@ from ami.main import outbound
 from ami.main.models import S3StorageSource
 from ami.main.outbound import EndpointRefused, checked
 from ami.main.sources import SourceError, pictures
-from tests import s3_server
-from tests.unit.main import world
+from tests.support import s3_server
+from tests.support.product import factories
 
 FORBIDDEN = {
     "127.0.0.1": "loopback",
@@ -249,7 +249,7 @@ def listed(endpoint: str, bucket: str) -> list[str]:
     source = S3StorageSource.objects.create(
         name="Bucket", bucket=bucket, endpoint_url=endpoint, access_key="testing-id", secret_key="testing-secret"
     )
-    return [found.path for found in pictures(world.station(data_source=source))]
+    return [found.path for found in pictures(factories.station(data_source=source))]
 
 
 def test_bucket_is_listed_at_the_checked_address_only(db, objects, names, settings):

@@ -7,8 +7,8 @@ import pytest
 from ami.main import counts, flushing, leases, sessions, tasks
 from ami.main.models import Deployment, Event, Lease, StaleCount
 from ami.main.sessions import Outcome
-from tests.unit.main import world
-from tests.unit.main.world import NIGHT, Turn
+from tests.support.product import factories
+from tests.support.product.factories import NIGHT, Turn
 
 pytestmark = pytest.mark.django_db
 
@@ -23,33 +23,33 @@ def days(station):
 
 
 def test_a_gap_begins_another_session():
-    station = world.station()
+    station = factories.station()
     for hours in (0, 1, 2, 24, 25):
-        world.capture(station, NIGHT + timedelta(hours=hours))
+        factories.capture(station, NIGHT + timedelta(hours=hours))
     assert group(station) is Outcome.DONE
     assert days(station) == [date(2026, 6, 1), date(2026, 6, 2)]
     assert sorted(event.captures.count() for event in station.events.all()) == [2, 3]
 
 
 def test_a_night_is_named_by_the_date_on_the_stations_clock():
-    station = world.station(time_zone="America/New_York")
-    world.capture(station, datetime(2026, 6, 2, 2, 0, tzinfo=UTC))
+    station = factories.station(time_zone="America/New_York")
+    factories.capture(station, datetime(2026, 6, 2, 2, 0, tzinfo=UTC))
     group(station)
     assert days(station) == [date(2026, 6, 1)]
 
 
 @pytest.mark.parametrize("change", [datetime(2026, 3, 29, 0, 0, tzinfo=UTC), datetime(2026, 10, 25, 0, 0, tzinfo=UTC)])
 def test_a_clock_change_splits_no_session(change):
-    station = world.station(time_zone="Europe/Berlin")
+    station = factories.station(time_zone="Europe/Berlin")
     for minutes in range(-180, 180, 30):
-        world.capture(station, change + timedelta(minutes=minutes))
+        factories.capture(station, change + timedelta(minutes=minutes))
     group(station)
     assert len(days(station)) == 1
 
 
 def test_grouping_twice_changes_nothing():
-    station = world.station()
-    world.captures(station, 5)
+    station = factories.station()
+    factories.captures(station, 5)
     group(station)
     before = list(station.captures.values_list("pk", "event_id"))
     group(station)
@@ -58,9 +58,9 @@ def test_grouping_twice_changes_nothing():
 
 def test_slices_come_to_the_same_as_one_go(monkeypatch):
     monkeypatch.setattr(sessions, "STEP_CAPTURES", 2)
-    station = world.station()
+    station = factories.station()
     for hours in (0, 1, 2, 24, 25, 26, 48):
-        world.capture(station, NIGHT + timedelta(hours=hours))
+        factories.capture(station, NIGHT + timedelta(hours=hours))
     outcomes = [group(station, Turn(1))]
     while outcomes[-1] is Outcome.MORE:
         outcomes.append(sessions.regroup(station.pk, Turn(1)))
@@ -70,12 +70,12 @@ def test_slices_come_to_the_same_as_one_go(monkeypatch):
 
 
 def test_occurrences_follow_their_captures_and_empty_events_go():
-    station = world.station()
-    capture = world.capture(station)
+    station = factories.station()
+    capture = factories.capture(station)
     wrong = Event.objects.create(project=station.project, deployment=station, group_by="2020-01-01")
     capture.event = wrong
     capture.save()
-    found = world.occurrence(capture)
+    found = factories.occurrence(capture)
     group(station)
     found.refresh_from_db()
     assert found.event.group_by == date(2026, 6, 1)
@@ -83,8 +83,8 @@ def test_occurrences_follow_their_captures_and_empty_events_go():
 
 
 def test_an_occurrence_saved_while_its_capture_moved_follows_too():
-    station = world.station()
-    found = world.occurrence(world.capture(station))
+    station = factories.station()
+    found = factories.occurrence(factories.capture(station))
     group(station)
     type(found).objects.update(event=None)
     group(station)
@@ -93,15 +93,15 @@ def test_an_occurrence_saved_while_its_capture_moved_follows_too():
 
 
 def test_captures_without_a_time_belong_to_no_event():
-    station = world.station()
-    world.capture(station, None)
+    station = factories.station()
+    factories.capture(station, None)
     group(station)
     assert days(station) == []
 
 
 def test_a_miss_of_the_lease_marks_the_station_instead_of_skipping_it_incident_46():
-    station = world.station()
-    world.captures(station, 2)
+    station = factories.station()
+    factories.captures(station, 2)
     assert leases.acquire(f"regroup:{station.pk}", "somebody else")
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
@@ -112,15 +112,15 @@ def test_a_miss_of_the_lease_marks_the_station_instead_of_skipping_it_incident_4
 
 
 def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_46(monkeypatch):
-    station = world.station()
-    world.captures(station, 2)
+    station = factories.station()
+    factories.captures(station, 2)
     finish = sessions._finish
     late = []
 
     def finish_while_another_capture_comes(at, seen):
         finish(at, seen)
         if not late:
-            late.append(world.capture(station, NIGHT + timedelta(days=3)))
+            late.append(factories.capture(station, NIGHT + timedelta(days=3)))
             counts.mark_stale("sessions", [station.pk])
 
     monkeypatch.setattr(sessions, "_finish", finish_while_another_capture_comes)
@@ -130,8 +130,8 @@ def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_4
 
 
 def test_who_lost_the_lease_writes_nothing_more_incident_46():
-    station = world.station()
-    world.captures(station, 2)
+    station = factories.station()
+    factories.captures(station, 2)
     Lease.objects.create(name=f"regroup:{station.pk}", owner="gone", expires_at=NIGHT - timedelta(days=999))
     assert leases.acquire(f"regroup:{station.pk}", "me")
     Lease.objects.update(owner="somebody else")
@@ -152,7 +152,7 @@ def test_an_expired_lease_is_taken_and_its_state_goes_on():
 
 @pytest.mark.parametrize("changed", ["time_zone", "gap"])
 def test_another_zone_or_gap_marks_the_sessions(changed):
-    station = world.station()
+    station = factories.station()
     if changed == "time_zone":
         station.time_zone = "Asia/Tokyo"
         station.save()
@@ -163,7 +163,7 @@ def test_another_zone_or_gap_marks_the_sessions(changed):
 
 
 def test_a_deleted_station_loses_its_marks():
-    station = world.station()
+    station = factories.station()
     counts.mark_stale("sessions", [station.pk])
     Deployment.objects.all().delete()
     assert sessions.regroup(station.pk, Turn()) is Outcome.DONE

@@ -10,8 +10,8 @@ from ami.main.models import Deployment, S3StorageSource, SourceImage
 from ami.main.paths import problem_of
 from ami.main.sources import SourceError, pictures
 from ami.main.syncing import SyncState, sync
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 NAME = "20260601220000.jpg"
@@ -43,11 +43,11 @@ def folder(tmp_path, settings):
 
 
 def station_of(folder, subdir="", prefix="mine"):
-    project = world.project()
+    project = factories.project()
     source = S3StorageSource.objects.create(
         name="Source", project=project, endpoint_url=f"file://{folder}/source", prefix=prefix
     )
-    return world.station(project, data_source=source, data_source_subdir=subdir)
+    return factories.station(project, data_source=source, data_source_subdir=subdir)
 
 
 @pytest.mark.parametrize("subdir", OUT)
@@ -56,7 +56,7 @@ def test_a_subfolder_that_leaves_the_source_is_refused_with_its_field(client, pr
     answer = client.post("/api/v2/deployments/", body, format="json")
     assert answer.status_code == 400
     assert list(answer.json()) == ["data_source_subdir"]
-    station = world.station(project)
+    station = factories.station(project)
     patched = client.patch(f"/api/v2/deployments/{station.pk}/", {"data_source_subdir": subdir}, format="json")
     assert list(patched.json()) == ["data_source_subdir"]
 

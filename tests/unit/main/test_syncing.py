@@ -8,8 +8,8 @@ from ami.main import syncing
 from ami.main.models import S3StorageSource, SourceImage, StaleCount
 from ami.main.sources import SourceError, pictures
 from ami.main.syncing import SyncState, sync
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def station_of(folder, **fields):
     source = S3StorageSource.objects.create(
         name="Folder", endpoint_url=f"file://{folder}", public_base_url="https://pictures.example/"
     )
-    return world.station(data_source=source, **fields)
+    return factories.station(data_source=source, **fields)
 
 
 def test_files_become_captures_with_station_time_and_url(folder):
@@ -110,4 +110,4 @@ def test_a_pattern_that_backtracks_for_ever_is_stopped_and_named(folder):
 
 def test_a_station_without_a_source_is_refused():
     with pytest.raises(SourceError, match="no storage source"):
-        sync(world.station(), SyncState(), Turn())
+        sync(factories.station(), SyncState(), Turn())

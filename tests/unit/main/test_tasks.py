@@ -8,8 +8,8 @@ from ami.jobs.kinds import kind_of
 from ami.jobs.models import Job
 from ami.main import deleting, sessions, tasks
 from ami.main.models import SourceImage, SourceImageCollection, StaleCount
-from tests.unit.main import world
-from tests.unit.main.world import Turn
+from tests.support.product import factories
+from tests.support.product.factories import Turn
 
 INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "antenna-interactive"
 
@@ -63,9 +63,9 @@ def published(monkeypatch):
 @pytest.mark.django_db
 def test_public_urls_change_in_slices(one_step_slices, published, monkeypatch):
     monkeypatch.setattr("ami.main.public_urls.BATCH", 2)
-    station = world.station()
-    world.captures(station, 5)
-    other = world.capture(world.station())
+    station = factories.station()
+    factories.captures(station, 5)
+    other = factories.capture(factories.station())
     assert run_to_the_end(tasks.update_public_urls, published, deployment_id=station.pk, base_url="https://new") > 2
     assert set(station.captures.values_list("public_base_url", flat=True)) == {"https://new"}
     other.refresh_from_db()
@@ -75,17 +75,17 @@ def test_public_urls_change_in_slices(one_step_slices, published, monkeypatch):
 @pytest.mark.django_db
 def test_regrouping_is_done_in_slices(one_step_slices, published, monkeypatch):
     monkeypatch.setattr(sessions, "STEP_CAPTURES", 2)
-    station = world.station()
-    world.captures(station, 5)
+    station = factories.station()
+    factories.captures(station, 5)
     assert run_to_the_end(tasks.regroup_events, published, deployment_id=station.pk) > 2
     assert station.events.get().captures.count() == 5
 
 
 @pytest.mark.django_db
 def test_a_project_is_counted_in_slices(one_step_slices, published):
-    station = world.station()
-    world.captures(station, 3)
-    world.station(station.project)
+    station = factories.station()
+    factories.captures(station, 3)
+    factories.station(station.project)
     assert run_to_the_end(tasks.refresh_project_calculated_fields, published, project_id=station.project_id) >= 2
     station.refresh_from_db()
     assert station.captures_count == 3
@@ -127,8 +127,8 @@ def advance(work):
 
 @pytest.mark.django_db
 def test_the_job_that_populates():
-    station = world.station()
-    world.captures(station, 3)
+    station = factories.station()
+    factories.captures(station, 3)
     chosen = SourceImageCollection.objects.create(name="Set", project=station.project)
     work = job("populate_captures_collection", station.project, source_image_collection=chosen)
     advance(work)
@@ -143,7 +143,7 @@ def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
     (tmp_path / "20260601220000.jpg").write_bytes(b"")
     source = S3StorageSource.objects.create(name="Folder", endpoint_url=f"file://{tmp_path}")
-    station = world.station(data_source=source)
+    station = factories.station(data_source=source)
     work = job("data_storage_sync", station.project, deployment=station)
     assert advance(work) >= 2
     assert station.events.get().captures.count() == 1
@@ -155,8 +155,8 @@ def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_
 def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(monkeypatch):
     from ami.main import jobs, leases
 
-    station = world.station()
-    world.capture(station)
+    station = factories.station()
+    factories.capture(station)
     work = job("regroup_events", station.project, deployment=station)
     assert leases.acquire(f"regroup:{station.pk}", "another worker")
     monkeypatch.setattr(jobs, "HELD_PAUSE_SECONDS", 0)
@@ -169,7 +169,7 @@ def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(m
 
 @pytest.mark.django_db
 def test_the_job_that_deletes():
-    captures = world.captures(world.station(), 3)
+    captures = factories.captures(factories.station(), 3)
     deletion = deleting.request_deletion("captures", [capture.pk for capture in captures], None)
     work = job("bulk_delete", captures[0].project, params={"deletion_id": deletion.pk})
     advance(work)
@@ -180,6 +180,6 @@ def test_the_job_that_deletes():
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", ["populate_captures_collection", "data_storage_sync", "regroup_events", "bulk_delete"])
 def test_a_job_without_its_object_fails_and_says_what_is_missing(kind):
-    work = job(kind, world.project())
+    work = job(kind, factories.project())
     with pytest.raises(ValueError, match="is missing or was deleted"):
         kind_of(kind).advance(work, Turn())

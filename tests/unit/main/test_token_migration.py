@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from ami.main import tokens
 from ami.main.models import ApiToken
-from tests.unit.main import world
+from tests.support.product import factories
 
 migration = importlib.import_module("ami.main.migrations.0003_api_tokens")
 KEY = "401f7ac837da42b97f613d789819ff93537bee6a"
@@ -28,7 +28,7 @@ def migrate():
 @pytest.fixture
 def old(transactional_db):
     """A database as an earlier version left it, with one token."""
-    person = world.user()
+    person = factories.user()
     with connection.schema_editor() as editor:
         editor.create_model(migration.OldToken)
     made = timezone.now() - timedelta(days=900)

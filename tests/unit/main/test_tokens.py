@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from ami.jobs.tasks import audit_data_integrity
 from ami.main import tokens
 from ami.main.models import ApiToken, Project
-from tests.unit.main import world
+from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db
 LIST = "/api/v2/auth/tokens/"
@@ -22,7 +22,7 @@ LIST = "/api/v2/auth/tokens/"
 
 @pytest.fixture
 def person():
-    return world.user()
+    return factories.user()
 
 
 def answer(key, path=LIST):
@@ -88,7 +88,7 @@ def test_token_that_ended_is_a_401(person, what):
 
 
 def test_workers_token_has_no_end_unless_given_one(person):
-    token, key = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[world.project(owner=person)])
+    token, key = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[factories.project(owner=person)])
     age(token, last_used_at=timedelta(days=4000), created_at=timedelta(days=4001))
     assert tokens.find(key)
     age(token, expires_at=timedelta(seconds=1))
@@ -96,7 +96,7 @@ def test_workers_token_has_no_end_unless_given_one(person):
 
 
 def test_new_password_ends_a_persons_tokens_and_no_workers(person):
-    _, worker = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[world.project(owner=person)])
+    _, worker = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[factories.project(owner=person)])
     _, key = tokens.issue(person)
     person.save()
     assert person.check_password("secret-word")
@@ -136,8 +136,8 @@ def test_worker_that_signed_in_once_outlives_a_browser_that_signs_in_all_the_tim
 
 
 def test_workers_tokens_and_other_people_do_not_count(person, few):
-    others = [tokens.sign_in(world.user()) for _ in range(3)]
-    project = world.project(owner=person)
+    others = [tokens.sign_in(factories.user()) for _ in range(3)]
+    project = factories.project(owner=person)
     workers = [tokens.issue(person, scope=tokens.Scope.WORKER, projects=[project])[1] for _ in range(6)]
     for _ in range(10):
         tokens.sign_in(person)
@@ -178,7 +178,7 @@ def run(*argv):
 
 
 def test_operator_makes_lists_and_revokes_a_workers_token(person):
-    project = world.project(owner=person)
+    project = factories.project(owner=person)
     key = run("create", "GPU box", "--user", person.email.upper(), "--project", str(project.pk))
     token = tokens.find(key)
     assert (token.name, token.scope, list(token.projects.all())) == ("GPU box", "worker", [project])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 
 @pytest.fixture(autouse=True)

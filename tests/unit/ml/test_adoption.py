@@ -10,8 +10,8 @@ from ami.main.models import Classification, Detection, Identification, Occurrenc
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.registration import register_pull_service
 from ami.ml.schemas import PipelineConfigResponse
-from tests.unit.jobs.world import World, new_world
-from tests.unit.main.world import occurrence
+from tests.support.product.factories import occurrence
+from tests.support.product.job_setup import World, new_world
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from PIL import Image
 from ami.main.models import Detection
 from ami.ml import crops
 from ami.ml.tasks import create_detection_images
-from tests.unit.jobs.world import SIZE, World
-from tests.unit.ml import pictures
+from tests.support.product import image_files
+from tests.support.product.job_setup import SIZE, World
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_oversized_capture_is_refused_and_the_others_are_cropped(world: World) -
     good, large = world.captures(2)
     for capture in (large, good):
         detect(world, capture, [0, 0, 20, 10])
-    replace(large, pictures.header_of_jpeg(9_500, 9_500))
+    replace(large, image_files.header_of_jpeg(9_500, 9_500))
     with pytest.raises(crops.CropsRefused, match=rf"^capture {large.pk}: .*90\.2 mega.*MEGAPIXELS=89"):
         crops.make_crops([large.pk, good.pk])
     assert crops.captures_without_crops([good.pk, large.pk]) == [large.pk]
@@ -87,7 +87,10 @@ def test_oversized_capture_is_refused_and_the_others_are_cropped(world: World) -
 
 @pytest.mark.parametrize(
     ("content", "reason", "tries"),
-    [(pictures.header_of_jpeg(9_500, 9_500), "megapixels", 1), (pictures.jpeg((200, 120))[:-300], "is broken", 6)],
+    [
+        (image_files.header_of_jpeg(9_500, 9_500), "megapixels", 1),
+        (image_files.jpeg((200, 120))[:-300], "is broken", 6),
+    ],
     ids=["too large", "truncated"],
 )
 def test_refused_picture_is_not_retried_and_a_broken_one_is(

@@ -8,7 +8,7 @@ from PIL import Image, ImageFile
 
 from ami.ml.errors import CaptureUnreadable, PictureRefused
 from ami.ml.pictures import open_picture
-from tests.unit.ml.pictures import header_of_jpeg, header_of_png, jpeg, saved
+from tests.support.product.image_files import header_of_jpeg, header_of_png, jpeg, saved
 
 SMALL = Image.new("RGB", (30, 20), (9, 9, 9))
 

@@ -9,7 +9,7 @@ from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingS
 from ami.ml.registration import RegistrationRefused, register, register_pull_service
 from ami.ml.reprocessing import pipeline_for
 from ami.ml.schemas import PipelineConfigResponse
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 
 def config(world: World, name: str, **fields: Any) -> PipelineConfigResponse:

@@ -5,7 +5,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
 from ami.ml.reprocessing import create_jobs
-from tests.unit.jobs.world import World
+from tests.support.product.job_setup import World
 
 
 @pytest.fixture(autouse=True)

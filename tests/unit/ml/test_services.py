@@ -18,7 +18,7 @@ from ami.jobs.models import JobImage
 from ami.jobs.states import JobStatus
 from ami.ml import heartbeats, probing
 from ami.ml.models import Pipeline, ProcessingService
-from tests.unit.jobs.world import Now, World
+from tests.support.product.job_setup import Now, World
 
 Answer = Callable[[str, object], tuple[int, object]]
 

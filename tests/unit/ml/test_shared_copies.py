@@ -8,7 +8,7 @@ from django.test import Client
 from ami.main.models import User
 from ami.ml.models import Algorithm, Pipeline, ProjectPipelineConfig
 from ami.ml.shared_copies import CannotBeShared, add_to_catalogue
-from tests.unit.jobs.world import World, new_world
+from tests.support.product.job_setup import World, new_world
 
 
 def staff(*permissions: str) -> Client:

@@ -12,7 +12,7 @@ import pytest
 
 from provision import __main__ as doors
 from provision import dotenv
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 EXAMPLE = ROOT / ".env.example"
 

@@ -83,7 +83,7 @@ def test_operator_command_leaves_an_entry_of_the_process_user(entries: Any):
     ],
 )
 def test_operator_command_that_fails_leaves_an_entry_too(entries: Any, argv: Any, what: str, which: str):
-    from tests.places import celery_at
+    from tests.support.place import celery_at
 
     with celery_at("amqp://antenna:s3cret@127.0.0.1:1/x"), pytest.raises(CommandError):
         call_command("queues", *argv)

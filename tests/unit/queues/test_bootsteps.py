@@ -10,7 +10,7 @@ import pytest
 from celery.concurrency import get_implementation
 
 from ami.queues.bootsteps import RefuseProcesses
-from tests.places import ROOT, celery_at
+from tests.support.place import ROOT, celery_at
 
 
 def test_worker_of_several_processes_on_the_memory_of_one_ends_with_what_to_do_instead():

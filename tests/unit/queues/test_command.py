@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from ami.queues.tasks_table import registered
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 
 def queues(*argv: str) -> str:

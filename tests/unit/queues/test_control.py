@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 HOST = "ingest@w1"
 

@@ -16,7 +16,7 @@ from ami.governor.reading import Reading
 from ami.governor.settings import GovernorSettings
 from ami.queues import governors, live
 from ami.topology.topology import Topology
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 MIB = 1024**2
 FULL = Reading(

@@ -15,10 +15,10 @@ from ami.queues import burial, message_guard
 from ami.queues.broker_kind import BrokerKind
 from ami.queues.message_guard import GuardedConsumer, GuardedWorker
 from ami.queues.moving import REASON_HEADER
-from tests.brokers import celery_at
-from tests.places import until
+from tests.support.brokers import celery_at
+from tests.support.governor.channel import QUEUES, Channel
 from tests.support.hostile_messages import HOSTILE, publish
-from tests.unit.governor.slots import QUEUES, Channel
+from tests.support.place import until
 
 QUEUE, LETTERS = "antenna", "antenna.dlq"
 CASES = {case.name: case for case in HOSTILE}

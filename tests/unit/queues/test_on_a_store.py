@@ -16,7 +16,7 @@ from ami.queues.dead_letters import burial_queues
 from ami.queues.declare import declare, depth
 from ami.topology.broker import UNROUTED
 from ami.topology.table import FALLBACK
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs.tasks.process_nats_pipeline_result"
 

@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 
 from ami.queues import live
 from ami.queues.producer import CONFIRM_TIMEOUT_SECONDS, ConfirmedProducer, Unconfirmed
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 
 class Broker:

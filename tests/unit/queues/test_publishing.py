@@ -11,7 +11,7 @@ from celery.signals import before_task_publish
 from ami.queues import origin
 from ami.queues.celery import CONFIRM_TIMEOUT_SECONDS, PUBLISHED_HEADER
 from ami.topology.router import ORIGIN_HEADER
-from tests.places import celery_at
+from tests.support.place import celery_at
 
 AUDIT = "ami.jobs.tasks.audit_jobs"
 RESULT = "ami.jobs.tasks.process_nats_pipeline_result"

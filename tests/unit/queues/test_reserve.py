@@ -11,7 +11,7 @@ import pytest
 from celery.signals import task_postrun
 
 from ami.queues import reserve
-from tests.places import ROOT, until
+from tests.support.place import ROOT, until
 
 WORKER = "interactive@host"
 CHILD = f"from ami.queues import reserve; print(reserve.take('{WORKER}', 1, 'child'), flush=True); input()"

@@ -19,7 +19,7 @@ from kombu.serialization import dumps
 from ami.governor import ceiling
 from ami.queues import tracebacks
 from ami.queues.request import Request
-from tests.places import until
+from tests.support.place import until
 
 NAME = "ami.jobs.tasks.audit_let_go"
 

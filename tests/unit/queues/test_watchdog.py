@@ -6,7 +6,7 @@ import pytest
 
 from ami.queues import watchdog
 from ami.queues.watchdog import PATIENCE_VARIABLE, Watchdog, patience_seconds
-from tests.places import until
+from tests.support.place import until
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from ami.topology import broker, credentials, definitions
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
-from tests.places import ROOT
+from tests.support.place import ROOT
 
 SECRET = "pass-word-5d1f"
 GOOD = {"RABBITMQ_USER": "antenna", "RABBITMQ_PASSWORD": SECRET, "RABBITMQ_VHOST": "insects"}

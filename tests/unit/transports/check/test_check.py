@@ -16,8 +16,8 @@ from ami.transports.objectstore.check import reading
 from ami.transports.objectstore.check.reading import read_queue
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim
 from ami.transports.objectstore.queue.store import Store
-from tests.unit.transports.queue.stores import message as enqueue
-from tests.unit.transports.queue.stores import on_folder, snapshots_every
+from tests.support.transports.small_stores import message as enqueue
+from tests.support.transports.small_stores import on_folder, snapshots_every
 
 Check = Callable[..., tuple[int, dict[str, Any]]]
 

@@ -15,7 +15,7 @@ from ami.transports.objectstore.journal.objects import SEGMENT_BYTES
 from ami.transports.objectstore.queue.store import SNAPSHOT_BYTES
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS
-from tests.unit.transports.cost.remote import Bucket, clock, counted_processes
+from tests.support.transports.fake_bucket import Bucket, clock, counted_processes
 
 LONG_SECONDS = 60.0
 

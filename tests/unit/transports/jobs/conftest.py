@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ami.transports.objectstore import BrokerQueue, DirectQueue, InMemoryStorage, LocalFileSystemStorage
-from tests.unit.transports.jobs.blobs import OneBlob
+from tests.support.transports.blob_storages import OneBlob
 
 STORAGES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda folder: InMemoryStorage(),

@@ -13,7 +13,7 @@ from ami.transports.objectstore import (
     StorageError,
 )
 from ami.transports.objectstore.codec import decode
-from tests.unit.transports.jobs.blobs import FaultyBlob, OneBlob
+from tests.support.transports.blob_storages import FaultyBlob, OneBlob
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from ami.transports.objectstore import (
 )
 from ami.transports.objectstore.adapters.storage.gcs import GCSStorage
 from ami.transports.objectstore.adapters.storage.s3 import S3Storage
-from tests.unit.transports.jobs.blobs import OneBlob
+from tests.support.transports.blob_storages import OneBlob
 
 
 def test_quick_start(storage):

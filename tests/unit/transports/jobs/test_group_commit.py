@@ -20,7 +20,7 @@ from ami.transports.objectstore import (
 )
 from ami.transports.objectstore.keyed import KeyedQueue
 from ami.transports.objectstore.writers import BATCH_BYTES, BATCH_COMMANDS
-from tests.unit.transports.jobs.blobs import OneBlob, until
+from tests.support.transports.blob_storages import OneBlob, until
 
 
 class Gate(OneBlob):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from ami.transports.objectstore import BrokerQueue, DirectQueue, HeartbeatManager, JQueueError, StorageError
-from tests.unit.transports.jobs.blobs import until
+from tests.support.transports.blob_storages import until
 
 OFTEN = timedelta(milliseconds=5)
 

@@ -6,7 +6,7 @@ import pytest
 
 from ami.transports.objectstore import BrokerQueue, CASConflictError, DirectQueue, GCSStorage, S3Storage, StorageError
 from ami.transports.objectstore.codec import decode
-from tests.unit.transports.jobs.clients import Client, Session
+from tests.support.transports.cloud_clients import Client, Session
 
 PLACE = ("my-bucket", "queues/jobs.json")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.transports.journal.network import Network, hasty
+from tests.support.transports.flaky_network import FlakyNetwork, hasty
 
 
 @pytest.fixture
-def network() -> Network:
-    return Network()
+def network() -> FlakyNetwork:
+    return FlakyNetwork()
 
 
 @pytest.fixture

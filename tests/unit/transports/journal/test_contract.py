@@ -12,7 +12,7 @@ from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.journal.diary import DOUBT, Reader, number
+from tests.support.transports.recording_follower import DOUBT, Reader, number
 
 
 @pytest.fixture(params=["folder", "objects", "objects in a folder"])

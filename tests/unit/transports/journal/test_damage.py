@@ -17,10 +17,10 @@ from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.journal.diary import Reader, number, on_folder
-from tests.unit.transports.queue.stores import claim, held, publish, waiting
-from tests.unit.transports.queue.stores import on_folder as store_on_folder
-from tests.unit.transports.queue.stores import on_objects as store_on_objects
+from tests.support.transports.recording_follower import Reader, number, on_folder
+from tests.support.transports.small_stores import claim, held, publish, waiting
+from tests.support.transports.small_stores import on_folder as store_on_folder
+from tests.support.transports.small_stores import on_objects as store_on_objects
 
 BODIES = [b"first body", b"second body", b"third"]
 

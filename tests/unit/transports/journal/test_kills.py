@@ -8,10 +8,10 @@ import pytest
 from ami.transports.objectstore.journal import folder as folder_module
 from ami.transports.objectstore.journal.frames import frame
 from ami.transports.objectstore.journal.place import DESTROYED
-from tests.unit.transports.journal.diary import DOUBT, on_folder
-from tests.unit.transports.journal.processes import run
-from tests.unit.transports.queue.stores import claim, held, publish, waiting
-from tests.unit.transports.queue.stores import on_folder as store_on_folder
+from tests.support.transports.python_processes import run
+from tests.support.transports.recording_follower import DOUBT, on_folder
+from tests.support.transports.small_stores import claim, held, publish, waiting
+from tests.support.transports.small_stores import on_folder as store_on_folder
 
 BODIES = [b"first", b"second"]
 NEXT = frame(b"unconfirmed")
@@ -121,7 +121,7 @@ def test_after_another_start_all_messages_are_flagged(folder: Path, monkeypatch:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 folder, killed_at, part = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 store = on_folder(folder, durable=True)
 write, count = os.pwrite, 0

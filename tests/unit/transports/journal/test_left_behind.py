@@ -4,13 +4,13 @@ import pytest
 
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.objects import BEHIND_TRIES
-from tests.unit.transports.journal.diary import number
-from tests.unit.transports.journal.network import PREFIX, Fault, Network, asked, reader
+from tests.support.transports.flaky_network import PREFIX, Fault, FlakyNetwork, asked, reader
+from tests.support.transports.recording_follower import number
 
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def test_segments_of_writers_that_were_too_slow_are_removed(network: Network):
+def test_segments_of_writers_that_were_too_slow_are_removed(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(*number(6))
     network.rival = lambda: other.append(b"a body of another one")
@@ -20,7 +20,7 @@ def test_segments_of_writers_that_were_too_slow_are_removed(network: Network):
     assert reader(network).all() == [*number(6), b"a body of another one", b"a body that needs a new segment"]
 
 
-def test_what_killed_writers_left_is_removed_with_the_next_snapshots(network: Network):
+def test_what_killed_writers_left_is_removed_with_the_next_snapshots(network: FlakyNetwork):
     one, killed = reader(network), reader(network)
     one.append(*number(6))
     killed.all()
@@ -40,7 +40,7 @@ def test_what_killed_writers_left_is_removed_with_the_next_snapshots(network: Ne
     assert reader(network).all() == one.all()
 
 
-def test_what_is_live_is_never_removed(network: Network):
+def test_what_is_live_is_never_removed(network: FlakyNetwork):
     one = reader(network)
     bodies = number(200)
     one.append(*bodies)
@@ -57,7 +57,7 @@ def test_what_is_live_is_never_removed(network: Network):
     assert len(network.objects.list(f"{PREFIX}segments/")) < 20
 
 
-def test_a_removed_journal_leaves_nothing(network: Network):
+def test_a_removed_journal_leaves_nothing(network: FlakyNetwork):
     one = reader(network)
     network.objects.create("queue", b"a neighbour")
     network.objects.create("queue2/head", b"another one")
@@ -68,7 +68,7 @@ def test_a_removed_journal_leaves_nothing(network: Network):
     assert network.objects.list("") == ["queue", "queue2/head"]
 
 
-def test_a_removal_that_stops_halfway_is_a_removal(network: Network):
+def test_a_removal_that_stops_halfway_is_a_removal(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(*number(60))
     other.all()
@@ -88,7 +88,7 @@ def test_a_removal_that_stops_halfway_is_a_removal(network: Network):
 # Snapshots.
 
 
-def test_a_snapshot_is_named_though_others_write_meanwhile(network: Network):
+def test_a_snapshot_is_named_though_others_write_meanwhile(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(*number(60))
     bodies = iter(number(100, 100))
@@ -100,7 +100,7 @@ def test_a_snapshot_is_named_though_others_write_meanwhile(network: Network):
     assert late.diary.began_with == [b"|".join(number(60))]
 
 
-def test_an_older_snapshot_never_replaces_a_newer_one(network: Network):
+def test_an_older_snapshot_never_replaces_a_newer_one(network: FlakyNetwork):
     slow, fast = reader(network), reader(network)
     slow.append(*number(60))
 
@@ -119,7 +119,7 @@ def test_an_older_snapshot_never_replaces_a_newer_one(network: Network):
     assert reader(network).all() == [*number(120), b"next"]
 
 
-def test_a_snapshot_whose_naming_was_not_answered_is_not_removed(network: Network):
+def test_a_snapshot_whose_naming_was_not_answered_is_not_removed(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(60))
     network.plan(Fault.NONE, Fault.LOST_ANSWER)
@@ -132,7 +132,7 @@ def test_a_snapshot_whose_naming_was_not_answered_is_not_removed(network: Networ
     assert len(network.objects.list(f"{PREFIX}snapshots/")) == 1
 
 
-def test_another_ones_snapshot_puts_off_the_next(network: Network):
+def test_another_ones_snapshot_puts_off_the_next(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(*number(60))
     other.all()
@@ -142,7 +142,7 @@ def test_another_ones_snapshot_puts_off_the_next(network: Network):
 
 
 @pytest.mark.parametrize("at", range(8))
-def test_who_reads_while_segments_are_removed_reads_all_the_same(network: Network, at: int):
+def test_who_reads_while_segments_are_removed_reads_all_the_same(network: FlakyNetwork, at: int):
     one, slow, fresh = reader(network), reader(network), reader(network)
     one.append(*number(6))
     slow.all()
@@ -163,7 +163,7 @@ def test_who_reads_while_segments_are_removed_reads_all_the_same(network: Networ
     assert len(set(one.all())) == 180
 
 
-def test_segments_that_are_gone_for_good_are_an_error(network: Network):
+def test_segments_that_are_gone_for_good_are_an_error(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(60))
     network.objects.delete(network.objects.list(f"{PREFIX}segments/")[3])
@@ -173,7 +173,7 @@ def test_segments_that_are_gone_for_good_are_an_error(network: Network):
     assert asked(network)["read"] <= 5 * BEHIND_TRIES
 
 
-def test_a_snapshot_that_is_gone_for_good_is_an_error(network: Network):
+def test_a_snapshot_that_is_gone_for_good_is_an_error(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(60))
     one.save()

@@ -6,9 +6,9 @@ import pytest
 
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.objects import STORAGE_TRIES, TRIES
-from tests.unit.transports.journal.diary import number
-from tests.unit.transports.journal.network import Fault, Network, asked, reader
-from tests.unit.transports.queue.stores import claim, held, on_objects, publish, waiting
+from tests.support.transports.flaky_network import Fault, FlakyNetwork, asked, reader
+from tests.support.transports.recording_follower import number
+from tests.support.transports.small_stores import claim, held, on_objects, publish, waiting
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("blind", [False, True])
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.LATE])
 @pytest.mark.parametrize("bodies", range(10))
-def test_a_batch_whose_answer_was_lost_is_there_once(network: Network, blind: bool, fault: Fault, bodies: int):
+def test_a_batch_whose_answer_was_lost_is_there_once(network: FlakyNetwork, blind: bool, fault: Fault, bodies: int):
     one = reader(network)
     one.append(b"0", *number(bodies))
     network.plan(fault)
@@ -31,7 +31,7 @@ def test_a_batch_whose_answer_was_lost_is_there_once(network: Network, blind: bo
 
 
 @pytest.mark.parametrize("blind", [False, True])
-def test_a_lost_answer_is_found_behind_what_others_wrote_since(network: Network, blind: bool):
+def test_a_lost_answer_is_found_behind_what_others_wrote_since(network: FlakyNetwork, blind: bool):
     one, other = reader(network), reader(network)
     one.append(b"0")
     network.rival = lambda: other.append(*number(20))
@@ -47,7 +47,7 @@ def test_a_lost_answer_is_found_behind_what_others_wrote_since(network: Network,
 
 
 @pytest.mark.parametrize("blind", [False, True])
-def test_a_lost_answer_that_can_no_longer_be_found_out_is_an_error(network: Network, blind: bool):
+def test_a_lost_answer_that_can_no_longer_be_found_out_is_an_error(network: FlakyNetwork, blind: bool):
     one, other = reader(network), reader(network)
     one.append(b"0")
 
@@ -62,7 +62,7 @@ def test_a_lost_answer_that_can_no_longer_be_found_out_is_an_error(network: Netw
     assert one.all() == reader(network).all() == [b"0", b"mine", *number(60)]
 
 
-def test_a_blind_writer_looks_for_its_batch_no_further_back_than_it_can_be(network: Network):
+def test_a_blind_writer_looks_for_its_batch_no_further_back_than_it_can_be(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(600))
     late = reader(network)
@@ -74,7 +74,7 @@ def test_a_blind_writer_looks_for_its_batch_no_further_back_than_it_can_be(netwo
     assert sum(asked(network).values()) <= 3
 
 
-def test_a_storage_that_does_not_answer_is_given_up_soon(network: Network, clock: Any):
+def test_a_storage_that_does_not_answer_is_given_up_soon(network: FlakyNetwork, clock: Any):
     one = reader(network)
     one.append(b"0")
     asked(network)
@@ -88,7 +88,7 @@ def test_a_storage_that_does_not_answer_is_given_up_soon(network: Network, clock
     assert one.all() == [b"0"]
 
 
-def test_a_conflict_after_a_lost_answer_is_not_told_as_nothing_stored(network: Network):
+def test_a_conflict_after_a_lost_answer_is_not_told_as_nothing_stored(network: FlakyNetwork):
     one = reader(network)
     one.append(b"0")
     network.plan(Fault.LOST_REQUEST, *[Fault.NONE, Fault.CONFLICT] * TRIES)
@@ -96,7 +96,7 @@ def test_a_conflict_after_a_lost_answer_is_not_told_as_nothing_stored(network: N
         one.append(b"1")
 
 
-def test_an_answer_lost_over_a_removal_is_not_looked_for_in_another_life(network: Network):
+def test_an_answer_lost_over_a_removal_is_not_looked_for_in_another_life(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"0")
 
@@ -111,7 +111,7 @@ def test_an_answer_lost_over_a_removal_is_not_looked_for_in_another_life(network
         assert each.all() == [*number(20), b"mine"]
 
 
-def test_stores_on_a_network_that_loses_answers_agree(network: Network):
+def test_stores_on_a_network_that_loses_answers_agree(network: FlakyNetwork):
     stores = [on_objects(network), on_objects(network)]
     publish(stores[0], "first")
     assert claim(stores[1], seconds=None) == ["first"]

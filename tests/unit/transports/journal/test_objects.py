@@ -7,9 +7,9 @@ import pytest
 from ami.transports.objectstore.errors import CASConflictError
 from ami.transports.objectstore.journal.head import Head
 from ami.transports.objectstore.journal.objects import HEAD_SECONDS, TRIES
-from tests.unit.transports.journal.diary import number
-from tests.unit.transports.journal.network import HEAD, Fault, Network, asked, reader
-from tests.unit.transports.queue.stores import claim, on_objects, publish
+from tests.support.transports.flaky_network import HEAD, Fault, FlakyNetwork, asked, reader
+from tests.support.transports.recording_follower import number
+from tests.support.transports.small_stores import claim, on_objects, publish
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.usefixtures("clock")
 # What it costs.
 
 
-def test_the_first_commit_reads_and_creates_the_head(network: Network):
+def test_the_first_commit_reads_and_creates_the_head(network: FlakyNetwork):
     reader(network).append(b"1")
     assert network.asked == [("read", HEAD), ("create", HEAD)]
 
 
-def test_a_commit_is_one_replace(network: Network):
+def test_a_commit_is_one_replace(network: FlakyNetwork):
     one = reader(network)
     one.append(b"1")
     asked(network)
@@ -31,7 +31,7 @@ def test_a_commit_is_one_replace(network: Network):
     assert asked(network) == {"replace": 3}
 
 
-def test_a_full_segment_is_one_create_more(network: Network):
+def test_a_full_segment_is_one_create_more(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(6))
     asked(network)
@@ -42,7 +42,7 @@ def test_a_full_segment_is_one_create_more(network: Network):
     assert counts == {"create": 100, "replace": 600}
 
 
-def test_a_conflict_costs_a_read_and_another_try(network: Network):
+def test_a_conflict_costs_a_read_and_another_try(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"1")
     other.append(b"2")
@@ -52,7 +52,7 @@ def test_a_conflict_costs_a_read_and_another_try(network: Network):
     assert other.all() == [b"1", b"2", b"3"]
 
 
-def test_to_follow_is_one_read_and_one_for_each_segment_that_was_closed_meanwhile(network: Network):
+def test_to_follow_is_one_read_and_one_for_each_segment_that_was_closed_meanwhile(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"1")
     other.all()
@@ -66,7 +66,7 @@ def test_to_follow_is_one_read_and_one_for_each_segment_that_was_closed_meanwhil
 
 
 def test_an_old_head_of_a_remote_storage_is_read_before_it_is_written(clock: Any):
-    network = Network(is_remote=True)
+    network = FlakyNetwork(is_remote=True)
     one = reader(network)
     one.append(b"1")
     asked(network)
@@ -79,7 +79,7 @@ def test_an_old_head_of_a_remote_storage_is_read_before_it_is_written(clock: Any
     assert asked(network) == {"read": 1, "replace": 1}
 
 
-def test_who_begins_at_the_snapshot_reads_nothing_that_is_before_it(network: Network):
+def test_who_begins_at_the_snapshot_reads_nothing_that_is_before_it(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(100))
     one.save(set(range(100)))
@@ -90,7 +90,7 @@ def test_who_begins_at_the_snapshot_reads_nothing_that_is_before_it(network: Net
     assert asked(network)["read"] <= 3
 
 
-def test_a_claim_on_an_empty_queue_is_one_read(network: Network):
+def test_a_claim_on_an_empty_queue_is_one_read(network: FlakyNetwork):
     store = on_objects(network)
     publish(store, "a")
     assert claim(store) == ["a"]
@@ -102,7 +102,7 @@ def test_a_claim_on_an_empty_queue_is_one_read(network: Network):
 # Who may write.
 
 
-def test_a_writer_that_was_away_cannot_write_over_what_others_wrote(network: Network):
+def test_a_writer_that_was_away_cannot_write_over_what_others_wrote(network: FlakyNetwork):
     zombie, other = reader(network), reader(network)
     zombie.append(b"1")
     network.rival = lambda: other.append(b"2", *number(30))
@@ -111,7 +111,7 @@ def test_a_writer_that_was_away_cannot_write_over_what_others_wrote(network: Net
     assert zombie.all() == reader(network).all() == [b"1", b"2", *number(30), b"3"]
 
 
-def test_a_write_that_arrives_after_somebody_elses_is_refused(network: Network):
+def test_a_write_that_arrives_after_somebody_elses_is_refused(network: FlakyNetwork):
     zombie, other = reader(network), reader(network)
     zombie.append(b"1")
     head = network.objects.read(HEAD)
@@ -121,7 +121,7 @@ def test_a_write_that_arrives_after_somebody_elses_is_refused(network: Network):
     assert reader(network).all() == [b"1", b"2"]
 
 
-def test_two_first_writers_lose_nothing(network: Network):
+def test_two_first_writers_lose_nothing(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     network.rival = lambda: other.append(b"other")
     network.plan(Fault.NONE, Fault.RIVAL)
@@ -130,7 +130,7 @@ def test_two_first_writers_lose_nothing(network: Network):
         assert each.all() == [b"other", b"one"]
 
 
-def test_two_blind_first_writers_lose_nothing(network: Network):
+def test_two_blind_first_writers_lose_nothing(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     network.rival = lambda: other.journal.append(b"other", None, durable=True)
     network.plan(Fault.NONE, Fault.RIVAL)
@@ -138,7 +138,7 @@ def test_two_blind_first_writers_lose_nothing(network: Network):
     assert one.all() == other.all() == [b"other", b"one"]
 
 
-def test_too_many_faster_writers_are_a_conflict_and_nothing_is_written(network: Network, clock: Any):
+def test_too_many_faster_writers_are_a_conflict_and_nothing_is_written(network: FlakyNetwork, clock: Any):
     one = reader(network)
     one.append(b"1")
     network.plan(*[Fault.CONFLICT, Fault.NONE] * TRIES)
@@ -148,7 +148,7 @@ def test_too_many_faster_writers_are_a_conflict_and_nothing_is_written(network: 
     assert 1 < clock.slept < 20
 
 
-def test_a_writer_outlasts_many_faster_ones(network: Network):
+def test_a_writer_outlasts_many_faster_ones(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"0")
     bodies = iter(number(100))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ami.transports.objectstore.journal import folder as folder_module
 from ami.transports.objectstore.queue.commands import Ack
 from ami.transports.objectstore.queue.store import Store
-from tests.unit.transports.queue.applied import assert_consistent
-from tests.unit.transports.queue.stores import SOAK, claim, content, message, on_folder, publish, snapshots_every
+from tests.support.transports.queue_state import assert_consistent
+from tests.support.transports.small_stores import SOAK, claim, content, message, on_folder, publish, snapshots_every
 
 SEGMENT_BYTES = 200
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from ami.transports.objectstore.queue.commands import Ack
-from tests.places import until
-from tests.unit.transports.journal.diary import number, on_folder
-from tests.unit.transports.journal.processes import run, started
-from tests.unit.transports.queue.applied import assert_consistent, picture
-from tests.unit.transports.queue.stores import SOAK, claim, held, publish, snapshots_every, waiting
-from tests.unit.transports.queue.stores import on_folder as store_on_folder
+from tests.support.place import until
+from tests.support.transports.python_processes import run, started
+from tests.support.transports.queue_state import assert_consistent, picture
+from tests.support.transports.recording_follower import number, on_folder
+from tests.support.transports.small_stores import SOAK, claim, held, publish, snapshots_every, waiting
+from tests.support.transports.small_stores import on_folder as store_on_folder
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ WORK = """
 import sys
 from pathlib import Path
 from ami.transports.objectstore.queue.commands import Ack
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 store, me, count = on_folder(Path(sys.argv[1]), 4000), sys.argv[2], int(sys.argv[3])
 with snapshots_every(10_000):
     print("ready", flush=True)
@@ -71,7 +71,7 @@ def test_processes_that_publish_and_claim_at_once_share_the_messages(folder: Pat
 PUBLISH_FOREVER = """
 import sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 store = on_folder(Path(sys.argv[1]), 2000, durable=True)
 number = 0
 with snapshots_every(5000):
@@ -107,7 +107,7 @@ def test_processes_killed_at_any_moment_lose_nothing_that_they_told(folder: Path
 REMOVE = """
 import sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 store = on_folder(Path(sys.argv[1]))
 for line in sys.stdin:
     store.destroy()
@@ -196,7 +196,7 @@ def test_a_store_that_nobody_uses_any_more_leaves_no_file_open(folder: Path, tmp
 FORK = """
 import os, sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 folder = Path(sys.argv[1])
 store = on_folder(folder)
 publish(store, "parent")
@@ -226,7 +226,7 @@ def test_a_forked_child_uses_a_store_of_its_own(folder: Path):
 FORK_WHILE_ANOTHER_THREAD_APPENDS = """
 import os, sys, threading
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 store = on_folder(Path(sys.argv[1]))
 publish(store, "before")
 inside, forever = threading.Event(), threading.Event()
@@ -256,14 +256,14 @@ def test_a_forked_child_keeps_no_lock_of_its_killed_parent(folder: Path):
 PUBLISH_ONCE = """
 import sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 publish(on_folder(Path(sys.argv[1])), "once")
 """
 
 INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
-from tests.unit.transports.queue.stores import *
+from tests.support.transports.small_stores import *
 class Interrupted(Exception):
     pass
 def interrupt(*_):

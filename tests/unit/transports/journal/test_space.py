@@ -7,7 +7,7 @@ from ami.transports.objectstore.queue.commands import Ack, Claim
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.queue.stores import SOAK, content, held, message, on_folder, on_objects, snapshots_every
+from tests.support.transports.small_stores import SOAK, content, held, message, on_folder, on_objects, snapshots_every
 
 SEGMENT_BYTES = 512 * 1024
 SNAPSHOT_BYTES = 2 * 1024**2

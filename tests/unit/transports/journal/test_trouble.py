@@ -12,10 +12,10 @@ import pytest
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Ack
-from tests.unit.transports.journal.diary import number, on_folder
-from tests.unit.transports.queue.applied import picture
-from tests.unit.transports.queue.stores import claim, held, publish, snapshots_every, waiting
-from tests.unit.transports.queue.stores import on_folder as store_on_folder
+from tests.support.transports.queue_state import picture
+from tests.support.transports.recording_follower import number, on_folder
+from tests.support.transports.small_stores import claim, held, publish, snapshots_every, waiting
+from tests.support.transports.small_stores import on_folder as store_on_folder
 
 Pwrite = Callable[[int, bytes, int], int]
 

@@ -13,10 +13,10 @@ from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.journal.diary import Reader
-from tests.unit.transports.journal.network import Fault, Network, hasty
-from tests.unit.transports.queue.applied import assert_consistent, picture
-from tests.unit.transports.queue.stores import SOAK, claim, content, held, on_objects, publish, snapshots_every
+from tests.support.transports.flaky_network import Fault, FlakyNetwork, hasty
+from tests.support.transports.queue_state import assert_consistent, picture
+from tests.support.transports.recording_follower import Reader
+from tests.support.transports.small_stores import SOAK, claim, content, held, on_objects, publish, snapshots_every
 
 faults = st.lists(st.sampled_from([Fault.NONE, Fault.NONE, Fault.NONE, Fault.RIVAL, *Fault]), max_size=120)
 writers = st.integers(0, 2)
@@ -26,7 +26,7 @@ appending = st.sampled_from(["append", "append", "blind", "save", "read", "forge
 class Writers:
     """Three processes that append, and three that do so in between, on a network of a certain kind."""
 
-    def __init__(self, network: Network, segment_bytes: int, rivals: list[tuple[int, bool]]) -> None:
+    def __init__(self, network: FlakyNetwork, segment_bytes: int, rivals: list[tuple[int, bool]]) -> None:
         self.confirmed: list[bytes] = []
         self.readers = [Reader(ObjectJournal(network, segment_bytes=segment_bytes)) for _ in range(6)]
         self._bodies = (b"body %03d" % each for each in itertools.count())
@@ -80,7 +80,7 @@ def test_every_confirmed_batch_is_in_the_journal_once_and_no_other_one_twice(
     segment_bytes: int,
     is_remote: bool,
 ):
-    network = Network(plan, is_remote=is_remote)
+    network = FlakyNetwork(plan, is_remote=is_remote)
     crew = Writers(network, segment_bytes, rivals)
     with hasty():
         for which, step in history:
@@ -99,7 +99,7 @@ def test_every_confirmed_batch_is_in_the_journal_once_and_no_other_one_twice(
 class Users:
     """Three processes that publish, claim and acknowledge, and one that publishes in between."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: FlakyNetwork) -> None:
         self.stores = [on_objects(network, 300) for _ in range(4)]
         self.published: list[str] = []
         self.confirmed: set[str] = set()
@@ -144,7 +144,7 @@ steps = st.sampled_from(["publish", "publish", "publish", "again", "claim", "ack
 @settings(max_examples=6000 if SOAK else 300, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(writers, steps), max_size=50), faults, st.integers(200, 3000))
 def test_every_confirmed_message_is_in_the_queue_once(history: list[tuple[int, str]], plan: list[Fault], every: int):
-    network = Network(plan)
+    network = FlakyNetwork(plan)
     users = Users(network)
     with hasty(), snapshots_every(every):
         for which, step in history:

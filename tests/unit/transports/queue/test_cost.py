@@ -16,8 +16,8 @@ from ami.transports.objectstore.queue.commands import Ack, Claim, Renew, Sweep
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.queue.stores import DOUBT, SOAK, message
-from tests.unit.transports.queue.watched import Watched
+from tests.support.transports.small_stores import DOUBT, SOAK, message
+from tests.support.transports.watched_journal import WatchedJournal
 
 SHALLOW, DEEP = 100, 200_000 if SOAK else 20_000
 ROUNDS = 60
@@ -51,8 +51,8 @@ def work(store: Store) -> None:
         store.commit([Ack(entry.id)], durable=False)
 
 
-def filled(journal: Any, depth: int) -> Watched:
-    watched = Watched(journal)
+def filled(journal: Any, depth: int) -> WatchedJournal:
+    watched = WatchedJournal(journal)
     store = Store(watched)
     for first in range(0, depth, 500):
         store.commit([message(str(number), 700) for number in range(first, min(first + 500, depth))], durable=False)
@@ -61,8 +61,10 @@ def filled(journal: Any, depth: int) -> Watched:
 
 
 @pytest.fixture(params=["folder", "objects"])
-def journal_of_depth(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], tuple[Watched, Counting]]:
-    def make(depth: int) -> tuple[Watched, Counting]:
+def journal_of_depth(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[int], tuple[WatchedJournal, Counting]]:
+    def make(depth: int) -> tuple[WatchedJournal, Counting]:
         counting = Counting(MemoryObjects())
         if request.param == "folder":
             return filled(FolderJournal(tmp_path / str(depth), doubt=DOUBT, durable=False), depth), counting
@@ -72,7 +74,7 @@ def journal_of_depth(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
 
 
 def test_an_operation_on_a_deep_queue_costs_what_it_costs_on_a_shallow_one(
-    journal_of_depth: Callable[[int], tuple[Watched, Counting]],
+    journal_of_depth: Callable[[int], tuple[WatchedJournal, Counting]],
 ):
     costs = []
     for depth in (SHALLOW, DEEP):

@@ -14,22 +14,22 @@ from ami.transports.objectstore.queue.commands import (
     Take,
 )
 from ami.transports.objectstore.queue.state import DELIVERY_LIMIT, EXPIRED
-from tests.unit.transports.queue.applied import Applied, assert_consistent
+from tests.support.transports.queue_state import AppliedState, assert_consistent
 
 
 @pytest.fixture
-def queue() -> Applied:
-    return Applied("a", "b")
+def queue() -> AppliedState:
+    return AppliedState("a", "b")
 
 
-def reasons(queue: Applied) -> dict[str, str | None]:
+def reasons(queue: AppliedState) -> dict[str, str | None]:
     return {name: entry.buried for name, entry in queue.state.buried.items()}
 
 
 # Delivered too often.
 
 
-def test_a_message_is_buried_when_its_failed_deliveries_exceed_the_limit(queue: Applied):
+def test_a_message_is_buried_when_its_failed_deliveries_exceed_the_limit(queue: AppliedState):
     queue(0, Configure(delivery_limit=2))
     for moment in range(3):
         assert reasons(queue) == {}
@@ -41,21 +41,21 @@ def test_a_message_is_buried_when_its_failed_deliveries_exceed_the_limit(queue: 
     assert_consistent(queue.state)
 
 
-def test_a_limit_of_none_delivers_for_ever(queue: Applied):
+def test_a_limit_of_none_delivers_for_ever(queue: AppliedState):
     for moment in range(100):
         assert queue.claim(moment) == ["a"]
         queue(moment, Return("a"))
     assert reasons(queue) == {}
 
 
-def test_a_limit_of_zero_delivers_once(queue: Applied):
+def test_a_limit_of_zero_delivers_once(queue: AppliedState):
     queue(0, Configure(delivery_limit=0))
     queue.claim(1)
     queue(2, Return("a"))
     assert reasons(queue) == {"a": DELIVERY_LIMIT}
 
 
-def test_an_uncounted_return_does_not_come_nearer_to_the_limit(queue: Applied):
+def test_an_uncounted_return_does_not_come_nearer_to_the_limit(queue: AppliedState):
     queue(0, Configure(delivery_limit=1))
     for moment in range(10):
         assert queue.claim(moment) == ["a"]
@@ -63,7 +63,7 @@ def test_an_uncounted_return_does_not_come_nearer_to_the_limit(queue: Applied):
     assert queue.state.entries["a"].deliveries == 0
 
 
-def test_ended_leases_and_rescues_count_toward_the_limit(queue: Applied):
+def test_ended_leases_and_rescues_count_toward_the_limit(queue: AppliedState):
     queue(0, Configure(delivery_limit=1))
     queue.claim(0, 1, seconds=10)
     queue.claim(10, 1, seconds=None)
@@ -71,7 +71,7 @@ def test_ended_leases_and_rescues_count_toward_the_limit(queue: Applied):
     assert reasons(queue) == {"a": DELIVERY_LIMIT}
 
 
-def test_a_lowered_limit_holds_from_the_next_failure_on(queue: Applied):
+def test_a_lowered_limit_holds_from_the_next_failure_on(queue: AppliedState):
     for moment in range(5):
         queue.claim(moment)
         queue(moment, Return("a"))
@@ -84,7 +84,7 @@ def test_a_lowered_limit_holds_from_the_next_failure_on(queue: Applied):
 # Rejected.
 
 
-def test_a_buried_message_is_held_but_not_delivered(queue: Applied):
+def test_a_buried_message_is_held_but_not_delivered(queue: AppliedState):
     queue.claim(0, 1, seconds=10)
     queue(1, Bury("a", "rejected"))
     assert reasons(queue) == {"a": "rejected"}
@@ -94,14 +94,14 @@ def test_a_buried_message_is_held_but_not_delivered(queue: Applied):
     assert_consistent(queue.state)
 
 
-def test_a_buried_message_that_was_moved_elsewhere_is_gone(queue: Applied):
+def test_a_buried_message_that_was_moved_elsewhere_is_gone(queue: AppliedState):
     queue(0, Bury("a", "rejected"))
     assert queue(1, Ack("a")) is None
     assert reasons(queue) == {}
     assert_consistent(queue.state)
 
 
-def test_where_nothing_is_kept_what_is_given_up_is_gone_at_once(queue: Applied):
+def test_where_nothing_is_kept_what_is_given_up_is_gone_at_once(queue: AppliedState):
     queue(0, Configure(delivery_limit=0, keeps_buried=False), Enqueue("c", b"", expires=5.0))
     queue.claim(1)
     queue(2, Return("a"), Bury("b", "rejected"))
@@ -113,7 +113,7 @@ def test_where_nothing_is_kept_what_is_given_up_is_gone_at_once(queue: Applied):
 # Outlived.
 
 
-def test_a_message_that_has_outlived_its_time_is_buried(queue: Applied):
+def test_a_message_that_has_outlived_its_time_is_buried(queue: AppliedState):
     queue(0, Enqueue("short", b"", expires=10.0), Enqueue("long", b"", expires=20.0))
     assert not queue.state.is_overdue(9.9)
     assert queue.state.is_overdue(10)
@@ -124,14 +124,14 @@ def test_a_message_that_has_outlived_its_time_is_buried(queue: Applied):
 
 
 def test_a_claim_never_hands_out_what_has_outlived_its_time():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("short", b"", expires=10.0), Enqueue("long", b""))
     assert [entry.id for entry in queue(10, Claim(2, "worker", 60))] == ["long"]
     queue(11, Enqueue("late", b"", expires=10.0))
     assert queue(12, Take(2)) == []
 
 
-def test_a_message_that_was_stored_after_its_time_is_buried_with_the_next_batch(queue: Applied):
+def test_a_message_that_was_stored_after_its_time_is_buried_with_the_next_batch(queue: AppliedState):
     for number, expires in enumerate((0.0, -5.0, 3.0)):
         queue(3, Enqueue(str(number), b"", expires=expires))
     queue(3, Sweep())
@@ -139,7 +139,7 @@ def test_a_message_that_was_stored_after_its_time_is_buried_with_the_next_batch(
 
 
 def test_what_somebody_holds_outlives_its_time_when_it_comes_back():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("a", b"", expires=10.0), Enqueue("b", b"", expires=10.0))
     queue.claim(1, 2, seconds=600)
     queue(20, Sweep())
@@ -152,7 +152,7 @@ def test_what_somebody_holds_outlives_its_time_when_it_comes_back():
 
 
 def test_what_was_handled_in_time_is_never_overdue():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("a", b"", expires=10.0), Enqueue("b", b"", expires=10.0))
     queue(1, Take(1))
     queue.claim(2)
@@ -161,7 +161,7 @@ def test_what_was_handled_in_time_is_never_overdue():
 
 
 def test_an_id_that_comes_again_lives_as_long_as_it_says_then():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("a", b"", expires=10.0))
     queue(1, Bury("a", "rejected"))
     queue(2, Ack("a"), Enqueue("a", b"", expires=100.0))

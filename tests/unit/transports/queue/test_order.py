@@ -1,17 +1,17 @@
 """Which message is next."""
 
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Enqueue, Purge, Return, Take
-from tests.unit.transports.queue.applied import Applied
+from tests.support.transports.queue_state import AppliedState
 
 
 def test_lower_priorities_come_first_and_equals_in_the_order_of_their_arrival():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, *(Enqueue(f"{priority}{name}", b"", priority=priority) for name in "ab" for priority in (0, -9, 5)))
     assert queue.claim(1, 6) == ["-9a", "-9b", "0a", "0b", "5a", "5b"]
 
 
 def test_a_claim_takes_no_more_than_its_limit():
-    queue = Applied("a", "b", "c")
+    queue = AppliedState("a", "b", "c")
     assert queue.claim(1, 0) == []
     assert queue.claim(1, 2) == ["a", "b"]
     assert queue.claim(1, 2) == ["c"]
@@ -19,7 +19,7 @@ def test_a_claim_takes_no_more_than_its_limit():
 
 
 def test_a_returned_message_goes_back_to_its_old_place():
-    queue = Applied("a", "b", "c")
+    queue = AppliedState("a", "b", "c")
     queue(1, Enqueue("urgent", b"", priority=-1))
     assert queue.claim(2, 3) == ["urgent", "a", "b"]
     queue(3, Return("b"), Return("a"), Return("urgent"))
@@ -27,14 +27,14 @@ def test_a_returned_message_goes_back_to_its_old_place():
 
 
 def test_messages_whose_leases_end_go_back_to_their_old_places():
-    queue = Applied("a", "b", "c")
+    queue = AppliedState("a", "b", "c")
     queue.claim(1, 1, seconds=20)
     queue.claim(1, 1, seconds=10)
     assert queue.claim(30, 3) == ["a", "b", "c"]
 
 
 def test_a_claim_of_one_entrypoint_leaves_the_others():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("a1", b"", "a"), Enqueue("b1", b"", "b"), Enqueue("a2", b"", "a", priority=-1))
     assert [entry.id for entry in queue(1, Claim(5, "w", 60, "a"))] == ["a2", "a1"]
     assert queue(1, Claim(5, "w", 60, "a")) == []
@@ -43,7 +43,7 @@ def test_a_claim_of_one_entrypoint_leaves_the_others():
 
 
 def test_a_claim_of_any_entrypoint_takes_the_first_of_all():
-    queue = Applied()
+    queue = AppliedState()
     queue(
         0, Enqueue("a1", b"", "a", 1), Enqueue("b1", b"", "b", 0), Enqueue("c1", b"", "c", 1), Enqueue("b2", b"", "b")
     )
@@ -51,7 +51,7 @@ def test_a_claim_of_any_entrypoint_takes_the_first_of_all():
 
 
 def test_work_is_told_of_by_entrypoint():
-    queue = Applied()
+    queue = AppliedState()
     queue(0, Enqueue("a1", b"", "a"))
     assert queue.state.has_work(0)
     assert queue.state.has_work(0, "a")
@@ -61,13 +61,13 @@ def test_work_is_told_of_by_entrypoint():
 
 
 def test_what_left_the_line_in_the_middle_is_not_claimed():
-    queue = Applied("a", "b", "c", "d")
+    queue = AppliedState("a", "b", "c", "d")
     queue(1, Ack("b"), Bury("c", "rejected"))
     assert queue.claim(2, 9) == ["a", "d"]
 
 
 def test_an_id_that_comes_again_stands_at_the_end():
-    queue = Applied("a", "b")
+    queue = AppliedState("a", "b")
     queue(1, Bury("a", "rejected"))
     queue(2, Ack("a"))
     queue(3, Enqueue("a", b"anew"))
@@ -76,7 +76,7 @@ def test_an_id_that_comes_again_stands_at_the_end():
 
 
 def test_what_is_taken_is_gone():
-    queue = Applied("a", "b", "c")
+    queue = AppliedState("a", "b", "c")
     assert [entry.id for entry in queue(1, Take(2))] == ["a", "b"]
     assert list(queue.state.entries) == ["c"]
     assert queue(2, Take(2, "other")) == []
@@ -84,7 +84,7 @@ def test_what_is_taken_is_gone():
 
 
 def test_a_purge_removes_what_waits_and_nothing_else():
-    queue = Applied("held", "buried", "x", "y")
+    queue = AppliedState("held", "buried", "x", "y")
     queue.claim(1)
     queue(2, Bury("buried", "rejected"))
     assert queue(3, Purge()) == 2
@@ -95,13 +95,13 @@ def test_a_purge_removes_what_waits_and_nothing_else():
 
 
 def test_the_depth_counts_what_waits():
-    queue = Applied("a", "b", "c", "d")
+    queue = AppliedState("a", "b", "c", "d")
     queue.claim(1)
     queue(2, Bury("b", "rejected"))
     assert queue.state.depth() == 2
 
 
 def test_a_moment_of_creation_may_be_given():
-    queue = Applied()
+    queue = AppliedState()
     queue(10, Enqueue("now", b""), Enqueue("earlier", b"", created=3.5))
     assert [entry.created for entry in queue.state.entries.values()] == [10, 3.5]

@@ -11,28 +11,28 @@ from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.queue.commands import Ack, Configure, Sweep, Take
 from ami.transports.objectstore.queue.store import FOLLOWING_SECONDS, Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.queue.stores import DOUBT, Clock, claim, clock, held, message, publish, waiting
-from tests.unit.transports.queue.watched import Watched
+from tests.support.transports.small_stores import DOUBT, Clock, claim, clock, held, message, publish, waiting
+from tests.support.transports.watched_journal import WatchedJournal
 
 
 @pytest.fixture(params=["folder", "objects"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Watched]:
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], WatchedJournal]:
     """Each call opens the same journal as another process would."""
     objects = MemoryObjects()
     opening: dict[str, Callable[[], Journal]] = {
         "folder": lambda: FolderJournal(tmp_path / "queue", doubt=DOUBT),
         "objects": lambda: ObjectJournal(objects),
     }
-    return lambda: Watched(opening[request.param]())
+    return lambda: WatchedJournal(opening[request.param]())
 
 
 @pytest.fixture
-def journal(opened: Callable[[], Watched]) -> Watched:
+def journal(opened: Callable[[], WatchedJournal]) -> WatchedJournal:
     return opened()
 
 
 @pytest.fixture
-def other(opened: Callable[[], Watched]) -> Store:
+def other(opened: Callable[[], WatchedJournal]) -> Store:
     return Store(opened())
 
 
@@ -42,7 +42,7 @@ def now() -> Iterator[Clock]:
         yield standing
 
 
-def test_a_publisher_does_not_read_what_others_wrote(journal: Watched, other: Store):
+def test_a_publisher_does_not_read_what_others_wrote(journal: WatchedJournal, other: Store):
     store = Store(journal)
     for number in range(20):
         publish(other, f"other-{number}")
@@ -54,7 +54,7 @@ def test_a_publisher_does_not_read_what_others_wrote(journal: Watched, other: St
     assert len(held(other)) == 40
 
 
-def test_a_publisher_is_told_true_for_what_was_stored_before_and_it_is_stored_once(journal: Watched, other: Store):
+def test_a_repeated_publish_returns_true_and_stores_once(journal: WatchedJournal, other: Store):
     store = Store(journal)
     assert publish(store, "a") == publish(store, "a") == [True]
     assert publish(other, "b") == publish(store, "b") == [True]
@@ -64,7 +64,7 @@ def test_a_publisher_is_told_true_for_what_was_stored_before_and_it_is_stored_on
     assert waiting(other) == ["b"]
 
 
-def test_a_consumer_is_told_what_was_stored_before(journal: Watched, other: Store):
+def test_a_consumer_is_told_what_was_stored_before(journal: WatchedJournal, other: Store):
     store = Store(journal)
     publish(other, "a")
     store.look()
@@ -73,7 +73,7 @@ def test_a_consumer_is_told_what_was_stored_before(journal: Watched, other: Stor
 
 @pytest.mark.parametrize("use", [Store.look, Store.is_due, claim, lambda store: store.commit([Sweep()])])
 def test_who_has_read_keeps_up_for_a_while_and_publishes_blindly_again_then(
-    use: Callable[[Store], object], journal: Watched, other: Store, now: Clock
+    use: Callable[[Store], object], journal: WatchedJournal, other: Store, now: Clock
 ):
     store = Store(journal)
     use(store)
@@ -89,7 +89,7 @@ def test_who_has_read_keeps_up_for_a_while_and_publishes_blindly_again_then(
     assert waiting(store) == ["a", "b", "c", "d"]
 
 
-def test_publishing_does_not_prolong_the_reading(journal: Watched, now: Clock):
+def test_publishing_does_not_prolong_the_reading(journal: WatchedJournal, now: Clock):
     store = Store(journal)
     store.look()
     for _ in range(4):
@@ -98,14 +98,14 @@ def test_publishing_does_not_prolong_the_reading(journal: Watched, now: Clock):
     assert [batch.is_blind for batch in journal.batches] == [False, False, True, True]
 
 
-def test_a_publish_beside_a_claim_is_not_blind(journal: Watched, other: Store):
+def test_a_publish_beside_a_claim_is_not_blind(journal: WatchedJournal, other: Store):
     publish(other, "a")
     store = Store(journal)
     stored, [entry] = store.commit([message("a"), Take(5)])
     assert (stored, store.payload(entry)) == (False, b"a")
 
 
-def test_a_claim_on_an_empty_queue_writes_nothing(journal: Watched, other: Store, now: Clock):
+def test_a_claim_on_an_empty_queue_writes_nothing(journal: WatchedJournal, other: Store, now: Clock):
     store = Store(journal)
     assert claim(store) == []
     assert store.commit([Take(3)]) == [[]]
@@ -119,14 +119,14 @@ def test_a_claim_on_an_empty_queue_writes_nothing(journal: Watched, other: Store
     assert len(journal.batches) == 1
 
 
-def test_a_claim_of_an_entrypoint_that_has_nothing_writes_nothing(journal: Watched, other: Store):
+def test_a_claim_of_an_entrypoint_that_has_nothing_writes_nothing(journal: WatchedJournal, other: Store):
     publish(other, "a")
     store = Store(journal)
     assert store.commit([Take(3, "unknown")]) == [[]]
     assert journal.batches == []
 
 
-def test_a_store_is_due_when_a_claim_would_find_something(opened: Callable[[], Watched], other: Store, now: Clock):
+def test_a_store_is_due_when_a_claim_would_find_one(opened: Callable[[], WatchedJournal], other: Store, now: Clock):
     store = Store(opened())
     assert not store.is_due()
     publish(other, "a")
@@ -137,7 +137,7 @@ def test_a_store_is_due_when_a_claim_would_find_something(opened: Callable[[], W
     assert store.is_due()
 
 
-def test_a_store_that_was_closed_is_opened_again_when_it_is_used(opened: Callable[[], Watched]):
+def test_a_store_that_was_closed_is_opened_again_when_it_is_used(opened: Callable[[], WatchedJournal]):
     store = Store(opened())
     publish(store, "a")
     store.close()

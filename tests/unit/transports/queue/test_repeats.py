@@ -5,20 +5,20 @@ import pytest
 from ami.transports.objectstore.queue import state
 from ami.transports.objectstore.queue.commands import Ack, Bury, Configure, Enqueue, Purge, Return, Sweep, Take
 from ami.transports.objectstore.queue.state import REMEMBERED_SECONDS
-from tests.unit.transports.queue.applied import Applied, assert_consistent
+from tests.support.transports.queue_state import AppliedState, assert_consistent
 
 AGAIN = Enqueue("a", b"again")
 
 
 def test_an_id_that_waits_is_stored_once():
-    queue = Applied("a")
+    queue = AppliedState("a")
     before = queue.state.entries["a"].dump()
     assert queue(1, AGAIN) is False
     assert queue.state.entries["a"].dump() == before
 
 
 def test_an_id_that_comes_twice_in_a_batch_is_stored_once():
-    queue = Applied()
+    queue = AppliedState()
     assert queue(1, Enqueue("a", b"first"), AGAIN, Enqueue("b", b"other")) == [True, False, True]
     first, other = queue.state.entries.values()
     assert (first.offset, first.length) == (0, 5)
@@ -26,7 +26,7 @@ def test_an_id_that_comes_twice_in_a_batch_is_stored_once():
 
 
 def test_an_id_that_is_held_or_buried_is_stored_once():
-    queue = Applied("a", "b")
+    queue = AppliedState("a", "b")
     queue.claim(1)
     assert queue(2, AGAIN) is False
     queue(3, Bury("b", "rejected"))
@@ -34,7 +34,7 @@ def test_an_id_that_is_held_or_buried_is_stored_once():
 
 
 def test_an_id_that_was_acknowledged_a_short_while_ago_is_not_stored_again():
-    queue = Applied("a")
+    queue = AppliedState("a")
     queue.claim(1)
     queue(2, Ack("a"))
     assert queue(2 + REMEMBERED_SECONDS - 0.1, AGAIN) is False
@@ -43,21 +43,21 @@ def test_an_id_that_was_acknowledged_a_short_while_ago_is_not_stored_again():
 
 
 def test_an_id_that_was_taken_a_short_while_ago_is_not_stored_again():
-    queue = Applied("a")
+    queue = AppliedState("a")
     queue(2, Take(1))
     assert queue(3, AGAIN) is False
     assert queue(2 + REMEMBERED_SECONDS, AGAIN) is True
 
 
 def test_an_id_that_was_buried_and_moved_may_come_back_at_once():
-    queue = Applied("a")
+    queue = AppliedState("a")
     queue(1, Bury("a", "rejected"))
     queue(2, Ack("a"))
     assert queue(3, AGAIN) is True
 
 
 def test_an_id_that_was_given_up_for_good_or_purged_may_come_back_at_once():
-    queue = Applied("a", "b")
+    queue = AppliedState("a", "b")
     queue(1, Configure(keeps_buried=False))
     queue(2, Bury("a", "rejected"))
     queue(3, Purge())
@@ -67,7 +67,7 @@ def test_an_id_that_was_given_up_for_good_or_purged_may_come_back_at_once():
 
 def test_only_the_last_ids_are_remembered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(state, "REMEMBERED", 3)
-    queue = Applied(*"abcde")
+    queue = AppliedState(*"abcde")
     for moment, name in enumerate("abcde", start=1):
         queue(moment, Ack(name))
     queue(6, Sweep())
@@ -76,7 +76,7 @@ def test_only_the_last_ids_are_remembered(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_clock_that_goes_back_does_not_forget():
-    queue = Applied("a")
+    queue = AppliedState("a")
     queue(1000, Ack("a"))
     assert queue(10, AGAIN) is False
     queue(1119, Return("a"))

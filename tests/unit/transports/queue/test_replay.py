@@ -28,8 +28,8 @@ from ami.transports.objectstore.queue.commands import (
 )
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.queue.applied import Applied, assert_consistent, line, picture
-from tests.unit.transports.queue.stores import SOAK, clock, on_folder, on_objects, snapshots_every
+from tests.support.transports.queue_state import AppliedState, assert_consistent, line, picture
+from tests.support.transports.small_stores import SOAK, clock, on_folder, on_objects, snapshots_every
 
 ids = st.sampled_from("abcdefgh")
 owners = st.sampled_from(["x", "y"])
@@ -81,7 +81,7 @@ def told(answers: list[Any]) -> list[Any]:
 @thorough
 @given(histories)
 def test_what_a_state_keeps_beside_its_messages_is_what_they_say(history: list[tuple[float, list[Command]]]):
-    queue, moment = Applied(), 0.0
+    queue, moment = AppliedState(), 0.0
     for segment, (passed, batch) in enumerate(history):
         moment += passed
         queue.segment = segment // 3
@@ -97,7 +97,7 @@ def test_what_a_state_keeps_beside_its_messages_is_what_they_say(history: list[t
 def test_a_state_that_was_written_down_goes_on_like_one_that_was_not(
     history: list[tuple[float, list[Command]]], at: list[int]
 ):
-    whole, broken, moment = Applied(), Applied(), 0.0
+    whole, broken, moment = AppliedState(), AppliedState(), 0.0
     for number, (passed, batch) in enumerate(history):
         moment += passed
         if number in at:
@@ -120,7 +120,7 @@ def test_all_stores_of_a_journal_hold_the_same(
             "folder": lambda: on_folder(Path(folder) / "queue"),
             "objects": lambda: on_objects(objects),
         }
-        stores, alone = [opening[kind](), opening[kind]()], Applied()
+        stores, alone = [opening[kind](), opening[kind]()], AppliedState()
         payloads: dict[str, bytes] = {}
         for which, (passed, batch) in history:
             now.now += passed

@@ -13,10 +13,10 @@ from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue, Purge
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.places import until
-from tests.unit.transports.queue.applied import picture
-from tests.unit.transports.queue.stores import claim, held, message, on_objects, publish
-from tests.unit.transports.queue.watched import Watched
+from tests.support.place import until
+from tests.support.transports.queue_state import picture
+from tests.support.transports.small_stores import claim, held, message, on_objects, publish
+from tests.support.transports.watched_journal import WatchedJournal
 
 SECONDS = 30
 
@@ -27,19 +27,19 @@ def objects() -> MemoryObjects:
 
 
 @pytest.fixture
-def journal(objects: MemoryObjects) -> Watched:
-    return Watched(ObjectJournal(objects, "queue/"))
+def journal(objects: MemoryObjects) -> WatchedJournal:
+    return WatchedJournal(ObjectJournal(objects, "queue/"))
 
 
 @pytest.fixture
-def store(journal: Watched) -> Store:
+def store(journal: WatchedJournal) -> Store:
     return Store(journal)
 
 
 @contextmanager
 def together(
     store: Store,
-    journal: Watched,
+    journal: WatchedJournal,
     calls: list[Callable[[], object]],
     meet: Callable[[object], object] = lambda batch: None,
 ):
@@ -65,7 +65,7 @@ def together(
         yield futures
 
 
-def test_fifty_threads_share_one_batch_and_get_their_own_answers(store: Store, journal: Watched):
+def test_fifty_threads_share_one_batch_and_get_their_own_answers(store: Store, journal: WatchedJournal):
     calls = [lambda name=str(number): store.commit([message(name), Ack(name), Ack("no")]) for number in range(50)]
     with together(store, journal, calls) as futures:
         for future in futures:
@@ -76,7 +76,7 @@ def test_fifty_threads_share_one_batch_and_get_their_own_answers(store: Store, j
     assert held(store) == {"first": b"first"}
 
 
-def test_a_batch_is_durable_when_one_of_its_commits_is(store: Store, journal: Watched):
+def test_a_batch_is_durable_when_one_of_its_commits_is(store: Store, journal: WatchedJournal):
     calls = [lambda: publish(store, "a", durable=False), lambda: publish(store, "b", durable=True)]
     with together(store, journal, calls):
         pass
@@ -85,7 +85,7 @@ def test_a_batch_is_durable_when_one_of_its_commits_is(store: Store, journal: Wa
 
 
 def test_large_commits_do_not_make_a_batch_that_is_too_large(
-    store: Store, journal: Watched, monkeypatch: pytest.MonkeyPatch
+    store: Store, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(store_module, "BATCH_BYTES", 10_000)
     calls = [lambda name=str(number): publish(store, name, size=4000) for number in range(7)]
@@ -97,7 +97,9 @@ def test_large_commits_do_not_make_a_batch_that_is_too_large(
     assert len(held(store)) == 9
 
 
-def test_a_commit_that_no_batch_can_hold_fails_alone(store: Store, journal: Watched, monkeypatch: pytest.MonkeyPatch):
+def test_a_commit_larger_than_any_batch_fails_alone(
+    store: Store, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(store_module, "COMMIT_BYTES", 10_000)
     with pytest.raises(ValueError, match="up to 10000 fit"):
         publish(store, "huge", size=10_000)
@@ -105,7 +107,7 @@ def test_a_commit_that_no_batch_can_hold_fails_alone(store: Store, journal: Watc
     assert held(store) == {"small": b"small"}
 
 
-def test_a_command_that_cannot_be_written_fails_alone(store: Store, journal: Watched):
+def test_a_command_that_cannot_be_written_fails_alone(store: Store, journal: WatchedJournal):
     calls = [lambda: publish(store, "a"), lambda: store.commit([message("b"), Enqueue("c", b"", priority="high")])]
     first = publish(store, "zero")
     with pytest.raises(TypeError, match="Enqueue.priority cannot be 'high'"):
@@ -114,7 +116,7 @@ def test_a_command_that_cannot_be_written_fails_alone(store: Store, journal: Wat
     assert held(on_objects(store._journal._storage)).keys() == {"zero", "a"}
 
 
-def test_any_id_may_share_a_batch(store: Store, journal: Watched):
+def test_any_id_may_share_a_batch(store: Store, journal: WatchedJournal):
     strange = "\ud800 \0 \n \"'"
     with together(store, journal, [lambda: publish(store, "a"), lambda: store.commit([Enqueue(strange, b"1")])]):
         pass
@@ -122,7 +124,7 @@ def test_any_id_may_share_a_batch(store: Store, journal: Watched):
     assert held(store) == {"first": b"first", "a": b"a", strange: b"1"}
 
 
-def test_a_storage_that_fails_is_told_to_all_who_share_the_batch_and_to_nobody_else(store: Store, journal: Watched):
+def test_a_storage_failure_reaches_all_who_share_the_batch(store: Store, journal: WatchedJournal):
     def fail(_):
         journal.before = lambda batch: None
         raise StorageError("the storage is not well")
@@ -136,7 +138,7 @@ def test_a_storage_that_fails_is_told_to_all_who_share_the_batch_and_to_nobody_e
     assert held(store).keys() == {"first", "next"}
 
 
-def test_what_the_system_raises_is_told_as_a_storage_error(store: Store, journal: Watched):
+def test_what_the_system_raises_is_told_as_a_storage_error(store: Store, journal: WatchedJournal):
     def fail(_):
         raise OSError(28, "No space left on device")
 
@@ -146,7 +148,7 @@ def test_what_the_system_raises_is_told_as_a_storage_error(store: Store, journal
     assert isinstance(raised.value.cause, OSError)
 
 
-def test_too_many_faster_writers_are_a_conflict(store: Store, journal: Watched):
+def test_too_many_faster_writers_are_a_conflict(store: Store, journal: WatchedJournal):
     def fail(_):
         raise CASConflictError("they were faster")
 
@@ -163,7 +165,7 @@ def interrupt(*_: object) -> None:
     raise Interrupted
 
 
-def test_who_is_interrupted_does_not_interrupt_the_others_of_its_batch(store: Store, journal: Watched):
+def test_who_is_interrupted_does_not_interrupt_the_others_of_its_batch(store: Store, journal: WatchedJournal):
     calls = [lambda name=str(number): publish(store, name) for number in range(3)]
     with together(store, journal, calls, interrupt) as futures:
         errors = [type(future.exception(SECONDS)) for future in futures]
@@ -174,7 +176,7 @@ def test_who_is_interrupted_does_not_interrupt_the_others_of_its_batch(store: St
 
 
 def test_a_commit_that_is_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
-    store: Store, journal: Watched, objects: MemoryObjects
+    store: Store, journal: WatchedJournal, objects: MemoryObjects
 ):
     publish(store, *"abc")
     claim(store)
@@ -195,7 +197,7 @@ def test_a_reader_that_is_interrupted_anywhere_reads_nothing_twice(
     for _ in range(5):
         claim(other, 2)
     for stop_at in range(1, 7):
-        journal = Watched(ObjectJournal(objects, "queue/"))
+        journal = WatchedJournal(ObjectJournal(objects, "queue/"))
         store = Store(journal)
         left = iter(range(stop_at - 1))
         journal.feeding = lambda left=left: next(left, None) is None and interrupt()
@@ -205,7 +207,7 @@ def test_a_reader_that_is_interrupted_anywhere_reads_nothing_twice(
         assert picture(store.look()) == picture(on_objects(objects).look())
 
 
-def test_a_purge_and_a_claim_may_share_a_batch_with_publishes(store: Store, journal: Watched):
+def test_a_purge_and_a_claim_may_share_a_batch_with_publishes(store: Store, journal: WatchedJournal):
     with together(store, journal, [lambda: store.commit([message("a"), Purge(), message("b"), Claim(5, "x")])]) as [
         one
     ]:
@@ -214,6 +216,6 @@ def test_a_purge_and_a_claim_may_share_a_batch_with_publishes(store: Store, jour
     assert [store.payload(entry) for entry in entries] == [b"b"]
 
 
-def test_no_commands_are_no_batch(store: Store, journal: Watched):
+def test_no_commands_are_no_batch(store: Store, journal: WatchedJournal):
     assert store.commit([]) == []
     assert journal.batches == []

@@ -15,9 +15,9 @@ from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Take
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.unit.transports.queue.applied import picture
-from tests.unit.transports.queue.stores import DOUBT, claim, content, held, message, publish, snapshots_every
-from tests.unit.transports.queue.watched import Watched
+from tests.support.transports.queue_state import picture
+from tests.support.transports.small_stores import DOUBT, claim, content, held, message, publish, snapshots_every
+from tests.support.transports.watched_journal import WatchedJournal
 
 SEGMENT_BYTES = 4000
 SNAPSHOT_BYTES = 10_000
@@ -31,8 +31,8 @@ class Place:
         #: How many closed segments there are.
         self.segments = segments
 
-    def __call__(self) -> Watched:
-        return Watched(self._opening())
+    def __call__(self) -> WatchedJournal:
+        return WatchedJournal(self._opening())
 
 
 @pytest.fixture(params=["folder", "objects"])
@@ -50,7 +50,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def journal(place: Place) -> Watched:
+def journal(place: Place) -> WatchedJournal:
     return place()
 
 
@@ -68,7 +68,7 @@ def churn(store: Store, count: int = 100, size: int = 500) -> None:
         store.commit([Ack(f"churn-{number}")])
 
 
-def test_segments_that_nobody_needs_are_dropped(place: Place, journal: Watched):
+def test_segments_that_nobody_needs_are_dropped(place: Place, journal: WatchedJournal):
     store = Store(journal)
     store.look()
     churn(store, 300)
@@ -76,7 +76,7 @@ def test_segments_that_nobody_needs_are_dropped(place: Place, journal: Watched):
     assert held(Store(place())) == {}
 
 
-def test_messages_that_stay_among_many_that_go_do_not_keep_their_segments(place: Place, journal: Watched):
+def test_messages_that_stay_among_many_that_go_do_not_keep_their_segments(place: Place, journal: WatchedJournal):
     store = Store(journal)
     store.look()
     stays = {}
@@ -95,7 +95,7 @@ def test_messages_that_stay_among_many_that_go_do_not_keep_their_segments(place:
 
 
 def test_many_small_messages_that_stay_are_moved_as_fast_as_they_come(
-    place: Place, journal: Watched, monkeypatch: pytest.MonkeyPatch
+    place: Place, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(store_module, "MOVED_AT_ONCE", 3)
     store = Store(journal)
@@ -110,7 +110,7 @@ def test_many_small_messages_that_stay_are_moved_as_fast_as_they_come(
     assert len(held(Store(place()))) == 400
 
 
-def test_what_was_moved_is_read_by_who_knows_only_its_old_place(place: Place, journal: Watched):
+def test_what_was_moved_is_read_by_who_knows_only_its_old_place(place: Place, journal: WatchedJournal):
     store, reader = Store(journal), Store(place())
     store.look()
     publish(store, "stays", size=100)
@@ -124,7 +124,7 @@ def test_what_was_moved_is_read_by_who_knows_only_its_old_place(place: Place, jo
     assert (moved.segment, moved.offset) != old
 
 
-def test_what_was_taken_can_be_read_though_others_drop_its_segment(place: Place, journal: Watched):
+def test_what_was_taken_can_be_read_though_others_drop_its_segment(place: Place, journal: WatchedJournal):
     store, taker = Store(journal), Store(place())
     store.look()
     # So large that its segment is not emptied, and behind all others.
@@ -140,7 +140,7 @@ def test_what_was_taken_can_be_read_though_others_drop_its_segment(place: Place,
 
 
 def test_a_snapshot_that_fails_does_not_fail_the_commit(
-    place: Place, journal: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Place, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     tries: list[int] = []
 
@@ -164,7 +164,7 @@ def test_a_snapshot_that_fails_does_not_fail_the_commit(
     assert picture(store.look()) == picture(Store(place()).look())
 
 
-def test_a_move_that_fails_does_not_fail_the_commit(place: Place, journal: Watched):
+def test_a_move_that_fails_does_not_fail_the_commit(place: Place, journal: WatchedJournal):
     def fail(batch):
         if batch.lines[0][0] == "m":
             journal.before = lambda batch: None
@@ -182,7 +182,7 @@ def test_a_move_that_fails_does_not_fail_the_commit(place: Place, journal: Watch
 
 
 def test_a_move_that_was_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
-    place: Place, journal: Watched
+    place: Place, journal: WatchedJournal
 ):
     def fail(batch):
         if batch.lines[0][0] == "m":
@@ -200,7 +200,7 @@ def test_a_move_that_was_interrupted_behind_the_journal_leaves_the_state_as_the_
     assert picture(store.look()) == picture(Store(place()).look())
 
 
-def test_a_snapshot_waits_until_it_pays_for_its_size(place: Place, journal: Watched, monkeypatch: pytest.MonkeyPatch):
+def test_a_snapshot_waits_until_it_pays(place: Place, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch):
     saved: list[tuple[int, int]] = []
     save = journal.save
 

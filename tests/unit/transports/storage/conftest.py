@@ -11,9 +11,9 @@ import pytest
 
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.port import Storage
-from tests import s3_server
-from tests.unit.transports.storage.places import Somewhere
-from tests.unit.transports.storage.recorder import Recorder, recording
+from tests.support import s3_server
+from tests.support.transports.recording_server import Recorder, recording
+from tests.support.transports.storage_location import StorageLocation
 
 
 @pytest.fixture(scope="session")
@@ -42,23 +42,23 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def somewhere(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Somewhere]:
+def somewhere(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], StorageLocation]:
     """Each call is another empty place of the kind."""
 
-    def make() -> Somewhere:
+    def make() -> StorageLocation:
         name = uuid.uuid4().hex
         if kind == "memory":
-            return Somewhere(kind, {})
+            return StorageLocation(kind, {})
         if kind == "folder":
-            return Somewhere(kind, {"path": str(tmp_path / name), "durable": False})
+            return StorageLocation(kind, {"path": str(tmp_path / name), "durable": False})
         s3 = request.getfixturevalue("s3")
-        return Somewhere(kind, {**s3, "prefix": f"{s3['prefix']}/{name}"})
+        return StorageLocation(kind, {**s3, "prefix": f"{s3['prefix']}/{name}"})
 
     return make
 
 
 @pytest.fixture
-def storage(somewhere: Callable[[], Somewhere]) -> Storage:
+def storage(somewhere: Callable[[], StorageLocation]) -> Storage:
     return somewhere().open()
 
 

@@ -16,8 +16,8 @@ from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.storage import apart
 from ami.transports.objectstore.storage.apart import Apart
 from ami.transports.objectstore.storage.cloud import CloudObjects
-from tests.unit.transports.storage.interrupting import interrupting
-from tests.unit.transports.storage.recorder import Answer, Recorder, recording
+from tests.support.transports.recording_server import Answer, Recorder, recording
+from tests.support.transports.signals import interrupting
 
 ROOT = Path(__file__).parents[4]
 

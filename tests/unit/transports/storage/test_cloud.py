@@ -11,7 +11,7 @@ import pytest
 from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.port import Storage, Stored
-from tests.unit.transports.storage.recorder import Answer, Recorder
+from tests.support.transports.recording_server import Answer, Recorder
 
 SECRETS = {
     "s3": {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ami.transports.objectstore.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage, Stored
-from tests.unit.transports.storage.places import Somewhere
-from tests.unit.transports.storage.racers import racers
+from tests.support.transports.concurrent_writers import concurrent_writers
+from tests.support.transports.storage_location import StorageLocation
 
 CONTENTS = {
     "empty": b"",
@@ -137,7 +137,7 @@ def test_a_prefix_that_no_key_has_is_refused(storage: Storage, prefix: str):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(keys, min_size=1, max_size=5))
-def test_any_key_names_its_own_object(somewhere: Callable[[], Somewhere], names: set[str]):
+def test_any_key_names_its_own_object(somewhere: Callable[[], StorageLocation], names: set[str]):
     storage = somewhere().open()
     for key in names:
         storage.create(key, key.encode())
@@ -237,10 +237,10 @@ def test_a_version_is_replaced_once_while_others_delete(storage: Storage, rounds
 
 
 @pytest.mark.parametrize("kind", ["folder", "s3"], indirect=True)
-def test_one_of_many_processes_wins(somewhere: Callable[[], Somewhere], rounds: int):
+def test_one_of_many_processes_wins(somewhere: Callable[[], StorageLocation], rounds: int):
     place = somewhere()
     storage = place.open()
-    with racers(place, 4) as processes:
+    with concurrent_writers(place, 4) as processes:
         for number in range(rounds):
             key = f"round-{number}"
             won = processes.race("create", key)

@@ -9,7 +9,7 @@ from ami.transports.objectstore.storage.counting import Counting, Traffic
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
-from tests.unit.transports.storage.faulty import Fault, Faulty
+from tests.support.transports.faulty_storage import Fault, FaultyStorage
 
 
 def test_each_request_counts_by_its_kind():
@@ -25,7 +25,7 @@ def test_each_request_counts_by_its_kind():
 
 
 def test_a_refused_or_lost_request_counts_too():
-    storage = Counting(Faulty(MemoryObjects(), [Fault.LOST_ANSWER, Fault.CONFLICT, Fault.LOST_REQUEST]))
+    storage = Counting(FaultyStorage(MemoryObjects(), [Fault.LOST_ANSWER, Fault.CONFLICT, Fault.LOST_REQUEST]))
     with pytest.raises(StorageError):
         storage.create("a", b"1234")
     with pytest.raises(CASConflictError):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage, Stored
-from tests.unit.transports.storage.faulty import Fault, Faulty
-from tests.unit.transports.storage.places import Somewhere
+from tests.support.transports.faulty_storage import Fault, FaultyStorage
+from tests.support.transports.storage_location import StorageLocation
 
 KEYS = ["a", "a/b", "c/d"]
 
@@ -43,7 +43,7 @@ class Model:
         self._contents = map(str, itertools.count())
 
     def do(self, request: Request) -> None:
-        faulty, before = Faulty(self.storage, [request.fault]), self.objects.get(request.key)
+        faulty, before = FaultyStorage(self.storage, [request.fault]), self.objects.get(request.key)
         try:
             getattr(self, f"_{request.operation}")(faulty, request, before)
         except StorageError:
@@ -104,14 +104,14 @@ class Model:
 @pytest.mark.parametrize("kind", ["memory", "folder"], indirect=True)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(requests, max_size=25))
-def test_a_storage_is_a_dictionary(somewhere: Callable[[], Somewhere], requests: list[Request]):
+def test_a_storage_is_a_dictionary(somewhere: Callable[[], StorageLocation], requests: list[Request]):
     check(somewhere().open(), requests)
 
 
 @pytest.mark.parametrize("kind", ["s3"], indirect=True)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(requests, max_size=15))
-def test_s3_is_a_dictionary(somewhere: Callable[[], Somewhere], requests: list[Request]):
+def test_s3_is_a_dictionary(somewhere: Callable[[], StorageLocation], requests: list[Request]):
     check(somewhere().open(), requests)
 
 

@@ -9,7 +9,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue.commands import Ack
 from ami.transports.objectstore.queue.store import Store
-from tests.unit.transports.transport.sending import (
+from tests.support.transports.messages import (
     DEAD,
     EXCHANGE,
     LETTERS,

@@ -4,8 +4,8 @@ import pytest
 
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue.store import Store
-from tests.places import until
-from tests.unit.transports.transport.sending import (
+from tests.support.place import until
+from tests.support.transports.messages import (
     LETTERS,
     QUEUE,
     declare,

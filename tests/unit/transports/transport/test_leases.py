@@ -16,14 +16,14 @@ from ami.transports import register
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.transport import keeper
-from tests.places import ROOT, until
-from tests.unit.transports.transport.sending import QUEUE, declare, depth, receive, send
+from tests.support.place import ROOT, until
+from tests.support.transports.messages import QUEUE, declare, depth, receive, send
 
 HOLD = """
 import sys, time
 from kombu import Connection, Consumer, Exchange, Queue
 from ami.transports import register
-from tests.unit.transports.transport.sending import QUEUE
+from tests.support.transports.messages import QUEUE
 register()
 with Connection(sys.argv[1]) as connection:
     own = Queue("own-replies", Exchange("replies", type="direct"), routing_key="r", auto_delete=True)

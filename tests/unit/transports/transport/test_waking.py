@@ -10,8 +10,8 @@ from kombu import Connection, Consumer
 
 from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.transport import bell, transport
-from tests.places import ROOT
-from tests.unit.transports.transport.sending import QUEUE, declare, receive, send
+from tests.support.place import ROOT
+from tests.support.transports.messages import QUEUE, declare, receive, send
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ PUBLISH = """
 import sys
 from kombu import Connection
 from ami.transports import register
-from tests.unit.transports.transport.sending import send
+from tests.support.transports.messages import send
 register()
 with Connection(sys.argv[1]) as connection:
     send(connection, "from afar")

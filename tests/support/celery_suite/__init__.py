@@ -1,0 +1,1 @@
+"""What pytest-celery's fixtures are replaced with: this project's containers."""

@@ -1,0 +1,1 @@
+"""What tests in containers share: the engine, the deployment, faults and traffic."""

@@ -1,0 +1,129 @@
+"""Three RabbitMQ nodes as docker-compose.cluster.yml starts them, in a project of their own."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from ami.topology import definitions
+from ami.topology.topology import load
+from provision import dotenv
+from tests.support.containers import engine
+from tests.support.place import ROOT
+
+IMAGE = "rabbitmq:3-management"
+NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
+FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
+USER, VHOST = "antenna", "antenna"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster; ``ports`` holds each node's AMQP port on this machine."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    password: str
+    ports: Mapping[str, int]
+
+    def urls(self, first: str) -> str:
+        """Return CELERY_BROKER_URL with all nodes, ``first`` at the front."""
+        nodes = (first, *(node for node in NODES if node != first))
+        return ";".join(f"amqp://{USER}:{self.password}@127.0.0.1:{self.ports[node]}/{VHOST}" for node in nodes)
+
+    def compose(self, *arguments: str, timeout: float = 120) -> str:
+        """Run ``docker compose ARGUMENTS`` on this project; return what it printed."""
+        return self._run(*arguments, timeout=timeout)
+
+    def _run(self, *arguments: str, timeout: float, check: bool = True) -> str:
+        environment = dict(self.environment)
+        return engine.run([*self.command, *arguments], timeout=timeout, check=check, cwd=ROOT, env=environment)
+
+    def queues(self, *columns: str, node: str = "rabbitmq") -> dict[str, list[str]]:
+        """Return these columns of every queue, by its name, as ``node`` lists them; nothing while it does not run."""
+        listed = self._run(
+            *("exec", "-T", node, "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "-p", VHOST),
+            *("name", *columns),
+            timeout=60,
+            check=False,
+        )
+        rows = [line.split("\t") for line in listed.splitlines()]
+        return {row[0]: row[1:] for row in rows if len(row) == len(columns) + 1}
+
+    def member_counts(self, column: str = "members", node: str = "rabbitmq") -> dict[str, int]:
+        """Return how many members each queue has (``members``), or how many of them run (``online``)."""
+        return {name: len(re.findall(r"rabbit@", row[0])) for name, row in self.queues(column, node=node).items()}
+
+    def leader(self, queue: str) -> str:
+        """Return the node that leads ``queue``."""
+        return self.queues("leader")[queue][0].removeprefix("rabbit@")
+
+    def kill(self, node: str) -> None:
+        """SIGKILL a node's process; Docker's restart policy starts it again, as it does after no ``docker kill``."""
+        os.kill(self._inspect(node)["State"]["Pid"], signal.SIGKILL)
+
+    def restarts(self, node: str) -> int:
+        """Return how often Docker has started a node anew by itself."""
+        return int(self._inspect(node)["RestartCount"])
+
+    def _inspect(self, node: str) -> dict:
+        return engine.inspect(self.compose("ps", "--all", "--quiet", node).strip())
+
+
+@contextmanager
+def new_cluster(folder: Path) -> Iterator[Cluster]:
+    """Give a cluster whose queues have all their members; its containers and volumes are removed afterwards."""
+    password, project = secrets.token_hex(8), f"rmq-{secrets.token_hex(4)}"
+    ports = _free_ports()
+    (override := folder / "override.yml").write_text(yaml.safe_dump(_override(folder, password, ports)))
+    command = ("docker", "compose", "--project-name", project, "--env-file", os.devnull)
+    command += tuple(argument for file in (*FILES, str(override)) for argument in ("--file", file))
+    cluster = Cluster(command, _environment(password, ports), password, ports)
+    try:
+        assert "Every quorum queue has three members." in cluster.compose("up", "members", timeout=180)
+        yield cluster
+    finally:
+        cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
+
+
+def _override(folder: Path, password: str, ports: Mapping[str, int]) -> dict:
+    """Publish every node, and load definitions that are written here, so that no image of ours has to be built."""
+    loaded = folder / "definitions"
+    loaded.mkdir(mode=0o755)
+    rendered = definitions.render(load({}), definitions.Account(USER, password, VHOST))
+    (loaded / "antenna.json").write_text(json.dumps(rendered))
+    device = {"type": "none", "o": "bind", "device": str(loaded)}
+    services = {node: {"ports": [f"127.0.0.1:{ports[node]}:5672"]} for node in NODES[1:]}
+    services["definitions"] = {"image": IMAGE, "entrypoint": ["true"]}
+    return {"services": services, "volumes": {"definitions": {"driver": "local", "driver_opts": device}}}
+
+
+def _environment(password: str, ports: Mapping[str, int]) -> dict[str, str]:
+    """Every variable that the compose files ask for; of most only that they are there matters here."""
+    text = "".join((ROOT / file).read_text() for file in FILES)
+    asked = dict.fromkeys(re.findall(r"\$\{([A-Z0-9_]+):?\?", text), "unused")
+    return {
+        **asked,
+        **dotenv.engine_environment(os.environ),
+        "RABBITMQ_IMAGE": IMAGE,
+        "RABBITMQ_ERLANG_COOKIE": secrets.token_hex(16),
+        "PUBLISHED_RABBITMQ_PORT": str(ports["rabbitmq"]),
+        "PUBLISHED_RABBITMQ_MANAGEMENT_PORT": str(ports["management"]),
+    }
+
+
+def _free_ports() -> dict[str, int]:
+    """Ports that stay a node's own when it is started again; Docker would choose new ones."""
+    with ExitStack() as stack:
+        listening = {name: stack.enter_context(socket.socket()) for name in (*NODES, "management")}
+        for each in listening.values():
+            each.bind(("127.0.0.1", 0))
+        return {name: each.getsockname()[1] for name, each in listening.items()}

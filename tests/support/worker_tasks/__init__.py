@@ -1,0 +1,1 @@
+"""Tasks that only tests run, in worker processes."""

@@ -1,6 +1,5 @@
 """The governor holds a real worker in a real memory cgroup: exactly, across reconnects, and not for ever."""
 
-import os
 import time
 
 import pytest
@@ -8,10 +7,11 @@ import pytest
 from tests.support.cgroups import Ballast, Group
 from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, said
 from tests.support.place import Place, Process, until
+from tests.support.soak import soak
 
 LIMIT_MIB = 4096
 #: The other pools hold on other brokers in test_governor_pools.
-POOLS = ["prefork", "threads", "solo"] if os.environ.get("ANTENNA_SOAK") else ["prefork"]
+POOLS = soak(["prefork"], ["prefork", "threads", "solo"])
 
 
 @pytest.mark.parametrize("pool", POOLS)

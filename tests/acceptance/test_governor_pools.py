@@ -16,6 +16,7 @@ from kombu.transport import filesystem
 from tests.support.cgroups import Group
 from tests.support.governor.memory_pressure import HELD, QUICK, RELEASED, T, fill, said
 from tests.support.place import Place, Process, celery_at, until
+from tests.support.soak import soak
 
 LIMIT_MIB = 2048
 #: So low that a worker which starts above it has room left.
@@ -55,9 +56,7 @@ REDIS = [Ground("redis", pool, synloop=False) for pool in ("prefork", "threads",
 EMBEDDED = [Ground("embedded", pool, synloop=False) for pool in ("prefork", "threads", "solo")]
 #: kombu's own folder transport, which has no event loop.
 FOLDER = Ground("folder", "threads", synloop=True)
-GROUNDS = [GEVENT, REDIS[0], EMBEDDED[2], FOLDER]
-if os.environ.get("ANTENNA_SOAK"):
-    GROUNDS = [GEVENT, *REDIS, *EMBEDDED, FOLDER]
+GROUNDS = soak([GEVENT, REDIS[0], EMBEDDED[2], FOLDER], [GEVENT, *REDIS, *EMBEDDED, FOLDER])
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from provision.service import Service
 from tests.support.cgroups import Ballast, Group
 from tests.support.governor.memory_pressure import HELD, QUICK, RELEASED, T, fill, said
 from tests.support.place import Place, Process, new_place, until
+from tests.support.soak import soak
 from tests.support.worker_tasks.governor import TABLE, effects
 
-SOAK = bool(os.environ.get("ANTENNA_SOAK"))
-CYCLES, RESTARTS, BACKLOG = (100, 5, 50_000) if SOAK else (3, 1, 1000)
+CYCLES, RESTARTS, BACKLOG = soak((3, 1, 1000), (100, 5, 50_000))
 LIMIT_MIB = 4096
 CONNECTED = "Connected to amqp"
 
@@ -46,7 +46,7 @@ def place(broker: Service, transactional_db):
         yield made
 
 
-@pytest.mark.timeout(3600 if SOAK else 300)
+@pytest.mark.timeout(soak(300, 3600))
 def test_a_hundred_holds_and_five_restarts_of_the_broker_lose_nothing(
     place: Place, broker: Service, group: Group
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_hundred_holds_and_five_restarts_of_the_broker_lose_nothing(
     for cycle in range(1, CYCLES + 1):
         _cycle(worker, group, ballast, cycle, broker if cycle in restart_at else None)
     place.reconnect()
-    until(lambda: len(effects()) == BACKLOG, 1800 if SOAK else 120, "every message has left its effect")
+    until(lambda: len(effects()) == BACKLOG, soak(120, 1800), "every message has left its effect")
     runs, stats = effects(), place.stats()
     second = sum(count - 1 for count in runs.values())
     print(

@@ -1,6 +1,5 @@
 """The split's promise: a flood on ingest, or five long exports, delays neither beat's ticks nor a person's click."""
 
-import os
 import sys
 import time
 from datetime import timedelta
@@ -17,9 +16,10 @@ from ami.main.models import Detection, Occurrence, SourceImage
 from ami.ml.models import ProcessingService
 from tests.support.place import Place, new_place, until
 from tests.support.product.job_setup import World, new_world
+from tests.support.soak import soak
 from tests.support.stalls import Stalls
 
-SECONDS = 300 if os.environ.get("ANTENNA_SOAK") else 45
+SECONDS = soak(45, 300)
 WAITING = 2000
 EXPORTED = 6000
 TICK = "ami.ml.tasks.check_processing_services_online"

@@ -14,6 +14,7 @@ from celery import Celery, chain, chord, group
 
 from ami.transports import register
 from tests.support.place import ROOT, until
+from tests.support.soak import soak
 
 
 class Site:
@@ -75,7 +76,7 @@ def task(site: Site, name: str) -> Any:
     return site.app.signature(f"tests.support.plain_app.{name}")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"] if os.environ.get("ANTENNA_SOAK") else ["prefork"])
+@pytest.mark.parametrize("pool", soak(["prefork"], ["prefork", "threads", "solo"]))
 def test_canvas_retries_countdowns_and_remote_control_work(site, pool):
     site.worker(pool)
 

@@ -1,6 +1,5 @@
 """Producers and workers on a folder, killed at random: nothing confirmed is lost, nothing runs twice unflagged."""
 
-import os
 import random
 import signal
 import subprocess
@@ -14,10 +13,10 @@ import pytest
 
 from ami.transports.objectstore.queue.opening import open_folder
 from tests.support.place import ROOT, until
+from tests.support.soak import soak
 from tests.support.transports.crash_program import unconfirmed
 
-SOAK = bool(os.environ.get("ANTENNA_SOAK"))
-ROUNDS, SECONDS = (20, 20) if SOAK else (1, 8)
+ROUNDS, SECONDS = soak((1, 8), (20, 20))
 EACH = 4
 
 

@@ -1,7 +1,6 @@
 """Who asked decides: a tick, a click, and "run selected tasks" of the same task, and a retry of each."""
 
 import json
-import os
 import sys
 from typing import Any
 
@@ -17,6 +16,7 @@ from ami.main.models import User
 from ami.ml.models import ProcessingService
 from ami.queues.asking import ask
 from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
+from tests.support.soak import soak
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +44,7 @@ def tasks():
 
 
 #: A header is a header on every broker; the folder has its turn in the long form.
-ON = BROKERS if os.environ.get("ANTENNA_SOAK") else (RABBITMQ,)
+ON = soak((RABBITMQ,), BROKERS)
 
 
 @pytest.fixture(scope="module", params=ON)

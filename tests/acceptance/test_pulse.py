@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.place import FOLDER, ROOT, Place, until
+from tests.support.soak import soak
 
 FRESH = ROOT / "compose/start/fresh"
 
@@ -17,7 +18,7 @@ def is_fresh(file: Path, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)
-@pytest.mark.parametrize("pool", ["prefork", "gevent"] if os.environ.get("ANTENNA_SOAK") else ["prefork"])
+@pytest.mark.parametrize("pool", soak(["prefork"], ["prefork", "gevent"]))
 def test_a_worker_that_consumes_has_a_pulse_and_one_that_stands_still_has_none(place: Place, tmp_path: Path, pool: str):
     """Incident 17: a process that stood still for days was "Up"."""
     file = tmp_path / "pulse"

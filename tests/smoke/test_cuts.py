@@ -1,6 +1,5 @@
 """A worker without network for a minute: it comes back by itself, and what it had begun runs again and says so."""
 
-import os
 import time
 from contextlib import ExitStack
 
@@ -11,9 +10,10 @@ from tests.support.containers.effects import Effects
 from tests.support.containers.faults import restarts, silence, unplugged
 from tests.support.containers.load import Load
 from tests.support.place import until
+from tests.support.soak import soak
 
 CUT_SECONDS = 60
-ROUNDS = 4 if os.environ.get("ANTENNA_SOAK") else 1
+ROUNDS = soak(1, 4)
 
 #: What is silent, what is unplugged, and who beside them must not notice.
 SILENT, UNPLUGGED = "celeryworker_ingest", "celeryworker_interactive"

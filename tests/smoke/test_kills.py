@@ -1,6 +1,5 @@
 """A whole container is killed: it comes back by itself, its tasks run again, and who did it twice is buried."""
 
-import os
 import time
 
 import pytest
@@ -11,8 +10,9 @@ from tests.support.containers.effects import Effects, publisher, send
 from tests.support.containers.faults import kill, restarts
 from tests.support.containers.load import Load
 from tests.support.place import until
+from tests.support.soak import soak
 
-KILLS = 5 if os.environ.get("ANTENNA_SOAK") else 1
+KILLS = soak(1, 5)
 SERVICE, QUEUE = "celeryworker_ingest", "antenna-ingest"
 AT_ONCE = int(SMALL["ANTENNA_INGEST_CONCURRENCY"])
 FALLBACK, FALLBACK_QUEUE = "celeryworker", "antenna"

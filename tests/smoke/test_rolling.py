@@ -1,6 +1,5 @@
 """Every worker is replaced under load: each returns what it has not begun, ends what it has, and nothing is lost."""
 
-import os
 from typing import Any
 
 import pytest
@@ -10,8 +9,9 @@ from tests.support.containers.effects import Effects
 from tests.support.containers.engine import inspect
 from tests.support.containers.events import events
 from tests.support.containers.load import Load
+from tests.support.soak import soak
 
-ROUNDS = 3 if os.environ.get("ANTENNA_SOAK") else 1
+ROUNDS = soak(1, 3)
 LONG_SECONDS = 3
 SIGTERM = "15"
 

@@ -1,6 +1,5 @@
 """Stores on journals that are small enough for a test to reach their ends, at moments of the test's own."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ from ami.transports.objectstore.queue.commands import Claim, Enqueue
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.port import Storage
 
-SOAK = bool(os.environ.get("ANTENNA_SOAK"))
 DOUBT, _ = encode(0.0, [line(["d"])], [], "doubt")
 
 

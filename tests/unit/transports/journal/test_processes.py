@@ -12,10 +12,11 @@ import pytest
 
 from ami.transports.objectstore.queue.commands import Ack
 from tests.support.place import until
+from tests.support.soak import soak
 from tests.support.transports.python_processes import run, started
 from tests.support.transports.queue_state import assert_consistent, picture
 from tests.support.transports.recording_follower import number, on_folder
-from tests.support.transports.small_stores import SOAK, claim, held, publish, snapshots_every, waiting
+from tests.support.transports.small_stores import claim, held, publish, snapshots_every, waiting
 from tests.support.transports.small_stores import on_folder as store_on_folder
 
 
@@ -44,7 +45,7 @@ with snapshots_every(10_000):
 
 
 def test_processes_that_publish_and_claim_at_once_share_the_messages(folder: Path):
-    count = 1000 if SOAK else 100
+    count = soak(100, 1000)
     with ExitStack() as stack:
         crew = [stack.enter_context(started(WORK, folder, me, count)) for me in "abc"]
         for process in crew:
@@ -85,7 +86,7 @@ with snapshots_every(5000):
 
 def test_processes_killed_at_any_moment_lose_nothing_that_they_told(folder: Path):
     store, confirmed = store_on_folder(folder, 2000, durable=True), set()
-    rounds = 40 if SOAK else 4
+    rounds = soak(4, 40)
     for at in range(rounds):
         with ExitStack() as stack:
             crew = [stack.enter_context(started(PUBLISH_FOREVER, folder, f"{at}{me}")) for me in "ab"]
@@ -136,7 +137,7 @@ def test_a_publish_is_never_confirmed_into_a_folder_that_is_gone(folder: Path):
     """Every publish that was confirmed after the last removal is there."""
     store, confirmed = store_on_folder(folder), []
     with started(REMOVE, folder) as process:
-        for at in range(10 if SOAK else 3):
+        for at in range(soak(3, 10)):
             process.stdin.write(f"{at}\n")
             process.stdin.flush()
             before = len(confirmed)
@@ -288,12 +289,12 @@ print("done")
 
 
 def test_a_time_limit_that_interrupts_anywhere_keeps_no_lock_and_loses_no_state(folder: Path):
-    status, told = run(INTERRUPTED, folder, 3000 if SOAK else 150)
+    status, told = run(INTERRUPTED, folder, soak(150, 3000))
     assert (status, told) == (0, "done\n")
     store = store_on_folder(folder)
     assert_consistent(store.look())
     others = [name for name in held(store) if name.startswith("other")]
-    assert len(others) == (3000 if SOAK else 150)
+    assert len(others) == soak(150, 3000)
 
 
 def test_the_lock_is_waited_for(folder: Path):

@@ -7,13 +7,14 @@ from ami.transports.objectstore.queue.commands import Ack, Claim
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.support.transports.small_stores import SOAK, content, held, message, on_folder, on_objects, snapshots_every
+from tests.support.soak import soak
+from tests.support.transports.small_stores import content, held, message, on_folder, on_objects, snapshots_every
 
 SEGMENT_BYTES = 512 * 1024
 SNAPSHOT_BYTES = 2 * 1024**2
 SIZE = 16 * 1024
 #: So much goes through the queue.
-MIB = 2000 if SOAK else 200
+MIB = soak(200, 2000)
 
 
 def size_of(folder: Path) -> int:

@@ -13,10 +13,11 @@ from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from tests.support.soak import soak
 from tests.support.transports.flaky_network import Fault, FlakyNetwork, hasty
 from tests.support.transports.queue_state import assert_consistent, picture
 from tests.support.transports.recording_follower import Reader
-from tests.support.transports.small_stores import SOAK, claim, content, held, on_objects, publish, snapshots_every
+from tests.support.transports.small_stores import claim, content, held, on_objects, publish, snapshots_every
 
 faults = st.lists(st.sampled_from([Fault.NONE, Fault.NONE, Fault.NONE, Fault.RIVAL, *Fault]), max_size=120)
 writers = st.integers(0, 2)
@@ -61,7 +62,7 @@ class Writers:
             reader.save()
 
 
-@settings(max_examples=20_000 if SOAK else 700, deadline=None, derandomize=True)
+@settings(max_examples=soak(700, 20_000), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(writers, st.sampled_from(["append", "append", "blind", "save", "read", "forget"])),
@@ -141,7 +142,7 @@ class Users:
 steps = st.sampled_from(["publish", "publish", "publish", "again", "claim", "ack", "look", "away"])
 
 
-@settings(max_examples=6000 if SOAK else 300, deadline=None, derandomize=True)
+@settings(max_examples=soak(300, 6000), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(writers, steps), max_size=50), faults, st.integers(200, 3000))
 def test_every_confirmed_message_is_in_the_queue_once(history: list[tuple[int, str]], plan: list[Fault], every: int):
     network = FlakyNetwork(plan)
@@ -165,7 +166,7 @@ def test_every_confirmed_message_is_in_the_queue_once(history: list[tuple[int, s
 
 
 def test_threads_on_stores_of_their_own_lose_nothing_and_share_nothing():
-    objects, count = MemoryObjects(), 300 if SOAK else 40
+    objects, count = MemoryObjects(), soak(40, 300)
     start = threading.Barrier(6)
 
     def work(me: int) -> list[str]:

@@ -16,10 +16,11 @@ from ami.transports.objectstore.queue.commands import Ack, Claim, Renew, Sweep
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.support.transports.small_stores import DOUBT, SOAK, message
+from tests.support.soak import soak
+from tests.support.transports.small_stores import DOUBT, message
 from tests.support.transports.watched_journal import WatchedJournal
 
-SHALLOW, DEEP = 100, 200_000 if SOAK else 20_000
+SHALLOW, DEEP = 100, soak(20_000, 200_000)
 ROUNDS = 60
 
 

@@ -28,8 +28,9 @@ from ami.transports.objectstore.queue.commands import (
 )
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from tests.support.soak import soak
 from tests.support.transports.queue_state import AppliedState, assert_consistent, line, picture
-from tests.support.transports.small_stores import SOAK, clock, on_folder, on_objects, snapshots_every
+from tests.support.transports.small_stores import clock, on_folder, on_objects, snapshots_every
 
 ids = st.sampled_from("abcdefgh")
 owners = st.sampled_from(["x", "y"])
@@ -63,7 +64,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 #: Seconds since the batch before, by another clock perhaps, and what is in it.
 batches = st.tuples(st.sampled_from([0.0, 0.0, 0.4, 1.0, 10.0, 130.0, -20.0]), st.lists(commands, max_size=4))
 histories = st.lists(batches, min_size=1, max_size=30)
-thorough = settings(max_examples=2000 if SOAK else 120, deadline=None, derandomize=True)
+thorough = settings(max_examples=soak(120, 2000), deadline=None, derandomize=True)
 
 
 def told(answers: list[Any]) -> list[Any]:

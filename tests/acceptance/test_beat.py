@@ -12,7 +12,7 @@ import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.queues.watchdog import EXIT_CODE
-from tests.support.place import FOLDER, Place, Process, until
+from tests.support.place import FOLDER, Place, until
 
 TASK = "ami.main.tasks.update_stale_counts"
 HOUSEKEEPING = "antenna-housekeeping"
@@ -23,13 +23,8 @@ def every_second() -> PeriodicTask:
     return PeriodicTask.objects.create(name="every second", task=TASK, interval=second, kwargs=json.dumps({}))
 
 
-def beat(place: Place, *extra: str, **environment: str) -> Process:
-    return place.start([sys.executable, "-m", "ami.topology", "beat", *extra], **environment)
-
-
 def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(database_place: Place):
-    frozen = beat(
-        database_place,
+    frozen = database_place.beat(
         "--scheduler",
         "tests.support.freezing_scheduler:FreezingScheduler",
         ANTENNA_BEAT_PATIENCE_SECONDS="2",
@@ -44,7 +39,7 @@ def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(databas
 
 def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, tmp_path: Path):
     ticked = tmp_path / "tick"
-    waiting = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
+    waiting = database_place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
     until(ticked.exists, 30, "beat ticks")
     for _ in range(3):
         last = ticked.stat().st_mtime_ns
@@ -55,8 +50,9 @@ def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, 
 
 
 def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
-    refused = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
-    until(lambda: refused.popen.poll() is not None, 30)
+    command = [sys.executable, "-m", "ami.topology", "beat"]  # As deployment starts it.
+    refused = database_place.start(command, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
+    until(lambda: refused.popen.poll() is not None, 60)
     assert refused.popen.returncode == 1
     assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
 
@@ -67,7 +63,7 @@ def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place)
     in_the_way = place.folder / "broker"
     in_the_way.touch()
     every_second()
-    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
     until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
     in_the_way.unlink()
     until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", 60, "beat declares")
@@ -132,7 +128,7 @@ def test_beat_outlives_a_broker_that_is_away_at_start_and_again_later(database_p
     place = database_place
     place.queues("declare")
     every_second()
-    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
     until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
     door.open()
     until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")

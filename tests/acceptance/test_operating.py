@@ -16,8 +16,7 @@ QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "ante
 def deployment(request: pytest.FixtureRequest):
     """All four workers."""
     with new_place("operating", request.param) as place:
-        for queue in QUEUES:
-            place.worker(queue)
+        place.workers(*QUEUES)
         yield place
 
 
@@ -67,10 +66,7 @@ def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_pass
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    flower = deployment.start(
-        [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={port}"],
-        FLOWER_BASIC_AUTH="operator:secret",
-    )
+    flower = deployment.celery("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_BASIC_AUTH="operator:secret")
     url = f"http://127.0.0.1:{port}"
 
     def answers() -> int | None:

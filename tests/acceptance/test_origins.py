@@ -1,7 +1,6 @@
 """Who asked decides: a tick, a click, and "run selected tasks" of the same task, and a retry of each."""
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -54,8 +53,7 @@ def deployment(request: pytest.FixtureRequest, django_db_setup: None, tasks: Any
         place.use_test_database()
         place.environment["ANTENNA_EXTRA_TASKS"] = "tests.support.worker_tasks.basic,tests.support.worker_tasks.origins"
         place.queues("declare")
-        for queue in (HOUSEKEEPING, INTERACTIVE, INGEST, FALLBACK):
-            place.worker(queue)
+        place.workers(HOUSEKEEPING, INTERACTIVE, INGEST, FALLBACK)
         yield place
 
 
@@ -93,7 +91,7 @@ def tries(place: Place, **fields: Any) -> list[tuple[str, str, int]]:
 def test_tick_of_beat_and_its_retry_run_on_housekeeping(deployment: Place, tasks: Any, countdown: int):
     entry(RETRYING, enabled=True, countdown=countdown)
     began = len(deployment.ran(RETRYING))
-    beat = deployment.start([sys.executable, "-m", "ami.topology", "beat"])
+    beat = deployment.beat()
     until(lambda: len(deployment.ran(RETRYING)) == began + 2, 40, "the tick and its retry")
     assert beat.stop() == 0
     sent = deployment.ran(RETRYING)[began:]

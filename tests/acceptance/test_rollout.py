@@ -25,8 +25,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
     assert (done.code, stage["name"], stage["may_split"]) == (1, "without workers", False)
     assert "celeryworker_ingest" in stage["next_step"]
 
-    for queue in QUEUES[:3]:
-        place.worker(queue, ANTENNA_ROUTING="single")
+    place.workers(*QUEUES[:3], ANTENNA_ROUTING="single")
     # A worker consumes as soon as its children are up, a moment after it has said that it is ready.
     until(lambda: place.queues("rollout", check=False, routing="single").code == 0, 10, "every queue is read")
     stage = place.queues("rollout", routing="single").json

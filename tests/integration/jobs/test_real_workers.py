@@ -15,8 +15,7 @@ from tests.support.product.job_setup import World
 def test_a_job_runs_through_real_workers(settings, world: World, number: int, database_place: Place) -> None:
     # The workers read the same pictures and stored results as this process.
     database_place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
-    for queue in ("antenna-interactive", "antenna-ingest"):
-        database_place.worker(queue)
+    database_place.workers("antenna-interactive", "antenna-ingest")
     captures = world.captures(12)
     job = world.job(captures, pk=number)
     assert operations.run(job).queue == "antenna-interactive"

@@ -29,7 +29,7 @@ def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(databas
         "tests.support.freezing_scheduler:FreezingScheduler",
         ANTENNA_BEAT_PATIENCE_SECONDS="2",
     )
-    until(lambda: frozen.popen.poll() is not None, 30, "the frozen beat ends")
+    until(lambda: frozen.popen.poll() is not None, what="the frozen beat ends")
     assert frozen.popen.returncode == EXIT_CODE
     said = [line for line in frozen.text.splitlines() if "CRITICAL" in line]
     assert len(said) == 1
@@ -40,10 +40,10 @@ def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(databas
 def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, tmp_path: Path):
     ticked = tmp_path / "tick"
     waiting = database_place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
-    until(ticked.exists, 30, "beat ticks")
+    until(ticked.exists, what="beat ticks")
     for _ in range(3):
         last = ticked.stat().st_mtime_ns
-        until(lambda before=last: ticked.stat().st_mtime_ns > before, 15, "the next tick")
+        until(lambda before=last: ticked.stat().st_mtime_ns > before, what="the next tick")
         assert waiting.popen.poll() is None, waiting.text
     assert "CRITICAL" not in waiting.text
     assert waiting.stop() == 0
@@ -52,7 +52,7 @@ def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, 
 def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
     command = [sys.executable, "-m", "ami.topology", "beat"]  # As deployment starts it.
     refused = database_place.start(command, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
-    until(lambda: refused.popen.poll() is not None, 60)
+    until(lambda: refused.popen.poll() is not None)
     assert refused.popen.returncode == 1
     assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
 
@@ -64,10 +64,10 @@ def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place)
     in_the_way.touch()
     every_second()
     running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
-    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    until(lambda: running.text.count("beat: Connection error") >= 2, what="beat waits for the broker")
     in_the_way.unlink()
-    until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", 60, "beat declares")
-    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+    until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", what="beat declares")
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text
 
@@ -129,14 +129,14 @@ def test_beat_outlives_a_broker_that_is_away_at_start_and_again_later(database_p
     place.queues("declare")
     every_second()
     running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
-    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    until(lambda: running.text.count("beat: Connection error") >= 2, what="beat waits for the broker")
     door.open()
-    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
 
     door.shut()
-    until(lambda: running.text.count("Message Error") >= 2, 60, "two ticks found no broker")
+    until(lambda: running.text.count("Message Error") >= 2, what="two ticks found no broker")
     before = place.depth(HOUSEKEEPING)
     door.open()
-    until(lambda: place.depth(HOUSEKEEPING) >= before + 2, 60, "beat sends again")
+    until(lambda: place.depth(HOUSEKEEPING) >= before + 2, what="beat sends again")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text

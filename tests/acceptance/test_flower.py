@@ -22,7 +22,7 @@ def flower():
             FLOWER_BASIC_AUTH="operator:sesame,second:sesame-two",
         )
         url = f"http://127.0.0.1:{port}"
-        until(lambda: _answers(process, url), 30, "Flower answers")
+        until(lambda: _answers(process, url), what="Flower answers")
         yield url
 
 

@@ -83,7 +83,7 @@ def run_selected(superuser: User, row: PeriodicTask) -> str:
 
 def tries(place: Place, **fields: Any) -> list[tuple[str, str, int]]:
     """Queue, origin and number of each of the two tries of the task."""
-    found = until(lambda: len(found := place.ran(RETRYING, **fields)) == 2 and found, 20, f"both tries of {fields}")
+    found = until(lambda: len(found := place.ran(RETRYING, **fields)) == 2 and found, what=f"both tries of {fields}")
     return [(record["consumed_from"], record["origin"], record["retries"]) for record in found]
 
 
@@ -92,7 +92,7 @@ def test_tick_of_beat_and_its_retry_run_on_housekeeping(deployment: Place, tasks
     entry(RETRYING, enabled=True, countdown=countdown)
     began = len(deployment.ran(RETRYING))
     beat = deployment.beat()
-    until(lambda: len(deployment.ran(RETRYING)) == began + 2, 40, "the tick and its retry")
+    until(lambda: len(deployment.ran(RETRYING)) == began + 2, what="the tick and its retry")
     assert beat.stop() == 0
     sent = deployment.ran(RETRYING)[began:]
     assert len({record["id"] for record in sent}) == 1
@@ -123,7 +123,7 @@ def test_click_through_the_api_runs_a_housekeeping_task_on_interactive(deploymen
     client.force_authenticate(superuser)
     answer = client.post(reverse("processing-service-check", args=[service.pk]))
     assert (answer.status_code, answer.data["queue"]) == (202, INTERACTIVE)
-    ran = until(lambda: deployment.ran("check_processing_service", id=answer.data["task_id"]), 20)
+    ran = until(lambda: deployment.ran("check_processing_service", id=answer.data["task_id"]))
     assert (ran[0]["consumed_from"], ran[0]["origin"]) == (INTERACTIVE, "person")
 
 
@@ -151,9 +151,9 @@ def test_subtask_inherits_its_origin_only_where_its_row_says_so(
 ):
     before = len(deployment.ran("published_calculated_fields"))
     deployment.send(PUBLISHING, kwargs={"mark": origin}, origin=origin)
-    ran = until(lambda: deployment.ran("audit_publishing", origin=origin), 20)
+    ran = until(lambda: deployment.ran("audit_publishing", origin=origin))
     assert [record["consumed_from"] for record in ran] == [publisher]
-    inherits = until(lambda: deployment.ran("audit_published", origin=origin), 20)
+    inherits = until(lambda: deployment.ran("audit_published", origin=origin))
     assert [record["consumed_from"] for record in inherits] == [subtask]
-    ingested = until(lambda: deployment.ran("published_calculated_fields")[before:], 20)
+    ingested = until(lambda: deployment.ran("published_calculated_fields")[before:])
     assert [(record["consumed_from"], record["origin"]) for record in ingested] == [(INGEST, "task")]

@@ -37,7 +37,7 @@ SMALL = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
     """Return the first true answer of ``condition``; fail when none came before the deadline."""
     deadline = time.monotonic() + seconds
     while True:

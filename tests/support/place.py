@@ -224,20 +224,6 @@ class Place:
                 with suppress(AssertionError):  # A worker that begins with a hold has none.
                     until(partial(_has_slot, connection, queue, process), 30)
 
-    def run(self, *argv: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run ``manage.py ARGV`` here and return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *argv],
-            cwd=ROOT,
-            env={**self.environment, **environment},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        if check and done.returncode:
-            raise AssertionError(f"manage.py {' '.join(argv)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}")
-        return done
-
     def queues(self, *argv: str, routing: str = "split", check: bool = True) -> "Ran":
         """Run ``manage.py queues ARGV --json`` in this process, at this place; return what it printed and its code."""
         from django.core.management import call_command

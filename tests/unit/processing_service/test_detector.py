@@ -12,6 +12,7 @@ from demo.evaluate import score, total
 from demo.moths import SPECIES
 from demo.sheets import Sheet
 from demo.truth import DrawnFrame
+from processing_service import detector
 from processing_service.classifier import SPECIES_LABELS, is_moth, look_at, species_of
 from processing_service.detector import Found, detect
 from processing_service.pictures import Picture, open_picture
@@ -62,6 +63,19 @@ def test_a_plain_picture_holds_nothing():
 @pytest.mark.parametrize("size", [(1, 1), (3, 200), (200, 3), (17, 17)])
 def test_tiny_pictures_are_survived(size):
     assert isinstance(detect(opened(Image.effect_noise(size, 80).convert("RGB"))), list)
+
+
+def test_a_narrow_picture_is_not_enlarged(monkeypatch):
+    sizes = []
+
+    def recorded(layer, *arguments, **options):
+        sizes.append(layer.shape)
+        return percentile_filter(layer, *arguments, **options)
+
+    percentile_filter = detector.ndimage.percentile_filter
+    monkeypatch.setattr(detector.ndimage, "percentile_filter", recorded)
+    assert isinstance(detect(opened(Image.effect_noise((3, 200), 80).convert("RGB"))), list)
+    assert set(sizes) == {(200, 3)}
 
 
 def test_boxes_are_in_pixels_of_the_full_size_picture():

@@ -69,7 +69,7 @@ def difference_from_sheet(pixels: Pixels, window: float) -> Pixels:
 def background(pixels: Pixels, window: float) -> Pixels:
     """Estimate the bare cloth, RGB of the same shape: a bowl of light, and a wide local median of what that leaves."""
     height, width = pixels.shape[:2]
-    small_width = 64
+    small_width = min(64, width)  # Of a narrow picture, 64 columns would make a very high one.
     small_height = max(8, round(height * small_width / width))
     side = max(5, round(small_width * window)) | 1
     layers: list[Pixels] = []

@@ -1,8 +1,10 @@
 """What the code imports is what is pinned: on a new machine nothing else is there."""
 
 import ast
+import functools
 import re
 import sys
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -21,6 +23,7 @@ OURS = {"ami", "config", "demo", "provision", "benchmarks", "processing_service"
 ELSEWHERE = {"smoke_tasks"}
 
 
+@functools.cache
 def imported(folder: str) -> dict[str, str]:
     """Each third party's module that is imported below ``folder``, and a file that does."""
     found = {}
@@ -33,6 +36,13 @@ def imported(folder: str) -> dict[str, str]:
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | OURS | ELSEWHERE}
 
 
+@functools.cache
+def owners_of_modules() -> Mapping[str, list[str]]:
+    """Read the metadata of every installed distribution, which takes seconds."""
+    return packages_distributions()
+
+
+@functools.cache
 def pins(name: str) -> set[str]:
     return {line.lower() for line in re.findall(r"^([\w.-]+)==", (ROOT / f"requirements/{name}.txt").read_text(), re.M)}
 
@@ -40,7 +50,7 @@ def pins(name: str) -> set[str]:
 @pytest.mark.parametrize(("name", "folder"), [(name, folder) for name, folders in PINNED.items() for folder in folders])
 def test_every_import_is_pinned(name: str, folder: str):
     """A module that lay on one machine by chance was missed, in silence, on every other."""
-    distributions = packages_distributions()
+    distributions = owners_of_modules()
     for module, path in imported(folder).items():
         owners = {re.sub(r"[-_.]+", "-", owner).lower() for owner in distributions.get(module, [])}
         assert owners & pins(name), f"{path} imports {module}; requirements/{name}.txt pins nothing that holds it"

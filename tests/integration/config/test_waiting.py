@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
@@ -11,20 +10,21 @@ import psycopg
 import pytest
 from redis import Redis
 
-from tests.support.place import ROOT, Process, management, until
+from tests.support import forked_python
+from tests.support.place import Process, management, until
 
 WRONG = "wrong-secret"
 
 
 def waiting(*argv: str, **changes: str) -> list:
-    line = [sys.executable, "-W", "error", "-m", "config.waiting", *argv]
-    settings = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "ANTENNA_WAIT_SECONDS": "2"}
+    line = ["-W", "error", "-m", "config.waiting", *argv]
+    settings = {"DJANGO_SETTINGS_MODULE": "config.settings.local", "ANTENNA_WAIT_SECONDS": "3"}
     return [line, {**os.environ, **settings, **changes}]
 
 
 def run(*argv: str, **changes: str) -> subprocess.CompletedProcess[str]:
     line, environ = waiting(*argv, **changes)
-    return subprocess.run(line, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return forked_python.run(line, env=environ)
 
 
 def with_login(url: str, user: str, password: str) -> str:
@@ -64,10 +64,28 @@ def test_a_wrong_password_of_redis_is_named():
             client.acl_deluser(user)
 
 
-@pytest.fixture
+def at_database(name: str) -> str:
+    return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
+
+
+@pytest.fixture(scope="module")
 def administrator() -> Iterator[psycopg.Connection]:
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+    """Connected to the database that every server has: the one in DATABASE_URL is not made by what starts it."""
+    with psycopg.connect(at_database("postgres"), autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_database(administrator: psycopg.Connection) -> Iterator[str]:
+    """The URL of a new database, which DATABASE_URL names meanwhile; one test applies migrations there."""
+    name = f"waiting_{uuid.uuid4().hex[:6]}"
+    administrator.execute(f"CREATE DATABASE {name}")
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("DATABASE_URL", url := at_database(name))
+            yield url
+    finally:
+        administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -101,7 +119,7 @@ def test_a_wrong_password_of_postgresql_is_named(role: str):
             return True
         return False
 
-    until(asks, 10, "PostgreSQL has read its new rules")
+    until(asks, 60, "PostgreSQL has read its new rules")
     gives_up("the login is refused", DATABASE_URL=with_login(url, role, WRONG))
 
 
@@ -110,29 +128,17 @@ def test_a_missing_database_is_named():
     gives_up("there is no such database or role", DATABASE_URL=urlunsplit(parts._replace(path="/nowhere")))
 
 
-@pytest.fixture
-def fresh_database(administrator: psycopg.Connection) -> Iterator[str]:
-    """The URL of a new database."""
-    name = f"waiting_{uuid.uuid4().hex[:6]}"
-    administrator.execute(f"CREATE DATABASE {name}")
-    try:
-        yield urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
-    finally:
-        administrator.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def test_missing_migrations_are_named_and_when_all_is_well_the_command_runs(fresh_database: str):
-    done = run("echo", "the command runs", DATABASE_URL=fresh_database)
+def test_missing_migrations_are_named_and_when_all_is_well_the_command_runs(own_database: str):
+    done = run("echo", "the command runs", DATABASE_URL=own_database)
     assert (done.returncode, done.stdout) == (1, "")
-    address = urlsplit(fresh_database).netloc.rpartition("@")[2]
+    address = urlsplit(own_database).netloc.rpartition("@")[2]
     assert done.stderr.startswith(f"Waiting for the migrations of the database at {address} (DATABASE_URL): ")
     assert " are not applied, such as admin.0001_initial; 'python manage.py migrate' applies them\n" in done.stderr
 
-    here = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_URL": fresh_database}
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "--verbosity=0"], cwd=ROOT, env=here, timeout=120, check=True
-    )
-    done = run("echo", "the command runs", DATABASE_URL=fresh_database)
+    here = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_URL": own_database}
+    migrated = forked_python.run(["manage.py", "migrate", "--verbosity=0"], env=here)
+    assert migrated.returncode == 0, migrated.stderr
+    done = run("echo", "the command runs", DATABASE_URL=own_database)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the command runs\n", "")
 
 
@@ -145,13 +151,13 @@ def test_a_service_that_comes_later_is_told_and_the_command_runs(tmp_path):
         "--services-only", "echo", "the command runs", CELERY_BROKER_URL=url, ANTENNA_WAIT_SECONDS="60"
     )
     with log.open("wb") as output:
-        popen = subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output, start_new_session=True)
+        popen = forked_python.start(line, env=environ, stdout=output, stderr=output)
     process = Process(line, popen, log)
     try:
-        until(lambda: "Waiting for RabbitMQ" in process.text, 20, "it waits")
+        until(lambda: "Waiting for RabbitMQ" in process.text, 60, "it waits")
         management("PUT", f"vhosts/{vhost}", {})
         management("PUT", f"permissions/{vhost}/{parts.username}", {"configure": ".*", "write": ".*", "read": ".*"})
-        assert popen.wait(30) == 0
+        assert popen.wait(60) == 0
         assert process.text.splitlines()[-2].startswith("RabbitMQ answers after ")
         assert process.text.endswith("\nthe command runs\n")
     finally:

@@ -9,29 +9,46 @@ import time
 
 import pytest
 
+from tests.support import forked_python
+from tests.support.place import Process
 from tests.support.product.pull_server import TOKEN, Contract
 
 
-def start(url, *options, **environment):
-    command = [sys.executable, "-m", "processing_service", "pull", "--antenna", url, "--project", "3"]
-    command += ["--name", "bench", "--poll-seconds", "0.1", *options]
-    given = {**os.environ, "ANTENNA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def start(tmp_path):
+    """Start a worker, ``anew`` in a new interpreter."""
+    started = []
+
+    def start(url, *options, anew=False, **environment):
+        argv = ["-m", "processing_service", "pull", "--antenna", url, "--project", "3"]
+        argv += ["--name", "bench", "--poll-seconds", "0.1", *options]
+        env = {**os.environ, "ANTENNA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment}
+        log = tmp_path / f"{len(started)}.log"
+        with log.open("wb") as output:
+            if anew:
+                argv = [sys.executable, *argv]
+                popen = subprocess.Popen(argv, env=env, stdout=output, stderr=output, start_new_session=True)
+            else:
+                popen = forked_python.start(argv, env=env, stdout=output, stderr=output)
+        started.append(Process(argv, popen, log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
 
 
 def finish(process, within=60):
-    try:
-        _, log = process.communicate(timeout=within)
-    finally:
-        process.kill()
-    return process.returncode, log
+    return process.popen.wait(within), process.text
 
 
-def test_every_task_is_answered_whatever_its_picture(serve, pictures):
+def test_every_task_is_answered_whatever_its_picture(start, serve, pictures):
     names = ["insect.jpg", "cut.jpg", "empty-sheet.jpg", "missing.jpg?secret=xyz", "text.jpg"]
     antenna = Contract([f"{pictures}/{name}" for name in names], "sheet-moths")
     with serve(antenna.app()) as url:
-        code, log = finish(start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5"))
+        code, log = finish(
+            start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5", anew=True)
+        )
     assert code == 0, log
     assert len(antenna.results) == 5
     assert len(antenna.results["$JS.ACK.1"]["detections"]) == 1
@@ -46,7 +63,7 @@ def test_every_task_is_answered_whatever_its_picture(serve, pictures):
     assert antenna.registered[0].processing_service_name == "bench"
 
 
-def test_a_503_is_tried_again_after_the_time_it_asks_for(serve, pictures):
+def test_a_503_is_tried_again_after_the_time_it_asks_for(start, serve, pictures):
     antenna = Contract([f"{pictures}/insect.jpg"] * 3)
     antenna.busy = 1
     antenna.not_applied = "Pipeline 'constant' is disabled in this project and stays so."
@@ -62,7 +79,7 @@ def test_a_503_is_tried_again_after_the_time_it_asks_for(serve, pictures):
     assert "is disabled in this project" in log
 
 
-def test_a_user_logs_in_with_a_password_that_is_not_logged(serve, pictures):
+def test_a_user_logs_in_with_a_password_that_is_not_logged(start, serve, pictures):
     antenna = Contract([f"{pictures}/insect.jpg"])
     with serve(antenna.app()) as url:
         options = ["--once", "--email", "a@b.c", "--password-env", "WORD", "--log-level", "debug"]
@@ -73,31 +90,31 @@ def test_a_user_logs_in_with_a_password_that_is_not_logged(serve, pictures):
     assert TOKEN not in log
 
 
-def test_sigterm_ends_it_after_what_it_holds_is_posted(serve, pictures, until):
+def test_sigterm_ends_it_after_what_it_holds_is_posted(start, serve, pictures, until):
     antenna = Contract([f"{pictures}/insect.jpg"] * 400)
     with serve(antenna.app()) as url:
         process = start(url, "--batch-size", "4", "--pullers", "2")
         until(lambda: antenna.results, "a first batch")
         antenna.busy = 1
-        process.send_signal(signal.SIGTERM)
+        process.popen.send_signal(signal.SIGTERM)
         code, log = finish(process)
     assert code == 0, log
     assert len(antenna.results) + len(antenna.tasks) == 400
     assert antenna.tasks
 
 
-def test_an_idle_worker_keeps_asking_and_stops_at_once(serve, until):
+def test_an_idle_worker_keeps_asking_and_stops_at_once(start, serve, until):
     antenna = Contract([])
     with serve(antenna.app()) as url:
         process = start(url)
         until(lambda: antenna.polls > 6, "several polls")
-        process.send_signal(signal.SIGTERM)
+        process.popen.send_signal(signal.SIGTERM)
         code, log = finish(process, within=20)
     assert code == 0, log
 
 
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_a_refused_token_ends_it_with_a_reason(serve, until, when):
+def test_a_refused_token_ends_it_with_a_reason(start, serve, until, when):
     antenna = Contract([])
     antenna.revoked = when == "at the start"
     with serve(antenna.app()) as url:
@@ -111,13 +128,12 @@ def test_a_refused_token_ends_it_with_a_reason(serve, until, when):
     assert "Traceback" not in log
 
 
-def test_antenna_may_come_up_later_than_its_worker(serve, pictures):
+def test_antenna_may_come_up_later_than_its_worker(start, serve, pictures, until):
     antenna = Contract([f"{pictures}/insect.jpg"])
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     process = start(f"http://127.0.0.1:{port}", "--once", "--pullers", "1")
-    seen = iter(process.stderr.readline, "")
-    assert any("antenna retry" in line for line in seen)
+    until(lambda: "antenna retry" in process.text, "a first attempt in vain")
     with serve(antenna.app(), port):
         code, log = finish(process)
     assert code == 0, log

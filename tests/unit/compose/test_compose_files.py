@@ -102,7 +102,7 @@ def test_a_worker_says_what_it_waits_for_and_shows_progress(row):
     assert service["healthcheck"]["test"] == ["CMD", "fresh", service["environment"]["ANTENNA_PULSE_FILE"], "60"]
 
 
-@pytest.mark.parametrize("name", set(SERVICES) - {*ONCE, "nats"})
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - {*ONCE, "nats"}))
 def test_every_service_that_stays_has_a_health_check(name: str):
     assert SERVICES[name]["healthcheck"]["test"]
 
@@ -131,6 +131,7 @@ def test_a_container_made_anew_finds_its_data():
     assert SERVICES["rabbitmq"]["hostname"] == "rabbitmq"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("age_seconds", "healthy"), [(0, True), (45, True), (90, False), (4.6 * 86_400, False), (None, False)]
 )

@@ -1,8 +1,6 @@
 """`.env.example` names every variable that settings and compose files read, each with its one line."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -13,6 +11,7 @@ from ami.topology.table import ROWS
 from ami.topology.topology import load, override_name
 from ami.topology.workload import BOUNDS
 from config.settings import environment
+from tests.support import forked_python
 from tests.support.place import ROOT
 
 LINES = (ROOT / ".env.example").read_text().splitlines()
@@ -130,17 +129,11 @@ def test_what_containers_pass_on_is_what_settings_read():
     assert tuple(governor.NAMES) == containers.GOVERNOR
 
 
+@pytest.mark.processes
 def test_the_copied_example_does_not_start_production():
     environment = {name: value for name, value in documented().items() if f"#{name}={value}" not in LINES}
-    done = subprocess.run(
-        [sys.executable, "-c", "from django.conf import settings; settings.DEBUG"],
-        cwd=ROOT,
-        env={**environment, "DJANGO_SETTINGS_MODULE": "config.settings.production"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    use = "from django.conf import settings; settings.DEBUG"
+    done = forked_python.run(["-c", use], env={**environment, "DJANGO_SETTINGS_MODULE": "config.settings.production"})
     assert done.returncode == 1
     assert "still holds the placeholder 'change-me'" in done.stderr
 

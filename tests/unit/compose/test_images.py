@@ -55,6 +55,7 @@ def test_it_installs_what_is_pinned_compiles_nothing_and_runs_as_nobody(target: 
     assert [line for line in stages()[target] if line.startswith("USER")] == ["USER 10001:10001"]
 
 
+@pytest.mark.processes
 def test_the_installer_asks_for_hashes_and_wheels_and_leaves_no_compiler():
     text = INSTALL.read_text()
     assert "--require-hashes" in text
@@ -78,6 +79,7 @@ def test_what_is_copied_is_sent_to_the_builder_and_nothing_secret_is():
     assert "compose/secrets" in ignore
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_start_script_becomes_its_process(script):
     lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
@@ -98,6 +100,7 @@ def test_there_is_a_script_for_each_kind_of_process_and_one_that_looks_after_the
     assert [script.name for script in SCRIPTS] == ["beat", "flower", "fresh", "objects", "setup", "web", "worker"]
 
 
+@pytest.mark.processes
 def test_the_processing_service_runs_with_what_its_image_holds(tmp_path):
     for line in stages()["processing"]:
         if not line.startswith("COPY") or "--from" in line:

@@ -1,12 +1,16 @@
 """A process with production settings and an environment of the test's own."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.support import forked_python
 from tests.support.place import ROOT
 
 SECRETS = {
@@ -29,20 +33,52 @@ GOOD = {
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
+def environment(**changes: str) -> dict[str, str]:
+    """The good environment with these changes; an empty value stands for a missing one."""
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**inherited, **GOOD, **changes}
+
+
+@pytest.fixture(scope="session")
 def run() -> Run:
-    """Run ``python ARGV`` with the good environment and these changes; an empty value stands for a missing one."""
+    """Run ``python ARGV`` with the good environment and these changes."""
 
     def run(*argv: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        return forked_python.run(argv, env=environment(**changes))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_anew() -> Run:
+    """The same in a new interpreter, for what only that shows; it takes many times as long."""
+
+    def run_anew(*argv: str, **changes: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, *argv],
             cwd=ROOT,
-            env={**inherited, **GOOD, **changes},
+            env=environment(**changes),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
 
-    return run
+    return run_anew
+
+
+@pytest.fixture(scope="session")
+def migrated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database that ``manage.py migrate`` made with local settings, for tests to copy."""
+    file = tmp_path_factory.mktemp("migrated") / "x.sqlite3"
+    nothing = dict.fromkeys(("CELERY_BROKER_URL", "REDIS_URL", "NATS_URL"), "")
+    settings = {**nothing, "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_URL": f"sqlite:///{file}"}
+    done = run("-W", "error", "manage.py", "migrate", "--verbosity=0", **settings)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return file
+
+
+def copy(database: Path, to: Path) -> None:
+    """Copy an SQLite database, also into one that processes have opened."""
+    with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(to)) as target:
+        source.backup(target)

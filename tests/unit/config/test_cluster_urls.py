@@ -4,6 +4,8 @@ import pytest
 
 from .conftest import GOOD, SECRETS, Run
 
+pytestmark = pytest.mark.processes
+
 NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
 WHOLE = ";".join(f"amqp://antenna:{SECRETS['broker']}@{node}:5672/antenna" for node in NODES)
 WRONG = {

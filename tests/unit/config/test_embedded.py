@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_python
 from tests.support.place import ROOT
+
+from .conftest import copy
+
+pytestmark = pytest.mark.processes
 
 SHOW = """
 import json
@@ -18,21 +23,17 @@ print(json.dumps({{name: getattr(settings, name) for name in names}}, default=st
 """
 
 
+def environment(**variables: str) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**inherited, "DJANGO_SETTINGS_MODULE": "config.settings.local", **variables}
+
+
 @pytest.fixture
 def local():
     """Run ``python ARGV`` with local settings and nothing but these variables."""
 
     def local(*argv: str, **variables: str) -> str:
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", *argv],
-            cwd=ROOT,
-            env={**inherited, "DJANGO_SETTINGS_MODULE": "config.settings.local", **variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = forked_python.run(["-W", "error", *argv], env=environment(**variables))
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -48,6 +49,13 @@ def shown(local):
 
 
 NAMES = ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "CACHES", "DATABASES", "CELERY_BROKER_TRANSPORT_OPTIONS")
+
+
+def test_no_library_warns_while_a_new_interpreter_imports_it():
+    argv = [sys.executable, "-W", "error", "-c", SHOW.format(names=("CELERY_BROKER_URL",))]
+    done = subprocess.run(argv, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["CELERY_BROKER_URL"].startswith("objectstore+file://")
 
 
 @pytest.mark.parametrize("empty", [False, True], ids=["not set", "empty"])
@@ -83,10 +91,10 @@ SET = "from django.core.cache import cache; assert cache.add('beat', 1, 60)"
 SEEN = "from django.core.cache import cache; assert not cache.add('beat', 2, 60); print(cache.get('beat'))"
 
 
-def test_migrate_is_all_that_the_cache_needs_and_processes_share_it(local, tmp_path: Path):
+def test_migrate_is_all_that_the_cache_needs_and_processes_share_it(local, migrated: Path, tmp_path: Path):
+    copy(migrated, tmp_path / "x.sqlite3")
     database = {"DATABASE_URL": f"sqlite:///{tmp_path / 'x.sqlite3'}"}
     setup = "import django; django.setup(); "
-    local("manage.py", "migrate", "--verbosity=0", **database)
     local("manage.py", "migrate", "--verbosity=0", **database)
     local("-c", setup + SET, **database)
     assert local("-c", setup + SEEN, **database) == "1\n"

@@ -4,6 +4,8 @@ import pytest
 
 from .conftest import Run
 
+pytestmark = pytest.mark.processes
+
 FLOWER = ("-m", "celery", "-A", "config", "flower", "--port=0", "--address=127.0.0.1")
 OPEN = {
     "no login": ({}, "FLOWER_BASIC_AUTH is not set"),

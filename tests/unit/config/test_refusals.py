@@ -4,6 +4,8 @@ import pytest
 
 from .conftest import GOOD, SECRETS, Run
 
+pytestmark = pytest.mark.processes
+
 WRONG = {
     "no broker": ("CELERY_BROKER_URL", "", "set it to something like amqp://"),
     "broker without a password": ("CELERY_BROKER_URL", "amqp://rabbitmq:5672/antenna", "carries no password"),
@@ -64,6 +66,14 @@ WRONG = {
         "placeholder",
     ),
 }
+
+
+def test_a_new_interpreter_stops_like_the_forked_one(run: Run, run_anew: Run):
+    told = [start("manage.py", "check", NATS_URL="") for start in (run_anew, run)]
+    assert told[0].returncode == told[1].returncode == 1
+    assert told[0].stdout == told[1].stdout == ""
+    assert told[0].stderr == told[1].stderr
+    assert told[0].stderr.startswith("Configuration refused: NATS_URL is not set")
 
 
 @pytest.mark.parametrize(("name", "value", "remedy"), WRONG.values(), ids=WRONG)

@@ -11,7 +11,7 @@ from celery.exceptions import ChordError
 from django.db import connection
 from django_celery_results.models import ChordCounter, TaskResult
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 class Recording(Celery):

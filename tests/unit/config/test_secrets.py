@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,10 +10,13 @@ import pytest
 
 from config.settings import environment
 from config.settings.environment import SECRETS
+from tests.support import forked_python
 from tests.support.place import FOLDER, new_place, until
 
 from .conftest import GOOD, Run
 from .conftest import SECRETS as PASSWORDS
+
+pytestmark = pytest.mark.processes
 
 REQUIRED = tuple(name for name in SECRETS if name in GOOD)
 SHOW = "import os, config; print(os.environ[{0!r}], repr(os.environ[{0!r} + '_FILE']))"
@@ -138,12 +140,12 @@ def test_flower_takes_its_login_from_a_file(tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     argv = [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={url[17:]}"]
-    with new_place("flower-secret", FOLDER) as place:
+    with new_place("flower-secret", FOLDER) as place, httpx.Client(base_url=url, timeout=30) as client:
         process = place.start(argv, **write(tmp_path, {"FLOWER_BASIC_AUTH": "operator:sesame\n"}))
 
         def answer(auth: tuple[str, str] | None) -> int:
             try:
-                return httpx.get(f"{url}/workers", auth=auth, timeout=10).status_code
+                return client.get("/workers", auth=auth).status_code
             except httpx.HTTPError:
                 assert process.popen.poll() is None, process.text
                 return 0
@@ -156,6 +158,5 @@ def test_flower_takes_its_login_from_a_file(tmp_path: Path):
 def test_a_worker_reads_its_files_after_the_topology_became_celery(tmp_path: Path):
     (tmp_path / "missing-broker").write_text("")
     environ = {"PATH": os.environ["PATH"], "CELERY_BROKER_URL_FILE": str(tmp_path / "missing-broker")}
-    argv = [sys.executable, "-m", "ami.topology", "worker", "antenna-ingest"]
-    done = subprocess.run(argv, cwd=environment.BASE_DIR, env=environ, capture_output=True, text=True, timeout=60)
+    done = forked_python.run(["-m", "ami.topology", "worker", "antenna-ingest"], env=environ)
     assert "Configuration refused: CELERY_BROKER_URL_FILE is" in done.stderr

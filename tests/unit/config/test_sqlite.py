@@ -67,6 +67,7 @@ def test_a_folder_that_is_not_there_is_reported_by_sqlite(tmp_path, connected):
         connected(tmp_path / "none" / "a.sqlite3")
 
 
+@pytest.mark.sqlite
 def test_the_database_of_this_run_is_closed_to_others(db):
     if connection.vendor == "sqlite":
         assert stat.S_IMODE(os.stat(connection.settings_dict["NAME"]).st_mode) == 0o600

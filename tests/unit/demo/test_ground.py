@@ -1,9 +1,9 @@
 """What the demo runs on: the choice of a broker, and that nothing but the demo's own is touched."""
 
 import argparse
+import os
 import sqlite3
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from demo import ground
 from demo.surroundings import fresh_database, prepare
-from tests.support.place import ROOT
+from tests.support import forked_python
 
 GOOD = ("embedded", "rabbitmq", "amqp://guest:guest@127.0.0.1:5672//", "objectstore+file:///var/lib/antenna/broker")
 BAD = {
@@ -46,11 +46,10 @@ def test_a_refusal_repeats_no_password():
 
 def demo(*argv: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m demo ARGV``."""
-    return subprocess.run(
-        [sys.executable, "-m", "demo", *argv], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    return forked_python.run(["-m", "demo", *argv], env=dict(os.environ))
 
 
+@pytest.mark.processes
 def test_a_wrong_broker_ends_the_command_before_anything_is_emptied(tmp_path: Path):
     (tmp_path / "report").mkdir()
     done = demo("--broker", "rabitmq", "--folder", str(tmp_path))
@@ -59,6 +58,7 @@ def test_a_wrong_broker_ends_the_command_before_anything_is_emptied(tmp_path: Pa
     assert (tmp_path / "report").exists()
 
 
+@pytest.mark.processes
 def test_a_broker_that_does_not_answer_is_named_without_its_password(tmp_path: Path):
     done = demo("--broker", "amqp://guest:sesame@127.0.0.1:1//", "--folder", str(tmp_path / "demo"))
     assert done.returncode == 1

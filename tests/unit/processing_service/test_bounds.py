@@ -20,7 +20,7 @@ from processing_service.pictures import PictureError, open_picture
 
 def png(size, mode="RGB"):
     held = io.BytesIO()
-    Image.new(mode, size).save(held, "PNG")
+    Image.new(mode, size).save(held, "PNG", compress_level=1)
     return held.getvalue()
 
 

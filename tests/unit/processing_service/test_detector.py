@@ -1,6 +1,7 @@
 """The detector finds the drawn moths, and nothing on a bare sheet."""
 
 import io
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from demo.drawing import draw_capture, draw_nights
 from demo.evaluate import score, total
 from demo.moths import SPECIES
 from demo.sheets import Sheet
+from demo.truth import DrawnFrame
+from processing_service import detector
 from processing_service.classifier import SPECIES_LABELS, is_moth, look_at, species_of
-from processing_service.detector import detect
-from processing_service.pictures import open_picture
+from processing_service.detector import Found, detect
+from processing_service.pictures import Picture, open_picture
+from tests.support.soak import soak
 
 
 def opened(image):
@@ -21,15 +25,25 @@ def opened(image):
     return open_picture(held.getvalue())
 
 
-@pytest.fixture(scope="module", params=[1, 5, 11])
+@dataclass(frozen=True)
+class Seen:
+    """A frame, its picture, and what the detector finds there."""
+
+    frame: DrawnFrame
+    picture: Picture
+    found: list[Found]
+
+
+@pytest.fixture(scope="module", params=soak([5], [1, 5, 11]))
 def night(request, tmp_path_factory):
-    return draw_nights(tmp_path_factory.mktemp("night"), nights=1, frames_per_night=12, seed=request.param)
+    """A drawn night whose frames are each looked at once."""
+    drawn = draw_nights(tmp_path_factory.mktemp("night"), nights=1, frames_per_night=12, seed=request.param)
+    pictures = [open_picture((drawn.folder / frame.file).read_bytes()) for frame in drawn.frames]
+    return [Seen(frame, picture, detect(picture)) for frame, picture in zip(drawn.frames, pictures, strict=True)]
 
 
 def test_it_finds_the_moths_and_little_else(night):
-    found = total(
-        score(true, [one.box for one in detect(open_picture(path.read_bytes()))]) for path, true in night.boxes()
-    )
+    found = total(score([moth.box for moth in seen.frame.moths], [one.box for one in seen.found]) for seen in night)
     assert found.true > 25
     assert found.recall >= 0.95
     assert found.precision >= 0.95
@@ -51,6 +65,19 @@ def test_tiny_pictures_are_survived(size):
     assert isinstance(detect(opened(Image.effect_noise(size, 80).convert("RGB"))), list)
 
 
+def test_a_narrow_picture_is_not_enlarged(monkeypatch):
+    sizes = []
+
+    def recorded(layer, *arguments, **options):
+        sizes.append(layer.shape)
+        return percentile_filter(layer, *arguments, **options)
+
+    percentile_filter = detector.ndimage.percentile_filter
+    monkeypatch.setattr(detector.ndimage, "percentile_filter", recorded)
+    assert isinstance(detect(opened(Image.effect_noise((3, 200), 80).convert("RGB"))), list)
+    assert set(sizes) == {(200, 3)}
+
+
 def test_boxes_are_in_pixels_of_the_full_size_picture():
     sheet = Image.new("RGB", (4096, 2160), (225, 225, 220))
     sheet.paste((60, 40, 30), (3000, 1500, 3300, 1700))
@@ -66,9 +93,8 @@ def test_something_out_of_focus_is_not_an_insect():
 
 
 def test_scores_are_a_softmax_of_the_logits(night):
-    path = next(path for path, true in night.boxes() if true)
-    picture = open_picture(path.read_bytes())
-    look = look_at(picture, detect(picture)[0])
+    seen = next(seen for seen in night if seen.frame.moths)
+    look = look_at(seen.picture, seen.found[0])
     for opinion in (is_moth(look), species_of(look)):
         powers = np.exp(np.array(opinion.logits))
         assert sum(opinion.scores) == pytest.approx(1)
@@ -78,12 +104,11 @@ def test_scores_are_a_softmax_of_the_logits(night):
 
 def test_species_and_moths_are_told_by_their_look(night):
     right, moths, all_of_them = 0, 0, 0
-    for frame in night.frames[::2]:
-        picture = open_picture((night.folder / frame.file).read_bytes())
-        for found in detect(picture):
-            near = [m for m in frame.moths if np.abs(np.subtract(m.box, found.box)).max() < 12]
+    for seen in night[::2]:
+        for found in seen.found:
+            near = [m for m in seen.frame.moths if np.abs(np.subtract(m.box, found.box)).max() < 12]
             if near:
-                look = look_at(picture, found)
+                look = look_at(seen.picture, found)
                 all_of_them += 1
                 right += species_of(look).label == near[0].species
                 moths += is_moth(look).label == "Moth"

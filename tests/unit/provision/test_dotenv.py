@@ -3,8 +3,6 @@
 import re
 import socket
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +10,7 @@ import pytest
 
 from provision import __main__ as doors
 from provision import dotenv
+from tests.support import forked_python
 from tests.support.place import ROOT
 
 EXAMPLE = ROOT / ".env.example"
@@ -39,16 +38,10 @@ def test_a_service_has_one_password_wherever_it_stands_and_no_two_services_share
     assert found != made(), "made anew each time"
 
 
+@pytest.mark.processes
 def test_production_starts_with_it():
-    done = subprocess.run(
-        [sys.executable, "-c", "from django.conf import settings; print(settings.DEBUG)"],
-        cwd=ROOT,
-        env={**made(), "DJANGO_SETTINGS_MODULE": "config.settings.production"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    show = "from django.conf import settings; print(settings.DEBUG)"
+    done = forked_python.run(["-c", show], env={**made(), "DJANGO_SETTINGS_MODULE": "config.settings.production"})
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 

@@ -58,6 +58,7 @@ def test_a_service_that_did_not_run_before_does_not_run_after(
     assert ran[-1] == ["service", "redis-server", "stop"]
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt-get on this machine")
 def test_apt_get_accepts_the_command() -> None:
     _, install = debian.install_commands(of("redis"), "--simulate")
@@ -66,6 +67,7 @@ def test_apt_get_accepts_the_command() -> None:
     assert done.returncode == 0 or "Unable to locate package" in done.stderr, done.stderr
 
 
+@pytest.mark.processes
 def test_services_are_forbidden_only_meanwhile(tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     with debian.services_forbidden(policy):
@@ -102,6 +104,7 @@ def test_no_wheel_ships_rabbitmq() -> None:
         wheel.look(of("rabbitmq"))
 
 
+@pytest.mark.processes
 def test_a_failing_command_says_its_last_line() -> None:
     with pytest.raises(Unavailable, match="sh -c failed: no such luck$"):
         commands.run(["sh", "-c", "echo working; echo no such luck >&2; exit 3"], seconds=10)
@@ -120,6 +123,7 @@ def fake_docker(folder: Path, engine: int, plugin: int, services: str) -> None:
     docker.chmod(0o755)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("engine", "plugin", "words"), [(1, 0, "no docker engine answers"), (0, 1, "docker has no compose plugin")]
 )
@@ -132,6 +136,7 @@ def test_compose_says_why_it_cannot_work(
         compose.tool()
 
 
+@pytest.mark.processes
 def test_compose_runs_the_service_on_loopback_ports_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_docker(tmp_path, 0, 0, "redis rabbitmq")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -17,12 +17,15 @@ import pytest
 from provision import account, command, guard, rabbitmq
 from provision.kind import Account, Binary, Unavailable
 from provision.services import KINDS
+from tests.support import forked_python
+
+pytestmark = pytest.mark.processes
 
 # The server of these tests: it forks one child away into a session of its own, as epmd does, and then waits.
 ESCAPING = "setsid sleep 1000 & echo $! > escaped; exec sleep 1000"
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:
     deadline, tick = time.monotonic() + seconds, threading.Event()
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -73,7 +76,7 @@ def escaped(folder: Path) -> int:
 def test_the_end_of_the_owner_ends_the_server_its_strays_and_its_folder(folder: Path) -> None:
     process, pid = guarded(folder)
     stray = escaped(folder)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert not is_alive(pid)
     assert not is_alive(stray)
     assert not folder.exists()
@@ -85,7 +88,7 @@ def test_an_order_to_stop_keeps_the_folder(folder: Path) -> None:
     assert process.stdin
     process.stdin.write(b"s")
     process.stdin.flush()
-    process.wait(10)
+    process.wait(60)
     process.communicate()
     assert not is_alive(pid)
     assert not is_alive(stray)
@@ -95,7 +98,7 @@ def test_an_order_to_stop_keeps_the_folder(folder: Path) -> None:
 def test_a_server_that_ignores_the_stop_signal_is_killed_after_its_grace(folder: Path) -> None:
     process, pid = guarded(folder, "trap '' TERM; echo > escaped 1; while :; do sleep 1; done")
     escaped(folder)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGKILL
     assert not is_alive(pid)
 
@@ -104,7 +107,7 @@ def test_a_server_that_ignores_the_stop_signal_is_killed_after_its_grace(folder:
 def test_a_killed_guard_takes_its_server_along(folder: Path) -> None:
     process, pid = guarded(folder, "exec sleep 1000")
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     eventually(lambda: not is_alive(pid))
 
 
@@ -132,7 +135,7 @@ def test_only_the_first_signal_interrupts() -> None:
 
 
 def cli(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "provision", *argv], capture_output=True, text=True, check=False)
+    return forked_python.run(["-m", "provision", *argv], env=dict(os.environ))
 
 
 def test_the_command_line_refuses_what_it_does_not_know() -> None:

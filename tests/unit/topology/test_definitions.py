@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from ami.topology import broker, credentials, definitions
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
+from tests.support import forked_python
 from tests.support.place import ROOT
 
 SECRET = "pass-word-5d1f"
@@ -167,17 +167,10 @@ def conf(name: str) -> str:
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "ami.topology", "definitions", *arguments],
-        cwd=ROOT,
-        env={**inherited, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return forked_python.run(["-m", "ami.topology", "definitions", *arguments], env={**inherited, **environment})
 
 
+@pytest.mark.processes
 def test_the_command_prints_them_and_no_password():
     done = run(**GOOD)
     assert done.returncode == 0, done.stderr
@@ -187,6 +180,7 @@ def test_the_command_prints_them_and_no_password():
     assert SECRET not in done.stdout + done.stderr
 
 
+@pytest.mark.processes
 def test_the_command_writes_a_file_that_another_user_can_read_and_leaves_nothing_beside_it(tmp_path: Path):
     file = tmp_path / "antenna.json"
     file.write_text("the old one")
@@ -215,6 +209,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED)
 def test_a_missing_or_wrong_account_is_one_sentence_and_exit_2(changes: dict[str, str], sentence: str):
     done = run(**{**GOOD, **changes})

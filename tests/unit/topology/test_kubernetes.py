@@ -2,8 +2,6 @@
 
 import copy
 import re
-import subprocess
-import sys
 
 import kubernetes_validate
 import pytest
@@ -15,6 +13,7 @@ from ami.topology.kubernetes import render
 from ami.topology.kubernetes.objects import component, name_of
 from ami.topology.processes import Choices
 from ami.topology.topology import load, override_name
+from tests.support import forked_python
 
 SLOW = {"ANTENNA_SLOW_ENABLED": "1"}
 ALL = load(SLOW)
@@ -25,7 +24,7 @@ CHOICES = Choices(image="example.org/antenna:1.0", host="insects.example.org")
 def manifests(environ=SLOW, choices=CHOICES):
     """Every object, as it comes back from the rendered files."""
     files = render.render(load(environ), environ, choices)
-    return [document for text in files.values() for document in yaml.safe_load_all(text)]
+    return [document for text in files.values() for document in yaml.load_all(text, yaml.CSafeLoader)]
 
 
 def one(kind, name, objects=None):
@@ -289,8 +288,10 @@ def test_no_secret_is_rendered_even_when_the_environment_has_it(choices):
     environ |= {"FLOWER_BASIC_AUTH": "user:canary-flower", "RABBITMQ_PASSWORD": "canary-rabbitmq"}
     text = render.stream(load({}), environ, choices)
     assert "canary" not in text
-    assert one("ConfigMap", "antenna", list(yaml.safe_load_all(text)))["data"].keys().isdisjoint(environ)
-    assert text.count("secretRef") == len([x for x in yaml.safe_load_all(text) if x["kind"] in ("Deployment", "Job")])
+    assert one("ConfigMap", "antenna", list(yaml.load_all(text, yaml.CSafeLoader)))["data"].keys().isdisjoint(environ)
+    assert text.count("secretRef") == len(
+        [x for x in yaml.load_all(text, yaml.CSafeLoader) if x["kind"] in ("Deployment", "Job")]
+    )
 
 
 def test_a_login_in_an_address_that_is_no_secret_is_refused_without_being_repeated():
@@ -321,12 +322,11 @@ def test_a_choice_that_cannot_be_is_one_sentence(choices, sentence):
 
 
 def run(*arguments, **environ):
-    command = [sys.executable, "-m", "ami.topology", "kubernetes", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin", **environ}
-    )
+    command = ["-m", "ami.topology", "kubernetes", *arguments]
+    return forked_python.run(command, env={"PATH": "/usr/bin:/bin", **environ})
 
 
+@pytest.mark.processes
 def test_what_is_written_passes_its_check_until_the_environment_or_a_file_differs(tmp_path):
     folder = tmp_path / "manifests"
     assert run("--write", str(folder), ANTENNA_SLOW_ENABLED="1").returncode == 0
@@ -342,12 +342,16 @@ def test_what_is_written_passes_its_check_until_the_environment_or_a_file_differ
     assert run("--check", str(folder)).returncode == 0
 
 
+@pytest.mark.processes
 def test_the_stream_holds_what_the_files_hold():
-    printed = list(yaml.safe_load_all(run("--image", CHOICES.image, "--host", CHOICES.host, **SLOW).stdout))
+    printed = list(
+        yaml.load_all(run("--image", CHOICES.image, "--host", CHOICES.host, **SLOW).stdout, yaml.CSafeLoader)
+    )
     assert printed == OBJECTS
     assert printed[0]["kind"] == "Namespace", "what others need comes first"
 
 
+@pytest.mark.processes
 def test_a_contradiction_is_one_sentence_and_exit_code_2():
     done = run("--max-replicas", "antena-ingest=8")
     assert done.returncode == 2

@@ -30,6 +30,7 @@ def test_services_share_one_image_and_differ_in_what_the_table_says():
     assert COMPOSE["services"]["celeryworker_slow"]["profiles"] == ["slow"]
 
 
+@pytest.mark.processes
 def test_committed_compose_file_is_what_the_table_renders():
     assert subprocess.run([sys.executable, "-m", "ami.topology", "compose", "--check"], check=False).returncode == 0
 
@@ -63,6 +64,7 @@ def test_worker_command_says_what_the_row_says():
     assert options
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("argv", [["worker", "antenna-ingest"], ["beat"]], ids=" ".join)
 def test_process_gives_freed_memory_back_unless_the_operator_says_otherwise(tmp_path, argv):
     (tmp_path / "celery.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
@@ -81,6 +83,7 @@ def test_router_never_decides_from_the_queue_in_the_call():
     }
 
 
+@pytest.mark.processes
 def test_unknown_queue_on_the_command_line_is_one_sentence():
     done = subprocess.run(
         [sys.executable, "-m", "ami.topology", "worker", "antena-ingest"], capture_output=True, text=True, check=False

@@ -4,7 +4,6 @@ import copy
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +13,7 @@ import yaml
 from ami.topology import containers, processes, stack
 from ami.topology.processes import Choices
 from ami.topology.topology import load
+from tests.support import forked_python
 
 SCHEMA = json.loads(Path(__file__).with_name("stack.schema.json").read_text())
 SLOW = {"ANTENNA_SLOW_ENABLED": "1"}
@@ -35,7 +35,7 @@ each_row = pytest.mark.parametrize("row", ALL.workloads, ids=lambda row: row.que
 
 
 def rendered(environ=SLOW, choices=CHOICES):
-    return yaml.safe_load(stack.render(load(environ), environ, choices))
+    return yaml.load(stack.render(load(environ), environ, choices), yaml.CSafeLoader)
 
 
 FILE = rendered()
@@ -71,6 +71,7 @@ def has_stack_config():
 with_docker = pytest.mark.skipif(not has_stack_config(), reason="NO `docker stack config` HERE: Docker was not asked")
 
 
+@pytest.mark.processes
 @with_docker
 def test_docker_s_own_schema_takes_it_and_reads_the_same_numbers():
     text = stack.render(ALL, {**SLOW, "ANTENNA_S3_BUCKET": "a$b"}, Choices(files="nfs"))
@@ -86,6 +87,7 @@ def test_docker_s_own_schema_takes_it_and_reads_the_same_numbers():
     assert set(services) == set(SERVICES)
 
 
+@pytest.mark.processes
 @with_docker
 @pytest.mark.parametrize(
     ("field", "sentence"), [("mem_limit", "forbidden properties"), ("replica", "Additional property replica")]
@@ -187,10 +189,10 @@ def test_files_that_would_be_lost_with_the_task_cannot_be_written():
     assert {"type": "volume", "source": "files", "target": "/data"} in shared["services"]["web"]["volumes"]
 
 
+@pytest.mark.processes
 def test_what_is_written_passes_its_check_and_a_change_does_not(tmp_path):
     def run(*arguments):
-        command = [sys.executable, "-m", "ami.topology", "stack", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
+        return forked_python.run(["-m", "ami.topology", "stack", *arguments], env={"PATH": "/usr/bin:/bin"})
 
     file = str(tmp_path / "stack.yml")
     assert run("--write", file).returncode == 0

@@ -1,20 +1,15 @@
 """Every page of the admin opens, and a longer list asks the database no more often."""
 
 import pytest
-from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from tests.support.product import admin_rows, factories
+from tests.support.product.admin_pages import MODELS, address
 
-MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
 MOST_QUERIES = 20
-
-
-def address(model, page, *args):
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
 
 
 @pytest.fixture

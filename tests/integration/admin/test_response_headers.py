@@ -9,8 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from config import urls
-from tests.integration.admin.test_pages import MODELS, address
 from tests.support.product import admin_rows, factories
+from tests.support.product.admin_pages import MODELS, address
 
 OWN, NOTHING = "'self'", "'none'"
 PAGE = {

@@ -1,36 +1,18 @@
 """Who gets in: nobody without a token, and nobody into another's project."""
 
-import re
-
 import pytest
-from django.urls import URLPattern, URLResolver, get_resolver
 from rest_framework.test import APIClient
 
 from ami.exports.models import DataExport
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Project
 from ami.ml.models import ProcessingService
+from tests.support.product.api_addresses import API, METHODS
 
-METHODS = ("get", "post", "put", "patch", "delete")
 #: Open to everybody: to sign in, to be probed, and the description of the API.
 OPEN = {("post", "/api/v2/auth/token/login/"), ("get", "/livez"), ("get", "/api/v2/schema/")}
 LISTS = ["projects", "deployments", "events", "captures/collections", "captures", "detections", "occurrences"]
 LISTS += ["jobs", "exports", "ml/pipelines", "ml/processing_services"]
-
-
-def addresses(patterns=None, prefix=""):
-    """Yield every address of the web process, `1` in place of each parameter."""
-    for item in get_resolver().url_patterns if patterns is None else patterns:
-        text = prefix + str(item.pattern).removeprefix("^").removesuffix("$").replace("\\Z", "").replace("$", "")
-        if isinstance(item, URLResolver):
-            yield from addresses(item.url_patterns, text)
-        elif isinstance(item, URLPattern):
-            text = re.sub(r"<[a-z]+:[a-z_]+>|<drf_format_suffix:format>", "1", text)
-            text = re.sub(r"\(\?P<format>.*?\)/\?", "json", text)
-            yield "/" + re.sub(r"\(\?P<\w+>[^)]*\)", "1", text).replace("\\.", ".").replace("?", "")
-
-
-API = sorted({address for address in addresses() if address.startswith("/api/")})
 
 
 def test_the_list_of_addresses_is_the_whole_api():

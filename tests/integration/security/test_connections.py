@@ -6,7 +6,7 @@ import socket
 import httpx
 import pytest
 
-from tests.integration.security.test_memory import FORM, JSON, LOGIN, MIB, pieces
+from tests.support.product.large_bodies import FORM, JSON, LOGIN, MIB, pieces
 from tests.support.web_server import Web, web_of
 
 

@@ -1,7 +1,7 @@
 """No request leaves its body in the memory of the web process, whoever sends it and however it is answered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -9,29 +9,11 @@ import pytest
 
 from ami.main import tokens
 from tests.support.product import factories
+from tests.support.product.large_bodies import FIELDS, FILES, FORM, HOSTILE, JSON, LOGIN, objects, pieces
 from tests.support.web_server import Web, web_of
 
-MIB = 1024**2
-LOGIN = "/api/v2/auth/token/login/"
-JSON = {"Content-Type": "application/json"}
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-FILES = {"Content-Type": "multipart/form-data; boundary=x"}
 KEPT_MIB = 64
 TIMES = 50
-
-
-def objects(size: int) -> bytes:
-    """A list of small objects, each of which takes thirty times its text."""
-    return b"[" + b'{"":0},' * (size // 7 - 1) + b'{"":0}]'
-
-
-HOSTILE = objects(15 * MIB)
-FIELDS = b"a&" * (15 * MIB // 2)
-
-
-def pieces() -> Iterator[bytes]:
-    """The hostile body without a length, as a chunked one."""
-    yield from (HOSTILE[start : start + MIB] for start in range(0, len(HOSTILE), MIB))
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from django.db import connection
 from django.test.utils import setup_databases, teardown_databases
 
+from tests.support.place import Place, new_place
+
 
 @contextmanager
 def own_database(name: str) -> Iterator[None]:
@@ -35,3 +37,11 @@ def _test_database() -> Iterator[None]:
         yield
     finally:
         teardown_databases(made, verbosity=0)
+
+
+@contextmanager
+def place_with_own_database(name: str) -> Iterator[Place]:
+    """A broker and a database for processes that the tests of one module share."""
+    with own_database(name.replace("-", "_")), new_place(name) as place:
+        place.use_test_database()
+        yield place

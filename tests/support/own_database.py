@@ -15,7 +15,7 @@ def own_database(name: str) -> Iterator[None]:
     with _test_database():
         creation, settings = connection.creation, connection.settings_dict
         original, copy = settings["NAME"], creation.get_test_db_clone_settings(name)["NAME"]
-        connection.close()  # PostgreSQL copies no database that is in use.
+        _end_connections(original)
         creation.clone_test_db(name, verbosity=0)
         settings["NAME"] = copy
         try:
@@ -24,6 +24,14 @@ def own_database(name: str) -> Iterator[None]:
             connection.close()
             settings["NAME"] = original
             creation.destroy_test_db(suffix=name, verbosity=0)
+
+
+def _end_connections(database: str) -> None:
+    """End what is connected to a database, as a thread that ended may have left: PostgreSQL copies none in use."""
+    connection.close()
+    if connection.vendor == "postgresql":
+        with connection._nodb_cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService
 from ami.queues.admin_values import NOT_FINITE, UNSTORABLE
 from ami.queues.middleware import REFUSED, UnstorableValueMiddleware
 from tests.support.product import admin_rows, factories
-from tests.support.product.admin_pages import MODELS, address
+from tests.support.product.admin_pages import MODELS, address, one_list_of_apps
 
 OUTSIDE_THE_CALENDAR = ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59")
 NO_KEYS = ("\x00", "9" * 30)
@@ -32,7 +32,8 @@ def sign_in():
 @pytest.fixture
 def pages(db):
     """A superuser's browser."""
-    return sign_in()
+    with one_list_of_apps():
+        yield sign_in()
 
 
 def errors(answer, field):

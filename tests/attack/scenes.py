@@ -11,7 +11,7 @@ from django.db import models
 from ami.jobs.models import Job, StoredResult
 from ami.main.models import Identification, User
 from ami.ml.models import Algorithm
-from tests.integration.security.conftest import Side, side
+from tests.support.product.sides import Side, side
 
 APPS = ("main", "ml", "jobs", "exports")
 #: Fields whose text means something to the program, or comes back in an answer because the request named it.

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from django_celery_beat.models import PeriodicTask
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Deployment
 from ami.queues.choosing import GONE
+from tests.support.place import Place, new_place
 from tests.support.product import admin_rows, factories
 
 INTERACTIVE = "antenna-interactive"
@@ -48,7 +49,6 @@ ACTIONS = [
     Action(admin_rows.synced_station, "update_public_urls", "ami.main.tasks.update_public_urls"),
     Action(admin_rows.entry, "run_tasks", "ami.ml.tasks.check_processing_services_online"),
 ]
-IDS = [f"{number}-{action.name}" for number, action in enumerate(ACTIONS)]
 #: Actions that send nothing.
 SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks", "revoke", "share"}
 
@@ -79,39 +79,53 @@ def waiting(place: Any) -> dict[str, int]:
     return {queue: place.depth(queue) for queue in place.app.topology.queues if place.depth(queue)}
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
-def test_a_click_lies_in_the_interactive_queue_as_a_persons_and_the_answer_says_so(place, browser, action):
-    place.queues("declare")
-    row = action.make()
-    told = act(browser, type(row), action.name, row.pk)
-    [message] = taken(place, INTERACTIVE)
-    assert (message.headers["task"], message.headers["antenna_origin"]) == (action.task, "person")
+@pytest.fixture(scope="module")
+def declared() -> Iterator[Place]:
+    """A broker with every queue."""
+    with new_place("actions") as made:
+        made.queues("declare")
+        yield made
+
+
+@pytest.fixture
+def place(declared: Place) -> Place:
+    """The broker of this module, with nothing in its queues."""
+    for queue in waiting(declared):
+        taken(declared, queue)
+    return declared
+
+
+def test_a_click_lies_in_the_interactive_queue_as_a_persons_and_the_answer_says_so(place, browser):
+    for action in ACTIONS:
+        row = action.make()
+        told = act(browser, type(row), action.name, row.pk)
+        [message] = taken(place, INTERACTIVE)
+        sent = (message.headers["task"], message.headers["antenna_origin"])
+        assert sent == (action.task, "person"), action
+        [text] = told
+        assert message.headers["id"] in text, action
+        assert INTERACTIVE in text, action
+        assert f'href="{FLOWER}{message.headers["id"]}"' in text, action
     assert not waiting(place)
-    [text] = told
-    assert message.headers["id"] in text
-    assert INTERACTIVE in text
-    assert f'href="{FLOWER}{message.headers["id"]}"' in text
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
-def test_who_may_only_look_neither_sees_the_action_nor_runs_it(place, reader, action):
-    place.queues("declare")
-    row = action.make()
-    page = reader.get(changelist(type(row)))
-    assert page.status_code == 200
-    assert f'<option value="{action.name}"'.encode() not in page.content
-    act(reader, type(row), action.name, row.pk)
+def test_who_may_only_look_neither_sees_the_action_nor_runs_it(place, reader):
+    for action in ACTIONS:
+        row = action.make()
+        page = reader.get(changelist(type(row)))
+        assert page.status_code == 200, action
+        assert f'<option value="{action.name}"'.encode() not in page.content, action
+        act(reader, type(row), action.name, row.pk)
     assert not waiting(place)
 
 
-@pytest.mark.parametrize("action", ACTIONS, ids=IDS)
-def test_rows_that_are_gone_or_not_chosen_are_said_to_be_and_nothing_is_sent(place, browser, action):
-    place.queues("declare")
-    row = action.make()
-    pk, model = row.pk, type(row)
-    assert "must be selected" in " ".join(act(browser, model, action.name))
-    model.objects.filter(pk=pk).delete()
-    assert act(browser, model, action.name, pk) == [GONE]
+def test_rows_that_are_gone_or_not_chosen_are_said_to_be_and_nothing_is_sent(place, browser):
+    for action in ACTIONS:
+        row = action.make()
+        pk, model = row.pk, type(row)
+        assert "must be selected" in " ".join(act(browser, model, action.name)), action
+        model.objects.filter(pk=pk).delete()
+        assert act(browser, model, action.name, pk) == [GONE], action
     assert not waiting(place)
 
 
@@ -138,7 +152,6 @@ def test_every_action_declares_its_permission(rf, superuser):
 
 
 def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, browser, reader):
-    place.queues("declare")
     job = admin_rows.job()
     act(reader, Job, "cancel", job.pk)
     job.refresh_from_db()
@@ -149,7 +162,6 @@ def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, 
 
 
 def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser):
-    place.queues("declare")
     job = admin_rows.job("STARTED")
     [text] = act(browser, Job, "retry", job.pk)
     assert re.search(r"STARTED; only a finished job", text)
@@ -157,7 +169,6 @@ def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser
 
 
 def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
-    place.queues("declare")
     stations = [factories.station() for _ in range(5)]
     told = act(browser, Deployment, "regroup", *[station.pk for station in stations])
     sent = taken(place, INTERACTIVE)
@@ -166,7 +177,6 @@ def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
 
 
 def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, browser):
-    place.queues("declare")
     bare, full = factories.station(name="Bare"), admin_rows.synced_station()
     for action in ("sync", "update_public_urls"):
         told = act(browser, Deployment, action, bare.pk, full.pk)
@@ -175,7 +185,6 @@ def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, br
 
 
 def test_a_thousand_captures_travel_as_one_key(place, browser):
-    place.queues("declare")
     station = factories.station()
     pks = [capture.pk for capture in factories.captures(station, 300)]
     [text] = act(browser, type(station.captures.first()), "bulk_delete", *pks)
@@ -186,7 +195,6 @@ def test_a_thousand_captures_travel_as_one_key(place, browser):
 
 
 def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place, browser):
-    place.queues("declare")
     task = "ami.ml.tasks.check_processing_service"
     keyed, placed = admin_rows.entry(task, kwargs='{"service_id": 7}'), admin_rows.entry(task, args="[8]")
     wrong = [

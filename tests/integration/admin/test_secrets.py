@@ -10,64 +10,16 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.test import Client
-from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
-from django_celery_results.models import GroupResult, TaskResult
 
-from ami.exports.models import DataExport, ScheduledExport
-from ami.jobs.models import Job, JobImage, StoredResult
+from ami.exports.models import DataExport
 from ami.main import tokens
-from ami.main.models import ApiToken, Deployment, Lease, Project, S3StorageSource, SourceImage, User
-from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.queues import audit
+from ami.main.models import ApiToken, Deployment, S3StorageSource
+from ami.ml.models import Pipeline, ProcessingService
 from ami.queues.redaction import MASK
-from tests.support.product import admin_rows, factories
-
-MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
-SECRET = "hunter2Wert"
-URL = f"https://antenna:{SECRET}@service.example/x"
-OPTIONS = {"password": SECRET, "deep": [{"hf_token": SECRET, "url": URL}], "batch": 8}
-TEXT = f"ConnectError at {URL} with password={SECRET}"
-
-
-def address(model, page, *args):
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
-
-
-def seed() -> list[str]:
-    """Put a secret wherever one can stand; return all there are."""
-    admin_rows.everything()
-    S3StorageSource.objects.update(
-        secret_key=SECRET, access_key=SECRET, endpoint_url=URL, public_base_url=URL, project=Project.objects.first()
-    )
-    ProcessingService.objects.update(endpoint_url=URL, description=TEXT)
-    Pipeline.objects.update(default_config=OPTIONS, stages=[{"params": [OPTIONS]}], description=TEXT)
-    ProjectPipelineConfig.objects.update(config=OPTIONS)
-    Algorithm.objects.update(uri=URL)
-    AlgorithmCategoryMap.objects.update(uri=URL, description=TEXT)
-    Job.objects.update(params=OPTIONS, result=OPTIONS)
-    for job in Job.objects.all():
-        job.log(TEXT, password=SECRET)
-        job.log_entries.update(message=TEXT, context=OPTIONS)
-    JobImage.objects.update(error=TEXT)
-    StoredResult.objects.update(error=TEXT)
-    ScheduledExport.objects.update(filters=OPTIONS)
-    Lease.objects.update(state=OPTIONS)
-    SourceImage.objects.update(public_base_url=URL)
-    Deployment.objects.update(description=TEXT)
-    PeriodicTask.objects.update(
-        args=json.dumps([URL]), kwargs=json.dumps(OPTIONS), headers=json.dumps(OPTIONS), description=TEXT
-    )
-    quoted = json.dumps(repr(OPTIONS))
-    TaskResult.objects.update(
-        task_args=json.dumps(repr((URL,))), task_kwargs=quoted, result=quoted, traceback=TEXT, meta=json.dumps(OPTIONS)
-    )
-    GroupResult.objects.update(result=json.dumps(OPTIONS))
-    person = User.objects.first()
-    _, key = tokens.issue(person, name="laptop")
-    audit.record(f"note {TEXT}", who=person, rows=list(Job.objects.all()), outcome=TEXT)
-    digests = list(ApiToken.objects.values_list("digest", flat=True))
-    return [SECRET, key, *digests, *User.objects.values_list("password", flat=True)]
+from tests.support.product import factories
+from tests.support.product.admin_pages import MODELS, address
+from tests.support.product.secret_rows import OPTIONS, SECRET, URL, seed
 
 
 def superuser(db):
@@ -78,42 +30,6 @@ def reader(db):
     person = factories.user(is_staff=True)
     person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     return person
-
-
-def pages(model, row):
-    """Yield the pages of a row's model."""
-    yield address(model, "changelist")
-    yield address(model, "changelist") + "?q=a"
-    for page in ("change", "history", "delete"):
-        yield address(model, page, row.pk)
-
-
-@pytest.mark.parametrize("role", [superuser, reader])
-def test_no_page_shows_a_secret(db, role):
-    client = Client()
-    client.force_login(role(db))
-    hidden = seed()
-    shown, opened = [], 0
-    for model in MODELS:
-        row = model._default_manager.first()
-        assert row is not None, model
-        for page in pages(model, row):
-            answer = client.get(page)
-            opened += answer.status_code == 200
-            text = answer.content.decode()
-            shown += [(page, secret[:12]) for secret in hidden if secret in text]
-        confirm = {"action": "delete_selected", "_selected_action": [row.pk]}
-        text = client.post(address(model, "changelist"), confirm).content.decode()
-        shown += [(model, secret[:12]) for secret in hidden if secret in text]
-    for target in ("main.Deployment.data_source", "main.Project.owner"):
-        label, name, field = target.split(".")
-        query = {"term": "", "app_label": label, "model_name": name.lower(), "field_name": field}
-        text = client.get(reverse("admin:autocomplete"), query).content.decode()
-        shown += [(target, secret[:12]) for secret in hidden if secret in text]
-    text = client.get(reverse("admin:index")).content.decode()
-    shown += [("index", secret[:12]) for secret in hidden if secret in text]
-    assert not shown
-    assert opened > 3 * len(MODELS)
 
 
 def test_form_that_comes_back_wrong_shows_no_secret_either(db):

@@ -7,7 +7,7 @@ import pytest
 from django.contrib import admin
 from django.db import models
 from django.test import Client, RequestFactory
-from django.urls import ResolverMatch, reverse
+from django.urls import ResolverMatch
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.models import TaskResult
 
@@ -16,15 +16,11 @@ from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService
 from ami.queues.admin_values import NOT_FINITE, UNSTORABLE
 from ami.queues.middleware import REFUSED, UnstorableValueMiddleware
 from tests.support.product import admin_rows, factories
+from tests.support.product.admin_pages import MODELS, address, one_list_of_apps
 
-MODELS = sorted(admin.site._registry, key=lambda model: model._meta.label)
 OUTSIDE_THE_CALENDAR = ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59")
 NO_KEYS = ("\x00", "9" * 30)
 SURROGATE = '{"a": ["\\ud800"]}'
-
-
-def address(model, page, *args):
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
 
 
 def sign_in():
@@ -36,7 +32,8 @@ def sign_in():
 @pytest.fixture
 def pages(db):
     """A superuser's browser."""
-    return sign_in()
+    with one_list_of_apps():
+        yield sign_in()
 
 
 def errors(answer, field):

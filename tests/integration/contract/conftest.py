@@ -1,99 +1,19 @@
-"""A deployment for real clients: the web server as deployed, workers, and one project with pictures."""
+"""What the tests of this folder share: one deployment, and clients of it."""
 
-import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from django.conf import settings
-from django.core.management import call_command
-from django.db import connection
-from django.test.utils import setup_databases, teardown_databases
 
-from ami.jobs import jetstream
-from ami.jobs.models import Job
-from tests.support.place import Place, new_place
-from tests.support.product.job_setup import World, new_world
+from tests.support.product.client_deployment import Deployment, deployed
 from tests.support.product.push_service import PushService
-from tests.support.web_server import Web, free_port, start_web
-
-PASSWORD = "a password of eight words or so"
-BASE = "/api/v2"
-
-
-@dataclass
-class Deployment:
-    """What a client reaches: the address of the web server, and what is in its database."""
-
-    web: Web
-    place: Place
-    world: World
-    captures: list[Any]
-
-    def client(self, token: str = "") -> httpx.Client:
-        """Return a plain HTTP client; ``token`` goes into the header that real clients send."""
-        headers = {"Authorization": f"Token {token}"} if token else {}
-        return httpx.Client(base_url=f"{self.web.url}{BASE}", headers=headers, timeout=30)
-
-    def log_in(self) -> str:
-        """Return a token, got as real clients get it."""
-        with self.client() as client:
-            body = {"email": self.world.user.email, "password": PASSWORD}
-            answer = client.post("/auth/token/login/", json=body)
-            assert answer.status_code == 200, answer.text
-            return str(answer.json()["auth_token"])
-
-
-def own_job_numbers() -> None:
-    """Number jobs from somewhere that no other database on this NATS server uses: streams are named after them."""
-    with connection.cursor() as cursor:
-        sequence = "SELECT setval(pg_get_serial_sequence('jobs_job', 'id'), %s)"
-        cursor.execute(sequence, [random.randrange(10**9, 2 * 10**9, 1000)])
-
-
-@contextmanager
-def committed_database() -> Iterator[None]:
-    """Make the run's test database where no test has asked for one yet: pytest-django counts only function fixtures."""
-    made = None
-    if not str(connection.settings_dict["NAME"]).startswith("test_"):
-        made = setup_databases(verbosity=0, interactive=False, aliases={"default"})
-    call_command("flush", interactive=False, verbosity=0)
-    try:
-        yield
-    finally:
-        call_command("flush", interactive=False, verbosity=0)
-        if made:
-            teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture(scope="package")
 def deployment(django_db_setup, django_db_blocker) -> Iterator[Deployment]:
-    """The deployment, started once for all tests of this folder; they share its rows."""
-    with django_db_blocker.unblock(), committed_database(), new_place("contract") as place:
-        own_job_numbers()
-        world = new_world("contract")
-        world.user.set_password(PASSWORD)
-        world.user.is_staff = True
-        world.user.save()
-        captures = world.captures(6)
-        port = free_port()
-        place.use_test_database()
-        place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
-        place.environment["ANTENNA_PUBLIC_URL"] = f"http://127.0.0.1:{port}"
-        web = start_web(place, port)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(place.worker, ("antenna-interactive", "antenna-ingest")))
-        web.await_ready()
-        yield Deployment(web, place, world, captures)
-        place.close()
-        for job in Job.objects.all():
-            jetstream.delete_job(job.pk)
-        jetstream.close()
+    """The deployment, started once for all tests of this folder; they share its rows, which no other test sees."""
+    with django_db_blocker.unblock(), deployed() as made:
+        yield made
 
 
 @pytest.fixture(scope="package")

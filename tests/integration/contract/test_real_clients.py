@@ -11,9 +11,13 @@ import pytest
 from django.conf import settings
 from nats.js.api import AckPolicy, DeliverPolicy
 
-from tests.integration.contract.conftest import PASSWORD, Deployment
+from ami.main.models import Project
+from ami.ml.models import Pipeline, ProjectPipelineConfig
 from tests.support.place import until
 from tests.support.product.client_bodies import pipeline_config, results
+from tests.support.product.client_deployment import PASSWORD, Deployment
+from tests.support.product.push_service import SLUG as PUSH_SLUG
+from tests.support.product.push_service import PushService
 
 SLUG = "contract-pull"
 ASKED = {"job_id", "name", "task_id", "queue", "flower_url"}
@@ -48,7 +52,7 @@ def start_job(client: httpx.Client, deployment: Deployment, captures: list[Any],
     assert answer.status_code == 201, answer.text
     job = int(answer.json()["id"])
     asked = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": f"{SLUG},another", "limit": 50}
-    until(lambda: job in [row["id"] for row in client.get("/jobs/", params=asked).json()["results"]], 30, "the job")
+    until(lambda: job in [row["id"] for row in client.get("/jobs/", params=asked).json()["results"]], 60, "the job")
     return job
 
 
@@ -111,7 +115,7 @@ def test_worker_pulls_posts_and_finishes_a_job(deployment: Deployment, client: h
     assert {row["status"] for row in answer["tasks"]} == {"queued"}
     assert all(row["task_id"] for row in answer["tasks"])
 
-    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "SUCCESS", 30, "the job is finished")
+    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "SUCCESS", 60, "the job is finished")
     shown = client.get(f"/jobs/{job}/", params={"logs_limit": 1000}).json()
     assert isinstance(shown["logs"], list)
     assert [stage["key"] for stage in shown["progress"]["stages"]] == ["collect", "process", "results"]
@@ -129,7 +133,7 @@ def test_malformed_posts_and_jobs_without_tasks_are_a_400(deployment: Deployment
     other = client.post("/jobs/", json=body).json()["id"]
     assert client.post(f"/jobs/{other}/tasks/", json={"batch_size": 1}).status_code == 400
     assert client.post(f"/jobs/{job}/cancel/").status_code == 200
-    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "REVOKED", 30, "the job is cancelled")
+    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "REVOKED", 60, "the job is cancelled")
 
 
 async def look_at_nats(job: int) -> tuple[Any, Any]:
@@ -155,7 +159,7 @@ def test_job_has_the_recorded_stream_and_consumer(deployment: Deployment, client
     first, _ = fetch(client, job)
     assert asyncio.run(look_at_nats(job))[1].num_ack_pending == 2
     post(client, job, (first, results(SLUG, [first["image_id"]])))
-    until(lambda: asyncio.run(look_at_nats(job))[1].num_ack_pending == 1, 30, "the result is acknowledged")
+    until(lambda: asyncio.run(look_at_nats(job))[1].num_ack_pending == 1, 60, "the result is acknowledged")
     assert client.post(f"/jobs/{job}/cancel/").status_code == 200
 
 
@@ -169,17 +173,17 @@ def finished(deployment: Deployment, client: httpx.Client) -> int:
         "deployment": deployment.world.station.pk,
     }
     job = int(client.post("/jobs/", params={"start_now": 1}, json=body).json()["id"])
-    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "SUCCESS", 30, "the job is finished")
+    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "SUCCESS", 60, "the job is finished")
     return job
 
 
 def test_people_run_retry_and_cancel_jobs(client: httpx.Client, finished: int) -> None:
     for action in ("run", "retry"):
-        until(lambda: client.get(f"/jobs/{finished}/").json()["status"] == "SUCCESS", 30, "the job is finished")
+        until(lambda: client.get(f"/jobs/{finished}/").json()["status"] == "SUCCESS", 60, "the job is finished")
         answer = client.post(f"/jobs/{finished}/{action}/")
         assert (answer.status_code, set(answer.json())) == (202, ASKED), action
         assert answer.json()["job_id"] == finished
-    until(lambda: client.get(f"/jobs/{finished}/").json()["status"] == "SUCCESS", 30, "the job is finished")
+    until(lambda: client.get(f"/jobs/{finished}/").json()["status"] == "SUCCESS", 60, "the job is finished")
     assert client.post(f"/jobs/{finished}/cancel/").status_code == 409
 
 
@@ -200,7 +204,7 @@ def test_people_sync_regroup_and_populate(deployment: Deployment, client: httpx.
     made += [client.post(f"/captures/collections/{chosen}/populate/")]
     assert [(each.status_code, set(each.json())) for each in made] == [(202, ASKED)] * 3
     shown = until(
-        lambda: client.get("/captures/", params={"collection": chosen}).json()["count"], 30, "the set is populated"
+        lambda: client.get("/captures/", params={"collection": chosen}).json()["count"], 60, "the set is populated"
     )
     assert shown == len(deployment.captures)
     for job in (*(each.json() for each in made), *answer.json()):
@@ -212,6 +216,64 @@ def test_people_export_and_download(deployment: Deployment, client: httpx.Client
     answer = client.post("/exports/", json=body)
     assert answer.status_code == 201, answer.text
     export = answer.json()["id"]
-    url = until(lambda: client.get(f"/exports/{export}/").json()["file_url"], 30, "the export is written")
+    url = until(lambda: client.get(f"/exports/{export}/").json()["file_url"], 60, "the export is written")
     file = client.get(urljoin(deployment.web.url, url), follow_redirects=True)
     assert (file.status_code, file.text.count("\n") >= 1) == (200, True)
+
+
+@pytest.fixture
+def synchronous(deployment: Deployment):
+    """The project, with its jobs pushed instead of pulled."""
+    project = Project.objects.filter(pk=deployment.world.project.pk)
+    before = deployment.world.project.feature_flags
+    project.update(feature_flags={**before, "async_pipeline_workers": False})
+    yield deployment.world.project
+    project.update(feature_flags=before)
+
+
+def register_service(client: httpx.Client, project: Project, service: PushService) -> int:
+    """Register the service as staff do, and return the key of its pipeline."""
+    body = {"name": "contract push", "project": project.pk, "endpoint_url": service.url}
+    made = client.post("/ml/processing_services/", json=body)
+    assert made.status_code == 201, made.text
+    answer = client.post(f"/ml/processing_services/{made.json()['id']}/register_pipelines/")
+    assert answer.status_code == 200, answer.text
+    status = answer.json()
+    assert {"timestamp", "request_successful", "pipeline_configs", "pipelines_online", "latency"} <= set(status)
+    assert (status["request_successful"], status["server_live"]) == (True, True)
+    assert [config["slug"] for config in status["pipeline_configs"]] == [PUSH_SLUG]
+    listed = client.get(f"/projects/{project.pk}/pipelines/").json()
+    [row] = [row for row in listed if row["slug"] == PUSH_SLUG]
+    return int(row["id"])
+
+
+def test_service_gets_requests_of_the_recorded_shape(
+    deployment: Deployment, client: httpx.Client, synchronous: Project, push_service: PushService
+) -> None:
+    pipeline = register_service(client, synchronous, push_service)
+    assert set(push_service.asked) <= {"/info", "/livez", "/readyz"}
+    assert "/info" in push_service.asked
+    Pipeline.objects.filter(pk=pipeline).update(default_config={"threshold": 0.1, "colour": "grey"})
+    own = {"threshold": 0.5, "request_source_image_batch_size": 2}
+    assert ProjectPipelineConfig.objects.filter(project=synchronous, pipeline=pipeline).update(config=own) == 1
+    captures = deployment.captures[:3]
+    body = {
+        "name": "push",
+        "project": synchronous.pk,
+        "job_type_key": "ml",
+        "pipeline": pipeline,
+        "params": {"source_image_ids": [capture.pk for capture in captures]},
+    }
+    job = client.post("/jobs/", params={"start_now": 1}, json=body).json()["id"]
+    until(lambda: client.get(f"/jobs/{job}/").json()["status"] == "SUCCESS", 60, "the job is finished")
+    assert push_service.wrong == []
+    assert [len(request["source_images"]) for request in push_service.requests] == [2, 1]
+    assert {request["pipeline"] for request in push_service.requests} == {PUSH_SLUG}
+    for request in push_service.requests:
+        assert request["config"] == {"threshold": 0.5, "colour": "grey"}
+        assert not request.get("detections")
+    images = [image for request in push_service.requests for image in request["source_images"]]
+    assert {image["id"] for image in images} == {str(capture.pk) for capture in captures}
+    for image in images:
+        picture = httpx.get(image["url"], follow_redirects=True)
+        assert (picture.status_code, picture.content[:2]) == (200, b"\xff\xd8")

@@ -214,7 +214,7 @@ def test_incident_22_a_result_that_comes_after_its_lease_is_neither_lost_nor_sav
     [capture] = world.captures(1)
     job = started(world, number, [capture])
     [slow] = fetch(client, job, 1)
-    again = until(lambda: fetch(client, job, 1), 20)
+    again = until(lambda: fetch(client, job, 1), 60)
     for task in (slow, *again):
         body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(capture)}]}
         assert client.post(f"/api/v2/jobs/{number}/result/", body, format="json").status_code == 200

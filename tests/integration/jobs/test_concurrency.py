@@ -43,7 +43,7 @@ def at_once(work: Callable[[int], Any], number: int = AT_ONCE) -> list[Any]:
 
     def run(index: int) -> Any:
         try:
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=60)
             for attempt in range(TRIES):
                 try:
                     return work(index)
@@ -194,7 +194,7 @@ def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_u
             return
         with connection.cursor() as cursor:
             limited.append(interrupted_after(0.3))
-            cursor.execute("SELECT pg_sleep(20)")
+            cursor.execute("SELECT pg_sleep(120)")
 
     settle = saving.settle_processed
 
@@ -221,7 +221,7 @@ def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_u
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, limited[0])
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
     assert seen == [(0, "published") if inside_a_transaction else (3, "processed")]
     row.refresh_from_db()
     assert (row.handled_at is not None, row.error) == (True, "")
@@ -237,7 +237,7 @@ def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the
     def slow(job: Job, work: Any) -> bool:
         with connection.cursor() as cursor:
             limited.append(interrupted_after(0.3))
-            cursor.execute("SELECT pg_sleep(20)")
+            cursor.execute("SELECT pg_sleep(120)")
         return True
 
     monkeypatch.setattr("ami.jobs.ml_job.collect", slow)

@@ -30,8 +30,8 @@ def test_two_stalled_large_bodies_leave_room_for_small_ones(database_place):
         with ExitStack() as stack:
             for _ in range(2):
                 stalled_post(web, stack)
-            refused = until(lambda: (answer := web.post(large)).status_code == 503 and answer, 20, "the gate is full")
+            refused = until(lambda: (answer := web.post(large)).status_code == 503 and answer, 60, "the gate is full")
             assert refused.headers["Retry-After"] == "30"
             for _ in range(5):
                 assert web.post(small).status_code == 200
-        until(lambda: web.post(large).status_code == 400, 20, "those who hung up have left the gate")
+        until(lambda: web.post(large).status_code == 400, 60, "those who hung up have left the gate")

@@ -28,7 +28,7 @@ def together(*works):
 
     def run(work):
         try:
-            barrier.wait(10)
+            barrier.wait(60)
             work()
         except BaseException as error:
             errors.append(error)
@@ -39,7 +39,7 @@ def together(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert not errors, errors
 
 

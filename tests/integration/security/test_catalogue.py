@@ -14,8 +14,8 @@ from ami.main.models import Classification, Detection, Identification, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
-from tests.integration.security.conftest import Side
 from tests.support.product import factories
+from tests.support.product.sides import Side
 
 
 def described(slug: str, labels: list[str], **fields: Any) -> dict[str, Any]:

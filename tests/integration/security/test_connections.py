@@ -2,22 +2,26 @@
 
 import re
 import socket
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.integration.security.test_memory import FORM, JSON, LOGIN, MIB, pieces
+from tests.support.own_database import place_with_own_database
+from tests.support.product.large_bodies import FORM, JSON, LOGIN, MIB, pieces
 from tests.support.web_server import Web, web_of
 
 
-@pytest.fixture
-def web(database_place) -> Web:
-    return web_of(database_place)
+@pytest.fixture(scope="module")
+def web(django_db_setup, django_db_blocker) -> Iterator[Web]:
+    """One web server for all tests here: they leave nothing behind in it."""
+    with django_db_blocker.unblock(), place_with_own_database("connections") as place:
+        yield web_of(place)
 
 
 def statuses(web: Web, *requests: bytes) -> list[str]:
     """Send all at once on one connection; return the status of each answer."""
-    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(b"".join(requests))
         text = b""
         while text.count(b"HTTP/1.1 ") < len(requests) or not text.endswith(b"ok\n"):
@@ -49,7 +53,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
         assert statuses(web, first, live) == [status, "200"], name
     assert statuses(web, chunked) == ["411"], "and its end is announced"
 
-    with httpx.Client(base_url=web.url, timeout=30) as client:
+    with httpx.Client(base_url=web.url, timeout=60) as client:
         for body in (b"x" * 5_000, b"x" * 3 * MIB, pieces()):
             assert client.post(LOGIN, content=body, headers=JSON).status_code in (411, 413)
             assert client.get("/livez").status_code == 200
@@ -59,7 +63,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
 
 def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
     head = request("POST", LOGIN, "Content-Type: application/json", f"Content-Length: {17 * MIB}")
-    with socket.create_connection(("127.0.0.1", web.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(head + b"x" * MIB)
         connection.shutdown(socket.SHUT_WR)
         answer = connection.recv(65_536).decode()
@@ -74,10 +78,10 @@ def test_four_clients_that_stop_in_the_middle_give_their_threads_back(web: Web):
         request("POST", LOGIN, "Content-Type: application/json", "Content-Length: 100"),
         request("POST", LOGIN, "Content-Type: application/json", "Content-Length: 4000") + b'{"email":',
     ]
-    connections = [socket.create_connection(("127.0.0.1", web.port), timeout=30) for _ in stopped]
+    connections = [socket.create_connection(("127.0.0.1", web.port), timeout=60) for _ in stopped]
     for connection, begun in zip(connections, stopped, strict=True):
         connection.sendall(begun)
-    assert httpx.get(f"{web.url}/livez", timeout=25).status_code == 200
+    assert httpx.get(f"{web.url}/livez", timeout=60).status_code == 200
     answers = [connection.recv(65_536)[:12] for connection in connections]
     assert answers == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 408"]
     for connection in connections:

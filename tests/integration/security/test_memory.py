@@ -1,7 +1,7 @@
 """No request leaves its body in the memory of the web process, whoever sends it and however it is answered."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -9,29 +9,13 @@ import pytest
 
 from ami.main import tokens
 from tests.support.product import factories
+from tests.support.product.large_bodies import FIELDS, FILES, FORM, HOSTILE, JSON, LOGIN, objects, pieces
+from tests.support.soak import soak
 from tests.support.web_server import Web, web_of
 
-MIB = 1024**2
-LOGIN = "/api/v2/auth/token/login/"
-JSON = {"Content-Type": "application/json"}
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-FILES = {"Content-Type": "multipart/form-data; boundary=x"}
 KEPT_MIB = 64
-TIMES = 50
-
-
-def objects(size: int) -> bytes:
-    """A list of small objects, each of which takes thirty times its text."""
-    return b"[" + b'{"":0},' * (size // 7 - 1) + b'{"":0}]'
-
-
-HOSTILE = objects(15 * MIB)
-FIELDS = b"a&" * (15 * MIB // 2)
-
-
-def pieces() -> Iterator[bytes]:
-    """The hostile body without a length, as a chunked one."""
-    yield from (HOSTILE[start : start + MIB] for start in range(0, len(HOSTILE), MIB))
+#: Enough for what stays of each body to exceed that.
+TIMES = soak(16, 50)
 
 
 @pytest.fixture
@@ -51,7 +35,7 @@ def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response])
 def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
     signed_in = {**JSON, "Authorization": f"Token {tokens.issue(factories.user(name='Hostile'))[1]}"}
     person = {"email": "a@b.org", "password": "x"}
-    posted(web, 200, lambda client: client.post(LOGIN, json=person))
+    posted(web, soak(100, 200), lambda client: client.post(LOGIN, json=person))
     before = web.memory_mib
     attacks: dict[str, tuple[int, Callable[[httpx.Client], httpx.Response], set[int]]] = {
         "login": (TIMES, lambda client: client.post(LOGIN, content=HOSTILE, headers=JSON), {413, 429}),
@@ -68,7 +52,7 @@ def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
             {400},
         ),
         "signed in, a set": (
-            TIMES // 2,
+            soak(16, 25),
             lambda client: client.post("/api/v2/captures/collections/", content=objects(150_000), headers=signed_in),
             {400},
         ),

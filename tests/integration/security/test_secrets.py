@@ -19,8 +19,8 @@ def free_port() -> int:
 
 
 def test_a_broker_that_is_away_is_a_503_that_names_no_password(place, transactional_db, caplog):
-    from tests.integration.security.conftest import side
     from tests.support.place import celery_at
+    from tests.support.product.sides import side
 
     mine = side("mine")
     caplog.set_level(logging.DEBUG)

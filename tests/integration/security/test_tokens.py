@@ -12,8 +12,8 @@ from ami.main import tokens
 from ami.main.models import ApiToken
 from ami.main.permissions import visible_projects
 from ami.ml.models import ProcessingService
-from tests.integration.security.test_access import API, METHODS
 from tests.support.product import factories
+from tests.support.product.api_addresses import API, METHODS
 
 BASE = "/api/v2"
 LIST = f"{BASE}/auth/tokens/"

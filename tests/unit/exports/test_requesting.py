@@ -139,6 +139,7 @@ def test_a_schedule_that_is_due_makes_one_export_and_moves_on(project):
     assert daily.next_run_at > timezone.now() + timedelta(hours=23)
 
 
+@pytest.mark.sqlite
 def test_two_ticks_at_once_make_one_export(project):
     daily = schedule(project)
     stale_copy = ScheduledExport.objects.get(pk=daily.pk)
@@ -161,6 +162,7 @@ def test_a_schedule_whose_capture_set_is_gone_is_switched_off(project):
     assert not daily.enabled
 
 
+@pytest.mark.sqlite
 def test_a_scheduled_export_whose_message_was_lost_is_published_again(project):
     schedule(project)
     (pk,) = requesting.due_exports()

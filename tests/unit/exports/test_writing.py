@@ -18,7 +18,7 @@ from ami.main.models import Identification, SourceImageCollection
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 CSV, JSON = "occurrences_simple_csv", "occurrences_api_json"
 
 

@@ -85,6 +85,7 @@ def test_incident_45_a_body_above_the_cap_is_a_413(settings, world: World, clien
     assert answer.status_code == 413
 
 
+@pytest.mark.sqlite
 def test_a_broker_that_refuses_is_a_503_and_the_result_is_kept(transactional_db, monkeypatch) -> None:
     world = new_world()
     client = APIClient()
@@ -118,6 +119,7 @@ def broker_at(url: str) -> Iterator[None]:
         app._pool, app.amqp._producer_pool = pools
 
 
+@pytest.mark.sqlite
 def test_a_job_to_start_now_is_refused_whole_while_the_broker_is_away(transactional_db) -> None:
     world = new_world()
     client = APIClient()
@@ -167,6 +169,7 @@ def test_nats_away_is_a_503(world: World, client: APIClient) -> None:
     assert answer["Retry-After"]
 
 
+@pytest.mark.sqlite
 def test_incident_38_a_poller_gets_one_random_job_that_has_work(world: World, client: APIClient) -> None:
     busy = {world.running(world.captures(1)).pk for _ in range(5)}
     world.job(world.captures(1))

@@ -12,6 +12,8 @@ from ami.jobs.states import ImageState, JobStatus
 from ami.jobs.transitions import move
 from tests.support.product.job_setup import World
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, object]]:

@@ -82,6 +82,7 @@ def test_a_wrong_classification_is_a_400_that_names_the_field(world, client, whe
 
 
 @pytest.mark.parametrize("when", ["1900-01-01T00:00:00", "2200-12-31T23:59:59"])
+@pytest.mark.sqlite
 def test_the_first_and_the_last_year_are_saved(world, client, when, published) -> None:
     job = world.running([capture := world.captures(1)[0]])
     body = body_of(world, [capture])
@@ -112,6 +113,7 @@ def test_a_400_leaves_nothing_of_the_other_results(world, client, published) -> 
     assert published == []
 
 
+@pytest.mark.sqlite
 def test_the_bytes_that_came_are_stored_and_posting_them_again_is_one_result(
     world, client, published, django_capture_on_commit_callbacks
 ) -> None:

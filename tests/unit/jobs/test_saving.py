@@ -10,6 +10,8 @@ from ami.main.models import Classification, Detection, Occurrence, StaleCount, T
 from ami.ml.errors import PipelineNotConfigured
 from tests.support.product.job_setup import World
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture(autouse=True)
 def no_crops(monkeypatch):

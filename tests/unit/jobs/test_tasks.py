@@ -16,6 +16,8 @@ from ami.jobs.tasks import process_nats_pipeline_result, run_job
 from ami.jobs.transitions import move
 from tests.support.product.job_setup import World, new_world
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def world(transactional_db) -> World:

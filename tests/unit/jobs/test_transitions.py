@@ -10,6 +10,8 @@ from ami.jobs.states import FINAL, ImageState, JobStatus
 from ami.jobs.transitions import ALLOWED, move
 from tests.support.product.job_setup import World
 
+pytestmark = pytest.mark.sqlite
+
 
 def test_nothing_leads_out_of_a_final_status() -> None:
     assert not any(FINAL & sources for sources in ALLOWED.values())

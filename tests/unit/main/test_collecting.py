@@ -9,7 +9,7 @@ from ami.main.models import SourceImageCollection
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def collection(station, method="full", **options):

@@ -7,7 +7,7 @@ from django.utils import timezone
 from ami.main.models import Classification, Detection, Event, Occurrence, SourceImage
 from tests.support.product import factories
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def refused(save):

@@ -9,7 +9,7 @@ from ami.main.models import Detection, Occurrence, SourceImage, StaleCount
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 @pytest.fixture(autouse=True)

@@ -64,6 +64,7 @@ def together(count: int, call) -> list:
 
 @ENTRANCES
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.sqlite
 def test_of_sixty_parallel_tries_ten_check_a_password(entrance, checked):
     answers = together(60, lambda _: entrance(VICTIM))
     assert len(checked) == 10
@@ -71,6 +72,7 @@ def test_of_sixty_parallel_tries_ten_check_a_password(entrance, checked):
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.sqlite
 def test_parallel_counts_lose_none():
     waits = together(60, lambda number: login_attempts.count_account(f"192.0.2.{number}", VICTIM))
     assert waits == [0] * 60
@@ -141,6 +143,7 @@ def test_after_the_window_a_person_signs_in(entrance, db, monkeypatch):
     assert entrance(person.email, password="right").status_code in (200, 302)
 
 
+@pytest.mark.sqlite
 def test_a_window_ends_a_minute_after_its_first_try(db, monkeypatch):
     for second in (0, 30, 59):
         monkeypatch.setattr(login_attempts.time, "time", lambda second=second: 1000 + second)
@@ -158,6 +161,7 @@ def test_the_table_shows_no_address_and_no_account(db):
     assert not re.search(r"victim|192\.0\.2", stored, re.IGNORECASE)
 
 
+@pytest.mark.sqlite
 def test_windows_that_are_over_are_purged(db, monkeypatch):
     from ami.main.tasks import update_login_attempts
 

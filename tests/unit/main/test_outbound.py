@@ -252,6 +252,7 @@ def listed(endpoint: str, bucket: str) -> list[str]:
     return [found.path for found in pictures(factories.station(data_source=source))]
 
 
+@pytest.mark.processes
 def test_bucket_is_listed_at_the_checked_address_only(db, objects, names, settings):
     bucket = objects.make_bucket("outbound")
     httpx.put(f"{objects.endpoint}/{bucket}/20260601220000.jpg", content=b"x").raise_for_status()

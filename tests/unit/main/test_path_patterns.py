@@ -8,6 +8,8 @@ from django.core.exceptions import ValidationError
 from ami.main.models import Deployment
 from ami.main.path_patterns import TOO_COSTLY, PatternRefused, compiled, problem_of
 
+#: A child process compiles each pattern.
+pytestmark = pytest.mark.processes
 GROWN_KIB = 64 * 1024
 
 

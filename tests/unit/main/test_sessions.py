@@ -10,7 +10,7 @@ from ami.main.sessions import Outcome
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def group(station, turn=None):

@@ -42,12 +42,14 @@ def test_files_become_captures_with_station_time_and_url(folder):
     assert {mark.kind for mark in StaleCount.objects.all()} == {"deployment", "sessions"}
 
 
+@pytest.mark.sqlite
 def test_paths_come_in_the_order_of_whole_paths(folder):
     paths = [found.path for found in pictures(station_of(folder))]
     assert paths == sorted(paths)
     assert len(paths) == 4
 
 
+@pytest.mark.sqlite
 def test_a_listing_goes_on_after_any_path(folder):
     station = station_of(folder)
     paths = [found.path for found in pictures(station)]
@@ -55,6 +57,7 @@ def test_a_listing_goes_on_after_any_path(folder):
         assert [found.path for found in pictures(station, path)] == paths[index + 1 :]
 
 
+@pytest.mark.sqlite
 def test_syncing_twice_changes_nothing(folder):
     station = station_of(folder)
     sync(station, SyncState(), Turn())
@@ -63,6 +66,7 @@ def test_syncing_twice_changes_nothing(folder):
     assert set(SourceImage.objects.values_list("pk", "path")) == before
 
 
+@pytest.mark.sqlite
 def test_slices_come_to_the_same_as_one_go(folder, monkeypatch):
     monkeypatch.setattr(syncing, "BATCH", 1)
     station, state, slices = station_of(folder), SyncState(), 0
@@ -97,11 +101,13 @@ def test_a_subfolder_outside_its_source_or_missing_is_refused(folder, subdir):
         sync(station_of(folder, data_source_subdir=subdir), SyncState(), Turn())
 
 
+@pytest.mark.processes
 def test_a_pattern_that_does_not_compile_is_refused_by_name(folder):
     with pytest.raises(SourceError, match="data_source_regex"):
         sync(station_of(folder, data_source_regex="("), SyncState(), Turn())
 
 
+@pytest.mark.processes
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_named(folder):
     (folder / f"{'a' * 60}!.jpg").write_bytes(b"12345")
     with pytest.raises(SourceError, match="takes too long"):

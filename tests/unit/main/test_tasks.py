@@ -61,6 +61,7 @@ def published(monkeypatch):
 
 
 @pytest.mark.django_db
+@pytest.mark.sqlite
 def test_public_urls_change_in_slices(one_step_slices, published, monkeypatch):
     monkeypatch.setattr("ami.main.public_urls.BATCH", 2)
     station = factories.station()
@@ -92,6 +93,7 @@ def test_a_project_is_counted_in_slices(one_step_slices, published):
 
 
 @pytest.mark.django_db
+@pytest.mark.sqlite
 def test_one_flush_at_a_time():
     from ami.main import leases
 
@@ -152,6 +154,7 @@ def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_
 
 
 @pytest.mark.django_db
+@pytest.mark.sqlite
 def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(monkeypatch):
     from ami.main import jobs, leases
 

@@ -15,6 +15,8 @@ from ami.main import tokens
 from ami.main.models import ApiToken
 from tests.support.product import factories
 
+pytestmark = pytest.mark.sqlite
+
 migration = importlib.import_module("ami.main.migrations.0003_api_tokens")
 KEY = "401f7ac837da42b97f613d789819ff93537bee6a"
 

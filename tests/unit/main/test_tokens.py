@@ -115,6 +115,7 @@ def few(monkeypatch):
     monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
 
 
+@pytest.mark.sqlite
 def test_sign_ins_keep_at_most_so_many_tokens_and_the_longest_unused_go(person, few):
     keys = [tokens.sign_in(person) for _ in range(8)]
     assert ApiToken.objects.count() == 5
@@ -135,6 +136,7 @@ def test_worker_that_signed_in_once_outlives_a_browser_that_signs_in_all_the_tim
         assert tokens.find(worker)
 
 
+@pytest.mark.sqlite
 def test_workers_tokens_and_other_people_do_not_count(person, few):
     others = [tokens.sign_in(factories.user()) for _ in range(3)]
     project = factories.project(owner=person)
@@ -144,6 +146,7 @@ def test_workers_tokens_and_other_people_do_not_count(person, few):
     assert all(tokens.find(key) for key in others + workers)
 
 
+@pytest.mark.sqlite
 def test_token_in_use_at_this_moment_is_not_ended(person, few, monkeypatch):
     keys = [tokens.sign_in(person) for _ in range(5)]
     revoke = type(ApiToken.objects.all()).revoke
@@ -157,6 +160,7 @@ def test_token_in_use_at_this_moment_is_not_ended(person, few, monkeypatch):
     assert tokens.find(keys[0])
 
 
+@pytest.mark.sqlite
 def test_audit_deletes_what_nobody_used_and_what_ended_long_ago(person):
     idle, old_worker, kept, revoked, expired = (tokens.issue(person)[0] for _ in range(5))
     age(idle, created_at=timedelta(days=91))

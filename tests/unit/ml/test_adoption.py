@@ -13,6 +13,8 @@ from ami.ml.schemas import PipelineConfigResponse
 from tests.support.product.factories import occurrence
 from tests.support.product.job_setup import World, new_world
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture(autouse=True)
 def no_crops(monkeypatch):

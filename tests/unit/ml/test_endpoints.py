@@ -11,8 +11,8 @@ from ami.ml import crops, probing
 from ami.ml.captures import read
 from ami.ml.errors import PictureRefused
 from ami.ml.models import ProcessingService
+from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World
-from tests.unit.ml.test_services import push_service, served
 
 REASON = "is at 127.0.0.1 (loopback), which is never called"
 

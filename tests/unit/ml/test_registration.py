@@ -11,6 +11,8 @@ from ami.ml.reprocessing import pipeline_for
 from ami.ml.schemas import PipelineConfigResponse
 from tests.support.product.job_setup import World, new_world
 
+pytestmark = pytest.mark.sqlite
+
 
 def config(world: World, name: str, **fields: Any) -> PipelineConfigResponse:
     """The pipeline of ``world`` under another name, with its detector under another name, too."""

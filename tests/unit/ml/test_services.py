@@ -1,12 +1,8 @@
 """Processing services: registration, heartbeats, probes, pushing; the services are real HTTP servers."""
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from django.core.cache import cache
@@ -18,37 +14,8 @@ from ami.jobs.models import JobImage
 from ami.jobs.states import JobStatus
 from ami.ml import heartbeats, probing
 from ami.ml.models import Pipeline, ProcessingService
+from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World
-
-Answer = Callable[[str, object], tuple[int, object]]
-
-
-@contextmanager
-def served(answer: Answer) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            code, body = answer(self.path, json.loads(self.rfile.read(length) or b"null"))
-            data = json.dumps(body).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_POST = do_GET
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -56,13 +23,6 @@ def client(world: World) -> APIClient:
     client = APIClient()
     client.force_authenticate(world.user)
     return client
-
-
-def push_service(world: World, url: str, name: str = "push") -> ProcessingService:
-    service = ProcessingService.objects.create(name=name, endpoint_url=url)
-    service.projects.add(world.project)
-    service.pipelines.add(world.pipeline)
-    return service
 
 
 CONFIG = {

@@ -10,6 +10,8 @@ from ami.ml.models import Algorithm, Pipeline, ProjectPipelineConfig
 from ami.ml.shared_copies import CannotBeShared, add_to_catalogue
 from tests.support.product.job_setup import World, new_world
 
+pytestmark = pytest.mark.sqlite
+
 
 def staff(*permissions: str) -> Client:
     person = User.objects.create_user(f"{'-'.join(permissions)}@example.org", is_staff=True)

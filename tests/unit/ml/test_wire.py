@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ami.main import json_layout
 from ami.ml import schemas, wire
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, ResultRequest, StoredTaskResult
-from tests.unit.ml.test_schemas import ERROR, RESULTS
+from tests.support.product.posted_results import ERROR, RESULTS
 
 LABELS = [f"Species {n}" for n in range(300)]
 NUMBERS = [n / 7 for n in range(300)]

@@ -1,0 +1,47 @@
+"""Processing services as real HTTP servers that answer what a test says."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ami.ml.models import ProcessingService
+from tests.support.product.job_setup import World
+
+Answer = Callable[[str, object], tuple[int, object]]
+
+
+@contextmanager
+def served(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            code, body = answer(self.path, json.loads(self.rfile.read(length) or b"null"))
+            data = json.dumps(body).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_GET
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def push_service(world: World, url: str, name: str = "push") -> ProcessingService:
+    service = ProcessingService.objects.create(name=name, endpoint_url=url)
+    service.projects.add(world.project)
+    service.pipelines.add(world.pipeline)
+    return service

@@ -1,0 +1,23 @@
+"""Bodies that are larger than what the web server takes, and what they are posted as."""
+
+from collections.abc import Iterator
+
+MIB = 1024**2
+LOGIN = "/api/v2/auth/token/login/"
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+FILES = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+def objects(size: int) -> bytes:
+    """A list of small objects, each of which takes thirty times its text."""
+    return b"[" + b'{"":0},' * (size // 7 - 1) + b'{"":0}]'
+
+
+HOSTILE = objects(15 * MIB)
+FIELDS = b"a&" * (15 * MIB // 2)
+
+
+def pieces() -> Iterator[bytes]:
+    """The hostile body without a length, as a chunked one."""
+    yield from (HOSTILE[start : start + MIB] for start in range(0, len(HOSTILE), MIB))

@@ -1,7 +1,6 @@
 """Asynchronous jobs through real worker processes, RabbitMQ and NATS."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,29 +16,21 @@ from tests.support.place import Place, until
 from tests.support.product.job_setup import new_world
 
 
-<<<<<<< HEAD
-def test_a_job_runs_through_real_workers(settings, world: World, number: int, database_place: Place) -> None:
-    # The workers read the same pictures and stored results as this process.
-    database_place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
-    database_place.workers("antenna-interactive", "antenna-ingest")
-=======
 @pytest.fixture(scope="module")
 def workers(django_db_setup, django_db_blocker) -> Iterator[Place]:
     """Workers of two queues, which read the same pictures and stored results as this process."""
     with django_db_blocker.unblock(), place_with_own_database("real-workers") as place:
         place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(place.worker, ("antenna-interactive", "antenna-ingest")))
+        place.workers("antenna-interactive", "antenna-ingest")
         yield place
 
 
 def test_a_job_runs_through_real_workers(workers: Place, number: int) -> None:
     world = new_world("whole")
->>>>>>> product
     captures = world.captures(12)
     job = world.job(captures, pk=number)
     assert operations.run(job).queue == "antenna-interactive"
-    until(lambda: job.images.filter(state="published").count() == 12, what="every image is published")
+    until(lambda: job.images.filter(state="published").count() == 12, 60, "every image is published")
     client = APIClient()
     client.force_authenticate(world.user)
     by_id = {str(capture.pk): capture for capture in captures}
@@ -52,19 +43,11 @@ def test_a_job_runs_through_real_workers(workers: Place, number: int) -> None:
 
     unknown = {**world.found(by_id[first["image_id"]]), "pipeline": "unknown"}
     post((first, unknown), *((task, world.found(by_id[task["image_id"]], boxes=2)) for task in rest))
-<<<<<<< HEAD
-    until(lambda: Detection.objects.exclude(path="").count() == 22, what="every crop is made")
-    until(lambda: job.stored_results.exclude(error="").exists(), what="the unknown pipeline's task is buried")
-    post((first, {"error": "could not be opened"}))
-    until(lambda: Job.objects.get(pk=number).status == JobStatus.SUCCESS, what="the job is finished")
-    until(lambda: jetstream.consumer_state(number) is None, what="the stream is deleted")
-=======
     until(lambda: Detection.objects.exclude(path="").count() == 22, 60, "every crop is made")
     until(lambda: job.stored_results.exclude(error="").exists(), 60, "the unknown pipeline's task is buried")
     post((first, {"error": "could not be opened"}))
     until(lambda: Job.objects.get(pk=number).status == JobStatus.SUCCESS, 60, "the job is finished")
     until(lambda: jetstream.consumer_state(number) is None, 60, "the stream is deleted")
->>>>>>> product
 
 
 def test_incident_1_a_job_whose_row_comes_after_its_message_is_run(workers: Place, number: int) -> None:
@@ -72,16 +55,8 @@ def test_incident_1_a_job_whose_row_comes_after_its_message_is_run(workers: Plac
     message = workers.app.tasks["ami.jobs.tasks.run_job"].apply_async(
         kwargs={"job_id": number}, headers={"antenna_origin": "person"}
     )
-<<<<<<< HEAD
-    until(lambda: database_place.ran("run_job", id=message.id, state="RETRY"), what="the message found no job")
-    assert not Job.objects.exists()
-    world.job([], pk=number)
-    until(lambda: Job.objects.get(pk=number).status == JobStatus.SUCCESS, what="the job is finished")
-    until(lambda: database_place.ran("run_job", id=message.id, state="SUCCESS"), what="it was the same message")
-=======
     until(lambda: workers.ran("run_job", id=message.id, state="RETRY"), 60, "the message found no job")
     assert not Job.objects.filter(pk=number).exists()
     world.job([], pk=number)
     until(lambda: Job.objects.get(pk=number).status == JobStatus.SUCCESS, 60, "the job is finished")
     until(lambda: workers.ran("run_job", id=message.id, state="SUCCESS"), 60, "it was the same message")
->>>>>>> product

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +67,7 @@ def deployed() -> Iterator[Deployment]:
         place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
         place.environment["ANTENNA_PUBLIC_URL"] = f"http://127.0.0.1:{port}"
         web = start_web(place, port)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(place.worker, ("antenna-interactive", "antenna-ingest")))
+        place.workers("antenna-interactive", "antenna-ingest")
         web.await_ready()
         yield Deployment(web, place, world, captures)
         place.close()

@@ -92,7 +92,7 @@ def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: P
         "ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB": str(400 * 1024),
         "MEMORY_RESERVATION": "on",
     }
-    worker = place.worker("antenna", **group.environment)
+    worker = place.worker("antenna", inside=group.enter)
     place.send(f"{T}.burst", 300, 1.0, queue="antenna")
     until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="one tells how much it takes")
     for _ in range(MORE):

@@ -128,5 +128,5 @@ def test_who_takes_the_whole_container_along_twice_is_named_and_buried_and_the_i
     until(lambda: all(effects().get(f"innocent {number}") for number in range(INNOCENT)), 60, "the innocent run")
     assert effects()["poison began"] == 2
     assert "poison" not in effects()
-    until(lambda: place.stats()["suspects"] == [], 60, "nobody is suspected any more")
-    assert place.stats()["slots"] == 4
+    until(lambda: place.stats()["suspects"] == [], 60, "no task is suspected any more")
+    until(lambda: place.stats()["slots"] == 4, what="each place is open, when the last child was replaced")

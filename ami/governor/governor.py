@@ -294,6 +294,10 @@ class Governor:
         children = [child for child in self.crew.children() if child.task]
         running = [Promise(child.task or "", max(0, child.pss_kib - child.fresh_kib)) for child in children]
         busy = max(len(running), self.crew.running)
+        if self.crew.has_children:
+            # Handed over and not begun, or over and the next about to take its slot: each may be the largest.
+            largest, _ = self.sizes.largest_kib() or ("", 0)
+            running += [Promise(largest, 0)] * (busy - len(running))
         free = max(0, self.crew.places - busy)
         admission = admissible(self.settings, self.reading, self.sizes, running, free, self.crew.default_task_kib)
         self._admitted = busy + admission.slots

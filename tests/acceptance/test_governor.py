@@ -5,11 +5,11 @@ import time
 import pytest
 
 from tests.support.cgroups import Ballast, Group
-from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, said
+from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, lateness, said
 from tests.support.place import Place, Process, until
 from tests.support.soak import soak
 
-LIMIT_MIB = 4096
+LIMIT_MIB = 2048
 #: The other pools hold on other brokers in test_governor_pools.
 POOLS = soak(["prefork"], ["prefork", "threads", "solo"])
 
@@ -22,37 +22,39 @@ def test_after_held_not_one_more_task_starts(governed: Place, group: Group, pool
     if pool == "prefork":
         place.environment["WORKER_SINGLE_JOB_MODE"] = "1"
     ballast = group.ballast()
-    for _ in range(400):
-        place.send(f"{T}.quick", 0.02, queue="antenna")
-    worker = place.worker("antenna", inside=group.enter, ANTENNA_FALLBACK_POOL=pool)
-    until(lambda: len(place.ran("quick")) > 10, 30, "tasks run")
+    with place.app.producer_pool.acquire(block=True) as producer:
+        for _ in range(400):
+            place.send(f"{T}.quick", 0.02, queue="antenna", producer=producer)
+    worker = place.worker("antenna", **group.environment, ANTENNA_FALLBACK_POOL=pool)
+    until(lambda: len(place.ran("quick")) > 10, what="tasks run")
     for cycle in (1, 2):
         _hold_and_release(place, group, ballast, worker, cycle)
 
 
 def _hold_and_release(place: Place, group: Group, ballast: Ballast, worker: Process, cycle: int) -> None:
-    fill(group, ballast, 95)
-    crossed = time.time()
-    until(lambda: said(worker, HELD) == cycle, 10, "it holds")
+    with lateness() as late:
+        fill(group, ballast, 95)
+        crossed = time.time()
+        until(lambda: said(worker, HELD) == cycle, what="it holds")
     held_at = _logged_at(worker, HELD)
     ran, waiting = len(place.ran("quick")), place.depth("antenna")
     assert waiting > 20
-    until(lambda: time.time() > held_at + 2, 5)
+    until(lambda: time.time() > held_at + 2)
     after = worker.text.rpartition(HELD)[2]
     assert "received" not in after, after
     # What was handed over before has begun; its own clock may be read a moment later on a busy machine.
-    late = [record["started_at"] - held_at for record in place.ran("quick") if record["started_at"] > held_at + 0.25]
-    assert not late, after
-    reaction = max(record["started_at"] for record in place.ran("quick")) - crossed
+    begun = [record["started_at"] for record in place.ran("quick")]
+    assert max(begun) <= held_at + 0.25 + sum(late), after
+    reaction = max(begun) - crossed
     print(f"the last task started {reaction:.2f} s after the memory was full (interval 0.2 s)")
-    assert reaction < 0.2 + 0.3 + 1, "a second of room for a busy machine"
+    assert reaction < 0.2 + 0.3 + 1 + sum(late), "a second of room for a busy machine, and what it was late"
     assert place.depth("antenna") >= waiting
     stats = place.stats()
     assert (stats["state"], stats["slots"], stats["running"]) == ("held", 0, 0)
     assert stats["percent"]["memory"] > 90
     ballast.hold(0)
-    until(lambda: said(worker, RELEASED) == cycle, 10, "it takes work again")
-    until(lambda: len(place.ran("quick")) > ran + 5, 10, "tasks run again")
+    until(lambda: said(worker, RELEASED) == cycle, what="it takes work again")
+    until(lambda: len(place.ran("quick")) > ran + 5, what="tasks run again")
 
 
 def _logged_at(worker: Process, text: str) -> float:

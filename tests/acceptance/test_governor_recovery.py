@@ -8,8 +8,11 @@ import pytest
 from tests.support.cgroups import Group
 from tests.support.governor.memory_pressure import HELD, RELEASED, T, fill, said
 from tests.support.place import Place, until
+from tests.support.soak import soak
 
 LIMIT_MIB = 1024
+#: More bursts, each as large as the one that told its size.
+MORE = soak(4, 8)
 
 
 def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goes_on(
@@ -17,10 +20,10 @@ def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goe
 ) -> None:
     place = governed
     place.environment["ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB"] = str(2048 * 1024)  # No limit helps here.
-    worker = place.worker("antenna", inside=group.enter)
-    for _ in range(60):
-        place.send(f"{T}.hoard", 20, queue="antenna")
-    until(lambda: len(place.ran("hoard", state="SUCCESS")) == 60, 60, "all of them ran, though they keep 1.2 GB")
+    worker = place.worker("antenna", **group.environment)
+    for _ in range(30):
+        place.send(f"{T}.hoard", 40, queue="antenna")
+    until(lambda: len(place.ran("hoard", state="SUCCESS")) == 30, 120, "all of them ran, though they keep 1.2 GB")
     stats = place.stats()
     assert stats["holds"] >= 1
     assert sum(stats["recycled"].values()) >= 4
@@ -31,10 +34,10 @@ def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goe
 
 def test_a_worker_that_holds_the_memory_itself_ends_to_be_started_again(governed: Place, group: Group) -> None:
     place = governed
-    worker = place.worker("antenna", inside=group.enter, ANTENNA_FALLBACK_POOL="threads")
+    worker = place.worker("antenna", **group.environment, ANTENNA_FALLBACK_POOL="threads")
     for _ in range(40):
         place.send(f"{T}.hoard", 40, queue="antenna")
-    assert until(lambda: worker.popen.poll() is not None, 60, "it ends") is True
+    assert until(lambda: worker.popen.poll() is not None, 120, "it ends") is True
     assert worker.popen.returncode == os.EX_TEMPFAIL
     assert "this worker's own processes hold" in worker.text
     left = place.depth("antenna")
@@ -43,20 +46,20 @@ def test_a_worker_that_holds_the_memory_itself_ends_to_be_started_again(governed
 
 def test_while_others_hold_the_memory_one_task_at_a_time_is_let_through(governed: Place, group: Group) -> None:
     place = governed
-    place.environment["MEMORY_MAX_HOLD_SECONDS"] = "2"
+    place.environment["MEMORY_MAX_HOLD_SECONDS"] = "1"
     ballast = group.ballast()
-    worker = place.worker("antenna", inside=group.enter)
+    worker = place.worker("antenna", **group.environment)
     fill(group, ballast, 93)
-    until(lambda: said(worker, HELD) == 1, 20, "it holds")
+    until(lambda: said(worker, HELD) == 1, what="it holds")
     began = time.time()
     for _ in range(40):
         place.send(f"{T}.quick", 0.05, queue="antenna")
-    until(lambda: len(place.ran("quick")) >= 3, 30, "some are let through")
-    assert len(place.ran("quick")) <= (time.time() - began) / 2 + 1
+    until(lambda: len(place.ran("quick")) >= 3, what="some are let through")
+    assert len(place.ran("quick")) <= (time.time() - began) + 1
     assert said(worker, RELEASED) == 0
     assert place.stats()["admitted"] >= 3
     ballast.hold(0)
-    until(lambda: len(place.ran("quick")) == 40, 20, "and all of them when there is room")
+    until(lambda: len(place.ran("quick")) == 40, what="and all of them when there is room")
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
@@ -74,13 +77,13 @@ def test_a_worker_that_starts_on_a_full_machine_takes_nothing(governed: Place, g
         MEMORY_THROTTLE_THRESHOLD="79",
         MEMORY_RESUME_THRESHOLD="70",
     )
-    until(lambda: said(worker, HELD) == 1, 10, "it holds")
+    until(lambda: said(worker, HELD) == 1, what="it holds")
     waited = time.time()
     until(lambda: time.time() > waited + 1.5, 5)
     assert "received" not in worker.text
     assert place.depth("antenna") == 20
     ballast.hold(0)
-    until(lambda: len(place.ran("quick")) == 20, 20, "it takes them when there is room")
+    until(lambda: len(place.ran("quick")) == 20, what="it takes them when there is room")
 
 
 def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: Place, group: Group) -> None:
@@ -91,10 +94,10 @@ def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: P
     }
     worker = place.worker("antenna", inside=group.enter)
     place.send(f"{T}.burst", 300, 1.0, queue="antenna")
-    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, 20, "one tells how much it takes")
-    for _ in range(8):
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="one tells how much it takes")
+    for _ in range(MORE):
         place.send(f"{T}.burst", 300, 1.0, queue="antenna")
-    until(lambda: len(place.ran("burst", state="SUCCESS")) == 9, 60, "all of them ran")
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == MORE + 1, 120, "all of them ran")
     assert _at_once(place, "burst") == 2
     assert "burst" in place.stats()["reservation"]
     assert said(worker, HELD) == 0
@@ -104,12 +107,12 @@ def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: P
 def test_dry_run_says_what_it_would_do_and_does_nothing(governed: Place, group: Group) -> None:
     place = governed
     ballast = group.ballast()
-    worker = place.worker("antenna", inside=group.enter, MEMORY_GOVERNOR="dry-run")
+    worker = place.worker("antenna", **group.environment, MEMORY_GOVERNOR="dry-run")
     fill(group, ballast, 93)
-    until(lambda: said(worker, f"[dry-run] 🚨 {HELD}") == 1, 10, "it says so")
+    until(lambda: said(worker, f"[dry-run] 🚨 {HELD}") == 1, what="it says so")
     for _ in range(20):
         place.send(f"{T}.quick", queue="antenna")
-    until(lambda: len(place.ran("quick")) == 20, 20, "and runs them all the same")
+    until(lambda: len(place.ran("quick")) == 20, what="and runs them all the same")
     assert (place.stats()["mode"], place.stats()["state"]) == ("dry-run", "held")
 
 

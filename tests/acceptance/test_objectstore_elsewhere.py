@@ -17,15 +17,16 @@ from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.transport.address import Address
 from tests.support.place import ROOT, until
 from tests.support.s3_server import running
+from tests.support.soak import soak
 
 
-@pytest.fixture
-def bucket(monkeypatch):
+@pytest.fixture(scope="module")
+def bucket():
     """The URL of a bucket, with the way to it in the environment, where a deployment has it."""
     if url := os.environ.get("ANTENNA_TEST_S3_URL"):
         yield f"objectstore+{url}/{uuid.uuid4().hex}"
         return
-    with running() as server:
+    with running() as server, pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         monkeypatch.setenv("AWS_REGION", server.credentials["region"])
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.credentials["access_key_id"])
@@ -47,10 +48,10 @@ def test_workers_of_a_bucket_run_tasks_answer_and_hand_over(bucket, tmp_path, mo
         def add(*args: int):
             return app.signature("tests.support.plain_app.add", args)
 
-        assert chain(add(1, 2), add(3), app=app)().get(timeout=60) == 6
+        assert chain(add(1, 2), add(3), app=app)().get(timeout=90) == 6
         results = [add(number, number).apply_async() for number in range(20)]
-        assert [result.get(timeout=60) for result in results] == [2 * number for number in range(20)]
-        assert set(app.control.inspect(timeout=8).ping()) == {"prefork@here", "solo@here"}
+        assert [result.get(timeout=90) for result in results] == [2 * number for number in range(20)]
+        assert set(app.control.inspect(timeout=60, limit=2).ping()) == {"prefork@here", "solo@here"}
         gate = tmp_path / "gate"
         result = app.signature("tests.support.plain_app.wait_for", (str(gate),)).apply_async()
         until(lambda: (tmp_path / "diary").exists(), 60, "it runs")
@@ -83,7 +84,7 @@ def log(folder: Path, pool: str) -> str:
 def test_two_writers_that_create_a_queue_at_once_lose_nothing(bucket):
     """The first write of each is create-only; the one that finds the other's goes on behind it."""
     address = Address.parse(bucket.partition("+")[2])
-    for number in range(15):
+    for number in range(soak(5, 15)):
         ready = threading.Barrier(2)
 
         def publish(name: str, prefix: str = f"race/{number}/", ready: threading.Barrier = ready) -> None:
@@ -101,6 +102,7 @@ def test_two_writers_that_create_a_queue_at_once_lose_nothing(bucket):
 
 
 IN_MEMORY = """
+import os
 import sys
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
@@ -113,16 +115,21 @@ app = Celery("one", broker="objectstore+memory://one", backend="cache+memory://"
 def double(number):
     return 2 * number
 
-with start_worker(app, pool=sys.argv[1], perform_ping_check=False, concurrency=2):
-    results = [double.delay(number) for number in range(10)]
-    print([result.get(timeout=20) for result in results])
+for pool in sys.argv[1:]:
+    if not os.fork():  # Each in a process of its own.
+        with start_worker(app, pool=pool, perform_ping_check=False, concurrency=2):
+            results = [double.delay(number) for number in range(10)]
+            print(pool, [result.get(timeout=60) for result in results], flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
-@pytest.mark.parametrize("pool", ["solo", "threads"])
-def test_memory_serves_one_process(pool):
+def test_memory_serves_one_process():
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CELERY_", "DJANGO_"))}
+    pools = ["solo", "threads"]
     done = subprocess.run(
-        [sys.executable, "-c", IN_MEMORY, pool], cwd=ROOT, env=kept, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", IN_MEMORY, *pools], cwd=ROOT, env=kept, capture_output=True, text=True, timeout=120
     )
-    assert done.stdout.strip() == str([2 * number for number in range(10)]), done.stderr
+    doubled = [2 * number for number in range(10)]
+    assert done.stdout.splitlines() == [f"{pool} {doubled}" for pool in pools], done.stderr

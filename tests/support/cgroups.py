@@ -44,6 +44,14 @@ class Group:
         return ["/bin/sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh"]
 
     @property
+    def environment(self) -> dict[str, str]:
+        """What makes a worker with ``tests.support.worker_tasks.governor`` enter this group before it has children.
+
+        It need not be started anew for that, as with ``enter``: it may be forked.
+        """
+        return {"ANTENNA_TEST_CGROUP": str(self.path)}
+
+    @property
     def anonymous_mib(self) -> int:
         """The memory of the processes here, without page cache."""
         stat = (self.path / "memory.stat").read_text().split()

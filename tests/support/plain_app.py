@@ -48,8 +48,8 @@ def third_time(self: Any) -> int:
 
 @app.task(bind=True)
 def wait_for(self: Any, path: str, seconds: float = 60) -> bool:
-    """Note the start, then wait until a file appears."""
-    note(f"started {self.request.id} {bool(self.request.delivery_info.get('redelivered'))}")
+    """Note the start and the process, then wait until a file appears."""
+    note(f"started {self.request.id} {bool(self.request.delivery_info.get('redelivered'))} {os.getpid()}")
     deadline = time.monotonic() + seconds
     while not Path(path).exists() and time.monotonic() < deadline:
         threading.Event().wait(0.05)

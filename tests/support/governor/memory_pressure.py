@@ -1,5 +1,10 @@
 """What the acceptance tests of the governor share: quick settings, and a container that is as full as they want it."""
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tests.support.cgroups import MIB, Ballast, Group
 from tests.support.place import Process
 
@@ -17,6 +22,30 @@ def fill(group: Group, ballast: Ballast, percent: float) -> None:
     """Make the group as full as that, whatever else is in it."""
     ballast.hold(0)
     ballast.hold(int(group.limit_bytes / MIB * percent / 100) - group.anonymous_mib)
+
+
+@contextmanager
+def lateness() -> Iterator[list[float]]:
+    """How many seconds this process was late in all, one entry for each short wait: what a busy machine adds to every
+    reaction.
+    """
+    late: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        began = time.monotonic()
+        while not over.wait(0.02):
+            now = time.monotonic()
+            late.append(now - began - 0.02)
+            began = now
+
+    thread = threading.Thread(target=watch, name="lateness", daemon=True)
+    thread.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        thread.join()
 
 
 def said(worker: Process, text: str) -> int:

@@ -1,7 +1,6 @@
 """One producer or one worker of the crash test: each writes what it did to a file of its own before it goes on."""
 
 import os
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -67,9 +66,12 @@ def work(url: str, diary: Path) -> None:
                 connection.drain_events()
 
 
-if __name__ == "__main__":
-    role, broker, written, *flag = sys.argv[1:]
+def run(role: str, url: str, diary: Path, stop: Path, log: Path) -> None:
+    """Be one of them in this process, which is forked for it; what it prints goes to ``log``."""
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     if role == "produce":
-        produce(broker, Path(written), Path(flag[0]))
+        produce(url, diary, stop)
     else:
-        work(broker, Path(written))
+        work(url, diary)

@@ -1,8 +1,12 @@
 """Tasks that take memory, and leave one row per message where the governor's tests count."""
 
+import os
 import time
+from pathlib import Path
+from typing import Any
 
 from celery import shared_task
+from celery.signals import celeryd_init
 from django.db import connection
 
 _kept: list[bytearray] = []
@@ -11,6 +15,13 @@ MB = 1000**2
 TABLE = """
 CREATE TABLE IF NOT EXISTS governor_effect (key TEXT PRIMARY KEY, runs INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL)
 """
+
+
+@celeryd_init.connect
+def enter_group(**_: Any) -> None:
+    """Move this worker to the memory cgroup of its test, if it has one: its governor and its children find it there."""
+    if folder := os.environ.get("ANTENNA_TEST_CGROUP"):
+        (Path(folder) / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def effects() -> dict[str, int]:

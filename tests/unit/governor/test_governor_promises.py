@@ -117,6 +117,15 @@ def test_as_many_are_let_in_as_fit_beside_what_was_promised() -> None:
     assert "ml.detect may add 20480 MiB" in world.governor.info()["reservation"]
 
 
+def test_what_a_child_has_not_begun_or_has_just_ended_is_promised_too() -> None:
+    world = World(RESERVES)
+    world.governor.sizes.learn("ml.detect", 20 * GIB_KIB)
+    world.crew.running = 1  # No child says that it runs a task.
+    assert world.look(ROOM) == 2
+    world.crew.has_children = False
+    assert world.look(ROOM) == 3, "threads have no memory of their own: what they took is in the reading"
+
+
 def test_in_its_dry_run_reservation_only_says_what_it_would_do_and_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     world = World(replace(SETTINGS, memory_reservation="dry-run"))

@@ -53,7 +53,7 @@ def test_processes_that_publish_and_claim_at_once_share_the_messages(folder: Pat
         for process in crew:
             process.stdin.write("go\n")
             process.stdin.flush()
-        told = [process.communicate(timeout=120)[0].split() for process in crew]
+        told = [process.communicate(timeout=240)[0].split() for process in crew]
         assert [process.returncode for process in crew] == [0, 0, 0]
     store = store_on_folder(folder, 4000)
     everything = {f"{me}-{number}" for me in "abc" for number in range(count)}
@@ -188,10 +188,16 @@ def open_files(folder: Path) -> list[str]:
 
 
 def test_a_store_that_nobody_uses_any_more_leaves_no_file_open(folder: Path, tmp_path: Path):
-    for _ in range(3):
-        publish(store_on_folder(folder), "a")
-        gc.collect()
-        assert open_files(tmp_path) == []
+    # What was there before is no part of this, and looking through it takes most of the time.
+    gc.collect()
+    gc.freeze()
+    try:
+        for _ in range(3):
+            publish(store_on_folder(folder), "a")
+            gc.collect()
+            assert open_files(tmp_path) == []
+    finally:
+        gc.unfreeze()
 
 
 FORK = """
@@ -301,11 +307,11 @@ def test_the_lock_is_waited_for(folder: Path):
     with started(FORK_WHILE_ANOTHER_THREAD_APPENDS, folder) as holder:
         assert holder.stdout.readline() == "child\n"
         with started(PUBLISH_ONCE, folder) as waiter:
-            until(lambda: "FLOCK" in locks() and re.search(rf"-> FLOCK .* {waiter.pid} ", locks()), 30)
+            until(lambda: "FLOCK" in locks() and re.search(rf"-> FLOCK .* {waiter.pid} ", locks()), 60)
             assert waiter.poll() is None
             holder.kill()
             holder.wait()
-            assert waiter.wait(30) == 0
+            assert waiter.wait(60) == 0
 
 
 def locks() -> str:

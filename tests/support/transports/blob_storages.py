@@ -53,7 +53,7 @@ class FaultyBlob(OneBlob):
         return await super().write(content, if_match)
 
 
-async def until(holds: Callable[[], Awaitable[object]], seconds: float = 20.0) -> None:
+async def until(holds: Callable[[], Awaitable[object]], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not await holds():
         assert time.monotonic() < deadline, "it never came to be"

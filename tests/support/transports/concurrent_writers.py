@@ -44,7 +44,7 @@ def concurrent_writers(somewhere: StorageLocation, count: int) -> Iterator[Concu
     finally:
         for process in processes:
             process.stdin.close()
-            process.wait(30)
+            process.wait(60)
             process.stdout.close()
 
 

@@ -28,7 +28,7 @@ def send(connection: Connection, body: Any, key: str = "moths.new", **options: A
     Producer(connection).publish(body, exchange="site", routing_key=key, serializer="json", **options)
 
 
-def receive(connection: Connection, queue: Queue, count: int, settle: Any = None, seconds: float = 10, **options: Any):
+def receive(connection: Connection, queue: Queue, count: int, settle: Any = None, seconds: float = 60, **options: Any):
     """Return ``count`` messages of a queue, each settled by ``settle`` (acknowledged without one)."""
     got: list[Any] = []
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tests.support.place import ROOT
 
-SECONDS = 60
+SECONDS = 120
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupting(handler: Callable[[int, object], None], when: Callable[[], object]) -> Iterator[None]:
-    """Run ``handler`` in the main thread, wherever it is, once ``when()`` is true; give up after 20 seconds."""
+    """Run ``handler`` in the main thread, wherever it is, once ``when()`` is true; give up after 60 seconds."""
     before = signal.signal(signal.SIGUSR1, handler)
     over = threading.Event()
 
     def watch() -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not when() and not over.wait(0.005) and time.monotonic() < deadline:
             pass
         if not over.is_set():
@@ -27,5 +27,5 @@ def interrupting(handler: Callable[[int, object], None], when: Callable[[], obje
         yield
     finally:
         over.set()
-        watching.join(30)
+        watching.join(60)
         signal.signal(signal.SIGUSR1, before)

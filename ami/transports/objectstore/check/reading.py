@@ -48,12 +48,19 @@ def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
     What a transient one held need not survive a power failure: its next writer begins it anew where it did not.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
+    suspected: list[str] = []
     while folder.exists():
+        pause = RETRY_SECONDS
         with suppress(FileNotFoundError), ExitStack() as files:
-            return _Reading(folder, files).report(is_transient)
+            report = _Reading(folder, files).report(is_transient)
+            # Found once, it may be what a writer did between one file and the next; what is damaged stays so.
+            found, report.damage = report.damage, [one for one in report.damage if one in suspected]
+            if report.damage or not found:
+                return report
+            suspected, pause = found, 0.0
         if time.monotonic() > deadline:
             break
-        time.sleep(RETRY_SECONDS)
+        time.sleep(pause)
     report = Report(unquote(folder.name))
     if folder.exists():
         report.is_busy = True

@@ -85,6 +85,12 @@ class Worker(Process):
         node = Mailbox("celery", type="fanout").Node(f"worker@{uuid.uuid4().hex}", channel=self.connection.channel())
         node.listen()
 
+    @property
+    def keeper_turns(self) -> int:
+        """How many beats of its keeper are over."""
+        turns: int = self.connection.transport._keeping().turns
+        return turns
+
     def turn(self) -> None:
         """Do what one turn of a worker's loop does: poll where that is due, claim, and settle."""
         with suppress(TimeoutError):

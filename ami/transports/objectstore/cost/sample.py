@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kombu import Queue
 
-from ami.transports.objectstore.cost.ledger import HEAD, LAYOUT, PRESENCE
+from ami.transports.objectstore.cost.ledger import HEAD, LAYOUT
 from ami.transports.objectstore.cost.processes import Process, Worker, bells, task_queue
 from ami.transports.objectstore.cost.requests import Requests
 from ami.transports.objectstore.journal.objects import HEAD_SECONDS
@@ -22,7 +22,7 @@ from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS
 LEASE_SECONDS = 3 * (FRESH_SECONDS + 1.0)
 BEAT_SECONDS = LEASE_SECONDS / 3 + 5.0
 
-#: How long a keeper's requests of one beat may take, in memory.
+#: So much longer than a head is believed.
 MARGIN_SECONDS = 0.2
 
 PATIENCE_SECONDS = 2 * LONGEST_POLL_SECONDS
@@ -87,13 +87,12 @@ def _broker(stack: ExitStack, prefetch: int) -> _Broker:
 def _await_beats(*workers: Worker) -> Requests:
     """Return when every keeper has beaten once; return what the last poll of the first worker asked."""
     deadline, poll = time.monotonic() + BEAT_SECONDS, Requests()
-    while not all(worker.ledger.requests(PRESENCE, by_keeper=True).put for worker in workers):
+    while not all(worker.keeper_turns for worker in workers):
         if time.monotonic() > deadline:
             raise TimeoutError(f"no keeper beat within {BEAT_SECONDS:g} s")
         asked = _during(workers[0], workers[0].turn)
         poll = asked if any(asked) else poll
         time.sleep(0.01)
-    time.sleep(MARGIN_SECONDS)
     return poll
 
 

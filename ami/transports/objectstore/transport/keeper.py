@@ -29,6 +29,8 @@ class Keeper:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._wake = wake
+        #: How often it has renewed, or tried to, and cleared up.
+        self.turns = 0
         self._holding: set[str] = set()
         self._counts: dict[str, int] = {}
         self._left: dict[str, float] = {}
@@ -76,6 +78,7 @@ class Keeper:
             except JQueueError as error:
                 # The next beat tries again; a lease outlives two that fail.
                 log.warning("The leases of %s were not renewed: %s", self._owner, error)
+            self.turns += 1
 
     def _renew(self) -> None:
         for queue in list(self._holding):

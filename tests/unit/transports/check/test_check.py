@@ -16,6 +16,7 @@ from ami.transports.objectstore.check import reading
 from ami.transports.objectstore.check.reading import read_queue
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim
 from ami.transports.objectstore.queue.store import Store
+from tests.support.place import until
 from tests.support.transports.small_stores import message as enqueue
 from tests.support.transports.small_stores import on_folder, snapshots_every
 
@@ -209,7 +210,10 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
     assert str(tmp_path / name) in capsys.readouterr().err
 
 
-def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(tmp_path: Path):
+def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 120.0)
     is_over = threading.Event()
 
     def write() -> None:
@@ -226,8 +230,7 @@ def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(tmp_path
     writing = threading.Thread(target=write)
     writing.start()
     try:
-        while not list(tmp_path.glob("snapshot-*")):
-            pass
+        until(lambda: list(tmp_path.glob("snapshot-*")), 60)
         for _ in range(100):
             report = read_queue(tmp_path)
             assert not report.damage
@@ -235,6 +238,37 @@ def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(tmp_path
     finally:
         is_over.set()
         writing.join()
+
+
+def test_a_segment_that_came_and_went_during_a_read_is_no_damage(tmp_path: Path):
+    store, glob, compare = filled(tmp_path), Path.glob, reading._Reading._compare
+    moments: list[str] = []
+
+    def work_off(count: int) -> None:
+        with snapshots_every(1000):
+            store.commit([*(Ack(name) for name in store.look().entries), enqueue(f"stays-{len(moments)}", 60)])
+            store.commit([Claim(1, "worker", 60.0)])
+            for number in range(count):
+                store.commit([enqueue(f"{len(moments)}-{number}", 60)])
+                [[entry]] = store.commit([Claim(1, "worker", 60.0)])
+                store.commit([Ack(entry.id)])
+
+    def listed(self: Path, pattern: str) -> object:
+        if pattern == "snapshot-*" and not moments:
+            moments.append("after the segments were listed")
+            work_off(60)
+        return glob(self, pattern)
+
+    def compared(self: reading._Reading) -> None:
+        if len(moments) == 1:
+            moments.append("before they were compared")
+            work_off(60)
+        compare(self)
+
+    with patch.object(Path, "glob", listed), patch.object(reading._Reading, "_compare", compared):
+        report = read_queue(tmp_path)
+    assert len(moments) == 2
+    assert (report.damage, report.waiting, report.leased) == ([], 0, 1)
 
 
 def test_queue_that_changes_during_every_read_is_busy_not_damaged(tmp_path: Path, check: Check, monkeypatch):

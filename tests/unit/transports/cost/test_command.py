@@ -8,10 +8,22 @@ from ami.transports.objectstore.__main__ import main
 from ami.transports.objectstore.cost import command, sample
 from ami.transports.objectstore.cost.requests import PRICES, Requests
 
+#: What is counted takes ten seconds; that the command tells just that is shown beside the counting.
+COUNTED = sample.Sample(
+    stored_bytes=1000,
+    published=Requests(get=2.0, put=1.0),
+    claimed=Requests(get=2.0, put=1.0),
+    acknowledged=Requests(get=1.0, put=1.0),
+    poll=Requests(get=2),
+    beat=Requests(get=2, put=1, list=1),
+    renewal=Requests(put=1),
+    heartbeat=Requests(get=1),
+)
+
 
 @pytest.fixture(autouse=True)
-def _counted_before(counted: sample.Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.sample, "take", lambda message_bytes, batch: counted)
+def _counted_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.sample, "take", lambda message_bytes, batch: COUNTED)
     monkeypatch.setattr(command, "upkeep", lambda message_bytes, workers: Requests(get=0.02, put=0.02, delete=0.02))
 
 

@@ -1,23 +1,47 @@
 """What the calculator counts is what the transport asks for, counted here in another way."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 from kombu import Connection, Consumer, Producer, Queue
 
-from ami.transports.objectstore.cost import sample
+from ami.transports.objectstore.__main__ import main
+from ami.transports.objectstore.cost import command, sample
 from ami.transports.objectstore.cost.ledger import PRESENCE, part_of
 from ami.transports.objectstore.cost.month import ONE_GET, _pauses
 from ami.transports.objectstore.cost.processes import Worker, bells, task_queue
 from ami.transports.objectstore.cost.requests import Requests
 from ami.transports.objectstore.cost.upkeep import upkeep
 from ami.transports.objectstore.journal.objects import SEGMENT_BYTES
-from ami.transports.objectstore.queue.store import SNAPSHOT_BYTES
+from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS
+from tests.support.soak import soak
 from tests.support.transports.fake_bucket import Bucket, clock, counted_processes
 
 LONG_SECONDS = 60.0
+
+#: Upkeep is counted from one snapshot to the next: the smaller that way is, the fewer messages have to go through.
+SNAPSHOT_BYTES = soak(2 * 1024**2, store_module.SNAPSHOT_BYTES)
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[sample.Sample]:
+    """Messages that come alone, and eight together: each count waits for ten seconds, both at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(sample.take, (700, 700), (1, 8)))
+
+
+@pytest.fixture
+def counted(samples: list[sample.Sample]) -> sample.Sample:
+    return samples[0]
+
+
+@pytest.fixture
+def together(samples: list[sample.Sample]) -> sample.Sample:
+    return samples[1]
 
 
 def published(connection: Connection, queue: Queue) -> None:
@@ -112,20 +136,35 @@ def test_further_queues_and_workers_cost_one_read_each(counted: sample.Sample):
     assert (poll, beat) == (alone_poll, alone_beat.plus(Requests(get=3)))
 
 
-def test_messages_that_come_together_share_requests(counted: sample.Sample):
-    together = sample.take(700, 8)
+def test_messages_that_come_together_share_requests(counted: sample.Sample, together: sample.Sample):
     for name in ("published", "claimed", "acknowledged"):
         assert sum(getattr(together, name)) < sum(getattr(counted, name))
     # Each is stored by itself, one write claims all, and each task ends by itself.
     assert (together.published.put, together.claimed.put, together.acknowledged.put) == (1, pytest.approx(1 / 8), 1)
 
 
-def test_upkeep_grows_with_bytes_and_with_those_who_read_them():
+def test_upkeep_grows_with_bytes_and_with_those_who_read_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store_module, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
     small, large, two = upkeep(5_000, 1), upkeep(20_000, 1), upkeep(20_000, 2)
     assert small.put < large.put < 3 * 20_000 / SEGMENT_BYTES
     # What is closed is deleted in the end, and each worker reads it once.
     assert large.delete == pytest.approx(large.put - 1 / (SNAPSHOT_BYTES / 20_000), rel=0.05)
     assert two.get == pytest.approx(2 * large.get, rel=0.05)
+
+
+def test_the_command_tells_what_was_counted(
+    counted: sample.Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(store_module, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
+    monkeypatch.setattr(command.sample, "take", lambda message_bytes, batch: counted)
+    assert main(["cost", "--json", "--ops", "1000", "--workers", "2", "--idle-hours", "0"]) == 0
+    rows = {row["name"]: row["month"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    for name, each in (
+        ("publish", counted.published),
+        ("claim", counted.claimed),
+        ("acknowledge", counted.acknowledged),
+    ):
+        assert rows[name] == pytest.approx(each.times(1000)._asdict())
 
 
 def test_pauses_between_polls_are_those_of_the_transport():

@@ -281,6 +281,7 @@ def test_values_cannot_be_changed():
         QueueState().version = 1
 
 
+@pytest.mark.processes
 def test_importing_brings_in_no_client_and_no_framework():
     code = "import sys, ami.transports.objectstore as o; [getattr(o, n) for n in o.__all__]; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

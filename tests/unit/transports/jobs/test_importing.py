@@ -142,21 +142,24 @@ def test_killed_in_the_middle_the_next_one_finishes(tmp_path, monkeypatch, step)
     assert (tmp_path / "queue.json.imported").read_bytes() == encode(STATE)
 
 
-def _take_one(path, results):
+def _take_one(path, begin, results):
+    begin.wait(60)
     results.put([found.id for found in asyncio.run(DirectQueue(LocalFileSystemStorage(path)).dequeue())])
 
 
+@pytest.mark.processes
 def test_processes_that_open_it_at_once_import_it_once(tmp_path):
     path = tmp_path / "queue.json"
     path.write_bytes(encode(QueueState(jobs=tuple(job(number) for number in range(3)))))
-    spawning = multiprocessing.get_context("spawn")
-    results = spawning.Queue()
-    processes = [spawning.Process(target=_take_one, args=(path, results)) for _ in range(3)]
+    forking = multiprocessing.get_context("fork")
+    begin, results = forking.Barrier(3), forking.Queue()
+    processes = [forking.Process(target=_take_one, args=(path, begin, results)) for _ in range(3)]
     for process in processes:
         process.start()
     taken = sorted(results.get(timeout=60) for _ in processes)
     for process in processes:
         process.join(60)
+        assert process.exitcode == 0
     assert taken == [["0"], ["1"], ["2"]]
 
 

@@ -106,6 +106,7 @@ def _enqueue_many(q, count):
     asyncio.run(main())
 
 
+@pytest.mark.processes
 def test_a_fork_shares_the_folder(tmp_path):
     q = DirectQueue(LocalFileSystemStorage(tmp_path / "q"))
     _enqueue_many(q, 1)
@@ -117,6 +118,7 @@ def test_a_fork_shares_the_folder(tmp_path):
     assert len(asyncio.run(q.read_state()).jobs) == 201
 
 
+@pytest.mark.processes
 def test_a_fork_goes_on_with_its_own_memory():
     q = DirectQueue(InMemoryStorage())
     _enqueue_many(q, 3)

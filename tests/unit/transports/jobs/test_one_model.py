@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ami.transports.objectstore import BrokerQueue, DirectQueue, JobNotFoundError
+from tests.support.soak import soak
 from tests.unit.transports.jobs.conftest import STORAGES
 
 names = st.sampled_from(["a", "b"])
@@ -119,7 +120,7 @@ async def agrees(real, model, step):
 
 @pytest.mark.parametrize("queue", [BrokerQueue, DirectQueue])
 @pytest.mark.parametrize("storage", STORAGES)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=soak(20, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=steps)
 def test_it_does_what_the_model_does(storage, queue, steps):
     async def main(folder):
@@ -134,7 +135,7 @@ def test_it_does_what_the_model_does(storage, queue, steps):
         asyncio.run(main(Path(folder)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=soak(15, 25), deadline=None)
 @given(batches=st.lists(st.lists(st.tuples(st.sampled_from(["enqueue", "dequeue", "ack"]), numbers)), max_size=6))
 def test_a_batch_is_its_calls_one_after_the_other(batches):
     """Concurrent calls end as if they had been made in the order in which they were begun, on every storage alike."""

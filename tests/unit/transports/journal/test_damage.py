@@ -17,6 +17,7 @@ from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from tests.support.soak import soak
 from tests.support.transports.recording_follower import Reader, number, on_folder
 from tests.support.transports.small_stores import claim, held, publish, waiting
 from tests.support.transports.small_stores import on_folder as store_on_folder
@@ -103,7 +104,7 @@ HOW: dict[str, Callable[[bytes, int], bytes]] = {
 }
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=soak(60, 1000), deadline=None, derandomize=True)
 @given(st.sampled_from(sorted(HOW)), st.integers(0, 100), st.integers(0, 10_000))
 def test_whatever_is_done_to_the_files_no_wrong_byte_is_served(how: str, which: int, at: int):
     with tempfile.TemporaryDirectory() as name:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ami.transports.objectstore.errors import CASConflictError
+from ami.transports.objectstore.journal import closed
 from ami.transports.objectstore.journal.head import Head
 from ami.transports.objectstore.journal.objects import HEAD_SECONDS, TRIES
 from tests.support.transports.flaky_network import HEAD, Fault, FlakyNetwork, asked, reader
@@ -88,6 +89,25 @@ def test_who_begins_at_the_snapshot_reads_nothing_that_is_before_it(network: Fla
     late = reader(network)
     assert late.all() == [*number(100), b"next"]
     assert asked(network)["read"] <= 3
+
+
+def test_segments_that_were_read_last_are_kept_and_the_others_read_again(
+    network: FlakyNetwork, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(closed, "KEPT_SEGMENTS", 3)
+    reader(network).append(*number(60))
+    late = reader(network)
+    assert late.all() == number(60)
+    of_closed = [body for body in number(60) if late.diary.places[body][0] < 6]
+    in_segment = [[body for body in of_closed if late.diary.places[body][0] == each] for each in range(1, 6)]
+    for bodies in in_segment:
+        assert [late.read(body) for body in bodies] == bodies
+    asked(network)
+    for bodies in in_segment[2:]:
+        assert [late.read(body) for body in bodies] == bodies
+    assert asked(network) == {}
+    assert late.read(in_segment[0][0]) == in_segment[0][0]
+    assert asked(network) == {"read": 1}
 
 
 def test_a_claim_on_an_empty_queue_is_one_read(network: FlakyNetwork):

@@ -91,7 +91,7 @@ steps = st.lists(
 chances = st.lists(st.integers(0, 2**20), min_size=60, max_size=60)
 
 
-@settings(max_examples=soak(150, 3000), deadline=None, derandomize=True)
+@settings(max_examples=soak(60, 3000), deadline=None, derandomize=True)
 @given(steps, chances, st.integers(300, 3000))
 def test_what_was_told_to_be_durable_is_there_after_a_power_failure(
     history: list[tuple[str, bool]], chosen: list[int], every: int
@@ -157,7 +157,7 @@ class Told:
         store.look()
 
 
-@settings(max_examples=soak(80, 1000), deadline=None, derandomize=True)
+@settings(max_examples=soak(35, 1000), deadline=None, derandomize=True)
 @given(steps, chances, st.integers(300, 3000))
 def test_a_queue_that_need_not_survive_a_power_failure_can_be_used_after_it(
     history: list[tuple[str, bool]], chosen: list[int], every: int

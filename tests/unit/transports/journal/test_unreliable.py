@@ -62,7 +62,7 @@ class Writers:
             reader.save()
 
 
-@settings(max_examples=soak(700, 20_000), deadline=None, derandomize=True)
+@settings(max_examples=soak(250, 20_000), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(writers, st.sampled_from(["append", "append", "blind", "save", "read", "forget"])),
@@ -142,7 +142,7 @@ class Users:
 steps = st.sampled_from(["publish", "publish", "publish", "again", "claim", "ack", "look", "away"])
 
 
-@settings(max_examples=soak(300, 6000), deadline=None, derandomize=True)
+@settings(max_examples=soak(130, 6000), deadline=None, derandomize=True)
 @given(st.lists(st.tuples(writers, steps), max_size=50), faults, st.integers(200, 3000))
 def test_every_confirmed_message_is_in_the_queue_once(history: list[tuple[int, str]], plan: list[Fault], every: int):
     network = FlakyNetwork(plan)
@@ -171,7 +171,7 @@ def test_threads_on_stores_of_their_own_lose_nothing_and_share_nothing():
 
     def work(me: int) -> list[str]:
         store, mine = on_objects(objects, 2000), []
-        start.wait(30)
+        start.wait(60)
         for at in range(count):
             publish(store, f"{me}-{at}", size=20)
             for name in claim(store, 1, str(me), seconds=None):

@@ -20,7 +20,7 @@ from tests.support.soak import soak
 from tests.support.transports.small_stores import DOUBT, message
 from tests.support.transports.watched_journal import WatchedJournal
 
-SHALLOW, DEEP = 100, soak(20_000, 200_000)
+SHALLOW, DEEP = 100, soak(8_000, 200_000)
 ROUNDS = 60
 
 

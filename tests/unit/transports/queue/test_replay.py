@@ -64,7 +64,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 #: Seconds since the batch before, by another clock perhaps, and what is in it.
 batches = st.tuples(st.sampled_from([0.0, 0.0, 0.4, 1.0, 10.0, 130.0, -20.0]), st.lists(commands, max_size=4))
 histories = st.lists(batches, min_size=1, max_size=30)
-thorough = settings(max_examples=soak(120, 2000), deadline=None, derandomize=True)
+thorough = settings(max_examples=soak(50, 2000), deadline=None, derandomize=True)
 
 
 def told(answers: list[Any]) -> list[Any]:

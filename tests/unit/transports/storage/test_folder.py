@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -130,10 +132,16 @@ def test_no_two_versions_have_the_same_signature(folder: Path):
 
 def test_a_signature_is_finer_than_a_tick_of_the_kernels_clock(folder: Path):
     storage = FolderObjects(folder, durable=False)
-    for number in range(20):
-        before = time.time_ns()
-        storage.create(f"{number}", CONTENT)
-        assert before <= storage.signature(f"{number}")[1] <= time.time_ns()
+    told, time_ns = [], time.time_ns
+
+    def ask() -> int:
+        told.append(time_ns())
+        return told[-1]
+
+    with patch.object(time, "time_ns", ask):
+        for number in range(20):
+            storage.create(f"{number}", CONTENT)
+    assert [storage.signature(f"{number}")[1] for number in range(20)] == told
 
 
 # Power failures and full disks.
@@ -174,24 +182,27 @@ def test_nothing_waits_for_the_disk_where_that_is_not_asked_for(folder: Path, sy
     assert synced == []
 
 
-@pytest.fixture
-def small_files() -> Callable[[int], None]:
-    """Let files grow to so many bytes, like a disk that is full then."""
+@contextmanager
+def small_files(size: int) -> Iterator[None]:
+    """Let files grow to so many bytes, like a disk that is full then: also the one that pytest reports to."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_full_disk_leaves_what_was_there(storage: FolderObjects, folder: Path, small_files: Callable[[int], None]):
+def test_a_full_disk_leaves_what_was_there(storage: FolderObjects, folder: Path):
     version = storage.create("a", CONTENT)
-    small_files(100_000)
-    with pytest.raises(StorageError, match="cannot replace 'a'") as raised:
-        storage.replace("a", b"x" * 200_000, version)
-    assert isinstance(raised.value.cause, OSError)
-    with pytest.raises(StorageError, match="cannot create 'b'"):
-        storage.create("b", b"x" * 200_000)
+    with small_files(100_000):
+        with pytest.raises(StorageError, match="cannot replace 'a'") as raised:
+            storage.replace("a", b"x" * 200_000, version)
+        assert isinstance(raised.value.cause, OSError)
+        with pytest.raises(StorageError, match="cannot create 'b'"):
+            storage.create("b", b"x" * 200_000)
     assert storage.read("a") == Stored(CONTENT, version)
     assert storage.list("") == ["a"]
     assert os.listdir(folder / ".unfinished") == []
@@ -210,6 +221,7 @@ while True:
 """
 
 
+@pytest.mark.processes
 def test_a_killed_writer_leaves_a_whole_object(folder: Path):
     for number in range(6):
         writer = process(REPLACE_FOREVER, folder / str(number))
@@ -217,7 +229,9 @@ def test_a_killed_writer_leaves_a_whole_object(folder: Path):
         for _ in range(1 + 7 * number):
             answered = int(writer.stdout.readline())
         writer.kill()
-        answered = int((writer.communicate()[0].split() or [answered])[-1])
+        # Not by `communicate`, which knows nothing of what was read beyond the last line already.
+        answered = int((writer.stdout.read().split() or [answered])[-1])
+        writer.communicate()
         storage = FolderObjects(folder / str(number), lock_seconds=0.2)
         stored = storage.read("a")
         assert stored.content in (b"%d" % answered * 1000, b"%d" % (answered + 1) * 1000)
@@ -271,6 +285,7 @@ forever.wait()
 """
 
 
+@pytest.mark.processes
 def test_a_forked_child_keeps_no_lock_of_its_killed_parent(storage: FolderObjects, folder: Path):
     version = storage.create("a", CONTENT)
     parent = process(FORK_WHILE_ANOTHER_THREAD_HOLDS_THE_LOCK, folder / ".lock")
@@ -297,8 +312,9 @@ storage.replace("a", b"parent again", storage.read("a").version)
 """
 
 
+@pytest.mark.processes
 def test_both_sides_of_a_fork_write(storage: FolderObjects, folder: Path):
     forking = process(FORK_AND_WRITE, folder)
-    forking.communicate(timeout=60)
+    forking.communicate(timeout=120)
     assert forking.returncode == 0
     assert storage.read("a").content == b"parent again"

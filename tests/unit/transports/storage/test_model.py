@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage, Stored
+from tests.support.soak import soak
 from tests.support.transports.faulty_storage import Fault, FaultyStorage
 from tests.support.transports.storage_location import StorageLocation
 
@@ -102,14 +103,15 @@ class Model:
 
 
 @pytest.mark.parametrize("kind", ["memory", "folder"], indirect=True)
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=soak(50, 120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(requests, max_size=25))
 def test_a_storage_is_a_dictionary(somewhere: Callable[[], StorageLocation], requests: list[Request]):
     check(somewhere().open(), requests)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", ["s3"], indirect=True)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=soak(15, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(requests, max_size=15))
 def test_s3_is_a_dictionary(somewhere: Callable[[], StorageLocation], requests: list[Request]):
     check(somewhere().open(), requests)

@@ -50,12 +50,12 @@ def test_prefetch_bounds_what_a_consumer_holds(connect):
     held = []
     with Consumer(connection.channel(), [QUEUE], callbacks=[lambda _, message: held.append(message)], prefetch_count=2):
         while len(held) < 2:
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=60)
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.2)
         assert (len(held), depth(connection, "moths")) == (2, 3)
         held[0].ack()
-        connection.drain_events(timeout=5)
+        connection.drain_events(timeout=60)
         assert [message.payload for message in held] == [0, 1, 2]
 
 
@@ -80,7 +80,7 @@ def take_and_close(connection) -> None:
     channel = connection.channel()
     with Consumer(channel, [QUEUE], callbacks=[lambda _, message: held.append(message)], auto_declare=False):
         while not held:
-            connection.drain_events(timeout=5)
+            connection.drain_events(timeout=60)
         channel.close()
 
 
@@ -158,7 +158,7 @@ def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, mon
     with Consumer(connection.channel(), [QUEUE], callbacks=[take], prefetch_count=1):
         while len(got) < 3:
             try:
-                connection.drain_events(timeout=5)
+                connection.drain_events(timeout=60)
             except StorageError:
                 assert failed
     assert got == [0, 1, 2]

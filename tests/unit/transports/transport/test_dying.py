@@ -61,8 +61,8 @@ def test_a_message_that_outlives_its_time_is_buried(connect, own):
     arguments = {} if own else {"x-message-ttl": 50}
     declare(connection, dying(**arguments), LETTERS)
     send(connection, 1, **({"expiration": 0.05} if own else {}))
-    until(lambda: depth(connection, "moths") == 0, 5)
-    until(lambda: receive_nothing(connection, dying(**arguments)) and depth(connection, "moths.dlq") == 1, 5)
+    until(lambda: depth(connection, "moths") == 0, 60)
+    until(lambda: receive_nothing(connection, dying(**arguments)) and depth(connection, "moths.dlq") == 1, 60)
     assert connection.default_channel.basic_get("moths.dlq").headers["x-death"][0]["reason"] == "expired"
 
 

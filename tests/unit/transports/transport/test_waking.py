@@ -31,6 +31,7 @@ with Connection(sys.argv[1]) as connection:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("nobody_polls")
 def test_a_publish_of_another_process_wakes_an_idle_consumer(folder_url):
     with Connection(folder_url) as connection:
@@ -41,7 +42,7 @@ def test_a_publish_of_another_process_wakes_an_idle_consumer(folder_url):
                 connection.drain_events(timeout=0.1)
             publisher = subprocess.Popen([sys.executable, "-c", PUBLISH, folder_url], cwd=ROOT)
             connection.drain_events(timeout=60)
-            assert publisher.wait(30) == 0
+            assert publisher.wait(60) == 0
     assert got == ["from afar"]
 
 
@@ -51,16 +52,19 @@ def test_an_acknowledgement_of_another_thread_wakes_a_consumer_that_was_full(con
     declare(connection, QUEUE)
     for number in range(2):
         send(connection, number)
-    got = []
+    got, timers = [], []
 
     def take(_, message):
         got.append(message)
         if len(got) == 1:
-            threading.Timer(0.1, message.ack).start()
+            timers.append(threading.Timer(0.1, message.ack))
+            timers[0].start()
 
     with Consumer(connection.channel(), [QUEUE], callbacks=[take], prefetch_count=1):
         while len(got) < 2:
             connection.drain_events(timeout=60)
+        # It still uses the connection, which ends with this test.
+        timers[0].join()
 
 
 @pytest.mark.usefixtures("nobody_polls")
@@ -80,8 +84,10 @@ def test_where_bells_cannot_be_heard_waiting_ends_soon_by_itself(folder_url, mon
     monkeypatch.setattr(bell, "INotify", None)
     with Connection(folder_url) as connection, Connection(folder_url) as other:
         declare(connection, QUEUE)
-        threading.Timer(0.2, send, (other, "heard")).start()
+        timer = threading.Timer(0.2, send, (other, "heard"))
+        timer.start()
         assert receive(connection, QUEUE, 1, seconds=60)[0].payload == "heard"
+        timer.join()
 
 
 def test_a_bell_folder_of_somebody_else_is_refused(tmp_path):

@@ -23,22 +23,18 @@ else
 	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)')
 endif
 
-# What knows no database need not be tested on two.
-NO_DATABASE := compose demo docs governor processing_service provision topology transports
-ON_SERVICES := $(V) -m provision run --private -- $(V) -m pytest --durations=30
+# Processes that run tests at the same time.
+WORKERS ?= 2
 
-test: setup ## Run all tests: on SQLite, on real services, in containers (ARGS='-k name': some, on the services)
+test: setup ## Run all tests, in parallel: on real services, in containers (ARGS='-k name': some, on the services)
 ifdef ARGS
-	$(ON_SERVICES) $(ARGS)
+	$(V) -m provision run --private -- $(V) -m pytest --durations=15 $(ARGS)
 else
-	@# Containers are mostly waited for, so their tests run beside those that compute; what they say follows at the end.
-	@$(MAKE) --no-print-directory smoke > .smoke.log 2>&1 & smoke=$$!; \
-	trap 'kill $$smoke 2>/dev/null' EXIT; \
-	env -u DATABASE_URL $(V) -m pytest tests/unit $(NO_DATABASE:%=--ignore=tests/unit/%); on_sqlite=$$?; \
-	$(ON_SERVICES) tests/unit tests/integration; on_services=$$?; \
-	wait $$smoke; in_containers=$$?; cat .smoke.log; [ $$on_sqlite$$on_services$$in_containers = 000 ]
-	$(ON_SERVICES) tests/acceptance
+	$(V) -m tests --workers $(WORKERS)
 endif
+
+test-fast: setup ## Run the tests that need neither services nor processes
+	$(V) -m tests fast --workers $(WORKERS)
 
 smoke: setup ## Run the tests in containers; without an engine they say so and are left out
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
@@ -103,6 +99,6 @@ logs: ## Follow the containers' logs
 	$(COMPOSE) logs --follow --tail 100
 
 clean: ## Remove what make made
-	rm -rf .venv .demo .smoke.log .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .demo .test-logs .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test smoke check topology format soak attack bench requirements up down logs clean
+.PHONY: help setup demo test test-fast smoke check topology format soak attack bench requirements up down logs clean

@@ -1,24 +1,59 @@
 """What every test may use: services from the environment, a virtual host of its own, and real worker processes."""
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.support import parts
+from tests.support.failures import left_running
 from tests.support.place import RABBITMQ, Place, new_place
 
-NEED_NO_SERVICE = ("/unit/", "/smoke/", "/integration/processing_service/", "/integration/provision/")
 SERVICES = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give integration and acceptance tests the services, or skip them loudly; in CI their absence is a failure."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make test` run the suite in parts."""
+    parser.addoption("--part", default="", help=f"run the tests of these parts only, of {','.join(parts.PARTS)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse an unknown part; watch for processes where they are not allowed."""
+    unknown = _wanted(config) - set(parts.PARTS)
+    if unknown:
+        raise pytest.UsageError(f"--part: {', '.join(sorted(unknown))} is not one of {', '.join(parts.PARTS)}")
+    if parts.FAST in _wanted(config):
+        watch = parts.NoProcesses()
+        config.pluginmanager.register(watch)
+        watch.install()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the wanted parts. Give tests the services, or skip them loudly; in CI their absence is a failure."""
+    if wanted := _wanted(config):
+        config.hook.pytest_deselected(items=parts.select(items, wanted))
     missing = [name for name in SERVICES if not os.environ.get(name)]
     if not missing or os.environ.get("CI"):
         return
     reason = f"needs {', '.join(missing)}: run through `make test`"
     for item in items:
-        if not any(folder in str(item.path) for folder in NEED_NO_SERVICE):
+        path = item.path.as_posix()
+        if not parts.parts_of(item) & {parts.FAST, parts.PROCESSES, parts.CONTAINERS} and "/unit/" not in path:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _wanted(config: pytest.Config) -> set[str]:
+    return {name for name in config.getoption("--part").split(",") if name}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    """Show with a failure what it left running and where the logs are."""
+    report = yield
+    if report.failed and (left := left_running(item.nodeid)):
+        report.sections.append(("Left running", left))
+    return report
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,25 @@ class Process:
         with suppress(ProcessLookupError):
             os.killpg(self.popen.pid, signal.SIGKILL)
         self.popen.wait()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that a place started: its exit code is None while it runs."""
+
+    pid: int
+    command: str
+    exit_code: int | None
+    log: Path
+
+
+#: The places now open, oldest first: what a failing test names.
+OPEN: list["Place"] = []
+
+
+def open_places() -> list["Place"]:
+    """The places of this process that are not closed yet."""
+    return list(OPEN)
 
 
 @dataclass(frozen=True)
@@ -230,6 +250,19 @@ class Place:
         with self.app.connection_for_read() as connection, connection.channel() as channel:
             return depth(channel, queue)[0]
 
+    def running(self) -> list[Running]:
+        """Every process started here, also those that have ended."""
+        return [
+            Running(process.popen.pid, " ".join(process.argv), process.popen.poll(), process.log)
+            for process in self.processes
+        ]
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy what the processes have printed so far to ``folder``, under the name of this place."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for process in self.processes:
+            shutil.copyfile(process.log, folder / f"{self.vhost}-{process.log.name}")
+
     def close(self) -> None:
         """End every process of this place that still runs."""
         for process in self.processes:
@@ -251,9 +284,11 @@ def new_place(name: str, broker: str = RABBITMQ) -> Iterator[Place]:
             (folder / part).mkdir()
         with new_broker(broker, slug, folder) as broker_url, celery_at(broker_url):
             place = Place(slug, _environment(folder, broker_url), folder)
+            OPEN.append(place)
             try:
                 yield place
             finally:
+                OPEN.remove(place)
                 place.close()
 
 

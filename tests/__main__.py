@@ -1,0 +1,113 @@
+"""``python -m tests``: the suite, part by part, with what each took; ``make test`` and ``make test-fast`` call it."""
+
+import argparse
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOGS = ROOT / ".test-logs"
+#: Held while tests run in containers: what measures time waits for it.
+BUSY = LOGS / "containers.lock"
+#: A line for each part: its name, its seconds, its result.
+TIMES = LOGS / "times"
+#: What `python -m provision run` tells; without them the tests' settings take SQLite.
+SERVICE_URLS = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
+PYTEST = (sys.executable, "-m", "pytest", "--durations=15")
+#: The longest first: two workers take files in this order, and what is short fills the end.
+PARALLEL = ("--dist", "loadfile", "--no-loadscope-reorder")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One call of pytest."""
+
+    name: str
+    arguments: Sequence[str]
+    parallel: bool = True
+
+
+WITHOUT_SERVICES = Part("without services", ("tests/integration", "tests/unit", "--part", "fast,processes"))
+FAST = Part("fast", ("tests/unit", "--part", "fast"))
+CONTAINERS = Part("in containers", ("tests/smoke", "--part", "containers", "--timeout=900"), parallel=False)
+SERVICES = Part("on services", ("tests/acceptance", "tests/integration", "tests/unit", "--part", "services"))
+ALONE = Part("alone", ("tests/acceptance", "tests/integration", "tests/unit", "--part", "alone"), parallel=False)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what is asked for; return 0 when all passed."""
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "fast", "services"])
+    parser.add_argument("--workers", type=int, default=2, help="processes that run tests at the same time")
+    options = parser.parse_args(argv)
+    LOGS.mkdir(exist_ok=True)
+    if options.what == "fast":
+        return run(FAST, options.workers)
+    if options.what == "services":
+        return on_services(options.workers)
+    TIMES.write_text("")
+    with beside(CONTAINERS) as containers:
+        plain = run(WITHOUT_SERVICES, options.workers)
+        again = (sys.executable, "-m", "tests", "services", "--workers", str(options.workers))
+        command = (sys.executable, "-m", "provision", "run", "--private", "--", *again)
+        served = subprocess.run(command, cwd=ROOT, check=False).returncode
+        contained = containers.wait()
+    print((LOGS / "containers.log").read_text(errors="replace"), TIMES.read_text(), sep="\n", flush=True)
+    return 1 if plain or served or contained else 0
+
+
+def on_services(workers: int) -> int:
+    """Run what needs services; then, when no container runs any more, what must be alone."""
+    code = run(SERVICES, workers)
+    with BUSY.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return run(ALONE, workers) or code
+
+
+def run(part: Part, workers: int) -> int:
+    """Run one part, note its time, and return pytest's exit code; no test at all is a failure."""
+    began = time.monotonic()
+    parallel = ("-n", str(workers), *PARALLEL) if part.parallel else ()
+    environment = dict(os.environ)
+    if part in (FAST, WITHOUT_SERVICES):
+        environment = {name: value for name, value in environment.items() if name not in SERVICE_URLS}
+    code = subprocess.run([*PYTEST, *part.arguments, *parallel], cwd=ROOT, env=environment, check=False).returncode
+    note(part, began, code)
+    return code
+
+
+@contextmanager
+def beside(part: Part) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a part in the background, its output in a file of its name; end it when the block ends early."""
+    began = time.monotonic()
+    with BUSY.open("a") as lock, (LOGS / "containers.log").open("wb") as output:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        arguments = [*PYTEST, *part.arguments]
+        process = subprocess.Popen(arguments, cwd=ROOT, stdout=output, stderr=output, pass_fds=[lock.fileno()])
+    waiting = threading.Thread(target=lambda: note(part, began, process.wait()))
+    waiting.start()
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # Its fixtures take the containers down.
+        waiting.join()
+
+
+def note(part: Part, began: float, code: int) -> None:
+    """Add a line to the table of times."""
+    with TIMES.open("a") as times:
+        result = "passed" if code == 0 else f"FAILED (exit {code})"
+        times.write(f"{part.name:<18}{time.monotonic() - began:>7.0f} s  {result}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.queues.watchdog import EXIT_CODE
-from tests.support.place import FOLDER, Place, Process, until
+from tests.support.place import FOLDER, Place, until
 
 TASK = "ami.main.tasks.update_stale_counts"
 HOUSEKEEPING = "antenna-housekeeping"
@@ -23,18 +23,13 @@ def every_second() -> PeriodicTask:
     return PeriodicTask.objects.create(name="every second", task=TASK, interval=second, kwargs=json.dumps({}))
 
 
-def beat(place: Place, *extra: str, **environment: str) -> Process:
-    return place.start([sys.executable, "-m", "ami.topology", "beat", *extra], **environment)
-
-
 def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(database_place: Place):
-    frozen = beat(
-        database_place,
+    frozen = database_place.beat(
         "--scheduler",
         "tests.support.freezing_scheduler:FreezingScheduler",
         ANTENNA_BEAT_PATIENCE_SECONDS="2",
     )
-    until(lambda: frozen.popen.poll() is not None, 30, "the frozen beat ends")
+    until(lambda: frozen.popen.poll() is not None, what="the frozen beat ends")
     assert frozen.popen.returncode == EXIT_CODE
     said = [line for line in frozen.text.splitlines() if "CRITICAL" in line]
     assert len(said) == 1
@@ -44,19 +39,20 @@ def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(databas
 
 def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, tmp_path: Path):
     ticked = tmp_path / "tick"
-    waiting = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
-    until(ticked.exists, 30, "beat ticks")
+    waiting = database_place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
+    until(ticked.exists, what="beat ticks")
     for _ in range(3):
         last = ticked.stat().st_mtime_ns
-        until(lambda before=last: ticked.stat().st_mtime_ns > before, 15, "the next tick")
+        until(lambda before=last: ticked.stat().st_mtime_ns > before, what="the next tick")
         assert waiting.popen.poll() is None, waiting.text
     assert "CRITICAL" not in waiting.text
     assert waiting.stop() == 0
 
 
 def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
-    refused = beat(database_place, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
-    until(lambda: refused.popen.poll() is not None, 30)
+    command = [sys.executable, "-m", "ami.topology", "beat"]  # As deployment starts it.
+    refused = database_place.start(command, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
+    until(lambda: refused.popen.poll() is not None)
     assert refused.popen.returncode == 1
     assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
 
@@ -67,11 +63,11 @@ def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place)
     in_the_way = place.folder / "broker"
     in_the_way.touch()
     every_second()
-    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
-    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    until(lambda: running.text.count("beat: Connection error") >= 2, what="beat waits for the broker")
     in_the_way.unlink()
-    until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", 60, "beat declares")
-    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+    until(lambda: place.queues("rollout", check=False).json["name"] != "undeclared", what="beat declares")
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text
 
@@ -132,15 +128,15 @@ def test_beat_outlives_a_broker_that_is_away_at_start_and_again_later(database_p
     place = database_place
     place.queues("declare")
     every_second()
-    running = beat(place, ANTENNA_BEAT_PATIENCE_SECONDS="3")
-    until(lambda: running.text.count("beat: Connection error") >= 2, 60, "beat waits for the broker")
+    running = place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3")
+    until(lambda: running.text.count("beat: Connection error") >= 2, what="beat waits for the broker")
     door.open()
-    until(lambda: place.depth(HOUSEKEEPING) >= 2, 60, "beat sends")
+    until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
 
     door.shut()
-    until(lambda: running.text.count("Message Error") >= 2, 60, "two ticks found no broker")
+    until(lambda: running.text.count("Message Error") >= 2, what="two ticks found no broker")
     before = place.depth(HOUSEKEEPING)
     door.open()
-    until(lambda: place.depth(HOUSEKEEPING) >= before + 2, 60, "beat sends again")
+    until(lambda: place.depth(HOUSEKEEPING) >= before + 2, what="beat sends again")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text

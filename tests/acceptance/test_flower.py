@@ -1,7 +1,6 @@
 """A running Flower tells nobody anything without the login: no page, no API call, no metric."""
 
 import socket
-import sys
 
 import httpx
 import pytest
@@ -16,12 +15,14 @@ def flower():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with new_place("flower") as place:
-        process = place.start(
-            [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={port}"],
+        process = place.celery(
+            "flower",
+            "--address=127.0.0.1",
+            f"--port={port}",
             FLOWER_BASIC_AUTH="operator:sesame,second:sesame-two",
         )
         url = f"http://127.0.0.1:{port}"
-        until(lambda: _answers(process, url), 30, "Flower answers")
+        until(lambda: _answers(process, url), what="Flower answers")
         yield url
 
 

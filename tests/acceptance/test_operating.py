@@ -1,13 +1,11 @@
 """What an operator runs against a live deployment: inspect, Flower, and the tables of the `queues` command."""
 
 import socket
-import subprocess
-import sys
 
 import httpx
 import pytest
 
-from tests.support.place import BROKERS, ROOT, Place, new_place, until
+from tests.support.place import BROKERS, Place, new_place, until
 
 QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
 
@@ -16,8 +14,7 @@ QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "ante
 def deployment(request: pytest.FixtureRequest):
     """All four workers."""
     with new_place("operating", request.param) as place:
-        for queue in QUEUES:
-            place.worker(queue)
+        place.workers(*QUEUES)
         yield place
 
 
@@ -25,18 +22,10 @@ NODES = ["fallback", "housekeeping", "ingest", "interactive"]
 
 
 def test_celery_inspect_ping_on_the_command_line_answers_for_every_worker(deployment: Place):
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "config", "inspect", "ping", "--timeout", "5"],
-        cwd=ROOT,
-        env=deployment.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "4 nodes online" in done.stdout
-    assert all(f"{node}@" in done.stdout for node in NODES)
+    done = deployment.celery("inspect", "ping", "--timeout", "5")
+    assert done.popen.wait(60) == 0, done.text
+    assert "4 nodes online" in done.text
+    assert all(f"{node}@" in done.text for node in NODES)
 
 
 @pytest.mark.parametrize("what", ["active_queues", "stats", "registered"])
@@ -67,10 +56,7 @@ def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_pass
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    flower = deployment.start(
-        [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={port}"],
-        FLOWER_BASIC_AUTH="operator:secret",
-    )
+    flower = deployment.celery("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_BASIC_AUTH="operator:secret")
     url = f"http://127.0.0.1:{port}"
 
     def answers() -> int | None:
@@ -80,11 +66,11 @@ def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_pass
             assert flower.popen.poll() is None, flower.text
             return None
 
-    assert until(answers, 30) == 401
-    page = until(lambda: _workers(url), 30)
+    assert until(answers) == 401
+    page = until(lambda: _workers(url))
     assert all(name in page for name in ("ingest@", "housekeeping@", "interactive@", "fallback@"))
     task_id = deployment.send("tests.support.worker_tasks.basic.succeed")
-    until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"), 30)
+    until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"))
     assert _page(url, "/tasks", "datatable")
     assert _page(url, "/tasks/datatable?draw=1&start=0&length=50&order[0][column]=0", task_id)
 

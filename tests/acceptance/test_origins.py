@@ -1,7 +1,6 @@
 """Who asked decides: a tick, a click, and "run selected tasks" of the same task, and a retry of each."""
 
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -54,8 +53,7 @@ def deployment(request: pytest.FixtureRequest, django_db_setup: None, tasks: Any
         place.use_test_database()
         place.environment["ANTENNA_EXTRA_TASKS"] = "tests.support.worker_tasks.basic,tests.support.worker_tasks.origins"
         place.queues("declare")
-        for queue in (HOUSEKEEPING, INTERACTIVE, INGEST, FALLBACK):
-            place.worker(queue)
+        place.workers(HOUSEKEEPING, INTERACTIVE, INGEST, FALLBACK)
         yield place
 
 
@@ -85,7 +83,7 @@ def run_selected(superuser: User, row: PeriodicTask) -> str:
 
 def tries(place: Place, **fields: Any) -> list[tuple[str, str, int]]:
     """Queue, origin and number of each of the two tries of the task."""
-    found = until(lambda: len(found := place.ran(RETRYING, **fields)) == 2 and found, 20, f"both tries of {fields}")
+    found = until(lambda: len(found := place.ran(RETRYING, **fields)) == 2 and found, what=f"both tries of {fields}")
     return [(record["consumed_from"], record["origin"], record["retries"]) for record in found]
 
 
@@ -93,8 +91,8 @@ def tries(place: Place, **fields: Any) -> list[tuple[str, str, int]]:
 def test_tick_of_beat_and_its_retry_run_on_housekeeping(deployment: Place, tasks: Any, countdown: int):
     entry(RETRYING, enabled=True, countdown=countdown)
     began = len(deployment.ran(RETRYING))
-    beat = deployment.start([sys.executable, "-m", "ami.topology", "beat"])
-    until(lambda: len(deployment.ran(RETRYING)) == began + 2, 40, "the tick and its retry")
+    beat = deployment.beat()
+    until(lambda: len(deployment.ran(RETRYING)) == began + 2, what="the tick and its retry")
     assert beat.stop() == 0
     sent = deployment.ran(RETRYING)[began:]
     assert len({record["id"] for record in sent}) == 1
@@ -125,7 +123,7 @@ def test_click_through_the_api_runs_a_housekeeping_task_on_interactive(deploymen
     client.force_authenticate(superuser)
     answer = client.post(reverse("processing-service-check", args=[service.pk]))
     assert (answer.status_code, answer.data["queue"]) == (202, INTERACTIVE)
-    ran = until(lambda: deployment.ran("check_processing_service", id=answer.data["task_id"]), 20)
+    ran = until(lambda: deployment.ran("check_processing_service", id=answer.data["task_id"]))
     assert (ran[0]["consumed_from"], ran[0]["origin"]) == (INTERACTIVE, "person")
 
 
@@ -153,9 +151,9 @@ def test_subtask_inherits_its_origin_only_where_its_row_says_so(
 ):
     before = len(deployment.ran("published_calculated_fields"))
     deployment.send(PUBLISHING, kwargs={"mark": origin}, origin=origin)
-    ran = until(lambda: deployment.ran("audit_publishing", origin=origin), 20)
+    ran = until(lambda: deployment.ran("audit_publishing", origin=origin))
     assert [record["consumed_from"] for record in ran] == [publisher]
-    inherits = until(lambda: deployment.ran("audit_published", origin=origin), 20)
+    inherits = until(lambda: deployment.ran("audit_published", origin=origin))
     assert [record["consumed_from"] for record in inherits] == [subtask]
-    ingested = until(lambda: deployment.ran("published_calculated_fields")[before:], 20)
+    ingested = until(lambda: deployment.ran("published_calculated_fields")[before:])
     assert [(record["consumed_from"], record["origin"]) for record in ingested] == [(INGEST, "task")]

@@ -25,17 +25,18 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
     assert (done.code, stage["name"], stage["may_split"]) == (1, "without workers", False)
     assert "celeryworker_ingest" in stage["next_step"]
 
-    for queue in QUEUES[:3]:
-        place.worker(queue, ANTENNA_ROUTING="single")
+    place.workers(*QUEUES[:3], ANTENNA_ROUTING="single")
     # A worker consumes as soon as its children are up, a moment after it has said that it is ready.
-    until(lambda: place.queues("rollout", check=False, routing="single").code == 0, 10, "every queue is read")
+    until(lambda: place.queues("rollout", check=False, routing="single").code == 0, what="every queue is read")
     stage = place.queues("rollout", routing="single").json
     assert (stage["name"], stage["may_split"]) == ("ready", True)
     assert place.queues("rollout").json["name"] == "split"
 
-    done = place.queues("check", "--live", check=False)
-    fingerprints = [row for row in done.json if row["name"] == "fingerprint"]
-    assert len(fingerprints) == 4, "the workers run single, this publisher split"
+    def fingerprints() -> int:
+        rows = place.queues("check", "--live", check=False).json
+        return [row["name"] for row in rows].count("fingerprint")
+
+    until(lambda: fingerprints() == 4, what="each worker tells that it runs single, and this publisher split")
 
     done = place.queues("rollback", check=False)
     assert done.code == 1
@@ -55,24 +56,24 @@ def test_rollback_counts_the_same_before_and_after_delayed_messages_and_retries_
     moved = place.queues("rollback").json
     assert moved == dict(zip(QUEUES, counts, strict=False))
     sent = {*ready, *delayed, retried}
-    until(lambda: place.depth("antenna") == len(sent), 30, "every message is in the fallback queue")
+    until(lambda: place.depth("antenna") == len(sent), what="every message is in the fallback queue")
     assert [place.depth(queue) for queue in QUEUES[:3]] == [0, 0, 0]
     assert ids(place, "antenna") == sent
 
     # Publishers that still split, also delayed, reach the fallback queue alone, and its worker restarts nothing.
     worker = place.worker("antenna", "--concurrency", "1", ANTENNA_ROUTING="single")
-    until(lambda: place.depth("antenna") == 0, 15, "it has taken them all")
+    until(lambda: place.depth("antenna") == 0, what="it has taken them all")
     worker.stop()
     left = place.depth("antenna")
     place.send(f"{T}.succeed", queue="antenna-ingest", expires=1)
     place.send(f"{T}.succeed", queue="antenna-ingest", countdown=1, expires=1)
-    until(lambda: place.depth("antenna") == left + 2, 15)
+    until(lambda: place.depth("antenna") == left + 2)
     assert place.depth("antenna-ingest") == 0
 
     # A worker that comes back takes its key again, so that no delayed message is in two queues.
     place.worker("antenna-ingest")
     back = place.send(f"{T}.succeed", queue="antenna-ingest", countdown=1)
-    until(lambda: place.ran("succeed", id=back, consumed_from="antenna-ingest"), 20)
+    until(lambda: place.ran("succeed", id=back, consumed_from="antenna-ingest"))
     assert place.depth("antenna") == left + 2
 
 
@@ -104,7 +105,7 @@ def test_live_check_finds_what_is_wrong(place: Place):
         # RabbitMQ's management API counts messages every five seconds.
         return rows if {"unknown-queue", "unrouted"} <= rows.keys() else None
 
-    rows = until(found, 40)
+    rows = until(found)
     assert "Did you mean 'antenna-ingest'?" in rows["unknown-queue"]
     assert "start" in rows["no-consumer"]
     assert "no-worker" in rows

@@ -11,17 +11,22 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from ami.queues.declare import depth
+from ami.topology import command
+from ami.topology.topology import load
 from tests.support.brokers import BROKERS as BROKERS
 from tests.support.brokers import FOLDER as FOLDER
 from tests.support.brokers import RABBITMQ, celery_at, new_broker, set_broker
 from tests.support.brokers import management as management
+from tests.support.warm_process import Environment, WarmProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
@@ -32,7 +37,7 @@ SMALL = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
     """Return the first true answer of ``condition``; fail when none came before the deadline."""
     deadline = time.monotonic() + seconds
     while True:
@@ -48,7 +53,7 @@ class Process:
     """One process of a place, its output in a file."""
 
     argv: Sequence[str]
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | WarmProcess
     log: Path
 
     @property
@@ -109,6 +114,7 @@ class Place:
     environment: dict[str, str]
     folder: Path
     processes: list[Process] = field(default_factory=list)
+    _warm: dict[frozenset[tuple[str, str]], Environment] = field(default_factory=dict)
 
     @property
     def broker_url(self) -> str:
@@ -145,7 +151,7 @@ class Place:
 
     def start(self, argv: Sequence[str], **environment: str) -> Process:
         """Start a process of this place in a process group of its own."""
-        log = self.folder / f"{len(self.processes)}.log"
+        log = self._new_log()
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 list(argv),
@@ -155,36 +161,63 @@ class Place:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        process = Process(argv, popen, log)
+        return self._started(Process(argv, popen, log))
+
+    def celery(self, *argv: str, **environment: str) -> Process:
+        """Start ``celery -A config ARGV``, forked from a process that has set up Django for this environment."""
+        changed = {**self.environment, **environment}
+        key = frozenset(changed.items())
+        if key not in self._warm:
+            self._warm[key] = Environment(changed, self.folder / f"environment-{len(self._warm)}.log")
+        log = self._new_log()
+        line = ["-A", command.APP, *argv]
+        return self._started(Process(["celery", *line], self._warm[key].start(line, log), log))
+
+    def _new_log(self) -> Path:
+        return self.folder / f"{len(self.processes)}.log"
+
+    def _started(self, process: Process) -> Process:
         self.processes.append(process)
         return process
 
+    def beat(self, *extra: str, **environment: str) -> Process:
+        """Start beat with the arguments that deployment gives it."""
+        return self.celery(*_arguments(command.beat(extra)), **environment)
+
     def worker(self, queue: str, *extra: str, inside: Sequence[str] = (), **environment: str) -> Process:
-        """Start the worker of ``queue`` as deployment does, and wait until it consumes; ``inside`` is what to start it
-        with (a cgroup, see ``tests.support.cgroups``).
+        """Start the worker of ``queue`` and wait until it consumes.
+
+        With ``inside``, which is what to start it with (a cgroup, see ``tests.support.cgroups``), it is started by the
+        command that deployment uses; without, it is forked with the same arguments.
         """
-        argv = [*inside, sys.executable, "-m", "ami.topology", "worker", queue, *extra]
-        process = self.start(argv, **environment)
-
-        def ready() -> bool:
-            if process.popen.poll() is not None:
-                raise AssertionError(f"The worker of {queue} stopped:\n{process.text}")
-            return " ready." in process.text
-
-        until(ready, 60, f"the worker of {queue} is ready; it said:\n{process.text}")
-        self._await_consumer(queue, process)
+        process = self._begin(queue, extra, inside, environment)
+        self._await_consumers({queue: process})
         return process
 
-    def _await_consumer(self, queue: str, process: Process) -> None:
-        """Wait a moment for the first slot: it opens when a child is up, unless the worker begins with a hold."""
-        from ami.queues.declare import depth
+    def workers(self, *queues: str, **environment: str) -> list[Process]:
+        """Start the workers of several queues at once and wait until all consume."""
+        started = {queue: self._begin(queue, (), (), environment) for queue in queues}
+        self._await_consumers(started)
+        return list(started.values())
 
-        deadline = time.monotonic() + 3
-        while self.broker_url.startswith(("amqp", "objectstore")) and time.monotonic() < deadline:
-            with suppress(Exception), self.app.connection_for_read() as connection, connection.channel() as channel:
-                if depth(channel, queue)[1] or " received" in process.text or "THROTTLE ACTIVE" in process.text:
-                    return
-            time.sleep(0.05)
+    def _begin(
+        self, queue: str, extra: Sequence[str], inside: Sequence[str], environment: Mapping[str, str]
+    ) -> Process:
+        if inside:
+            return self.start([*inside, sys.executable, "-m", "ami.topology", "worker", queue, *extra], **environment)
+        topology = load({**self.environment, **environment})
+        return self.celery(*_arguments(command.worker(topology, queue, extra)), **environment)
+
+    def _await_consumers(self, started: Mapping[str, Process]) -> None:
+        """Wait until each worker is ready, then for its first slot: it opens when a child is up."""
+        for queue, process in started.items():
+            until(partial(_is_ready, queue, process), 120, f"the worker of {queue} is ready")
+        if not self.broker_url.startswith(("amqp", "objectstore")):
+            return
+        with self.app.connection_for_read() as connection:
+            for queue, process in started.items():
+                with suppress(AssertionError):  # A worker that begins with a hold has none.
+                    until(partial(_has_slot, connection, queue, process), 30)
 
     def run(self, *argv: str, check: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py ARGV`` here and return what it printed."""
@@ -206,8 +239,6 @@ class Place:
         from django.core.management.base import CommandError
         from django.test import override_settings
 
-        from ami.topology.topology import load
-
         out, code, error = io.StringIO(), 0, ""
         topology = load({**SMALL, "ANTENNA_ROUTING": routing})
         with override_settings(ANTENNA_TOPOLOGY=topology):
@@ -223,7 +254,8 @@ class Place:
 
     def stats(self, worker: str = "") -> dict[str, Any]:
         """What the governor of the (only) worker tells through ``celery inspect stats``."""
-        answers = self.app.control.inspect(timeout=3).stats() or {}
+        asked = sum("worker" in process.argv and process.popen.poll() is None for process in self.processes)
+        answers = self.app.control.inspect(timeout=10, limit=asked).stats() or {}
         (stats,) = [told for name, told in answers.items() if worker in name]
         return dict(stats["governor"])
 
@@ -245,8 +277,6 @@ class Place:
 
     def depth(self, queue: str) -> int:
         """How many messages are ready in a queue of this place."""
-        from ami.queues.declare import depth
-
         with self.app.connection_for_read() as connection, connection.channel() as channel:
             return depth(channel, queue)[0]
 
@@ -264,14 +294,32 @@ class Place:
             shutil.copyfile(process.log, folder / f"{self.vhost}-{process.log.name}")
 
     def close(self) -> None:
-        """End every process of this place that still runs."""
+        """Kill every process of this place that still runs: its broker and its folder go next."""
         for process in self.processes:
-            if process.popen.poll() is None:
-                process.popen.terminate()
-        for process in self.processes:
-            process.stop(seconds=10)
             if "PYTEST_CURRENT_TEST" in os.environ:  # Pytest shows it where the test failed.
                 print(f"--- {' '.join(process.argv[1:])}\n{process.text[-6000:]}")
+            if process.popen.poll() is None:
+                process.kill()
+        for environment in self._warm.values():
+            environment.close()
+
+
+def _arguments(line: Sequence[str]) -> list[str]:
+    """What a command line of ``ami.topology`` gives to ``celery -A config``."""
+    return list(line[line.index(command.APP) + 1 :])
+
+
+def _is_ready(queue: str, process: Process) -> bool:
+    if process.popen.poll() is not None:
+        raise AssertionError(f"The worker of {queue} stopped:\n{process.text}")
+    return " ready." in process.text
+
+
+def _has_slot(connection: Any, queue: str, process: Process) -> bool:
+    with suppress(Exception), connection.channel() as channel:
+        if depth(channel, queue)[1]:
+            return True
+    return any(sign in process.text for sign in (" received", "THROTTLE ACTIVE"))
 
 
 @contextmanager

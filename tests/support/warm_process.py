@@ -1,0 +1,129 @@
+"""Starts Celery processes by ``tests.support.warm_start`` and gives them the face of a ``subprocess.Popen``."""
+
+import atexit
+import functools
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ami.topology import command
+from tests.support.warm_start import RECORD_BYTES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: A fork answers at once; before its first, the server imports its packages and sets up Django.
+START_SECONDS = 120
+
+
+#: What must be closed before the server can end.
+OPEN: "weakref.WeakSet[Environment]" = weakref.WeakSet()
+
+
+class WarmProcess:
+    """One process that was forked: what a test uses of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._pipe = pipe
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self._read(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code when it has ended."""
+        code = self._read(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to a process that has not ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    def _read(self, timeout: float | None) -> int | None:
+        if self.returncode is None and _readable(self._pipe, timeout):
+            # Without an answer the server is gone, and has killed what it had started.
+            self.returncode = int(os.read(self._pipe, RECORD_BYTES) or -signal.SIGKILL)
+            os.close(self._pipe)
+        return self.returncode
+
+
+class Environment:
+    """A process that has set up Django for one environment, and forks Celery's processes from there."""
+
+    def __init__(self, environment: dict[str, str], log: Path) -> None:
+        self._log = log
+        self._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its, log.open("ab") as output:
+            request = {"do": "serve", "environment": command.environment(environment)}
+            socket.send_fds(_server(), [json.dumps(request).encode()], [output.fileno(), its.fileno()])
+        OPEN.add(self)
+
+    def start(self, argv: Sequence[str], log: Path) -> WarmProcess:
+        """Start ``celery ARGV``, its output in a file."""
+        mine, its = os.pipe()
+        try:
+            with log.open("wb") as output, suppress(BrokenPipeError, ConnectionResetError):
+                request = {"do": "run", "argv": list(argv)}
+                socket.send_fds(self._control, [json.dumps(request).encode()], [output.fileno(), its])
+        finally:
+            os.close(its)
+        if not _readable(mine, START_SECONDS) or not (pid := os.read(mine, RECORD_BYTES)):
+            os.close(mine)
+            raise AssertionError(f"No process in this environment:\n{self._log.read_text(errors='replace')}")
+        return WarmProcess(int(pid), mine)
+
+    def close(self) -> None:
+        """Kill what was started here and still runs."""
+        self._control.close()
+
+
+def _readable(pipe: int, timeout: float | None) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        return bool(selector.select(timeout))
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The control socket of this process's one server, which ends with this process."""
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    with its:
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.warm_start", str(its.fileno())],
+            cwd=ROOT,
+            env=command.environment({**environment, "PYTHONUNBUFFERED": "1"}),
+            stdin=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+            start_new_session=True,
+        )
+
+    @atexit.register
+    def end() -> None:
+        for environment in list(OPEN):
+            environment.close()
+        mine.close()
+        popen.wait()
+
+    return mine

@@ -1,6 +1,7 @@
 """A place to test in: a broker of its own, the environment of the processes there, and those processes."""
 
 import io
+import itertools
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,6 +117,8 @@ class Place:
     folder: Path
     processes: list[Process] = field(default_factory=list)
     _warm: dict[frozenset[tuple[str, str]], Environment] = field(default_factory=dict)
+    _starting: threading.Lock = field(default_factory=threading.Lock)  # Threads may start processes side by side.
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def broker_url(self) -> str:
@@ -167,14 +171,15 @@ class Place:
         """Start ``celery -A config ARGV``, forked from a process that has set up Django for this environment."""
         changed = {**self.environment, **environment}
         key = frozenset(changed.items())
-        if key not in self._warm:
-            self._warm[key] = Environment(changed, self.folder / f"environment-{len(self._warm)}.log")
+        with self._starting:
+            if key not in self._warm:
+                self._warm[key] = Environment(changed, self.folder / f"environment-{len(self._warm)}.log")
         log = self._new_log()
         line = ["-A", command.APP, *argv]
         return self._started(Process(["celery", *line], self._warm[key].start(line, log), log))
 
     def _new_log(self) -> Path:
-        return self.folder / f"{len(self.processes)}.log"
+        return self.folder / f"{next(self._numbers)}.log"
 
     def _started(self, process: Process) -> Process:
         self.processes.append(process)
@@ -300,8 +305,8 @@ class Place:
                 print(f"--- {' '.join(process.argv[1:])}\n{process.text[-6000:]}")
             if process.popen.poll() is None:
                 process.kill()
-        for environment in self._warm.values():
-            environment.close()
+        while self._warm:
+            self._warm.popitem()[1].close()
 
 
 def _arguments(line: Sequence[str]) -> list[str]:

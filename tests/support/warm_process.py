@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: A fork answers at once; before its first, the server imports its packages and sets up Django.
 START_SECONDS = 120
 
+
+STARTING = threading.Lock()
 
 #: What must be closed before the server can end.
 OPEN: "weakref.WeakSet[Environment]" = weakref.WeakSet()
@@ -76,7 +79,9 @@ class Environment:
         self._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its, log.open("ab") as output:
             request = {"do": "serve", "environment": command.environment(environment)}
-            socket.send_fds(_server(), [json.dumps(request).encode()], [output.fileno(), its.fileno()])
+            with STARTING:
+                server = _server()
+            socket.send_fds(server, [json.dumps(request).encode()], [output.fileno(), its.fileno()])
         OPEN.add(self)
 
     def start(self, argv: Sequence[str], log: Path) -> WarmProcess:

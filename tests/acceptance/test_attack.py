@@ -12,11 +12,11 @@ from tests.support.place import ROOT
 MOST_KEPT_MIB = 64
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_attack_finds_no_error_no_leak_no_death_and_no_kept_memory(tmp_path: Path) -> None:
     found = tmp_path / "attack.json"
     command = [sys.executable, "-m", "tests.attack", "--short", "--json", str(found)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=540, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1700, check=False)
     print(done.stderr[-4000:], done.stdout[-12_000:], sep="\n")
     told = json.loads(found.read_text())
     assert {name: told["total"][name] for name in ("errors", "leaks", "deaths", "excess")} == {
@@ -26,6 +26,7 @@ def test_attack_finds_no_error_no_leak_no_death_and_no_kept_memory(tmp_path: Pat
         "excess": 0,
     }
     assert told["total"]["kept_mib"] < MOST_KEPT_MIB
-    assert told["total"]["cases"] > 3000
+    assert told["total"]["cases"] > 2000
+    assert told["left_out"] == [], "kinds of cases that the short form does not meet"
     assert set(told["parts"]) >= {"access", "admin", "schema", "messages", "bodies", "logins"}
     assert done.returncode == 0

@@ -21,6 +21,8 @@ LETTERS = f"{FALLBACK}.dlq"
 
 #: A good task waits for the few messages before it; the bound is for a machine under load.
 PROMPT_SECONDS = 30.0
+#: What a worker that lives does within seconds.
+SECONDS = 120
 
 
 def send_mixed(place: Place) -> tuple[tuple[Hostile, ...], set[str]]:
@@ -78,8 +80,8 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     hostile, good = send_mixed(place)
     must_die = [case for case in hostile if case.outcome == BURIED]
     assert len(must_die) >= 80
-    until(lambda: good <= ran(place).keys(), 30, "every good task ran")
-    until(lambda: letters(place) >= len(must_die), 30, "the hostile messages are buried")
+    until(lambda: good <= ran(place).keys(), SECONDS, "every good task ran")
+    until(lambda: letters(place) >= len(must_die), SECONDS, "the hostile messages are buried")
 
     assert worker.popen.poll() is None, "the worker that was started is the one that runs"
     assert "Unrecoverable" not in worker.text
@@ -99,10 +101,10 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     assert place.queues("dead-letters", LETTERS, "--replay", "--limit", "5").json == {"replayed": 5}
     # Replaying sets the retries to 0, which mends a message whose fault they were.
     settled = lambda: letters(place) + len(ran(place)) >= buried + len(before)  # noqa: E731
-    until(settled, 15, "what is replayed as it was is buried again")
+    until(settled, SECONDS, "what is replayed as it was is buried again")
 
     send_control_garbage(place)
-    until(lambda: place.app.control.inspect(timeout=2).ping(), 20, "remote control answers")
+    until(lambda: place.app.control.inspect(timeout=2).ping(), SECONDS, "remote control answers")
     assert worker.popen.poll() is None
 
     worker.stop()
@@ -125,8 +127,8 @@ def test_messages_that_are_due_much_later_hold_no_slot_and_wait_on_the_broker(pl
             name = f"due in an hour {number}"
             publish(connection, FALLBACK, Hostile(name, bodies.PROPER, headers(name, eta=later)))
     task = place.send(f"{T}.succeed")
-    until(lambda: task in ran(place), 20, "the only slot is free")
-    until(lambda: worker.text.count("postponed by the broker") == 3, 10)
+    until(lambda: task in ran(place), SECONDS, "the only slot is free")
+    until(lambda: worker.text.count("postponed by the broker") == 3, SECONDS)
     worker.stop()
     assert (place.depth(FALLBACK), letters(place), list(ran(place))) == (0, 0, [task])
     waiting = management("GET", f"queues/{place.vhost}").json()

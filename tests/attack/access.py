@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from drf_spectacular.generators import SchemaGenerator
@@ -12,6 +12,7 @@ from tests.attack.addresses import Address, api_addresses
 from tests.attack.client import JSON, Client, Request, Role
 from tests.attack.people import People
 from tests.attack.report import Report
+from tests.attack.sample import Sample
 from tests.attack.scenes import Scene
 
 PART = "access"
@@ -27,19 +28,21 @@ UNKNOWN = 2**40
 
 
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
-    """Send up to ``most`` requests of each kind for each role; who may change the victim's rows comes last."""
+    """Send up to ``most`` requests of each family for each role; who may change the victim's rows comes last."""
     _controls(client, people, report)
     before = people.victim.fingerprint()
     roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
+    samples = {family: Sample(most, chooser) for family in (by_key, by_filter, by_body, deletes)}
     for role in roles:
         if role.name == "superuser":
             changed(PART, people.victim, before, report)
         scene = people.scenes[role.name]
-        for requests in (by_key(scene, people.victim), by_filter(scene, people.victim), by_body(scene, people.victim)):
-            chosen = sample(requests, most, chooser)
-            client.send_all(PART, role, chosen)
+        for family in (by_key, by_filter, by_body):
+            client.send_all(PART, role, samples[family].of(family(scene, people.victim)))
         _refused(client, role, people, report)
-        client.send_all(PART, role, deletes(scene, people.victim))
+        client.send_all(PART, role, samples[deletes].of(deletes(scene, people.victim)))
+    for family, sample in samples.items():
+        sample.tell(f"{PART} {family.__name__}", report)
     report.note(f"access: {len(roles)} roles: {', '.join(role.name for role in roles)}")
 
 
@@ -56,14 +59,6 @@ def _controls(client: Client, people: People, report: Report) -> None:
         report.found(PART, "errors", "the owner does not see the own rows", ", ".join(blind) or "projects")
 
 
-def sample(requests: Iterable[Request], most: int, chooser: random.Random) -> list[Request]:
-    """Return up to ``most`` of the requests, in their order."""
-    every = list(requests)
-    if len(every) <= most:
-        return every
-    return [every[index] for index in sorted(chooser.sample(range(len(every)), most))]
-
-
 def changed(part: str, victim: Scene, before: dict[str, str], report: Report) -> None:
     """Count each table in which rows of the victim differ from before."""
     for label, text in victim.fingerprint().items():
@@ -72,10 +67,13 @@ def changed(part: str, victim: Scene, before: dict[str, str], report: Report) ->
             report.found(part, "leaks", f"rows of {label} of another project were changed", f"any request of {part}")
 
 
-def keys(address: Address, *scenes: Scene) -> list[Any]:
-    """Return the keys of the scenes' rows that an address may name; small numbers where the kind is unknown."""
-    known = [scene.key(address.kind) for scene in scenes]
-    return [key for key in known if key is not None] or list(range(1, 9))
+def keys(address: Address, own: Scene, foreign: Scene) -> list[tuple[str, Any]]:
+    """Return what an address may name, and what it is: rows of both, else small numbers; unknown and malformed keys."""
+    if not address.has_key:
+        return [("no key", "")]
+    rows = [("foreign", foreign.key(address.kind)), ("own", own.key(address.kind))]
+    known = [row for row in rows if row[1] is not None] or [("small", number) for number in range(1, 9)]
+    return [*known, ("unknown", UNKNOWN), *((f"key {text[:20]}", text) for text in values.IN_KEYS)]
 
 
 def by_key(own: Scene, foreign: Scene) -> Iterator[Request]:
@@ -83,34 +81,40 @@ def by_key(own: Scene, foreign: Scene) -> Iterator[Request]:
     for address in api_addresses():
         if address.path == SIGN_OUT:
             continue
-        named = [*keys(address, foreign, own), UNKNOWN, *values.IN_KEYS] if address.has_key else [""]
-        for key in named:
-            for method in READ:
-                yield Request(method, address.of(key))
-            for method in WRITE:
-                yield Request(method, address.of(key), b"{}")
+        named = keys(address, own, foreign)
+        first, last = address.of(named[0][1]), address.of(named[-1][1])
+        for what, key in named:
+            for method in (*READ, *WRITE):
+                body = b"{}" if method in WRITE else None
+                yield Request(method, address.of(key), body, kinds=(address.path, f"{method} {what}"))
         for method in ("GET", "POST"):
-            yield Request(method, address.of(named[0]).rstrip("/") + ".json", b"{}" if method == "POST" else None)
+            body = b"{}" if method == "POST" else None
+            yield Request(method, first.rstrip("/") + ".json", body, kinds=(address.path, f"{method} .json"))
         for body in values.BODIES:
-            yield Request("POST", address.of(named[0]), body)
+            yield Request("POST", first, body, kinds=(address.path, f"body {body[:20]!r}"))
         for content_type in values.CONTENT_TYPES:
-            yield Request("POST", address.of(named[-1]), b'{"a": 1}', content_type)
-        yield Request("TRACE", address.of(named[0]))
+            yield Request("POST", last, b'{"a": 1}', content_type, kinds=(address.path, content_type))
+        yield Request("TRACE", first, kinds=(address.path, "TRACE"))
 
 
 def by_filter(own: Scene, foreign: Scene) -> Iterator[Request]:
     """Every parameter of every list: foreign keys, malformed values, and the parameters of pages."""
     for path, operations in schema()["paths"].items():
         parameters = [p["name"] for p in operations.get("get", {}).get("parameters", []) if p["in"] == "query"]
+        template = path
         if "{" in path:
             parameters, path = list(PAGES), _filled(path, own)
         for name in dict.fromkeys([*parameters, *PAGES]):
             for scene in (foreign, own):
+                whose = "foreign" if scene is foreign else "own"
                 for kind in ("projects", "deployments", "captures", "jobs", "ml/pipelines", "captures/collections"):
-                    yield Request("GET", f"{path}?{name}={scene.key(kind)}")
+                    kinds = (template, f"parameter {name}", f"{whose} {kind}")
+                    yield Request("GET", f"{path}?{name}={scene.key(kind)}", kinds=kinds)
             for value in values.IN_QUERIES:
-                yield Request("GET", f"{path}?{name}={value}")
-        yield Request("GET", f"{path}?pipeline__slug__in={foreign.side.world.pipeline.slug}&ids_only=1&limit=50")
+                kinds = (template, f"parameter {name}", f"value {value[:30]} of {len(value)}")
+                yield Request("GET", f"{path}?{name}={value}", kinds=kinds)
+        several = f"pipeline__slug__in={foreign.side.world.pipeline.slug}&ids_only=1&limit=50"
+        yield Request("GET", f"{path}?{several}", kinds=(template, "a foreign slug beside two parameters"))
 
 
 def _filled(path: str, scene: Scene) -> str:
@@ -124,12 +128,15 @@ def by_body(own: Scene, foreign: Scene) -> Iterator[Request]:
         address = _filled(path, own) if "{" in path else path
         plausible = {name: _plausible(name, own) for name in fields}
         plausible = {name: value for name, value in plausible.items() if value is not None}
-        yield Request(method, address, json.dumps(plausible).encode())
+        to = f"{method} {path}"
+        yield Request(method, address, json.dumps(plausible).encode(), kinds=(to, "plausible"))
         for name in fields:
             for kind in ("projects", "deployments", "captures", "ml/pipelines", "captures/collections", "source"):
-                yield Request(method, address, json.dumps({**plausible, name: foreign.key(kind)}).encode())
+                kinds = (to, f"field {name}", f"foreign {kind}")
+                yield Request(method, address, json.dumps({**plausible, name: foreign.key(kind)}).encode(), kinds=kinds)
             for text in values.IN_BODIES:
-                yield Request(method, address, _with(plausible, name, text))
+                kinds = (to, f"field {name}", f"value {text[:30]} of {len(text)}")
+                yield Request(method, address, _with(plausible, name, text), kinds=kinds)
 
 
 def _with(plausible: dict[str, Any], name: str, text: str) -> bytes:
@@ -160,9 +167,10 @@ def _plausible(name: str, scene: Scene) -> Any:
 def deletes(own: Scene, foreign: Scene) -> Iterator[Request]:
     """DELETE of foreign rows first, then of own ones."""
     for scene in (foreign, own):
+        whose = "foreign" if scene is foreign else "own"
         for address in reversed(api_addresses()):
             if address.has_key and (key := scene.key(address.kind)) is not None:
-                yield Request("DELETE", address.of(key))
+                yield Request("DELETE", address.of(key), kinds=(f"{whose} {address.path}",))
 
 
 def _refused(client: Client, role: Role, people: People, report: Report) -> None:

@@ -1,11 +1,13 @@
 """Requests of one role over plain HTTP, and the judgement of every answer."""
 
+import functools
 import re
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 import httpx
 
@@ -13,7 +15,10 @@ from tests.attack.report import Report
 
 JSON = "application/json"
 AT_ONCE = 4
-TIMEOUT = httpx.Timeout(90, connect=10)
+#: An answer is quick or slow with the machine; the server that gives none in so long stands still.
+TIMEOUT = httpx.Timeout(240)
+#: How a connection ends that the other side closed.
+CLOSED = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,17 @@ class Role:
 
 @dataclass(frozen=True)
 class Request:
-    """One request; ``path`` begins with a slash and is percent-encoded, its query included."""
+    """One request; ``path`` begins with a slash and is percent-encoded, its query included.
+
+    ``kinds`` are the kinds of cases that it is one of, by which samples are chosen.
+    """
 
     method: str
     path: str
     body: bytes | None = None
     content_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def repeat(self, role: Role) -> str:
         """Return the command that repeats it, bounded and without a secret."""
@@ -50,16 +59,20 @@ class Client:
     def __init__(self, url: str, report: Report, secrets: Iterable[str]) -> None:
         self.url, self.report = url, report
         self.secrets = [secret for secret in secrets if len(secret) >= 8]
-        self._patterns: dict[tuple[str, ...], re.Pattern[bytes]] = {}
+        self._texts: dict[tuple[str, ...], list[tuple[str, bytes]]] = {}
         self._lock = threading.Lock()
         self._addresses = 0
+        self.repeated = 0
         # No cookie that one role gets may come back with another role's request.
         jar = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-        self.http = httpx.Client(base_url=url, cookies=jar, timeout=TIMEOUT, limits=httpx.Limits(max_connections=64))
+        new = functools.partial(httpx.Client, base_url=url, cookies=jar, timeout=TIMEOUT)
+        self.http = new(limits=httpx.Limits(max_connections=64))
+        self.http_of_new_connections = new(limits=httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
         """Close its connections."""
         self.http.close()
+        self.http_of_new_connections.close()
 
     def address(self) -> str:
         """Return an address that nobody has used yet, as the proxy in front would tell it."""
@@ -76,12 +89,35 @@ class Client:
             headers.setdefault("X-Forwarded-For", self.address())
         self.report.count(part)
         try:
-            answer = self.http.request(request.method, request.path, content=request.body, headers=headers)
+            answer = self._exchange(request, headers)
         except httpx.HTTPError as error:
             self.report.found(part, "errors", f"no answer: {type(error).__name__}", request.repeat(role))
             return None
         self.judge(part, role, request, answer)
         return answer
+
+    def _exchange(self, request: Request, headers: dict[str, str]) -> httpx.Response:
+        """Return the answer to a request.
+
+        The server ends a connection that was silent for two seconds, and may do so while the next request is on its
+        way there, which the machine's load decides. As every client does, send that one again on a new connection: who
+        closes that one, or answers nothing, is at fault. A process that died is counted elsewhere.
+        """
+        connected: list[str] = []
+
+        def trace(event: str, _: Any) -> None:
+            if event == "connection.connect_tcp.started":
+                connected.append(event)
+
+        arguments = {"content": request.body, "headers": headers}
+        try:
+            return self.http.request(request.method, request.path, **arguments, extensions={"trace": trace})
+        except CLOSED:
+            if connected:
+                raise
+        with self._lock:
+            self.repeated += 1
+        return self.http_of_new_connections.request(request.method, request.path, **arguments)
 
     def send_all(self, part: str, role: Role, requests: Iterable[Request]) -> None:
         """Send many requests, a few at a time."""
@@ -98,17 +134,17 @@ class Client:
         hidden = role.hidden if path.startswith("/admin/") else role.hidden + role.hidden_outside_admin
         whole = answer.content + repr(answer.headers.multi_items()).encode()
         asked = f"{request.path} {request.body!r}"
-        seen = self._pattern(hidden).search(whole)
-        if seen is not None and seen.group().decode() not in asked:  # Its own words are no news to the sender.
-            kind = "another project's text" if seen.group().decode() in hidden else "a secret"
-            what = f"{kind} in {answer.status_code} of {request.method} {path} for {role.name}"
-            self.report.found(part, "leaks", what, request.repeat(role))
+        for text, encoded in self._texts_for(hidden):
+            if encoded in whole and text not in asked:  # Its own words are no news to the sender.
+                kind = "another project's text" if text in hidden else "a secret"
+                what = f"{kind} in {answer.status_code} of {request.method} {path} for {role.name}"
+                self.report.found(part, "leaks", what, request.repeat(role))
+                break
 
-    def _pattern(self, hidden: tuple[str, ...]) -> re.Pattern[bytes]:
-        if hidden not in self._patterns:
-            texts = {*hidden, *self.secrets} or {"\0nothing\0"}
-            self._patterns[hidden] = re.compile(b"|".join(re.escape(text.encode()) for text in sorted(texts)))
-        return self._patterns[hidden]
+    def _texts_for(self, hidden: tuple[str, ...]) -> list[tuple[str, bytes]]:
+        if hidden not in self._texts:
+            self._texts[hidden] = [(text, text.encode()) for text in sorted({*hidden, *self.secrets})]
+        return self._texts[hidden]
 
 
 def template(path: str) -> str:

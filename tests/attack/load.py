@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import select
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 MIB = 1024**2
 PIECE = 256 * 1024
-SECONDS = 120.0
+SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,11 @@ class Connection:
         except (BrokenPipeError, ConnectionResetError):
             return False
         return True
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether something came, or the other side closed it."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
         """Read one answer: status, headers in lower case, body. Status 0 where the connection ended instead."""

@@ -1,6 +1,7 @@
 """Guessing passwords at both entrances: how many guesses are checked at all."""
 
 import secrets
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,16 +19,19 @@ API, ADMIN = "/api/v2/auth/token/login/", "/admin/login/"
 AT_ONCE = 60
 #: Guesses in a minute that may be checked: one address at one account, at any account, any address at one account.
 MOST_PER_PAIR, MOST_PER_ADDRESS, MOST_PER_ACCOUNT = 10, 30, 100
-MANY = 150
+#: Guesses from many addresses at one account, and from one address at many accounts.
+MANY, MANY_SHORT = (150, 150), (120, 40)
+WINDOW_SECONDS = 60
 ANYBODY = Role("anonymous")
 
 
-def attack(client: Client, report: Report) -> None:
+def attack(client: Client, report: Report, *, short: bool) -> None:
     """Guess at both entrances: one account at once, from many addresses, and many accounts from one address."""
+    addresses, accounts = MANY_SHORT if short else MANY
     for name, entrance in (("API", guess_api), ("admin", guess_admin)):
         _one_account(client, report, name, entrance)
-        _many_addresses(client, report, name, entrance)
-        _one_address(client, report, name, entrance)
+        _many_addresses(client, report, name, entrance, addresses)
+        _one_address(client, report, name, entrance, accounts)
     _invented_addresses(client, report)
     cache.clear()  # The tests that come after start from nothing.
 
@@ -59,47 +63,48 @@ def _person() -> str:
     return email
 
 
-def _burst(guesses: list[Callable[[], bool]]) -> int:
-    """Return how many of the guesses, sent at once, were checked."""
+def _burst(report: Report, what: str, guesses: list[Callable[[], bool]], most: int) -> None:
+    """Send guesses at once and judge how many were checked; a slow machine may take more than one window of a limit."""
+    began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return sum(pool.map(lambda guess: guess(), guesses))
-
-
-def _judge(report: Report, what: str, checked: int, most: int, sent: int) -> None:
-    report.note(f"logins: {what}: {checked} of {sent} passwords were checked (at most {most})")
-    if checked > most:
+        checked = sum(pool.map(lambda guess: guess(), guesses))
+    windows = 1 + int((time.monotonic() - began) // WINDOW_SECONDS)
+    sent = len(guesses)
+    report.note(f"logins: {what}: {checked} of {sent} passwords were checked (at most {most * windows})")
+    if checked > most * windows:
         report.found(PART, "leaks", f"{what}: more than {most} passwords are checked", f"{checked} of {sent}")
 
 
 def _one_account(client: Client, report: Report, name: str, entrance: Entrance) -> None:
     """Sixty at once against one account from one address; then the right password from there is not checked either."""
     email, address = _person(), client.address()
-    checked = _burst([lambda: entrance(client, email, address, "wrong")] * AT_ONCE)
-    _judge(report, f"{name}, one account, {AT_ONCE} at once", checked, MOST_PER_PAIR, AT_ONCE)
-    if entrance(client, email, address, PASSWORD):
+    wrong = [lambda: entrance(client, email, address, "wrong")] * AT_ONCE
+    began = time.monotonic()
+    _burst(report, f"{name}, one account, {AT_ONCE} at once", wrong, MOST_PER_PAIR)
+    gets_in = entrance(client, email, address, PASSWORD)
+    if gets_in and time.monotonic() - began < WINDOW_SECONDS:
         report.found(PART, "leaks", f"{name}: the right password gets in after the limit", f"{AT_ONCE} wrong ones")
 
 
-def _many_addresses(client: Client, report: Report, name: str, entrance: Entrance) -> None:
+def _many_addresses(client: Client, report: Report, name: str, entrance: Entrance, count: int) -> None:
     """Against one account, each guess from an address of its own and spelled in another way."""
     email = _person()
-    spelled = [email.upper() if index % 2 else f" {email}" for index in range(MANY)]
+    spelled = [email.upper() if index % 2 else f" {email}" for index in range(count)]
     guesses = [lambda text=text: entrance(client, text, client.address(), "wrong") for text in spelled]
-    checked = _burst(guesses)
-    _judge(report, f"{name}, one account from {MANY} addresses", checked, MOST_PER_ACCOUNT, MANY)
+    _burst(report, f"{name}, one account from {count} addresses", guesses, MOST_PER_ACCOUNT)
 
 
-def _one_address(client: Client, report: Report, name: str, entrance: Entrance) -> None:
+def _one_address(client: Client, report: Report, name: str, entrance: Entrance, count: int) -> None:
     """Against many accounts from one address."""
     address = client.address()
-    emails = [f"nobody-{secrets.token_hex(4)}@example.org" for _ in range(MANY)]
-    checked = _burst([lambda email=email: entrance(client, email, address, "wrong") for email in emails])
-    _judge(report, f"{name}, {MANY} accounts from one address", checked, MOST_PER_ADDRESS, MANY)
+    emails = [f"unknown-{secrets.token_hex(4)}@example.org" for _ in range(count)]
+    guesses = [lambda email=email: entrance(client, email, address, "wrong") for email in emails]
+    _burst(report, f"{name}, {count} accounts from one address", guesses, MOST_PER_ADDRESS)
 
 
 def _invented_addresses(client: Client, report: Report) -> None:
     """The caller writes addresses before the one that the proxy adds: they count for nothing."""
     email, address = _person(), client.address()
     forged = [f"203.0.113.{index}, {address}" for index in range(AT_ONCE)]
-    checked = _burst([lambda text=text: guess_api(client, email, text) for text in forged])
-    _judge(report, "API, one account, invented addresses", checked, MOST_PER_PAIR, AT_ONCE)
+    guesses = [lambda text=text: guess_api(client, email, text) for text in forged]
+    _burst(report, "API, one account, invented addresses", guesses, MOST_PER_PAIR)

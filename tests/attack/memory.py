@@ -24,7 +24,7 @@ MOST_TIMES, REAL_TIMES, FLOOR_MIB = 3.0, 2.0, 24.0
 #: What was seen in production.
 BOXES, CLASSES = 5, 29_176
 SLOW, QUICK_SECONDS = 3, 10.0
-SAVED_SECONDS = 180.0
+SAVED_SECONDS = 300.0
 
 
 class Peak:
@@ -65,7 +65,7 @@ class Flood:
         self.stage, self.client, self.people, self.report, self.short = stage, client, people, report, short
         self.scene, self.owner = newcomer(stage, people, "bodies")
         self.job, self.project = self.scene.side.job.pk, self.scene.side.world.project.pk
-        self.size = (16 if short else 64) * MIB
+        self.size = (8 if short else 64) * MIB
 
     def run(self) -> None:
         """Send everything."""
@@ -166,7 +166,9 @@ class Flood:
                 connection.send([b'{"results": ['])
             began = time.monotonic()
             self.client.send(PART, self.owner, Request("GET", "/api/v2/jobs/"))
-            if (seconds := time.monotonic() - began) > QUICK_SECONDS:
+            # On a busy machine an answer takes long, too; what waits for a slow body comes when that one is given up.
+            waited = any(connection.has_answer for connection in held)
+            if (seconds := time.monotonic() - began) > QUICK_SECONDS and waited:
                 what = f"{SLOW} slow bodies keep a small request waiting"
                 self.report.found(PART, "excess", what, f"{seconds:.0f} s")
         finally:

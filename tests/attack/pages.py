@@ -1,7 +1,7 @@
 """Roles x pages of the admin: lists with every filter, forms, actions, and what they do to other people's rows."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -10,11 +10,12 @@ from django.contrib.admin.options import ModelAdmin
 from django.db import models
 
 from tests.attack import values
-from tests.attack.access import changed, sample
+from tests.attack.access import changed
 from tests.attack.addresses import KEY, Address, admin_addresses
 from tests.attack.client import Client, Request, Role
 from tests.attack.people import People
 from tests.attack.report import Report
+from tests.attack.sample import Sample
 from tests.attack.scenes import Scene
 
 PART = "admin"
@@ -25,24 +26,30 @@ LIST_PARAMETERS = ("q", "o", "p", "e", "all", "_to_field", "_popup", "_changelis
 IN_FORMS = ["", "x", "\x00", "-1", "9" * 30, "1e308", "0001-01-01", "[", '{"a": "\\ud800"}', '"\\ud800"', "a" * 5000]
 
 
-def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
-    """Open every page as every role, and post to those with forms; who may change rows comes last."""
+def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int, most_opened: int) -> None:
+    """Open pages as every role, and post to those with forms; who may change rows comes last."""
     from tests.support.product import admin_rows
 
     admin_rows.everything()
     before = people.victim.fingerprint()
+    closed, open_to, odd, filtered, written = (
+        Sample(count, chooser) for count in (most_opened, most_opened, most, most, most)
+    )
     for name in ("anonymous", "owner", "staff", "superuser"):
         if name == "superuser":
             changed(PART, people.victim, before, report)
         role, target = people.admin[name], people.scenes[name] if name == "superuser" else people.victim
         if name in ("anonymous", "owner"):
-            _closed(client, role, target, report)
+            _closed(client, role, closed.of(opened(target)), report)
         else:
-            client.send_all(PART, role, opened(target))
-        for requests in (odd_keys(), filters(), writing(target)):
-            client.send_all(PART, role, sample(requests, most, chooser))
+            client.send_all(PART, role, open_to.of(opened(target)))
+        for sample, requests in ((odd, odd_keys()), (filtered, filters()), (written, writing(target))):
+            client.send_all(PART, role, sample.of(requests))
         if name == "superuser":
             client.send_all(PART, role, actions(target))
+    samples = {"closed": closed, "opened": open_to, "odd keys": odd, "filters": filtered, "writing": written}
+    for name, sample in samples.items():
+        sample.tell(f"{PART} {name}", report)
 
 
 def key_of(address: Address, scene: Scene) -> Any:
@@ -67,14 +74,16 @@ def pages() -> Iterator[Address]:
 def opened(scene: Scene) -> Iterator[Request]:
     """GET every page, with a row of the scene."""
     for address in pages():
-        yield Request("GET", address.of(key_of(address, scene)))
+        yield Request("GET", address.of(key_of(address, scene)), kinds=(address.path,))
 
 
 def odd_keys() -> Iterator[Request]:
     """GET every page of a row with malformed keys."""
     for address in pages():
         if address.has_key:
-            yield from (Request("GET", address.of(key)) for key in values.IN_KEYS)
+            form = address.name.rsplit("_", 1)[-1]
+            for key in values.IN_KEYS:
+                yield Request("GET", address.of(key), kinds=(f"page {form}", f"key {key[:20]}"))
 
 
 def filters() -> Iterator[Request]:
@@ -82,12 +91,14 @@ def filters() -> Iterator[Request]:
     for address in pages():
         if address.name.endswith("_changelist"):
             for name in (*LIST_PARAMETERS, *_lookups(address.model)):
-                yield from (Request("GET", f"{address.path}?{name}={value}") for value in values.IN_QUERIES)
+                sort = name if name in LIST_PARAMETERS else name.partition("__")[2]
+                for value in values.IN_QUERIES:
+                    kinds = (f"parameter {sort}", f"value {value[:30]} of {len(value)}")
+                    yield Request("GET", f"{address.path}?{name}={value}", kinds=kinds)
     for name in ("app_label", "model_name", "field_name", "term"):
         for value in ("main", "user", "password", "%00", "%ED%A0%80", "token"):
-            yield Request(
-                "GET", f"/admin/autocomplete/?app_label=jobs&model_name=job&field_name=project&{name}={value}"
-            )
+            path = f"/admin/autocomplete/?app_label=jobs&model_name=job&field_name=project&{name}={value}"
+            yield Request("GET", path, kinds=(f"search {name}", f"search for {value}"))
 
 
 def _lookups(model: type[models.Model]) -> list[str]:
@@ -102,22 +113,25 @@ def writing(scene: Scene) -> Iterator[Request]:
     """POST to every form of the admin, each field hostile in turn, and to every list's actions."""
     for address in pages():
         if address.model is not None and address.name.endswith(("_add", "_change")):
-            yield Request("POST", address.of(key_of(address, scene)), b"", FORM)
-            for body in form_bodies(admin.site._registry[address.model]):
-                yield Request("POST", address.of(key_of(address, scene)), body, FORM)
+            path, form = address.of(key_of(address, scene)), address.name.rsplit("_", 1)[-1]
+            table = address.model._meta.label
+            yield Request("POST", path, b"", FORM, kinds=(table, f"empty {form}"))
+            for value, body in form_bodies(admin.site._registry[address.model]):
+                yield Request("POST", path, body, FORM, kinds=(table, f"{form} with {value[:20]!r} of {len(value)}"))
         elif address.name.endswith("_delete"):
-            yield Request("POST", address.of(key_of(address, scene)), b"post=no", FORM)
+            yield Request("POST", address.of(key_of(address, scene)), b"post=no", FORM, kinds=("delete",))
     yield from actions(scene)
-    yield Request("POST", "/admin/main/project/", b"action=delete_selected&_selected_action=%00", FORM)
-    yield Request("POST", "/admin/main/project/", b"action=nothing&_selected_action=9" + b"9" * 30, FORM)
+    path, many = "/admin/main/project/", b"action=nothing&_selected_action=9" + b"9" * 30
+    yield Request("POST", path, b"action=delete_selected&_selected_action=%00", FORM, kinds=("action on NUL",))
+    yield Request("POST", path, many, FORM, kinds=("unknown action",))
 
 
-def form_bodies(page: ModelAdmin) -> Iterator[bytes]:
-    """Yield bodies in which one field of the form is hostile and the others are empty."""
+def form_bodies(page: ModelAdmin) -> Iterator[tuple[str, bytes]]:
+    """Yield hostile values and bodies in which one field of the form has it and the others are empty."""
     names = [column.name for column in page.model._meta.get_fields() if getattr(column, "editable", False)]
     for name in names:
         for value in IN_FORMS:
-            yield urlencode({name: value, f"{name}_0": value, f"{name}_1": value}).encode()
+            yield value, urlencode({name: value, f"{name}_0": value, f"{name}_1": value}).encode()
 
 
 def actions(scene: Scene) -> Iterator[Request]:
@@ -131,8 +145,10 @@ def actions(scene: Scene) -> Iterator[Request]:
             if name == "delete_selected":
                 continue  # It would take away what the other actions act on.
             chosen = [("action", name), *(("_selected_action", str(key)) for key in keys)]
-            yield Request("POST", path, urlencode(chosen).encode(), FORM)
-            yield Request("POST", path, urlencode([*chosen, ("confirm", "1"), ("post", "yes")]).encode(), FORM)
+            kinds = (f"action {name}",)
+            confirmed = [*chosen, ("confirm", "1"), ("post", "yes")]
+            yield Request("POST", path, urlencode(chosen).encode(), FORM, kinds=kinds)
+            yield Request("POST", path, urlencode(confirmed).encode(), FORM, kinds=kinds)
 
 
 def _action_names(page: ModelAdmin) -> set[str]:
@@ -140,9 +156,9 @@ def _action_names(page: ModelAdmin) -> set[str]:
     return named | {name for name, _ in admin.site.actions}
 
 
-def _closed(client: Client, role: Role, scene: Scene, report: Report) -> None:
-    """No page of the admin opens for who is not staff."""
-    for request in opened(scene):
+def _closed(client: Client, role: Role, requests: Iterable[Request], report: Report) -> None:
+    """None of the pages opens for who is not staff."""
+    for request in requests:
         answer = client.send(PART, role, request)
         public = request.path.startswith("/admin/jsi18n")
         if answer is not None and answer.status_code == 200 and not public:

@@ -48,6 +48,7 @@ class Report:
     parts: dict[str, Tally] = field(default_factory=dict)
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     kept_mib: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -103,6 +104,7 @@ class Report:
             "parts": {name: asdict(tally) for name, tally in self.parts.items()},
             "findings": [asdict(finding) for finding in self.findings.values()][: MOST_SHOWN * 10],
             "notes": self.notes,
+            "left_out": self.left_out,
         }
 
     def show(self) -> None:

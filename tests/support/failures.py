@@ -18,10 +18,10 @@ def left_running(nodeid: str) -> str:
     for each in place.open_places():
         folder = LOGS / re.sub(r"[^\w.-]+", "_", nodeid.removeprefix("tests/"))[:150]
         each.keep_logs(folder)
-        for pid, command, code, log in each.running():
-            state = "running" if code is None else f"exited {code}"
-            lines.append(f"{pid:>8}  {state:<12} {command}\n{'':10}log: {(folder / log.name).relative_to(place.ROOT)}")
-    known = {pid for each in place.open_places() for pid, *_ in each.running()}
+        for it in each.running():
+            state, log = "running" if it.exit_code is None else f"exited {it.exit_code}", folder / it.log.name
+            lines.append(f"{it.pid:>8}  {state:<12} {it.command}\n{'':10}log: {log.relative_to(place.ROOT)}")
+    known = {it.pid for each in place.open_places() for it in each.running()}
     lines += [f"{pid:>8}  running      {command}" for pid, command in sorted(_descendants()) if pid not in known]
     return "\n".join(lines)
 

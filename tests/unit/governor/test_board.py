@@ -114,11 +114,13 @@ def test_the_size_of_a_child_that_has_run_nothing_is_nobodys(board: Board) -> No
     assert list(board.folder.glob("*.run")) == []
 
 
+@pytest.mark.processes
 def test_another_live_worker_cannot_take_the_folder(board: Board) -> None:
     with forked(lambda told: told.send(_taken(board.folder))) as child:
         assert child.recv() == "BlockingIOError"
 
 
+@pytest.mark.processes
 def test_a_child_that_outlives_its_parent_does_not_keep_the_folder(tmp_path: Path) -> None:
     def parent(told: Any) -> None:
         Board(tmp_path)

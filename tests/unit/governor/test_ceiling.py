@@ -57,6 +57,7 @@ def ran(first: str = "", room_mib: int = ROOM_MIB) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.processes
 def test_below_it_all_works_and_beyond_it_is_a_memory_error_that_harms_nothing_else() -> None:
     told = ran()
     assert (told["before"], told["below"], told["beyond"], told["after"]) == (
@@ -67,6 +68,7 @@ def test_below_it_all_works_and_beyond_it_is_a_memory_error_that_harms_nothing_e
     )
 
 
+@pytest.mark.processes
 def test_only_the_soft_limit_is_lowered_and_the_process_knows_what_it_was_given() -> None:
     told = ran()
     assert told["hard_kept"]
@@ -76,6 +78,7 @@ def test_only_the_soft_limit_is_lowered_and_the_process_knows_what_it_was_given(
     assert abs(told["ceiling_kib"] - told["data_kib"] - ROOM_MIB * MIB) < 16 * MIB
 
 
+@pytest.mark.processes
 def test_a_hard_limit_below_it_holds() -> None:
     told = ran("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 ** 29, 2 ** 29))", room_mib=1024)
     assert told["limits"] == [2**29, 2**29]

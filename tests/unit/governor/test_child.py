@@ -57,6 +57,7 @@ def ran(memory: SimpleNamespace, now: int, peak: int = 0, task: Task = SAVE) -> 
 # --- its turn ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_processes_that_start_at_once_get_through_one_by_one_so_far_apart(tmp_path: Path) -> None:
     seconds, path = 0.1, tmp_path / "turn"
 
@@ -178,6 +179,7 @@ def test_a_board_that_cannot_be_written_stops_no_task(tmp_path: Path, memory: Si
     assert [outcome for each in answers for _, outcome in each] == [None, None]
 
 
+@pytest.mark.processes
 def test_a_child_forked_from_one_that_ran_a_task_has_a_line_of_its_own(tmp_path: Path) -> None:
     side = ChildSide(tmp_path)
     side.install()

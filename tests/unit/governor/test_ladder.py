@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ami.governor.ladder import WORTH_KIB, Child, over_limit, steps
 from ami.governor.policy import Gate, decide
 from ami.governor.settings import GovernorSettings
+from tests.support.examples import examples
 from tests.support.governor.decision_inputs import drive, look
 
 MIB = 1024
@@ -29,6 +30,8 @@ children = st.lists(
     unique_by=lambda child: child.pid,
     max_size=12,
 )
+
+many = examples(50, 1000)
 
 
 def child(pid, pss_mib, task=None, fresh_mib=50, **rest):
@@ -103,6 +106,7 @@ def test_minimum_hold_before_an_interruption_counts_memory_only():
     assert steps(INTERRUPTS, gates[-1], BUSY) == []
 
 
+@many
 @given(children, st.booleans(), st.integers(0, 100))
 def test_ladder_recycles_no_busy_child_and_interrupts_one_at_most(found, interrupts, seconds):
     settings = replace(SETTINGS, memory_interrupt_busy=interrupts)
@@ -118,6 +122,7 @@ def test_ladder_recycles_no_busy_child_and_interrupts_one_at_most(found, interru
     assert recycled == sorted(recycled, reverse=True)
 
 
+@many
 @given(children)
 def test_every_fat_idle_child_is_recycled(found):
     fat = {c.pid for c in found if c.task is None and not c.leaving and c.pss_kib > c.fresh_kib + WORTH_KIB}
@@ -148,6 +153,7 @@ def test_child_born_too_big_is_not_recycled_for_ever():
     assert over_limit([child(1, 201, fresh_mib=200)], 150 * MIB, 0)
 
 
+@many
 @given(children, st.integers(0, 400 * MIB), st.integers(0, 400 * MIB))
 def test_nobody_under_the_limits_is_named(found, soft_kib, hard_kib):
     by_pid = {child.pid: child for child in found}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
 from ami.governor.settings import GovernorSettings
+from tests.support.examples import examples
 from tests.support.governor.decision_inputs import (
     ONE_PERCENT_KIB,
     drive,
@@ -18,12 +19,16 @@ from tests.support.governor.decision_inputs import (
     readings,
 )
 
+many = examples(40, 1000)
 
+
+@many
 @given(governor_settings(), st.one_of(st.none(), readings), readings, st.floats(0, 60))
 def test_next_look_is_never_hasty_and_never_late(settings, previous, current, elapsed):
     assert 0.2 <= next_look_seconds(settings, previous, current, elapsed) <= settings.memory_check_interval
 
 
+@many
 @given(governor_settings(), many_looks())
 def test_never_released_before_the_minimum_hold(settings, looks):
     for (before, after), situation in zip(pairwise(drive(settings, looks)), looks[1:], strict=True):
@@ -31,6 +36,7 @@ def test_never_released_before_the_minimum_hold(settings, looks):
             assert situation.now - before.since >= settings.memory_min_hold_seconds
 
 
+@many
 @given(st.booleans(), st.lists(st.tuples(st.floats(80.1, 89.9), st.floats(75.1, 84.9)), max_size=30))
 def test_between_resume_and_throttle_nothing_changes(begins_held, between):
     first = look(0, 95, gpu=90) if begins_held else look(0, 10)
@@ -38,6 +44,7 @@ def test_between_resume_and_throttle_nothing_changes(begins_held, between):
     assert {gate.held for gate in drive(GovernorSettings(), [first, *looks])} == {begins_held}
 
 
+@many
 @given(governor_settings(), many_looks(paused=True, running=st.integers(0, 2)))
 def test_pause_always_wins(settings, looks):
     for gate, situation in zip(drive(settings, looks), looks, strict=True):
@@ -48,12 +55,14 @@ def test_pause_always_wins(settings, looks):
             assert must_exit(settings, gate, situation) is None
 
 
+@many
 @given(governor_settings(), many_looks(paused=True))
 def test_pause_holds_nobody_a_moment_longer(settings, looks):
     paused = drive(settings, [replace(situation, reading=reading(10), paused=True) for situation in looks])[-1]
     assert not decide(settings, paused, look(paused.looked_at, 10)).held
 
 
+@many
 @given(governor_settings(), many_looks(), st.lists(st.floats(0, 1), min_size=1, max_size=10))
 def test_unknown_figures_change_nothing_until_they_were_unknown_for_the_maximum_hold(settings, looks, parts):
     gate = drive(settings, looks)[-1]
@@ -67,6 +76,7 @@ def test_unknown_figures_change_nothing_until_they_were_unknown_for_the_maximum_
     assert not decide(settings, gate, look(gate.looked_at + longest + 0.001)).held
 
 
+@many
 @given(governor_settings(), readings, st.lists(st.floats(0.2, 60), min_size=5, max_size=60))
 def test_constant_reading_settles(settings, constant, betweens):
     now, looks = 0.0, []
@@ -76,6 +86,7 @@ def test_constant_reading_settles(settings, constant, betweens):
     assert len({gate.held for gate in drive(settings, looks)}) == 1
 
 
+@many
 @given(
     governor_settings(),
     many_looks(
@@ -92,6 +103,7 @@ def test_idle_worker_is_never_held_for_ever(settings, looks):
             assert gate.admit_one or exits
 
 
+@many
 @given(governor_settings(), many_looks(paused=True, running=st.integers(0, 2)))
 def test_held_has_reasons_and_released_has_none(settings, looks):
     for gate in drive(settings, looks):
@@ -99,6 +111,7 @@ def test_held_has_reasons_and_released_has_none(settings, looks):
         assert gate.held or not gate.admit_one
 
 
+@many
 @given(governor_settings(), many_looks(paused=True))
 def test_every_change_has_a_line(settings, looks):
     gates = [Gate(), *drive(settings, looks)]

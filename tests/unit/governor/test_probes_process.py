@@ -31,11 +31,13 @@ def ended(child):
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("size", SIZES)
 def test_what_a_process_holds_shows_in_every_size(child, size):
     assert 2**15 <= size(child.pid) <= 2**15 + 64 * 1024
 
 
+@pytest.mark.processes
 def test_pages_that_two_processes_share_count_half_each():
     shared = mmap.mmap(-1, 2**26)
     shared.write(b"x" * 2**26)
@@ -91,6 +93,7 @@ def test_a_process_that_never_was_is_an_error(ask):
 
 
 @pytest.mark.parametrize("ask", SIZES)
+@pytest.mark.processes
 def test_a_process_that_has_ended_has_no_size(child, ask):
     ended(child)
 
@@ -115,6 +118,7 @@ def test_the_start_is_read_after_a_name_with_brackets_and_spaces(tmp_path):
     assert process.start_ticks(42, tmp_path) == 987654
 
 
+@pytest.mark.processes
 def test_a_process_is_alive_until_it_ends(child):
     ticks = process.start_ticks(child.pid)
     before = process.alive(child.pid, ticks)

@@ -116,6 +116,7 @@ def settled(folder: Path, pid: int) -> tuple[int, int]:
     return Cgroup(pid=pid).memory()
 
 
+@pytest.mark.processes
 def test_anonymous_memory_counts_and_page_cache_does_not(folder, child):
     process = child("anonymous")
 
@@ -125,6 +126,7 @@ def test_anonymous_memory_counts_and_page_cache_does_not(folder, child):
     assert 60 * MIB <= used <= 64 * MIB + SLACK
 
 
+@pytest.mark.processes
 def test_shared_memory_counts(folder, child):
     process = child("shared")
 
@@ -133,6 +135,7 @@ def test_shared_memory_counts(folder, child):
     assert 60 * MIB <= used <= 64 * MIB + SLACK
 
 
+@pytest.mark.processes
 def test_locked_memory_counts_once(folder, child):
     process = child("locked")
 
@@ -141,6 +144,7 @@ def test_locked_memory_counts_once(folder, child):
     assert 60 * MIB <= used <= 64 * MIB + SLACK
 
 
+@pytest.mark.processes
 def test_page_cache_alone_counts_for_nothing(folder, child):
     process = child("nothing")
 
@@ -149,6 +153,7 @@ def test_page_cache_alone_counts_for_nothing(folder, child):
     assert used <= SLACK
 
 
+@pytest.mark.processes
 def test_a_resize_of_a_running_container_is_seen(folder, child):
     cgroup = Cgroup(pid=child("anonymous").pid)
     before = cgroup.memory()

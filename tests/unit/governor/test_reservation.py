@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ami.governor.reservation import FORMAT, NAMES, SAMPLES, Promise, Sizes, admissible, promised_kib
 from ami.governor.settings import GovernorSettings
+from tests.support.examples import examples
 from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, percents, reading
 
 SETTINGS = GovernorSettings()
@@ -19,6 +20,8 @@ kib = st.integers(-10 * GIB_KIB, 60 * GIB_KIB)
 names = st.sampled_from(["ml.detect", "jobs.save", "main.sync", "exports.run"])
 learned = st.lists(st.tuples(names, kib), max_size=80)
 promises = st.lists(st.builds(Promise, names, kib), max_size=12)
+
+many = examples(50, 1000)
 
 
 def sizes_of(*pairs) -> Sizes:
@@ -59,6 +62,7 @@ def test_names_seen_longest_ago_are_dropped():
     assert sizes.p95_kib("task-0") == 1
 
 
+@many
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=SAMPLES - 1), st.integers(0, 10**9))
 def test_p95_never_falls_when_a_run_was_larger(samples, more):
     sizes = sizes_of(*(("ml.detect", sample) for sample in samples))
@@ -67,6 +71,7 @@ def test_p95_never_falls_when_a_run_was_larger(samples, more):
     assert before <= sizes.p95_kib("ml.detect") <= before + more
 
 
+@many
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=SAMPLES))
 def test_p95_is_monotone(pairs):
     smaller = sizes_of(*(("ml.detect", size) for size, _ in pairs)).p95_kib("ml.detect")
@@ -210,6 +215,7 @@ def test_tasks_that_add_nothing_fill_every_slot():
     assert admissible(SETTINGS, reading(70), sizes_of(("ml.detect", 0)), [], 8, DEFAULT_KIB).slots == 8
 
 
+@many
 @given(learned, promises, percents, st.integers(-2, 20), st.integers(0, 10 * GIB_KIB))
 def test_reservation_stays_in_its_bounds(pairs, running, memory, free_slots, default_kib):
     sizes = sizes_of(*pairs)
@@ -222,6 +228,7 @@ def test_reservation_stays_in_its_bounds(pairs, running, memory, free_slots, def
         assert needed <= 90 * GIB_KIB
 
 
+@many
 @given(learned, promises, st.integers(0, 100), st.integers(0, 100))
 def test_less_free_memory_never_admits_more(pairs, running, one, other):
     sizes = sizes_of(*pairs)

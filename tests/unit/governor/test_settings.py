@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from ami.governor.errors import GovernorError
 from ami.governor.settings import BOUNDS, GovernorSettings, load, refuse_unknown
 from ami.topology.table import ROWS
+from tests.support.examples import examples
 
 ROW = next(row for row in ROWS if row.key == "INGEST")
+
+many = examples(50, 1000)
 
 
 def test_defaults_are_the_seed_s():
@@ -104,6 +107,7 @@ def test_every_number_has_bounds():
     assert numbers == set(BOUNDS)
 
 
+@many
 @given(st.sampled_from(sorted(BOUNDS)), st.floats())
 def test_number_out_of_bounds_is_always_refused(name, value):
     low, high = BOUNDS[name]

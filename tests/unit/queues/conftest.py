@@ -13,6 +13,12 @@ def app() -> Any:
 
 
 @pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kombu's second try to connect follows the first at once, not two seconds later."""
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda _: None)
+
+
+@pytest.fixture
 def make_task(app: Any):
     """Register a task that does nothing, under the given name and with the given options."""
     made: list[str] = []

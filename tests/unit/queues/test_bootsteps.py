@@ -13,6 +13,7 @@ from ami.queues.bootsteps import RefuseProcesses
 from tests.support.place import ROOT, celery_at
 
 
+@pytest.mark.processes
 def test_worker_of_several_processes_on_the_memory_of_one_ends_with_what_to_do_instead():
     done = subprocess.run(
         [sys.executable, "-m", "celery", "-A", "config", "worker", "--concurrency", "1"],

@@ -18,7 +18,6 @@ from ami.queues.moving import REASON_HEADER
 from tests.support.brokers import celery_at
 from tests.support.governor.channel import QUEUES, Channel
 from tests.support.hostile_messages import HOSTILE, publish
-from tests.support.place import until
 
 QUEUE, LETTERS = "antenna", "antenna.dlq"
 CASES = {case.name: case for case in HOSTILE}
@@ -89,15 +88,16 @@ class World:
         """Let the loop turn once."""
         self.worker.perform_pending_operations()
         with suppress(TimeoutError):
-            self.connection.drain_events(timeout=0.05)
+            self.connection.drain_events(timeout=0.02)
         self.worker.perform_pending_operations()
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
-        def turned() -> Any:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
             self.turn()
-            return condition()
-
-        return until(turned, 10, what)
+            if answer := condition():
+                return answer
+        raise AssertionError(what)
 
     def letters(self) -> int:
         return self.depth(LETTERS)

@@ -172,6 +172,7 @@ def test_live_check_tells_of_a_queue_with_other_arguments(store: None, channel: 
 
 
 @pytest.mark.parametrize("argv", [("dead-letters",), ("check", "--live")])
+@pytest.mark.usefixtures("no_pauses")
 def test_store_that_cannot_be_opened_is_one_sentence(tmp_path: Path, argv: tuple[str, ...]):
     in_the_way = tmp_path / "broker"
     in_the_way.touch()

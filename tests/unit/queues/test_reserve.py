@@ -1,20 +1,20 @@
 """One slot of a worker stays free of long work, whoever holds the others and however they end."""
 
 import os
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 from celery.signals import task_postrun
 
 from ami.queues import reserve
-from tests.support.place import ROOT, until
+from tests.support.governor.forked_processes import Forked, forked
+from tests.support.place import until
 
 WORKER = "interactive@host"
-CHILD = f"from ami.queues import reserve; print(reserve.take('{WORKER}', 1, 'child'), flush=True); input()"
+ask_parent = reserve._worker_pid
 
 
 @pytest.fixture(autouse=True)
@@ -27,16 +27,18 @@ def one_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         reserve.free(task_id=task_id)
 
 
+def asks(told: Connection) -> None:
+    """Ask for the only slot as a child of the same worker, send the answer, and live until the test is over."""
+    reserve._worker_pid = ask_parent
+    told.send(reserve.take(WORKER, 1, "child"))
+    told.poll(None)
+
+
 @pytest.fixture
-def child(tmp_path: Path):
-    """A child process of the same worker that asks for the only slot; its answer is its first line."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD], cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    yield process
-    process.kill()
-    process.communicate()
+def child() -> Iterator[Forked]:
+    """A child process of the same worker that asks for the only slot and sends the answer."""
+    with forked(asks) as process:
+        yield process
 
 
 def test_slots_are_as_many_as_said_and_no_more():
@@ -61,23 +63,17 @@ def test_slot_is_free_again_when_its_task_has_run():
     assert reserve.take(WORKER, 1, "b")
 
 
-def test_slot_is_free_again_when_its_process_was_killed(child: Any):
-    assert child.stdout.readline() == b"True\n"
+@pytest.mark.processes
+def test_slot_is_free_again_when_its_process_was_killed(child: Forked):
+    assert child.recv() is True
     assert not reserve.take(WORKER, 1, "mine")
-    child.kill()
-    child.wait()
-    assert until(lambda: reserve.take(WORKER, 1, "mine"), 5)
+    child.process.kill()
+    child.process.join()
+    assert until(lambda: reserve.take(WORKER, 1, "mine"), 60)
 
 
-def test_process_finds_the_slot_taken_that_another_holds(child: Any, tmp_path: Path):
-    assert child.stdout.readline() == b"True\n"
-    second = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        input=b"\n",
-        capture_output=True,
-        check=True,
-        timeout=30,
-    )
-    assert second.stdout == b"False\n"
+@pytest.mark.processes
+def test_process_finds_the_slot_taken_that_another_holds(child: Forked):
+    assert child.recv() is True
+    with forked(asks) as second:
+        assert second.recv() is False

@@ -6,28 +6,54 @@ import pytest
 
 from ami.queues import watchdog
 from ami.queues.watchdog import PATIENCE_VARIABLE, Watchdog, patience_seconds
-from tests.support.place import until
+
+SECONDS = 60
 
 
-@pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch):
-    """A look every 20 ms; patience 1 is then 50 looks, a second as ever."""
-    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.02)
+class Looks:
+    """In place of the wait between two looks: the watchdog looks when the test lets it, and no time passes."""
+
+    def __init__(self) -> None:
+        self._allowed, self._waits, self.stopped = threading.Semaphore(0), threading.Semaphore(0), False
+
+    def wait(self, _: float) -> bool:
+        self._waits.release()
+        assert self._allowed.acquire(timeout=SECONDS)
+        return self.stopped
+
+    def let(self, count: int) -> None:
+        """Let it look so often, each time when it waits to."""
+        for _ in range(count):
+            assert self._waits.acquire(timeout=SECONDS)
+            self._allowed.release()
+
+    def set(self) -> None:
+        self.stopped = True
+        self._allowed.release()
 
 
 @pytest.fixture
 def guarded():
-    """A watchdog of one second, and the event that it sets instead of ending the process."""
-    ended = threading.Event()
-    dog = Watchdog(1, end=ended.set)
+    """A watchdog of ten looks, the event that it sets instead of ending the process, and its looks."""
+    ended, looks = threading.Event(), Looks()
+    dog = Watchdog(10, end=ended.set)
+    dog._stopped = looks
     dog.start()
-    yield dog, ended
+    yield dog, ended, looks
     dog.stop()
 
 
-def test_silence_ends_the_process_with_one_line(guarded, caplog):
-    _, ended = guarded
-    assert ended.wait(5)
+def has_looked(looks: Looks) -> None:
+    """Wait until its last look is over: it waits for the next one."""
+    assert looks._waits.acquire(timeout=SECONDS)
+    looks._waits.release()
+
+
+def test_silence_ends_the_process_with_one_line(monkeypatch, caplog):
+    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.02)
+    ended = threading.Event()
+    Watchdog(1, end=ended.set).start()
+    assert ended.wait(SECONDS)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert len(lines) == 1
     assert lines[0].startswith("No tick has finished for 1 s; it stands still at ")
@@ -35,33 +61,38 @@ def test_silence_ends_the_process_with_one_line(guarded, caplog):
 
 
 def test_signs_of_life_keep_it_quiet(guarded):
-    dog, ended = guarded
-    looks = 0
-
-    def alive() -> bool:
-        nonlocal looks
-        looks += 1
+    dog, ended, looks = guarded
+    for _ in range(30):
+        looks.let(9)
+        has_looked(looks)
         dog.alive()
-        return looks >= 30
-
-    until(alive, 10)
     assert not ended.is_set()
+    looks.let(10)
+    assert ended.wait(SECONDS)
 
 
 def test_announced_rest_is_added_to_the_patience(guarded):
-    dog, ended = guarded
+    dog, ended, looks = guarded
     dog.alive(rest_seconds=60)
-    assert not ended.wait(1.5)
+    looks.let(69)
+    has_looked(looks)
+    assert not ended.is_set()
     dog.alive(rest_seconds=-5)
-    assert ended.wait(5)
+    looks.let(9)
+    has_looked(looks)
+    assert not ended.is_set()
+    looks.let(1)
+    assert ended.wait(SECONDS)
 
 
-def test_log_that_hangs_does_not_keep_it(monkeypatch):
+def test_log_that_hangs_does_not_keep_it(guarded, monkeypatch):
+    _, ended, looks = guarded
     monkeypatch.setattr(watchdog, "TELL_SECONDS", 0.05)
-    monkeypatch.setattr(watchdog.logger, "critical", lambda *_: threading.Event().wait(5))
-    ended = threading.Event()
-    Watchdog(1, end=ended.set).start()
-    assert ended.wait(4)
+    released = threading.Event()
+    monkeypatch.setattr(watchdog.logger, "critical", lambda *_: released.wait(SECONDS))
+    looks.let(10)
+    assert ended.wait(SECONDS / 2)
+    released.set()
 
 
 def test_patience_of_nothing_never_looks():

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support import parts
+from tests.support.examples import examples
 from tests.support.failures import left_running
 from tests.support.place import RABBITMQ, Place, new_place
 
@@ -19,7 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse an unknown part; watch for processes where they are not allowed."""
+    """Refuse an unknown part; watch for processes where they are not allowed; let no example be timed."""
+    settings.register_profile("antenna", examples(50, 500))
+    settings.load_profile("antenna")
     unknown = _wanted(config) - set(parts.PARTS)
     if unknown:
         raise pytest.UsageError(f"--part: {', '.join(sorted(unknown))} is not one of {', '.join(parts.PARTS)}")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import inotify_simple
 import pytest
 
 #: In tests/unit, without processes and without services: ``make test-fast``.
@@ -69,6 +70,7 @@ class NoProcesses:
 
     def install(self) -> None:
         """Watch this process from now on; an audit hook cannot be removed."""
+        inotify_simple.INotify().close()  # The first runs ldconfig; no test is to be blamed for that.
         sys.addaudithook(self.audit)
 
     def watch(self, item: pytest.Item) -> None:

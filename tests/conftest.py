@@ -34,9 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the wanted parts. Give tests the services, or skip them loudly; in CI their absence is a failure."""
+    """Keep the wanted parts, acceptance tests first; skip loudly what lacks its services, except in CI, where it fails."""
     if wanted := _wanted(config):
         config.hook.pytest_deselected(items=parts.select(items, wanted))
+    # The longest files first, so that no process is left with one at the end; pytest-django's order stays otherwise.
+    items.sort(key=lambda item: "/acceptance/" not in item.path.as_posix())
     missing = [name for name in SERVICES if not os.environ.get(name)]
     if not missing or os.environ.get("CI"):
         return

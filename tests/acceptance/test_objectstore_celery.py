@@ -205,6 +205,7 @@ def test_what_a_killed_worker_ran_is_run_again_and_flagged(pair):
 
 
 @prefork
+@pytest.mark.alone
 def test_an_idle_worker_uses_next_to_nothing(served):
     (worker,) = served.running
 

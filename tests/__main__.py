@@ -35,11 +35,14 @@ class Part:
     parallel: bool = True
 
 
-WITHOUT_SERVICES = Part("without services", ("tests/integration", "tests/unit", "--part", "fast,processes"))
+WITHOUT_SERVICES = Part(
+    "without services",
+    ("tests/integration/provision", "tests/integration/processing_service", "tests/unit", "--part", "fast,processes"),
+)
 FAST = Part("fast", ("tests/unit", "--part", "fast"))
 CONTAINERS = Part("in containers", ("tests/smoke", "--part", "containers", "--timeout=900"), parallel=False)
 SERVICES = Part("on services", ("tests/acceptance", "tests/integration", "tests/unit", "--part", "services"))
-ALONE = Part("alone", ("tests/acceptance", "tests/integration", "tests/unit", "--part", "alone"), parallel=False)
+ALONE = Part("alone", ("tests/acceptance", "--part", "alone"), parallel=False)
 
 
 def main(argv: Sequence[str]) -> int:

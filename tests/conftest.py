@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the wanted parts, acceptance tests first; skip loudly what lacks its services, except in CI, where it fails."""
+    """Keep the wanted parts, acceptance tests first. Without services skip what needs them, loudly; in CI it fails."""
     if wanted := _wanted(config):
         config.hook.pytest_deselected(items=parts.select(items, wanted))
     # The longest files first, so that no process is left with one at the end; pytest-django's order stays otherwise.

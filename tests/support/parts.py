@@ -39,6 +39,8 @@ def parts_of(item: pytest.Item) -> set[str]:
     if path.startswith("smoke/"):
         return {CONTAINERS}
     if item.get_closest_marker("alone"):
+        if not path.startswith("acceptance/"):
+            raise pytest.UsageError(f"{item.nodeid} is marked `alone` outside tests/acceptance: that part looks there.")
         return {ALONE}
     without_services = PROCESSES if item.get_closest_marker("processes") else FAST
     if path.startswith("unit/"):

@@ -28,8 +28,11 @@ def test_a_database_test_runs_on_services_only(request: pytest.FixtureRequest):
     assert parts.parts_of(request.node) == {parts.SERVICES}
 
 
-@pytest.mark.alone
-def test_a_test_marked_alone_is_in_no_other_part(request: pytest.FixtureRequest):
+def test_a_test_marked_alone_is_in_no_other_part(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    request.node.add_marker("alone")
+    with pytest.raises(pytest.UsageError, match="is marked `alone` outside tests/acceptance"):
+        parts.parts_of(request.node)
+    monkeypatch.setattr(request.node, "path", parts.ROOT / "acceptance/test_something.py")
     assert parts.parts_of(request.node) == {parts.ALONE}
 
 

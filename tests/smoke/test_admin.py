@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.containers.deployment import Deployment
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 SCHEDULED = "ami.main.tasks.update_stale_counts"
 

@@ -11,13 +11,13 @@ import pytest
 from ami.queues.producer import CONFIRM_TIMEOUT_SECONDS
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects
+from tests.support.containers.engine import until
 from tests.support.containers.faults import disk_alarm, kill, restarts
 from tests.support.containers.load import Load
-from tests.support.place import until
 from tests.support.soak import soak
 
-#: Beside the wait for the confirmation itself: connecting, and two processors for everything.
-SLACK_SECONDS = 8
+#: Beside the wait for the confirmation itself: connecting, and two processors for everything that runs beside this.
+SLACK_SECONDS = 30
 
 CHECK = ("python", "manage.py", "queues", "check", "--live", "--json")
 

@@ -10,8 +10,8 @@ from ami.queues.declare import declare
 from ami.topology import broker
 from ami.topology.topology import load
 from tests.support.containers.cluster import NODES, Cluster, new_cluster
+from tests.support.containers.engine import until
 from tests.support.containers.traffic import OPTIONS, Consumer, Publisher, Received
-from tests.support.place import until
 from tests.support.soak import soak
 
 QUEUE = "antenna-ingest"

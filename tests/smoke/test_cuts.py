@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 from tests.support.containers.deployment import WORKERS, Deployment
 from tests.support.containers.effects import Effects
+from tests.support.containers.engine import until
 from tests.support.containers.faults import heartbeat, restarts, silence, unplugged
 from tests.support.containers.load import Load
-from tests.support.place import until
 from tests.support.soak import soak
 
 #: Longer than both ends need to notice: each gives the other up after two heartbeats.

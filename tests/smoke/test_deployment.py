@@ -10,8 +10,7 @@ from ami.topology.topology import override_name
 from ami.topology.workload import Workload
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import until
+from tests.support.containers.engine import docker, inspect, until
 
 LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
 IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")

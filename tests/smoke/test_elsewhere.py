@@ -11,8 +11,8 @@ import pytest
 from ami.topology.containers import AS_FILES, REQUIRED
 from tests.support.containers.deployment import FILES, WORKERS, Deployment, frugal, new_variables, with_own_tasks
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import ROOT, until
+from tests.support.containers.engine import docker, inspect, until
+from tests.support.place import ROOT
 from tests.support.soak import soak
 
 SERVICE, QUEUE = "celeryworker", "antenna"

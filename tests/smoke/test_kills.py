@@ -7,9 +7,9 @@ import pytest
 from tests.support.containers.dead_letters import Letters
 from tests.support.containers.deployment import SMALL, WORKERS, Deployment
 from tests.support.containers.effects import Effects, publisher, send
+from tests.support.containers.engine import until
 from tests.support.containers.faults import kill, restarts
 from tests.support.containers.load import Load
-from tests.support.place import until
 from tests.support.soak import soak
 
 KILLS = soak(1, 5)

@@ -9,10 +9,9 @@ import pytest
 from tests.support.containers.dead_letters import Letters
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import inspect
+from tests.support.containers.engine import inspect, until
 from tests.support.containers.events import events
 from tests.support.containers.faults import changed
-from tests.support.place import until
 
 SERVICE, QUEUE = "celeryworker", "antenna"
 

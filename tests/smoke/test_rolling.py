@@ -4,10 +4,9 @@ from typing import Any
 
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects
-from tests.support.containers.engine import inspect
+from tests.support.containers.engine import inspect, until
 from tests.support.containers.events import events
 from tests.support.containers.load import Load
-from tests.support.place import until
 from tests.support.soak import soak
 
 ROUNDS = soak(1, 3)

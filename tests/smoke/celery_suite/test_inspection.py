@@ -8,7 +8,7 @@ from ami.topology.topology import load
 from tests.support.celery_suite.vendor import CeleryTestSetup
 from tests.support.celery_suite.workers import Workers, asked
 from tests.support.containers.deployment import Deployment
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 
 def test_every_worker_answers_ping(celery_setup: CeleryTestSetup, workers: Workers):

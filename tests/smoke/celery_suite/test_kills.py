@@ -6,7 +6,7 @@ from ami.topology.table import FALLBACK
 from tests.support.celery_suite.vendor import CeleryTestSetup
 from tests.support.celery_suite.workers import Workers, stats
 from tests.support.containers.effects import Effects, send
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 
 def test_a_task_whose_child_is_killed_runs_again_in_another_child_of_the_same_worker(

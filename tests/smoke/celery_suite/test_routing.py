@@ -13,7 +13,7 @@ from ami.topology.topology import load
 from ami.topology.workload import ORIGINS
 from tests.support.celery_suite.vendor import CeleryTestSetup
 from tests.support.celery_suite.workers import Workers, asked
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 DISCARDED = re.compile(r"Discarding revoked task: \S+\[(\S+)\]")
 

@@ -7,8 +7,8 @@ import pytest
 from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
 from tests.support.celery_suite.workers import Workers
 from tests.support.containers.deployment import Deployment
+from tests.support.containers.engine import until
 from tests.support.containers.faults import restarts
-from tests.support.place import until
 
 #: Beat sends it every 15 seconds.
 TASK = "ami.main.tasks.update_stale_counts"

@@ -8,7 +8,7 @@ from kombu import Connection
 
 from ami.queues.declare import depth
 from tests.support.containers.deployment import Deployment
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 COMMAND = ("python", "manage.py", "queues", "dead-letters")
 

@@ -17,8 +17,8 @@ import yaml
 from ami.topology.table import ROWS
 from provision import dotenv
 from tests.support.containers import reports
-from tests.support.containers.engine import client, docker, execute, inspect, run
-from tests.support.place import ROOT, until
+from tests.support.containers.engine import client, docker, execute, inspect, run, until
+from tests.support.place import ROOT
 
 FILES = ("docker-compose.yml", "docker-compose.worker.yml")
 WORKERS = tuple(row.service for row in ROWS if not row.enabled_by)
@@ -160,10 +160,8 @@ class Deployment:
 
     def until_healthy(self, *services: str, seconds: float = 240) -> None:
         for service in services:
-            until(lambda name=service: self._runs(name) and self.is_healthy(name), seconds, f"{service} is healthy")
-
-    def _runs(self, service: str) -> bool:
-        return bool(self.state(service)["Running"])
+            until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} has become healthy")
+            until(lambda name=service: self.is_healthy(name), seconds, f"{service} is healthy")
 
 
 def new_variables(**changes: str) -> dict[str, str]:

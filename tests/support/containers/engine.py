@@ -3,11 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import docker as library
+
+from tests.support.place import until as at_once
 
 #: Set where an engine was brought up for the tests: without it they fail instead of being left out.
 REQUIRED = "ANTENNA_ENGINE_REQUIRED"
@@ -65,3 +68,15 @@ def execute(container: str, *argv: str, check: bool = True, **environment: str) 
     if check and code:
         raise AssertionError(f"`{' '.join(argv)}` in {container[:12]} ended with {code}:\n{out[-4000:]}{error[-4000:]}")
     return out
+
+
+def until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
+    """Return the first true answer of ``condition``, asked a few times a second: what containers do takes longer."""
+
+    def asked() -> Any:
+        answer = condition()
+        if not answer:
+            time.sleep(0.25)
+        return answer
+
+    return at_once(asked, seconds, what)

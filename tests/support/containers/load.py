@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.effects import Effect, Effects
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 MANY = 1_000_000
 

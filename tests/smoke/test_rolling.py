@@ -21,19 +21,22 @@ def test_incident_18_replacing_every_worker_under_load_loses_nothing_and_kills_n
     with (
         events("kill", "die") as told,
         # One process serves housekeeping: what is sent must be less than it can do, or it never comes to an end.
-        Load(deployment, QUEUES, pace=0.1, numbers={"seconds": 0.1}) as load,
-        Load(deployment, QUEUES, pace=LONG_SECONDS / 2, numbers={"seconds": LONG_SECONDS}) as long,
+        Load(deployment, QUEUES, pace=0.2, numbers={"seconds": 0.1}) as load,
+        Load(deployment, QUEUES, pace=2, numbers={"seconds": LONG_SECONDS}) as long,
     ):
-        load.until_sent(40)
-        for service in WORKERS * ROUNDS:
+        load.until_sent(40, 240)
+        for service, queue in tuple(zip(WORKERS, QUEUES, strict=True)) * ROUNDS:
+            until(
+                lambda name=queue: long.running(effects) & long.sent_to(name), 240, f"{service} has begun a long task"
+            )
             old.append(deployment.container(service))
             deployment.compose("up", "--detach", "--no-deps", "--force-recreate", service, timeout=600)
-        load.until_sent(len(load.sent) + 40)
+        load.until_sent(len(load.sent) + 40, 240)
         until(lambda: all(told.of(container, "die") for container in old), 60, "the engine tells of it")
         signals = {container: [signal_of(event) for event in told.of(container, "kill")] for container in old}
         deaths = {container: told.of(container, "die") for container in old}
         asked = {container: told.of(container, "kill")[0]["time"] for container in old}
-    accounts = [each.until_ended(effects, 240) for each in (load, long)]
+    accounts = [each.until_ended(effects, 480) for each in (load, long)]
     for account in accounts:
         print(account.figures)
         assert account.unflagged == {}

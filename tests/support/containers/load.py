@@ -65,6 +65,10 @@ class Load:
         """The keys whose message the broker has confirmed."""
         return [one["key"] for one in self.said() if "queue" in one]
 
+    def sent_to(self, queue: str) -> set[str]:
+        """Those of them that went to one queue."""
+        return {one["key"] for one in self.said() if one.get("queue") == queue}
+
     @property
     def refused(self) -> list[dict[str, Any]]:
         """Those that it has not: ``refused`` is the error's name, ``seconds`` how long that took."""

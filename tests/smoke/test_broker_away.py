@@ -40,7 +40,7 @@ def test_incident_7_a_disk_alarm_is_an_error_for_who_publishes_and_stops_no_work
     deployment: Deployment, effects: Effects, ask: Ask
 ):
     before = {service: restarts(deployment.container(service)) for service in WORKERS}
-    with Load(deployment, QUEUES, pace=0.02, numbers={"seconds": 0.3}) as load:
+    with Load(deployment, QUEUES, pace=0.03, numbers={"seconds": 0.3}) as load:
         load.until_sent(soak(60, 160))
         with disk_alarm(deployment), ThreadPoolExecutor() as together:
             asked = together.submit(ask)
@@ -71,7 +71,7 @@ def test_incident_13_a_killed_broker_loses_nothing_and_everybody_comes_back_by_t
     assert ask().status_code == 202, "web has a connection, which idles from now on"
     broker = deployment.container("rabbitmq")
     before = {service: restarts(deployment.container(service)) for service in (*WORKERS, "celerybeat", "web")}
-    with Load(deployment, QUEUES, pace=0.02, numbers={"seconds": 0.3}) as load:
+    with Load(deployment, QUEUES, pace=0.03, numbers={"seconds": 0.3}) as load:
         load.until_sent(soak(60, 160))
         restarted = restarts(broker) + 1
         began = time.monotonic()

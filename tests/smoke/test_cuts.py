@@ -26,10 +26,10 @@ def test_incident_5_workers_cut_off_come_back_and_lose_nothing(deployment: Deplo
     before = {service: restarts(deployment.container(service)) for service in WORKERS}
     with (
         heartbeat(deployment, HEARTBEAT_SECONDS, (SILENT, UNPLUGGED)),
-        Load(deployment, CUT, pace=0.15, numbers={"seconds": 0.2}) as load,
+        Load(deployment, CUT, pace=0.3, numbers={"seconds": 0.2}) as load,
         Load(deployment, (BESIDE,), pace=0.5, numbers={"seconds": 0.1}) as beside,
     ):
-        load.until_sent(20)
+        load.until_sent(20, 240)
         for _ in range(ROUNDS):
             with ExitStack() as cut:
                 cut.enter_context(silence(deployment.container(SILENT)))
@@ -39,7 +39,7 @@ def test_incident_5_workers_cut_off_come_back_and_lose_nothing(deployment: Deplo
                 during = len(beside.ended(effects)) - sent
             healed = time.monotonic()
             ended = len(load.ended(effects))
-            until(lambda least=ended + 20: len(load.ended(effects)) > least, 120, "they work again")
+            until(lambda least=ended + 10: len(load.ended(effects)) > least, 120, "they work again")
             print(f"working again {time.monotonic() - healed:.1f} s after the cut")
     account = load.until_ended(effects, 240)
     aside = beside.until_ended(effects, 120)

@@ -34,6 +34,8 @@ SMALL = {
     "ANTENNA_INTERACTIVE_CONCURRENCY": "2",
     "ANTENNA_FALLBACK_CONCURRENCY": "2",
     "WEB_CONCURRENCY": "1",
+    # On a busy machine the migrations take longer than a worker waits by default before it is started anew.
+    "ANTENNA_WAIT_SECONDS": "900",
 }
 
 

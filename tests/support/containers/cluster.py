@@ -19,6 +19,7 @@ from ami.topology.topology import load
 from provision import dotenv
 from tests.support.containers import engine, reports
 from tests.support.containers.deployment import NO_BUSY_WAIT
+from tests.support.containers.engine import until
 from tests.support.place import ROOT
 
 IMAGE = "rabbitmq:3-management"
@@ -76,6 +77,10 @@ class Cluster:
         """Return how often Docker has started a node anew by itself."""
         return int(self._inspect(node)["RestartCount"])
 
+    def has_started(self, node: str) -> bool:
+        """Return whether a node has said that it has, which it does when its definitions are loaded."""
+        return b"Server startup complete" in engine.client().containers.get(self._inspect(node)["Id"]).logs()
+
     def _inspect(self, node: str) -> dict:
         return engine.inspect(self.compose("ps", "--all", "--quiet", node).strip())
 
@@ -96,6 +101,9 @@ def new_cluster(folder: Path) -> Iterator[Cluster]:
         except (AssertionError, TimeoutExpired) as error:
             raise AssertionError(f"{error}\n{reports.text(reports.containers({project}))}") from None
         assert "Every quorum queue has three members." in said
+        # So it says of those queues that are there, also while a node still loads its definitions.
+        for node in NODES:
+            until(lambda name=node: cluster.has_started(name), 300, f"{node} has started")
         yield cluster
     finally:
         cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")

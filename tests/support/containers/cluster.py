@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
+from typing import Any
 
 import yaml
 
@@ -32,6 +33,7 @@ USER, VHOST = "antenna", "antenna"
 class Cluster:
     """A running cluster; ``ports`` holds each node's AMQP port on this machine."""
 
+    project: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     password: str
@@ -77,12 +79,17 @@ class Cluster:
         """Return how often Docker has started a node anew by itself."""
         return int(self._inspect(node)["RestartCount"])
 
-    def has_started(self, node: str) -> bool:
-        """Return whether a node has said that it has, which it does when its definitions are loaded."""
-        return b"Server startup complete" in engine.client().containers.get(self._inspect(node)["Id"]).logs()
+    def starts(self, node: str) -> int:
+        """Return how often a node has said that it has started, which it does when its definitions are loaded."""
+        return self._container(node).logs().count(b"Server startup complete")
+
+    def _container(self, node: str) -> Any:
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={node}"]
+        (found,) = engine.client().containers.list(all=True, filters={"label": labels})
+        return found
 
     def _inspect(self, node: str) -> dict:
-        return engine.inspect(self.compose("ps", "--all", "--quiet", node).strip())
+        return engine.inspect(self._container(node).id)
 
 
 @contextmanager
@@ -94,16 +101,17 @@ def new_cluster(folder: Path) -> Iterator[Cluster]:
     (override := folder / "override.yml").write_text(yaml.safe_dump(_override(folder, password, ports)))
     command = ("docker", "compose", "--project-name", project, "--env-file", os.devnull)
     command += tuple(argument for file in (*FILES, str(override)) for argument in ("--file", file))
-    cluster = Cluster(command, _environment(password, ports), password, ports)
+    cluster = Cluster(project, command, _environment(password, ports), password, ports)
     try:
         try:
+            cluster.compose("up", "--detach", *NODES)
+            # The tools start an Erlang machine at each call: they are asked once there is something to tell.
+            for node in NODES:
+                until(lambda name=node: cluster.starts(name), 600, f"{node} has started")
             said = cluster.compose("up", "members", timeout=600)
         except (AssertionError, TimeoutExpired) as error:
             raise AssertionError(f"{error}\n{reports.text(reports.containers({project}))}") from None
         assert "Every quorum queue has three members." in said
-        # So it says of those queues that are there, also while a node still loads its definitions.
-        for node in NODES:
-            until(lambda name=node: cluster.has_started(name), 300, f"{node} has started")
         yield cluster
     finally:
         cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")

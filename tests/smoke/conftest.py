@@ -1,12 +1,15 @@
 """Fixtures of the tests in containers: an engine, or a loud word that there is none, and the deployment."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.containers import engine as engines
-from tests.support.containers.deployment import FILES, Deployment, new_variables, with_own_tasks
+from tests.support.containers import reports
+from tests.support.containers.deployment import FILES, Deployment, build, frugal, new_variables, with_own_tasks
+from tests.support.containers.effects import Effects
 from tests.support.place import ROOT
 
 HERE = Path(__file__).parent
@@ -20,6 +23,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{engines.REQUIRED} is set, and no container can be started: {why}")
         for item in mine:
             item.add_marker(pytest.mark.skip(reason=f"NO CONTAINER ENGINE: {why}"))
+    # The deployment lasts until the end: what does without it goes first, and does not run beside it.
+    places = [number for number, item in enumerate(items) if HERE in item.path.parents]
+    ordered = sorted(mine, key=lambda item: "deployment" in getattr(item, "fixturenames", ()))
+    for number, item in zip(places, ordered, strict=True):
+        items[number] = item
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Show what the containers were doing when a test failed, and keep their whole logs."""
+    report = yield
+    if report.failed and (found := reports.containers()):
+        reports.save(item.name, found)
+        report.sections.append((f"containers; whole logs: {reports.FOLDER.name}", reports.text(found)))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -33,13 +51,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def images() -> None:
+    """Every image of this checkout, built once."""
+    build()
+
+
+@pytest.fixture(scope="session")
+def deployment(images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """The whole deployment on one machine, built and healthy, with the tests' own tasks in its workers."""
-    folder = tmp_path_factory.mktemp("deployment")
-    files = [*(ROOT / name for name in FILES), ROOT / "compose/demo.yml", with_own_tasks(folder)]
+    folder, files = tmp_path_factory.mktemp("deployment"), [*(ROOT / name for name in FILES), ROOT / "compose/demo.yml"]
     made = Deployment(folder, new_variables(), files=files)
+    made.files = [*files, with_own_tasks(folder, changes=frugal(made.declared))]
     try:
-        made.up("--build", timeout=900)
+        made.up(timeout=900)
         yield made
     finally:
         made.down()
@@ -48,3 +72,10 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     assert left["containers"] == left["networks"] == [], "`down` leaves nothing"
     assert left["volumes"], "but its data"
     assert made.left()["volumes"] == [], "until it is told to"
+
+
+@pytest.fixture(scope="session")
+def effects(deployment: Deployment) -> Iterator[Effects]:
+    """What the tests' own tasks did on the deployment."""
+    with Effects(deployment.database_url) as made:
+        yield made

@@ -3,22 +3,25 @@
 import json
 import uuid
 
-import httpx
 import pytest
 
+from ami.topology.table import ROWS
+from ami.topology.topology import override_name
+from ami.topology.workload import Workload
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import until
+from tests.support.containers.engine import docker, inspect, until
 
 LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
 IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")
 MOST_BYTES = 350_000_000
+KNOWN_INSIDE = "from ami.governor.probes.cgroup import Cgroup; print(Cgroup().memory()[1])"
 
 
 @pytest.mark.parametrize("service", LASTING)
 def test_every_service_is_healthy(deployment: Deployment, service: str):
     assert deployment.health(service) == "healthy"
+    assert deployment.is_healthy(service), "as the compose files ask it"
 
 
 def test_it_runs_on_production_s_settings(deployment: Deployment):
@@ -31,26 +34,8 @@ def test_what_is_done_once_is_done(deployment: Deployment, service: str):
     assert (state["Status"], state["ExitCode"]) == ("exited", 0)
 
 
-def test_celery_inspect_ping_answers_for_every_worker(deployment: Deployment):
-    answers = json.loads(deployment.execute("celeryworker", "celery", "-A", "config", "inspect", "ping", "--json"))
-    assert {node.split("@")[0] for node in answers} == {"ingest", "housekeeping", "interactive", "fallback"}
-    assert all(answer == {"ok": "pong"} for answer in answers.values())
-
-
-def test_flower_shows_every_worker_to_whoever_may_see_it(deployment: Deployment):
-    url = f"http://127.0.0.1:{deployment.port('flower', 5555)}/api/workers"
-    assert httpx.get(url).status_code == 401
-    user, _, password = deployment.variables["FLOWER_BASIC_AUTH"].partition(":")
-
-    def nodes() -> set[str]:
-        answer = httpx.get(url, params={"refresh": 1}, auth=(user, password), timeout=30)
-        return {node.split("@")[0] for node in answer.json()}
-
-    until(lambda: nodes() == {"ingest", "housekeeping", "interactive", "fallback"}, 60, "Flower knows every worker")
-
-
-def test_a_task_runs_on_the_worker_of_its_queue(deployment: Deployment):
-    effects, batch = Effects(deployment.database_url), uuid.uuid4().hex
+def test_a_task_runs_on_the_worker_of_its_queue(deployment: Deployment, effects: Effects):
+    batch = uuid.uuid4().hex
     with publisher(deployment) as app:
         for queue in QUEUES:
             send(app, "smoke.effect", [f"{batch}-{queue}"], queue)
@@ -77,11 +62,21 @@ def test_a_container_runs_as_nobody_and_cannot_write_to_its_image(deployment: De
 
 def test_the_processing_service_reaches_web_where_pushed_links_lead(deployment: Deployment):
     settings = "from django.conf import settings; print(settings.ANTENNA_SERVICES_URL)"
-    base = deployment.execute(
-        "celeryworker", "python", "manage.py", "shell", "--verbosity", "0", "-c", settings
-    ).strip()
+    base = deployment.execute("celeryworker", "python", "-c", settings).strip()
     ask = "import sys, urllib.request as http; print(http.urlopen(sys.argv[1], timeout=10).status)"
     assert deployment.execute("processing", "python", "-c", ask, f"{base}/livez").strip() == "200"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.enabled_by], ids=lambda row: row.queue)
+def test_a_container_has_the_memory_that_its_topology_says(deployment: Deployment, row: Workload):
+    told = json.loads(deployment.execute(row.service, "python", "-m", "ami.topology", "table", "--json"))
+    (inside,) = [each for each in told["workloads"] if each["queue"] == row.queue]
+    kib = int(deployment.variables.get(override_name(row, "container_memory_kib"), row.memory_limit_kib))
+    assert inside["memory_limit_kib"] == kib
+    limits = inspect(deployment.container(row.service))["HostConfig"]
+    assert (limits["Memory"], limits["MemorySwap"]) == (kib * 1024, kib * 1024)
+    known = deployment.execute(row.service, "python", "-c", KNOWN_INSIDE)
+    assert int(known) == kib * 1024, "the kernel's, as the governor reads it"
 
 
 @pytest.mark.parametrize("service", ["rabbitmq", "redis", "postgres"])

@@ -1,5 +1,6 @@
-"""Workers that start before their services, or at other addresses: they say for what they wait, and where."""
+"""Workers that start before their services, at other addresses, or with secrets from files."""
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,13 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.containers.deployment import FILES, WORKERS, Deployment, new_variables, with_own_tasks
+from ami.topology.containers import AS_FILES, REQUIRED
+from tests.support.containers.deployment import FILES, WORKERS, Deployment, frugal, new_variables, with_own_tasks
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import ROOT, until
+from tests.support.containers.engine import docker, inspect, until
+from tests.support.place import ROOT
+from tests.support.soak import soak
 
 SERVICE, QUEUE = "celeryworker", "antenna"
 FIRST, LATE = ("rabbitmq", "redis", "nats"), "postgres"
+NEEDED = ("setup", SERVICE, *FIRST, LATE)
+
+#: What our processes read, and what the services beside them do.
+OURS = (*REQUIRED, "RABBITMQ_MANAGEMENT_URL")
+SECRETS = (*(name for name in OURS if name in AS_FILES), "RABBITMQ_PASSWORD", "REDIS_PASSWORD", "POSTGRES_PASSWORD")
 
 #: The services' names in the network of the workers, where none of them is called as compose calls it.
 NAMES = {
@@ -22,15 +30,29 @@ NAMES = {
     "postgres": "db.elsewhere",
     "nats": "nats.elsewhere",
 }
-SAYS_WITHIN_SECONDS = 10
+#: Of the worker file alone; all that it has under `make soak`.
+ELSEWHERE = soak((SERVICE, "celeryworker_ingest", "celerybeat"), ())
+SAYS_WITHIN_SECONDS = 60
+
+
+def as_files(folder: Path, variables: dict[str, str]) -> dict[str, str]:
+    """Write each secret to a file that containers may read, and return the variables that name the files instead."""
+    folder.mkdir()
+    found = {**variables, "ANTENNA_SECRETS_FOLDER": str(folder)}
+    for name in SECRETS:
+        (folder / name.lower()).write_text(variables[name] + "\n")
+        found[name], found[f"{name}_FILE"] = "", f"/run/secrets/{name.lower()}"
+    return found
 
 
 @pytest.fixture(scope="module")
-def services(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """Another project of both files, of which the database was not started; the images are the deployment's."""
-    folder = tmp_path_factory.mktemp("services")
-    images = {name: value for name, value in deployment.variables.items() if name.endswith("_IMAGE")}
-    made = Deployment(folder, new_variables(**images), files=[*(ROOT / name for name in FILES), own_tasks(folder)])
+def services(images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A project of both files whose secrets are files, and of which the database was not started."""
+    folder, plain = tmp_path_factory.mktemp("services"), new_variables()
+    folder.chmod(0o755)
+    files = [ROOT / name for name in FILES]
+    made = Deployment(folder / "deployment", as_files(folder / "secrets", plain), files=files, plain=plain)
+    made.files = [*files, own_tasks(folder, made)]
     try:
         made.up(*FIRST)
         yield made
@@ -39,32 +61,49 @@ def services(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def workers(services: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def complete(services: Deployment) -> Deployment:
+    """The same with its database, and with one worker."""
+    if not services.containers(SERVICE):
+        services.up("--no-deps", LATE)
+        services.compose("up", "--detach", "--no-deps", "setup", SERVICE)
+        services.until_healthy(SERVICE)
+    return services
+
+
+@pytest.fixture(scope="module")
+def secrets(complete: Deployment) -> list[str]:
+    """What only files hold there."""
+    return [complete.plain[name] for name in SECRETS]
+
+
+@pytest.fixture(scope="module")
+def workers(complete: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A project of the worker file alone, with services' addresses in a network of its own."""
-    folder = tmp_path_factory.mktemp("workers")
-    made = Deployment(folder, addresses(services), files=[ROOT / "docker-compose.worker.yml", own_tasks(folder)])
+    folder, files = tmp_path_factory.mktemp("workers"), [ROOT / "docker-compose.worker.yml"]
+    made = Deployment(folder, addresses(complete), files=files)
+    made.files = [*files, own_tasks(folder, made)]
     try:
         made.compose("up", "--no-start")
         for service, name in NAMES.items():
-            docker("network", "connect", "--alias", name, f"{made.project}_default", services.container(service))
+            docker("network", "connect", "--alias", name, f"{made.project}_default", complete.container(service))
         yield made
     finally:
-        # A network that somebody else's container is in would stay.
+        # A network that a container of another project is in would stay.
         for service in NAMES:
             docker(
-                "network", "disconnect", "--force", f"{made.project}_default", services.container(service), check=False
+                "network", "disconnect", "--force", f"{made.project}_default", complete.container(service), check=False
             )
         made.down("--volumes")
     assert made.left() == {"containers": [], "networks": [], "volumes": []}
 
 
-def own_tasks(folder: Path) -> Path:
-    return with_own_tasks(folder, WORKERS, "smoke_tasks")
+def own_tasks(folder: Path, made: Deployment) -> Path:
+    return with_own_tasks(folder, WORKERS, "smoke_tasks", frugal(made.declared))
 
 
 def addresses(services: Deployment) -> dict[str, str]:
     """Return the variables of the services, with the names that they have elsewhere."""
-    found = dict(services.variables)
+    found = dict(services.plain)
     for name in ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL"):
         for service, other in NAMES.items():
             found[name] = found[name].replace(f"@{service}:", f"@{other}:")
@@ -72,7 +111,7 @@ def addresses(services: Deployment) -> dict[str, str]:
 
 
 def said(deployment: Deployment) -> str:
-    return deployment.logs("--no-log-prefix", SERVICE)
+    return deployment.logs(SERVICE)
 
 
 def until_said(deployment: Deployment, sentence: str, seconds: float) -> None:
@@ -80,20 +119,44 @@ def until_said(deployment: Deployment, sentence: str, seconds: float) -> None:
 
 
 def test_a_worker_waits_for_a_database_that_starts_late_and_says_so(services: Deployment):
+    services.compose("rm", "--stop", "--force", SERVICE, LATE)
+    docker("volume", "rm", "--force", f"{services.project}_{LATE}")
     services.compose("up", "--detach", SERVICE)
     until_said(services, "Waiting for PostgreSQL at postgres:5432 (DATABASE_URL): ", SAYS_WITHIN_SECONDS)
     assert services.health(SERVICE) == "starting"
-    services.up(LATE)
-    until_said(services, "PostgreSQL answers after", 30)
-    until_said(services, "Waiting for the migrations", 30)
-    services.compose("run", "--rm", "--no-TTY", "setup")
-    until_said(services, "The migrations are applied after", 30)
+    services.up("--no-deps", LATE)
+    until_said(services, "PostgreSQL answers after", 60)
+    until_said(services, "Waiting for the migrations", 60)
+    services.compose("up", "--detach", "--no-deps", "setup")
+    until_said(services, "The migrations are applied after", 120)
     services.until_healthy(SERVICE)
     assert inspect(services.container(SERVICE))["RestartCount"] == 0, "it waited, and was not started again and again"
-    services.compose("rm", "--stop", "--force", SERVICE)
 
 
-def test_incident_10_a_wrong_address_is_named_with_its_variable_at_once(services: Deployment, workers: Deployment):
+def test_a_worker_starts_and_answers_with_secrets_from_files(complete: Deployment):
+    assert complete.is_healthy(SERVICE)
+    answers = json.loads(complete.execute(SERVICE, "celery", "-A", "config", "inspect", "ping", "--json"))
+    assert [node.split("@")[0] for node in answers] == ["fallback"]
+
+
+@pytest.mark.parametrize("service", NEEDED)
+def test_the_engine_is_told_no_secret_and_no_log_shows_one(complete: Deployment, secrets: list[str], service: str):
+    # NATS alone takes its password from the environment: its official image has nothing to read a file with.
+    told = "" if service == "nats" else json.dumps(inspect(complete.container(service)))
+    told += complete.logs(service)
+    assert [secret for secret in secrets if secret in told] == []
+
+
+def test_what_is_asked_for_and_is_not_there_is_named(complete: Deployment, secrets: list[str]):
+    ask = "python -m config.waiting true 2>&1; echo $?"
+    said = complete.execute(SERVICE, "sh", "-c", ask, REDIS_URL_FILE="/run/secrets/nowhere")
+    assert said.endswith("\n1\n"), said
+    assert "REDIS_URL_FILE" in said
+    assert "/run/secrets/nowhere" in said
+    assert [secret for secret in secrets if secret in said] == []
+
+
+def test_incident_10_a_wrong_address_is_named_with_its_variable_at_once(complete: Deployment, workers: Deployment):
     right = workers.variables
     wrong = {
         "CELERY_BROKER_URL": right["CELERY_BROKER_URL"].replace("broker.", "nobody."),
@@ -106,24 +169,27 @@ def test_incident_10_a_wrong_address_is_named_with_its_variable_at_once(services
         "Waiting for RabbitMQ at nobody.elsewhere:5672 (CELERY_BROKER_URL): the name is not known",
         "Waiting for Redis at cache.elsewhere:6380 (REDIS_URL): connection refused",
     ):
-        until_said(mistaken, sentence, SAYS_WITHIN_SECONDS - (time.monotonic() - began))
+        until_said(mistaken, sentence, SAYS_WITHIN_SECONDS)
     print(f"both said {time.monotonic() - began:.1f} s after `up`")
     assert mistaken.health(SERVICE) != "healthy"
-    assert services.variables["RABBITMQ_PASSWORD"] not in said(mistaken)
+    assert not mistaken.is_healthy(SERVICE)
+    assert complete.plain["RABBITMQ_PASSWORD"] not in said(mistaken)
 
 
 def test_incident_10_the_worker_file_alone_runs_tasks_with_services_elsewhere(
-    services: Deployment, workers: Deployment
+    complete: Deployment, workers: Deployment
 ):
-    workers.up()
+    complete.compose("stop", "--timeout", "1", SERVICE)
+    workers.up(*ELSEWHERE)
     urls = [line for line in inspect(workers.container(SERVICE))["Config"]["Env"] if "://" in line]
     assert [url for url in urls if "localhost" in url or "127.0.0.1" in url] == []
-    effects, key = Effects(services.database_url), f"elsewhere-{time.time_ns()}"
-    with publisher(services) as app:
-        send(app, "smoke.effect", [f"{key}-fallback"], QUEUE)
-        send(app, "smoke.effect", [f"{key}-ingest"], "antenna-ingest")
-    until(lambda: len(effects.ended(key)) == 2, 30, "they run")
-    assert {row.node.split("@")[0] for row in effects.rows(key)} == {"fallback", "ingest"}
+    key = f"elsewhere-{time.time_ns()}"
+    with Effects(complete.database_url) as effects:
+        with publisher(complete) as app:
+            send(app, "smoke.effect", [f"{key}-fallback"], QUEUE)
+            send(app, "smoke.effect", [f"{key}-ingest"], "antenna-ingest")
+        until(lambda: len(effects.ended(key)) == 2, 60, "they run")
+        assert {row.node.split("@")[0] for row in effects.rows(key)} == {"fallback", "ingest"}
 
 
 @pytest.mark.parametrize("name", ["CELERY_BROKER_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL", "DJANGO_SECRET_KEY"])

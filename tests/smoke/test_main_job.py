@@ -3,14 +3,14 @@
 import re
 
 from tests.support.containers.deployment import Deployment
+from tests.support.soak import soak
 
-FRAMES = "12"
+FRAMES = str(soak(6, 12))
 
 
 def test_the_main_job_passes_every_rule(deployment: Deployment):
-    deployment.compose("--profile", "demo", "build", "demo", timeout=600)
     said = deployment.compose(
-        "--profile", "demo", "run", "--rm", "--no-TTY", "demo", "--frames", FRAMES, timeout=280, check=False
+        "--profile", "demo", "run", "--rm", "--no-TTY", "demo", "--frames", FRAMES, timeout=600, check=False
     )
     rules = re.findall(r"^(holds|broken) +(.+?)  ", said, re.M)
     assert len(rules) == 8, said[-3000:]

@@ -9,10 +9,9 @@ import pytest
 from tests.support.containers.dead_letters import Letters
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.effects import Effects, publisher, send
-from tests.support.containers.engine import inspect
+from tests.support.containers.engine import inspect, until
 from tests.support.containers.events import events
 from tests.support.containers.faults import changed
-from tests.support.place import until
 
 SERVICE, QUEUE = "celeryworker", "antenna"
 
@@ -26,15 +25,11 @@ TRIES = 2
 
 
 @pytest.fixture(scope="module")
-def effects(deployment: Deployment) -> Effects:
-    return Effects(deployment.database_url)
-
-
-@pytest.fixture(scope="module")
 def small(deployment: Deployment) -> Iterator[Callable[[str], Deployment]]:
     """Give the fallback worker little memory, and its governor on or off; at last all as it was."""
     yield lambda mode: changed(deployment, SERVICE, **SMALL, **MODES[mode])
-    deployment.up("--no-deps", SERVICE)
+    deployment.compose("up", "--detach", "--no-deps", SERVICE)
+    deployment.until_healthy(SERVICE)
 
 
 def run_greedy(deployment: Deployment, effects: Effects) -> tuple[str, list[dict[str, Any]]]:
@@ -45,8 +40,8 @@ def run_greedy(deployment: Deployment, effects: Effects) -> tuple[str, list[dict
         send(app, "smoke.effect", innocent[:10], QUEUE, seconds=0.1)
         send(app, "smoke.grow", [key], QUEUE, mib=GREEDY_MIB)
         send(app, "smoke.effect", innocent[10:], QUEUE, seconds=0.1)
-    buried = until(lambda: letters.of(key), 90, "it is given up")
-    until(lambda: effects.ended(f"beside-{key}-") == set(innocent), 60, "who ran beside it ends")
+    buried = letters.until(key, 180, "it is given up")
+    until(lambda: effects.ended(f"beside-{key}-") == set(innocent), 120, "who ran beside it ends")
     letters.discard()
     return key, buried
 
@@ -59,7 +54,7 @@ def test_incident_6_a_child_that_the_kernel_kills_costs_its_task_a_retry_and_nob
     before = inspect(container)
     with events("oom") as told:
         key, buried = run_greedy(deployment, effects)
-        until(lambda: told.of(container, "oom"), 10, "the engine tells of it")
+        until(lambda: told.of(container, "oom"), 60, "the engine tells of it")
         deaths = len(told.of(container, "oom"))
     after = inspect(container)
     print({"oom events": deaths, "retries": [letter["retries"] for letter in buried]})
@@ -67,7 +62,7 @@ def test_incident_6_a_child_that_the_kernel_kills_costs_its_task_a_retry_and_nob
     assert [(letter["task"], letter["reason"]) for letter in buried] == [("smoke.grow", "rejected")]
     assert len(effects.begun(key)) == TRIES, "and not for ever"
     assert key not in effects.ended(key)
-    assert "WorkerLostError" in deployment.logs("--no-log-prefix", SERVICE)
+    assert "WorkerLostError" in deployment.logs(SERVICE)
 
 
 def test_incident_6_with_the_governor_the_same_task_is_ended_before_the_kernel_must(
@@ -82,4 +77,4 @@ def test_incident_6_with_the_governor_the_same_task_is_ended_before_the_kernel_m
     assert (after["State"]["OOMKilled"], after["RestartCount"]) == (False, 0)
     assert [letter["task"] for letter in buried] == ["smoke.grow"]
     assert len(effects.begun(key)) == TRIES
-    assert "MemoryLimitExceeded: smoke.grow took" in deployment.logs("--no-log-prefix", SERVICE)
+    assert "MemoryLimitExceeded: smoke.grow took" in deployment.logs(SERVICE)

@@ -3,12 +3,13 @@
 import json
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from tests.support.containers.deployment import Deployment, new_variables
+from tests.support.containers.deployment import Deployment
 
-#: Runs in a container of the image, with production's settings.
+#: Runs in web's container, with production's settings.
 STORE = """
 import json, django, httpx
 django.setup()
@@ -26,29 +27,34 @@ print(json.dumps({
 }))
 files.delete(name)
 print(json.dumps(files.exists(name)))
+print(json.dumps(files.save("crops/kept.bin", ContentFile(b"moth" * 2_000_000))))
 """
 
 
+KEY = {"AWS_ACCESS_KEY_ID": "antenna", "AWS_SECRET_ACCESS_KEY": secrets.token_hex(16)}
+#: What points web at it.
+STORED_THERE = {"ANTENNA_S3_BUCKET": "antenna", "ANTENNA_S3_ENDPOINT_URL": "http://objects:9000", **KEY}
+
+
 @pytest.fixture(scope="module")
-def storing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The object storage alone, and the variables that point web and workers at it."""
-    variables = new_variables(
-        ANTENNA_S3_BUCKET="antenna",
-        ANTENNA_S3_ENDPOINT_URL="http://objects:9000",
-        AWS_ACCESS_KEY_ID="antenna",
-        AWS_SECRET_ACCESS_KEY=secrets.token_hex(16),
-    )
-    made = Deployment(tmp_path_factory.mktemp("objects") / "deployment", variables)
+def storing(deployment: Deployment) -> Iterator[Deployment]:
+    """The deployment with its object storage."""
+    folder = deployment.folder / "objects"
+    made = replace(deployment, folder=folder, variables=deployment.variables | STORED_THERE)
     try:
-        made.up("--build", "objects")
-        made.compose("build", "web", timeout=600)
+        made.up("--no-deps", "objects")
         yield made
     finally:
-        made.down("--volumes")
+        made.compose("rm", "--stop", "--force", "--volumes", "objects")
 
 
-def test_what_is_stored_is_read_again_and_only_a_signed_link_opens_it(storing: Deployment):
-    said = storing.compose("run", "--rm", "--no-TTY", "--no-deps", "web", "python", "-c", STORE).splitlines()
+@pytest.fixture(scope="module")
+def said(storing: Deployment) -> list[str]:
+    """What web prints that stores a file, looks at it, deletes it, and stores another."""
+    return storing.execute("web", "python", "-c", STORE, **STORED_THERE).splitlines()
+
+
+def test_what_is_stored_is_read_again_and_only_a_signed_link_opens_it(said: list[str]):
     found, left = json.loads(said[0]), json.loads(said[1])
     assert found["unsigned"] >= 400
     del found["unsigned"]
@@ -56,11 +62,8 @@ def test_what_is_stored_is_read_again_and_only_a_signed_link_opens_it(storing: D
     assert left is False
 
 
-def test_it_outlives_its_container(storing: Deployment):
-    keep = STORE.rpartition("files.delete")[0]
-    storing.compose("run", "--rm", "--no-TTY", "--no-deps", "web", "python", "-c", keep)
-    storing.up("--force-recreate", "objects")
-    there = "import django; django.setup()\nfrom django.core.files.storage import storages\n"
-    there += "print(storages['default'].size('crops/moth.bin'))"
-    said = storing.compose("run", "--rm", "--no-TTY", "--no-deps", "web", "python", "-c", there)
-    assert said.strip() == "8000000"
+def test_it_outlives_its_container(storing: Deployment, said: list[str]):
+    assert json.loads(said[2]) == "crops/kept.bin"
+    storing.up("--no-deps", "--force-recreate", "objects")
+    there = "from django.core.files.storage import storages; print(storages['default'].size('crops/kept.bin'))"
+    assert storing.execute("web", "python", "-c", there, **STORED_THERE).strip() == "8000000"

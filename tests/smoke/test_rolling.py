@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects
-from tests.support.containers.engine import inspect
+from tests.support.containers.engine import inspect, until
 from tests.support.containers.events import events
 from tests.support.containers.load import Load
 from tests.support.soak import soak
@@ -16,29 +14,29 @@ LONG_SECONDS = 3
 SIGTERM = "15"
 
 
-@pytest.fixture(scope="module")
-def effects(deployment: Deployment) -> Effects:
-    return Effects(deployment.database_url)
-
-
 def test_incident_18_replacing_every_worker_under_load_loses_nothing_and_kills_nobody(
     deployment: Deployment, effects: Effects
 ):
     old: list[str] = []
     with (
         events("kill", "die") as told,
-        Load(deployment, QUEUES, pace=0.05, numbers={"seconds": 0.1}) as load,
-        Load(deployment, QUEUES, pace=1.0, numbers={"seconds": LONG_SECONDS}) as long,
+        # One process serves housekeeping: what is sent must be less than it can do, or it never comes to an end.
+        Load(deployment, QUEUES, pace=0.2, numbers={"seconds": 0.1}) as load,
+        Load(deployment, QUEUES, pace=2, numbers={"seconds": LONG_SECONDS}) as long,
     ):
-        load.until_sent(80)
-        for service in WORKERS * ROUNDS:
+        load.until_sent(40, 240)
+        for service, queue in tuple(zip(WORKERS, QUEUES, strict=True)) * ROUNDS:
+            until(
+                lambda name=queue: long.running(effects) & long.sent_to(name), 240, f"{service} has begun a long task"
+            )
             old.append(deployment.container(service))
-            deployment.compose("up", "--detach", "--no-deps", "--force-recreate", service)
-        load.until_sent(len(load.sent) + 80)
+            deployment.compose("up", "--detach", "--no-deps", "--force-recreate", service, timeout=600)
+        load.until_sent(len(load.sent) + 40, 240)
+        until(lambda: all(told.of(container, "die") for container in old), 60, "the engine tells of it")
         signals = {container: [signal_of(event) for event in told.of(container, "kill")] for container in old}
         deaths = {container: told.of(container, "die") for container in old}
         asked = {container: told.of(container, "kill")[0]["time"] for container in old}
-    accounts = [each.until_ended(effects, 120) for each in (load, long)]
+    accounts = [each.until_ended(effects, 480) for each in (load, long)]
     for account in accounts:
         print(account.figures)
         assert account.unflagged == {}

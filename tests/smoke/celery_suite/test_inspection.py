@@ -5,16 +5,14 @@ import httpx
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.table import INTERACTIVE
 from ami.topology.topology import load
-from tests.support.celery_suite.containers import Flower
-from tests.support.celery_suite.servers import LABEL
 from tests.support.celery_suite.vendor import CeleryTestSetup
 from tests.support.celery_suite.workers import Workers, asked
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import until
+from tests.support.containers.deployment import Deployment
+from tests.support.containers.engine import until
 
 
 def test_every_worker_answers_ping(celery_setup: CeleryTestSetup, workers: Workers):
-    assert celery_setup.app.control.inspect(timeout=3).ping() == {
+    assert celery_setup.app.control.inspect(timeout=15, limit=len(workers)).ping() == {
         worker.hostname(): {"ok": "pong"} for worker in workers.values()
     }
 
@@ -27,9 +25,9 @@ def test_every_worker_consumes_its_own_queue_and_no_other(celery_setup: CeleryTe
 
 
 def test_stats_show_the_topology_and_the_governor(
-    celery_setup: CeleryTestSetup, workers: Workers, variables: dict[str, str]
+    celery_setup: CeleryTestSetup, workers: Workers, deployment: Deployment
 ):
-    topology = load({name: value for name, value in variables.items() if name.startswith("ANTENNA_")})
+    topology = load({name: value for name, value in deployment.variables.items() if name.startswith("ANTENNA_")})
     told = asked(celery_setup.app, workers).stats()
     for queue, worker in workers.items():
         row, stats = topology.workload(queue), told[worker.hostname()]
@@ -42,10 +40,10 @@ def test_stats_show_the_topology_and_the_governor(
 
 
 def test_flower_shows_every_worker_to_whoever_may_see_it(
-    celery_setup: CeleryTestSetup, workers: Workers, flower: Flower, variables: dict[str, str]
+    celery_setup: CeleryTestSetup, workers: Workers, deployment: Deployment
 ):
-    url = "http://{}:{}".format(*flower.get_addr("5555/tcp"))
-    user, _, password = variables["FLOWER_BASIC_AUTH"].partition(":")
+    url = f"http://127.0.0.1:{deployment.port('flower', 5555)}"
+    user, _, password = deployment.variables["FLOWER_BASIC_AUTH"].partition(":")
     login = (user, password)
     for path in ("/workers", "/api/workers", "/metrics"):
         assert httpx.get(f"{url}{path}").status_code == 401
@@ -60,10 +58,10 @@ def test_flower_shows_every_worker_to_whoever_may_see_it(
 
 
 def test_flower_shows_a_task_and_the_worker_that_ran_it(
-    celery_setup: CeleryTestSetup, workers: Workers, flower: Flower, variables: dict[str, str]
+    celery_setup: CeleryTestSetup, workers: Workers, deployment: Deployment
 ):
-    url = "http://{}:{}".format(*flower.get_addr("5555/tcp"))
-    user, _, password = variables["FLOWER_BASIC_AUTH"].partition(":")
+    url = f"http://127.0.0.1:{deployment.port('flower', 5555)}"
+    user, _, password = deployment.variables["FLOWER_BASIC_AUTH"].partition(":")
     name = "ami.ml.tasks.reprocess_captures"
     task = celery_setup.app.send_task(name, [[]], headers={ORIGIN_HEADER: "person"}).id
 
@@ -74,12 +72,3 @@ def test_flower_shows_a_task_and_the_worker_that_ran_it(
     until(lambda: told().get("state") == "SUCCESS", 60, "Flower saw it succeed")
     assert told()["name"] == name
     assert told()["worker"] == workers[INTERACTIVE].hostname()
-
-
-def test_no_container_has_a_volume_that_would_stay_behind(celery_setup: CeleryTestSetup, flower: Flower, run_name: str):
-    label = f"label={LABEL}={run_name}"
-    made = docker("volume", "ls", "--quiet", "--filter", label).split()
-    started = docker("ps", "--all", "--quiet", "--filter", label).split()
-    mounts = [mount for one in started for mount in inspect(one)["Mounts"] if mount["Type"] == "volume"]
-    assert len(started) == 10, "four workers, beat, Flower, and four servers"
-    assert {mount["Name"] for mount in mounts} == set(made), "what an image declares and nobody names, nobody removes"

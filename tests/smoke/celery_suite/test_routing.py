@@ -8,13 +8,12 @@ import pytest
 
 from ami.queues.celery import AntennaCelery
 from ami.topology.router import ORIGIN_HEADER
-from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
+from ami.topology.table import HOUSEKEEPING, INGEST, INTERACTIVE
 from ami.topology.topology import load
 from ami.topology.workload import ORIGINS
 from tests.support.celery_suite.vendor import CeleryTestSetup
 from tests.support.celery_suite.workers import Workers, asked
-from tests.support.containers.effects import Effects, send
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 DISCARDED = re.compile(r"Discarding revoked task: \S+\[(\S+)\]")
 
@@ -74,10 +73,3 @@ def test_a_task_of_the_product_succeeds_on_the_worker_of_its_queue(
     assert result.successful(), result.traceback
     assert result.queue == queue
     assert result.worker == workers[queue].hostname()
-
-
-def test_a_task_that_nobody_routed_runs_on_the_fallback(celery_setup: CeleryTestSetup, effects: Effects, key: str):
-    send(celery_setup.app, "smoke.effect", [key])
-    until(lambda: effects.ended(key), 30, "it ran")
-    assert [row.node.split("@")[0] for row in effects.begun(key)] == ["fallback"]
-    assert load({}).place("smoke.effect").queue == FALLBACK

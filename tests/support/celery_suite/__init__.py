@@ -1,1 +1,1 @@
-"""What pytest-celery's fixtures are replaced with: this project's containers."""
+"""pytest-celery around the deployment: its broker, its results and its workers as that package addresses them."""

@@ -1,8 +1,4 @@
-"""The containers, as pytest-celery knows them: this project's workers, and brokers that want a password."""
-
-from typing import Any
-
-import psycopg
+"""The deployment's containers, as pytest-celery knows them: its workers, and brokers that want a password."""
 
 from ami.topology.table import ROWS
 from ami.topology.workload import Workload
@@ -12,104 +8,44 @@ from tests.support.celery_suite.vendor import (
     RabbitMQContainer,
     RedisContainer,
 )
-from tests.support.containers.engine import docker, inspect
-from tests.support.place import until
+from tests.support.containers.deployment import Deployment
+from tests.support.containers.engine import client, docker
 
 
 class Server(CeleryTestContainer):
-    """A container that others reach by its name in their network."""
+    """The container of a server, reached by its service's name in the network and where it is published outside."""
+
+    def __init__(self, deployment: Deployment, service: str, url: str, host_url: str) -> None:
+        super().__init__(client().containers.get(deployment.container(service)))
+        self._service, self._url, self._host_url = service, url, host_url
 
     @property
     def hostname(self) -> str:
-        return str(self.attrs["Config"]["Hostname"])
-
-
-class Published(Server):
-    """A container whose ports are reached where the engine publishes them, on this machine.
-
-    pytest-docker-tools goes to the container's own address when a file says that the tests run in a container.
-    """
-
-    def get_addr(self, port: str) -> tuple[str, int]:
-        """Return where a port like ``5672/tcp`` is reached."""
-        return "127.0.0.1", self.ports[port][0]
-
-
-class Broker(Published, RabbitMQContainer):
-    """RabbitMQ as deployed: its user and virtual host are in the definitions that it loads."""
+        return self._service
 
     @property
     def url(self) -> str:
-        return self._url(f"{self.hostname}:5672")
+        return self._url
 
     @property
     def host_url(self) -> str:
-        return self._url(f"127.0.0.1:{self.port}")
+        return self._host_url
 
     @property
     def vhost(self) -> str:
-        return self.env["RABBITMQ_DEFAULT_VHOST"]
+        return self._url.rsplit("/", 1)[1]
 
-    def _url(self, place: str) -> str:
-        login = f"{self.env['RABBITMQ_DEFAULT_USER']}:{self.env['RABBITMQ_DEFAULT_PASS']}"
-        return f"{self.prefix()}{login}@{place}/{self.vhost}"
+    def get_addr(self, port: str) -> tuple[str, int]:
+        """Return where a port like ``5672/tcp`` is published here, also when the tests run in a container."""
+        return "127.0.0.1", self.ports[port][0]
 
 
-class Results(Published, RedisContainer):
+class Broker(Server, RabbitMQContainer):
+    """RabbitMQ as deployed: its user and virtual host are in the definitions that it loads."""
+
+
+class Results(Server, RedisContainer):
     """Redis with a password, for results and the cache."""
-
-    @property
-    def url(self) -> str:
-        return self._url(f"{self.hostname}:6379")
-
-    @property
-    def host_url(self) -> str:
-        return self._url(f"127.0.0.1:{self.port}")
-
-    def _url(self, place: str) -> str:
-        return f"{self.prefix()}:{self.env['REDIS_PASSWORD']}@{place}/{self.vhost}"
-
-
-class Database(Published):
-    """PostgreSQL."""
-
-    @property
-    def url(self) -> str:
-        return self._url(f"{self.hostname}:5432")
-
-    @property
-    def host_url(self) -> str:
-        return self._url("{}:{}".format(*self.get_addr("5432/tcp")))
-
-    def ready(self) -> bool:
-        """Say whether one may log in over TCP: while the database is being made, the server answers on its socket."""
-        if not super().ready():
-            return False
-        try:
-            psycopg.connect(self.host_url, connect_timeout=3).close()
-        except psycopg.OperationalError:
-            return False
-        return True
-
-    def _url(self, place: str) -> str:
-        login = f"{self.env['POSTGRES_USER']}:{self.env['POSTGRES_PASSWORD']}"
-        return f"postgres://{login}@{place}/{self.env['POSTGRES_DB']}"
-
-
-class Beat(CeleryTestContainer):
-    """The scheduler."""
-
-    @property
-    def ready_prompt(self) -> str:
-        return "beat: Starting..."
-
-
-class Flower(Published):
-    """What operators watch workers with."""
-
-    @property
-    def ready_prompt(self) -> str:
-        return "Visit me at"
 
 
 class Worker(CeleryWorkerContainer):
@@ -127,30 +63,9 @@ class Worker(CeleryWorkerContainer):
         """Return its queue."""
         return cls.row.queue
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """What the engine says of it now."""
-        return inspect(self.id)
-
     def shell(self, script: str) -> str:
         """Run a script inside, as the worker's own user."""
         return docker("exec", self.id, "sh", "-c", script)
-
-    @property
-    def times_ready(self) -> int:
-        """How often it has said that it is ready: once for each start."""
-        return self.logs().count(self.ready_prompt)
-
-    def start(self) -> None:
-        """Start it after it was stopped, and return when its worker consumes."""
-        before = self.times_ready
-        docker("start", self.id)
-        self.until_ready_again(before)
-
-    def until_ready_again(self, before: int) -> None:
-        """Return when it has said more than ``before`` times that it is ready."""
-        until(lambda: self.times_ready > before, 90, f"{self.worker_name()} is ready again")
-        self.reload()
 
 
 #: A class for each worker that is on by default, by its service.

@@ -1,12 +1,10 @@
-"""pytest-celery and pytest-docker-tools, as this folder uses them; their plugins are off (pyproject.toml)."""
+"""pytest-celery, as these tests use it; its plugin and that of pytest-docker-tools are off (pyproject.toml)."""
 
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import celery
-from pytest_docker_tools import container, fxtr, network, volume
-from pytest_docker_tools.exceptions import ContainerError
 
 from config import celery_app
 
@@ -44,12 +42,7 @@ __all__ = [
     "CeleryTestWorker",
     "CeleryWorkerCluster",
     "CeleryWorkerContainer",
-    "ContainerError",
     "RabbitMQContainer",
     "RabbitMQTestBroker",
     "RedisContainer",
-    "container",
-    "fxtr",
-    "network",
-    "volume",
 ]

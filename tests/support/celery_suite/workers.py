@@ -1,12 +1,9 @@
 """The workers of the suite, as tests address and ask them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery
 
-from ami.queues.declare import depth
 from tests.support.celery_suite.vendor import CeleryTestWorker
 
 #: By queue.
@@ -22,10 +19,3 @@ def stats(app: Celery, worker: CeleryTestWorker) -> dict[str, Any]:
     """Return what `inspect stats` tells of one worker."""
     node = worker.hostname()
     return dict(app.control.inspect([node], timeout=15).stats()[node])
-
-
-@contextmanager
-def waiting(app: Celery, queue: str) -> Iterator[Callable[[], int]]:
-    """Give a function that tells how many messages wait in a queue."""
-    with app.connection_for_read() as connection, connection.channel() as channel:
-        yield lambda: depth(channel, queue)[0]

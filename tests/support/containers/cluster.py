@@ -10,13 +10,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
 
 import yaml
 
 from ami.topology import definitions
 from ami.topology.topology import load
 from provision import dotenv
-from tests.support.containers import engine
+from tests.support.containers import engine, reports
+from tests.support.containers.deployment import NO_BUSY_WAIT
+from tests.support.containers.engine import until
 from tests.support.place import ROOT
 
 IMAGE = "rabbitmq:3-management"
@@ -29,6 +33,7 @@ USER, VHOST = "antenna", "antenna"
 class Cluster:
     """A running cluster; ``ports`` holds each node's AMQP port on this machine."""
 
+    project: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     password: str
@@ -39,7 +44,7 @@ class Cluster:
         nodes = (first, *(node for node in NODES if node != first))
         return ";".join(f"amqp://{USER}:{self.password}@127.0.0.1:{self.ports[node]}/{VHOST}" for node in nodes)
 
-    def compose(self, *arguments: str, timeout: float = 120) -> str:
+    def compose(self, *arguments: str, timeout: float = 300) -> str:
         """Run ``docker compose ARGUMENTS`` on this project; return what it printed."""
         return self._run(*arguments, timeout=timeout)
 
@@ -52,7 +57,7 @@ class Cluster:
         listed = self._run(
             *("exec", "-T", node, "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "-p", VHOST),
             *("name", *columns),
-            timeout=60,
+            timeout=120,
             check=False,
         )
         rows = [line.split("\t") for line in listed.splitlines()]
@@ -74,21 +79,39 @@ class Cluster:
         """Return how often Docker has started a node anew by itself."""
         return int(self._inspect(node)["RestartCount"])
 
+    def starts(self, node: str) -> int:
+        """Return how often a node has said that it has started, which it does when its definitions are loaded."""
+        return self._container(node).logs().count(b"Server startup complete")
+
+    def _container(self, node: str) -> Any:
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={node}"]
+        (found,) = engine.client().containers.list(all=True, filters={"label": labels})
+        return found
+
     def _inspect(self, node: str) -> dict:
-        return engine.inspect(self.compose("ps", "--all", "--quiet", node).strip())
+        return engine.inspect(self._container(node).id)
 
 
 @contextmanager
 def new_cluster(folder: Path) -> Iterator[Cluster]:
     """Give a cluster whose queues have all their members; its containers and volumes are removed afterwards."""
     password, project = secrets.token_hex(8), f"rmq-{secrets.token_hex(4)}"
+    reports.PROJECTS.add(project)
     ports = _free_ports()
     (override := folder / "override.yml").write_text(yaml.safe_dump(_override(folder, password, ports)))
     command = ("docker", "compose", "--project-name", project, "--env-file", os.devnull)
     command += tuple(argument for file in (*FILES, str(override)) for argument in ("--file", file))
-    cluster = Cluster(command, _environment(password, ports), password, ports)
+    cluster = Cluster(project, command, _environment(password, ports), password, ports)
     try:
-        assert "Every quorum queue has three members." in cluster.compose("up", "members", timeout=180)
+        try:
+            cluster.compose("up", "--detach", *NODES)
+            # The tools start an Erlang machine at each call: they are asked once there is something to tell.
+            for node in NODES:
+                until(lambda name=node: cluster.starts(name), 600, f"{node} has started")
+            said = cluster.compose("up", "members", timeout=600)
+        except (AssertionError, TimeoutExpired) as error:
+            raise AssertionError(f"{error}\n{reports.text(reports.containers({project}))}") from None
+        assert "Every quorum queue has three members." in said
         yield cluster
     finally:
         cluster.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
@@ -101,7 +124,10 @@ def _override(folder: Path, password: str, ports: Mapping[str, int]) -> dict:
     rendered = definitions.render(load({}), definitions.Account(USER, password, VHOST))
     (loaded / "antenna.json").write_text(json.dumps(rendered))
     device = {"type": "none", "o": "bind", "device": str(loaded)}
-    services = {node: {"ports": [f"127.0.0.1:{ports[node]}:5672"]} for node in NODES[1:]}
+    # No service here waits for a health check, and each one would cost a start of an Erlang machine.
+    idle = {"healthcheck": {"disable": True}, "environment": NO_BUSY_WAIT}
+    services = {node: {"ports": [f"127.0.0.1:{ports[node]}:5672"], **idle} for node in NODES[1:]}
+    services["rabbitmq"] = idle
     services["definitions"] = {"image": IMAGE, "entrypoint": ["true"]}
     return {"services": services, "volumes": {"definitions": {"driver": "local", "driver_opts": device}}}
 

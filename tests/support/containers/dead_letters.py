@@ -4,17 +4,27 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from kombu import Connection
+
+from ami.queues.declare import depth
 from tests.support.containers.deployment import Deployment
+from tests.support.containers.engine import until
 
 COMMAND = ("python", "manage.py", "queues", "dead-letters")
 
 
 @dataclass
 class Letters:
-    """The dead letters of one queue."""
+    """The dead letters of one queue, of which nothing else may bury anything meanwhile."""
 
     deployment: Deployment
     queue: str
+
+    def until(self, key: str, seconds: float, what: str) -> list[dict[str, Any]]:
+        """Wait until there is one; return those that carry the key in their arguments."""
+        with Connection(self.deployment.broker_url) as connection, connection.channel() as channel:
+            until(lambda: depth(channel, self.queue)[0], seconds, what)
+        return self.of(key)
 
     def of(self, key: str) -> list[dict[str, Any]]:
         """Those that carry the key in their arguments."""
@@ -23,4 +33,5 @@ class Letters:
 
     def discard(self) -> None:
         """Delete them all, so that the next test begins without."""
-        self.deployment.execute("web", *COMMAND, self.queue, "--discard", "--json")
+        with Connection(self.deployment.broker_url) as connection, connection.channel() as channel:
+            channel.queue_purge(self.queue)

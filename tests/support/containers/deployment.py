@@ -1,10 +1,13 @@
 """The deployment as people start it: both compose files, in a project of its own, with secrets made for it."""
 
+import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -13,8 +16,9 @@ import yaml
 
 from ami.topology.table import ROWS
 from provision import dotenv
-from tests.support.containers.engine import docker, inspect, run
-from tests.support.place import ROOT, until
+from tests.support.containers import reports
+from tests.support.containers.engine import client, docker, execute, inspect, run, until
+from tests.support.place import ROOT
 
 FILES = ("docker-compose.yml", "docker-compose.worker.yml")
 WORKERS = tuple(row.service for row in ROWS if not row.enabled_by)
@@ -30,6 +34,8 @@ SMALL = {
     "ANTENNA_INTERACTIVE_CONCURRENCY": "2",
     "ANTENNA_FALLBACK_CONCURRENCY": "2",
     "WEB_CONCURRENCY": "1",
+    # On a busy machine the migrations take longer than a worker waits by default before it is started anew.
+    "ANTENNA_WAIT_SECONDS": "900",
 }
 
 
@@ -41,8 +47,11 @@ class Deployment:
     variables: dict[str, str]
     project: str = field(default_factory=lambda: f"antenna-smoke-{secrets.token_hex(4)}")
     files: Sequence[Path] = tuple(ROOT / name for name in FILES)
+    #: The same variables with each secret in them; given where ``variables`` name files instead.
+    plain: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        reports.PROJECTS.add(self.project)
         self.folder.mkdir(parents=True, exist_ok=True)
         lines = (f"{name}={value}\n" for name, value in self.variables.items())
         (self.folder / "env").write_text("".join(lines))
@@ -59,18 +68,20 @@ class Deployment:
         try:
             self.compose("up", "--detach", "--wait", *argv, timeout=timeout)
         except (AssertionError, TimeoutExpired) as error:
-            raise AssertionError(f"{error}\n{self.logs('--tail', '40')}") from None
+            raise AssertionError(f"{error}\n{reports.text(reports.containers({self.project}))}") from None
 
     def down(self, *argv: str) -> None:
-        """Stop everything and remove its containers and networks; a worker that is idle ends at once."""
-        self.compose("--profile", "*", "down", "--timeout", "20", *argv)
+        """Stop everything at once and remove its containers and networks; how a worker stops, other tests show."""
+        self.compose("--profile", "*", "down", "--timeout", "1", *argv)
 
-    def logs(self, *argv: str) -> str:
-        return self.compose("logs", "--no-color", *argv)
+    def logs(self, *services: str) -> str:
+        """What these services, or all of them, have said so far."""
+        found = (container for service in services or (None,) for container in self._listed(service))
+        return "".join(one.logs().decode(errors="replace") for one in found)
 
-    def execute(self, service: str, *argv: str, timeout: float = 120, check: bool = True) -> str:
+    def execute(self, service: str, *argv: str, check: bool = True, **environment: str) -> str:
         """Run a command inside a container of the service."""
-        return self.compose("exec", "-T", service, *argv, timeout=timeout, check=check)
+        return execute(self.container(service), *argv, check=check, **environment)
 
     def container(self, service: str) -> str:
         """The id of the service's only container."""
@@ -78,7 +89,28 @@ class Deployment:
         return found
 
     def containers(self, service: str) -> list[str]:
-        return self.compose("ps", "--all", "--quiet", service).split()
+        return [one.id for one in self._listed(service)]
+
+    def _listed(self, service: str | None = None) -> list[Any]:
+        labels = [f"com.docker.compose.project={self.project}", "com.docker.compose.oneoff=False"]
+        labels += [f"com.docker.compose.service={service}"] if service else []
+        return list(client().containers.list(all=True, filters={"label": labels}, ignore_removed=True))
+
+    @cached_property
+    def declared(self) -> dict[str, dict[str, Any]]:
+        """Every service as the product's own compose files declare it, without what the tests add."""
+        files = (part for path in self.files if path.parent == ROOT for part in ("-f", str(path)))
+        command = ["docker", "compose", "--project-directory", str(ROOT), "--env-file", str(self.folder / "env")]
+        command += [*files, "--profile", "*", "config", "--format", "json"]
+        return dict(json.loads(run(command, cwd=ROOT, env=dotenv.engine_environment(os.environ)))["services"])
+
+    def is_healthy(self, service: str) -> bool:
+        """Whether the health check that the compose files declare for the service succeeds now."""
+        kind, *test = self.declared[service]["healthcheck"]["test"]
+        argv = [part.replace("$$", "$") for part in test]
+        argv = ["sh", "-c", *argv] if kind == "CMD-SHELL" else argv
+        code, _ = client().containers.get(self.container(service)).exec_run(argv)
+        return code == 0
 
     def state(self, service: str) -> dict[str, Any]:
         """What the engine says of the state of the service's container."""
@@ -89,7 +121,7 @@ class Deployment:
 
     def port(self, service: str, port: int) -> int:
         """Where a port of the service is published on 127.0.0.1 now."""
-        return int(self.compose("port", service, str(port)).strip().rsplit(":", 1)[1])
+        return int(inspect(self.container(service))["NetworkSettings"]["Ports"][f"{port}/tcp"][0]["HostPort"])
 
     def left(self) -> dict[str, list[str]]:
         """What there is of this project: containers, networks, volumes."""
@@ -105,7 +137,7 @@ class Deployment:
     def url(self, name: str, service: str, port: int, path: str | None = None) -> str:
         """Return the URL in a variable, as it is reached from this machine."""
         outside = f"@127.0.0.1:{self.port(service, port)}"
-        found = re.sub(rf"@{service}:\d+", outside, self.variables[name])
+        found = re.sub(rf"@{service}:\d+", outside, (self.plain or self.variables)[name])
         return found if path is None else found.rsplit("/", 1)[0] + path
 
     @property
@@ -128,9 +160,10 @@ class Deployment:
     def web_url(self) -> str:
         return f"http://127.0.0.1:{self.port('web', 8000)}"
 
-    def until_healthy(self, *services: str, seconds: float = 120) -> None:
+    def until_healthy(self, *services: str, seconds: float = 240) -> None:
         for service in services:
-            until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} is healthy")
+            until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} has become healthy")
+            until(lambda name=service: self.is_healthy(name), seconds, f"{service} is healthy")
 
 
 def new_variables(**changes: str) -> dict[str, str]:
@@ -152,14 +185,60 @@ def new_variables(**changes: str) -> dict[str, str]:
 OURS = (*WORKERS, "celerybeat", "web", "flower", "setup")
 WITH_DEMO = "demo.tasks,smoke_tasks"
 
+#: Where a health check notes that it has succeeded once: a tmpfs, so a container that is started again begins without.
+PASSED = "/tmp/health-check-passed"  # noqa: S108 - inside a container
+#: Asked each second until it succeeds, and from then on once a minute: each question starts a process in the container.
+SELDOM = f'[ ! -e {PASSED} ] || sleep 60; "$$@" && touch {PASSED}'
+#: The check that the compose files declare starts an Erlang machine, for two processor seconds; a test runs that once.
+LISTENS = ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/5672"]
+#: What RabbitMQ's own machine does not need to be told here: not to spin while it waits.
+NO_BUSY_WAIT = {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+sbwt none +sbwtdcpu none +sbwtdio none"}
 
-def with_own_tasks(folder: Path, services: Sequence[str] = OURS, modules: str = WITH_DEMO) -> Path:
-    """Write a compose file that gives processes of ours the tasks of ``inside/smoke_tasks.py``; return it."""
+
+def frugal(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what makes these services start soon and idle cheaply; what they are and do stays as it is declared."""
+    changes: dict[str, dict[str, Any]] = {}
+    for name, service in declared.items():
+        if "healthcheck" not in service:
+            continue
+        kind, *test = service["healthcheck"]["test"]
+        argv = LISTENS if name == "rabbitmq" else (["sh", "-c", *test] if kind == "CMD-SHELL" else test)
+        check = {"test": ["CMD", "sh", "-c", SELDOM, "sh", *argv], "interval": "1s", "timeout": "120s", "retries": 300}
+        changes[name] = {"healthcheck": check}
+    if "rabbitmq" in changes:
+        changes["rabbitmq"]["environment"] = NO_BUSY_WAIT
+    if "postgres" in changes:
+        # Nothing here has to survive a power failure.
+        changes["postgres"]["command"] = ["postgres", "-c", "fsync=off"]
+    return changes
+
+
+def with_own_tasks(
+    folder: Path, services: Sequence[str] = OURS, modules: str = WITH_DEMO, changes: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a compose file that gives processes of ours the tasks of ``inside/smoke_tasks.py``, and makes ``changes``
+    to services besides; return it.
+    """
     service = {
         "volumes": [f"{INSIDE}:/smoke:ro"],
         "environment": {"PYTHONPATH": "/smoke", "ANTENNA_EXTRA_TASKS": modules},
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "own-tasks.yml"
-    path.write_text(yaml.safe_dump({"services": {name: service for name in services}}))
+    found = {name: dict(each) for name, each in (changes or {}).items()}
+    for name in services:
+        found[name] = {**found.get(name, {}), **service}
+    path.write_text(yaml.safe_dump({"services": found}))
     return path
+
+
+#: The services that an image of ours is built for; the others are given the same image.
+BUILT = ("web", "processing", "objects", "demo")
+
+
+def build() -> None:
+    """Build every image of this checkout under the name that the tests have for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [*(ROOT / name for name in FILES), ROOT / "compose/demo.yml"]
+        made = Deployment(Path(folder), new_variables(), files=files)
+        made.compose("--profile", "*", "build", "--quiet", *BUILT, timeout=1800)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import psycopg
 from celery import Celery
@@ -27,21 +26,23 @@ class Effect(NamedTuple):
     redelivered: bool
 
 
-@dataclass
 class Effects:
-    """The rows of one deployment."""
+    """The rows of one deployment, asked for over one connection: they are polled."""
 
-    database_url: str
+    def __init__(self, database_url: str) -> None:
+        self._connection = psycopg.connect(database_url, autocommit=True)
+        self._connection.execute(TABLE)
 
-    def __post_init__(self) -> None:
-        with psycopg.connect(self.database_url, autocommit=True) as connection:
-            connection.execute(TABLE)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
 
     def rows(self, prefix: str) -> list[Effect]:
         """Every effect of the keys that begin so, oldest first."""
-        query = "SELECT key, what, node, pid, redelivered FROM smoke_effects WHERE key LIKE %s ORDER BY id"
-        with psycopg.connect(self.database_url, autocommit=True, connect_timeout=5) as connection:
-            return [Effect(*row) for row in connection.execute(query, (f"{prefix}%",))]
+        query = "SELECT key, what, node, pid, redelivered FROM smoke_effects WHERE starts_with(key, %s) ORDER BY id"
+        return [Effect(*row) for row in self._connection.execute(query, (prefix,))]
 
     def ended(self, prefix: str) -> set[str]:
         return {row.key for row in self.rows(prefix) if row.what == "ended"}

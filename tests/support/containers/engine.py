@@ -1,11 +1,16 @@
 """Whether a container engine answers here, and the few commands that tests ask of it."""
 
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
+
+import docker as library
+
+from tests.support.place import until as at_once
 
 #: Set where an engine was brought up for the tests: without it they fail instead of being left out.
 REQUIRED = "ANTENNA_ENGINE_REQUIRED"
@@ -43,7 +48,35 @@ def run(argv: Sequence[str], timeout: float = 120, check: bool = True, **options
     return done.stdout
 
 
+@cache
+def client() -> library.DockerClient:
+    """The engine's own API: it answers within milliseconds, where each start of ``docker`` costs much more."""
+    return library.from_env(timeout=600)
+
+
 def inspect(container: str) -> dict[str, Any]:
     """Return what the engine knows of a container."""
-    (found,) = json.loads(docker("inspect", container))
-    return dict(found)
+    return dict(client().api.inspect_container(container))
+
+
+def execute(container: str, *argv: str, check: bool = True, **environment: str) -> str:
+    """Run a command inside a container and return what it printed; fail with what it said."""
+    code, (said, complaint) = (
+        client().containers.get(container).exec_run(list(argv), demux=True, environment=environment)
+    )
+    out, error = ((part or b"").decode(errors="replace") for part in (said, complaint))
+    if check and code:
+        raise AssertionError(f"`{' '.join(argv)}` in {container[:12]} ended with {code}:\n{out[-4000:]}{error[-4000:]}")
+    return out
+
+
+def until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
+    """Return the first true answer of ``condition``, asked a few times a second: what containers do takes longer."""
+
+    def asked() -> Any:
+        answer = condition()
+        if not answer:
+            time.sleep(0.25)
+        return answer
+
+    return at_once(asked, seconds, what)

@@ -2,9 +2,13 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+import httpx
 
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.engine import docker, inspect, run
@@ -44,13 +48,46 @@ def silence(container: str) -> Iterator[None]:
 def unplugged(deployment: Deployment, service: str) -> Iterator[None]:
     """Take a container off its network, and put it back under the name of its service."""
     container = deployment.container(service)
-    ((network, found),) = inspect(container)["NetworkSettings"]["Networks"].items()
+    ((network, found),) = _networks(deployment, service).items()
     aliases = [part for alias in found["Aliases"] for part in ("--alias", alias)]
     docker("network", "disconnect", network, container)
     try:
         yield
     finally:
         docker("network", "connect", *aliases, network, container)
+
+
+@contextmanager
+def heartbeat(deployment: Deployment, seconds: int, services: Sequence[str]) -> Iterator[None]:
+    """Let RabbitMQ ask for a heartbeat at least so often, and these workers connect anew, so that they know of it.
+
+    What connects beside them, or later, is asked as before: a shorter one is missed sooner on a busy machine.
+    """
+
+    def ask(code: str) -> str:
+        return deployment.execute("rabbitmq", "rabbitmqctl", "--quiet", "eval", code)
+
+    before = int(ask("application:get_env(rabbit, heartbeat, 60)."))
+    ask(f"application:set_env(rabbit, heartbeat, {seconds}).")
+    try:
+        _disconnect(deployment, services)
+        yield
+    finally:
+        ask(f"application:set_env(rabbit, heartbeat, {before}).")
+        _disconnect(deployment, services)
+
+
+def _disconnect(deployment: Deployment, services: Sequence[str]) -> None:
+    """Let RabbitMQ close every connection of these services."""
+    addresses = {found["IPAddress"] for name in services for found in _networks(deployment, name).values()}
+    url = f"{deployment.management_url}/api/connections"
+    for connection in httpx.get(url, timeout=60).raise_for_status().json():
+        if connection["peer_host"] in addresses:
+            httpx.delete(f"{url}/{quote(connection['name'], safe='')}", timeout=60)
+
+
+def _networks(deployment: Deployment, service: str) -> dict[str, Any]:
+    return dict(inspect(deployment.container(service))["NetworkSettings"]["Networks"])
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.effects import Effect, Effects
-from tests.support.place import until
+from tests.support.containers.engine import until
 
 MANY = 1_000_000
 
@@ -64,6 +64,10 @@ class Load:
     def sent(self) -> list[str]:
         """The keys whose message the broker has confirmed."""
         return [one["key"] for one in self.said() if "queue" in one]
+
+    def sent_to(self, queue: str) -> set[str]:
+        """Those of them that went to one queue."""
+        return {one["key"] for one in self.said() if one.get("queue") == queue}
 
     @property
     def refused(self) -> list[dict[str, Any]]:

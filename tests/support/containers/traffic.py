@@ -18,10 +18,14 @@ CONFIRM_SECONDS = 10
 
 
 class Publisher(threading.Thread):
-    """Publishes 0, 1, 2... to ``queue`` as Antenna does, each until it is confirmed, until it is told to stop."""
+    """Publishes 0, 1, 2... to ``queue`` as Antenna does, each until it is confirmed, until it is told to stop.
 
-    def __init__(self, urls: str, queue: str, limit: int) -> None:
+    ``pace`` is the seconds between a confirmation and the next.
+    """
+
+    def __init__(self, urls: str, queue: str, limit: int, pace: float = 0.0) -> None:
         super().__init__(daemon=True)
+        self.pace = pace
         self.urls, self.queue, self.limit = urls, queue, limit
         self.confirmed: dict[int, float] = {}
         self.repeated: set[int] = set()
@@ -39,6 +43,7 @@ class Publisher(threading.Thread):
                     if self._publish(producer, number):
                         self.confirmed[number] = time.monotonic()
                         number += 1
+                        self.stopping.wait(self.pace)
         except BaseException as error:  # The test tells it, in its own thread.
             self.error = error
 

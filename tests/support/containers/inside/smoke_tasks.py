@@ -2,12 +2,14 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from celery import shared_task
 from django.db import connection
 
 TABLE = "smoke_effects"
+PATIENCE_SECONDS = 200.0
 
 
 def record(task: Any, key: str, what: str) -> None:
@@ -35,4 +37,16 @@ def grow(self: Any, key: str, mib: int, seconds: float = 0.0) -> None:
         kept.append(bytearray(b"x" * 2**20))
         time.sleep(0.001)
     time.sleep(seconds)
+    record(self, key, "ended")
+
+
+@shared_task(name="smoke.hold", bind=True, default_retry_delay=0)
+def hold(self: Any, key: str) -> None:
+    """Begin, and end when the file of this key is there."""
+    record(self, key, "begun")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not Path("/data", key).exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{key} was not released.")
+        time.sleep(0.05)
     record(self, key, "ended")

@@ -9,14 +9,14 @@ from tests.support.product.client_deployment import Deployment, deployed
 from tests.support.product.push_service import PushService
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def deployment(django_db_setup, django_db_blocker) -> Iterator[Deployment]:
-    """The deployment, started once for all tests of this folder; they share its rows, which no other test sees."""
+    """The deployment, started once for the tests of a file; they share its rows, which no other test sees."""
     with django_db_blocker.unblock(), deployed() as made:
         yield made
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def token(deployment: Deployment) -> str:
     """A token of the project's owner."""
     return deployment.log_in()

@@ -62,7 +62,7 @@ format: setup ## Format the code and sort its imports
 	$(V) -m ruff check --fix .
 
 soak: setup ## Run the long forms of the tests
-	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/unit/transports $(ARGS)
+	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/integration tests/unit $(ARGS)
 	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
 
 attack: setup ## Attack the product as deployed, on this machine: requests, messages, bodies, logins (ARGS='--short', '--parts bodies')

@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".test-logs"
+#: Held while the first part runs, for which services may already start.
+FIRST = LOGS / "first.lock"
 #: Held while tests run in containers: what measures time waits for it.
 BUSY = LOGS / "containers.lock"
 #: A line for each part: its name, its seconds, its result.
@@ -52,27 +54,51 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes that run tests at the same time")
     options = parser.parse_args(argv)
     LOGS.mkdir(exist_ok=True)
+    keep_bytecode()
     if options.what == "fast":
         return run(FAST, options.workers)
     if options.what == "services":
         return on_services(options.workers)
     TIMES.write_text("")
     with beside(CONTAINERS) as containers:
-        plain = run(WITHOUT_SERVICES, options.workers)
-        again = (sys.executable, "-m", "tests", "services", "--workers", str(options.workers))
-        command = (sys.executable, "-m", "provision", "run", "--private", "--", *again)
-        served = subprocess.run(command, cwd=ROOT, check=False).returncode
-        contained = containers.wait()
+        with locked(FIRST):
+            served = begin_services(options.workers)
+            try:
+                plain = run(WITHOUT_SERVICES, options.workers)
+            except BaseException:
+                served.terminate()
+                raise
+        codes = (plain, served.wait(), containers.wait())
     print((LOGS / "containers.log").read_text(errors="replace"), TIMES.read_text(), sep="\n", flush=True)
-    return 1 if plain or served or contained else 0
+    return 1 if any(codes) else 0
+
+
+def keep_bytecode() -> None:
+    """Let the many processes of a run share compiled code, whatever the environment says, outside the tree."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(LOGS / "bytecode")
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[int]:
+    """Wait until no other process holds this lock, and hold it; give its descriptor."""
+    with file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def begin_services(workers: int) -> "subprocess.Popen[bytes]":
+    """Start the services, and on them this program once more, while the first part runs."""
+    again = (sys.executable, "-m", "tests", "services", "--workers", str(workers))
+    return subprocess.Popen((sys.executable, "-m", "provision", "run", "--private", "--", *again), cwd=ROOT)
 
 
 def on_services(workers: int) -> int:
-    """Run what needs services; then, when no container runs any more, what must be alone."""
-    code = run(SERVICES, workers)
-    with BUSY.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    return run(ALONE, workers) or code
+    """After the first part run what needs services; then, when no container runs any more, what must be alone."""
+    with locked(FIRST):
+        code = run(SERVICES, workers)
+    with locked(BUSY):
+        return run(ALONE, workers) or code
 
 
 def run(part: Part, workers: int) -> int:
@@ -91,10 +117,9 @@ def run(part: Part, workers: int) -> int:
 def beside(part: Part) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a part in the background, its output in a file of its name; end it when the block ends early."""
     began = time.monotonic()
-    with BUSY.open("a") as lock, (LOGS / "containers.log").open("wb") as output:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(BUSY) as lock, (LOGS / "containers.log").open("wb") as output:
         arguments = [*PYTEST, *part.arguments]
-        process = subprocess.Popen(arguments, cwd=ROOT, stdout=output, stderr=output, pass_fds=[lock.fileno()])
+        process = subprocess.Popen(arguments, cwd=ROOT, stdout=output, stderr=output, pass_fds=[lock])
     waiting = threading.Thread(target=lambda: note(part, began, process.wait()))
     waiting.start()
     try:

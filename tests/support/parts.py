@@ -76,8 +76,8 @@ class NoProcesses:
         sys.addaudithook(self.audit)
 
     def watch(self, item: pytest.Item) -> None:
-        """Hold ``item`` responsible for processes from now on, if it may not start any."""
-        self._running = None if item.get_closest_marker("processes") else item
+        """Hold ``item`` responsible for processes from now on, if it is of the fast part."""
+        self._running = item if FAST in parts_of(item) else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:

@@ -68,7 +68,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def rabbitmq() -> Iterator[Service]:
-    """A private RabbitMQ for tests that only ask it: it takes longer to start than all the others together."""
+    """A private RabbitMQ for several tests: it takes longer to start than all the others together."""
     yield from private("rabbitmq")
 
 
@@ -132,25 +132,6 @@ def test_nats_keeps_a_stream_over_a_kill(service: Service) -> None:
 def quorum_queue(connection: kombu.Connection) -> kombu.simple.SimpleQueue:
     queue = kombu.Queue("moths", routing_key="moths", durable=True, queue_arguments={"x-queue-type": "quorum"})
     return connection.SimpleQueue(queue)
-
-
-@only("rabbitmq")
-def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(service: Service) -> None:
-    assert service.management_url
-    confirmed = kombu.Connection(service.url, transport_options={"confirm_publish": True})
-    with confirmed as connection, quorum_queue(connection) as queue:
-        queue.put({"name": "Noctua pronuba"})
-    assert service.folder
-    [register] = service.folder.glob("data/*/quorum/*/names.dets")
-    eventually(lambda: b"moths" in register.read_bytes())  # written half a second late
-    crash_and_return(service)
-    service.stop()
-    service.restart()
-    with kombu.Connection(service.url) as connection, quorum_queue(connection) as queue:
-        message = queue.get(timeout=10)
-        assert message.payload == {"name": "Noctua pronuba"}
-        message.ack()
-    assert urls.management(service.management_url).startswith("management ")
 
 
 def test_everything_of_rabbitmq_listens_on_loopback_only(rabbitmq: Service) -> None:
@@ -241,6 +222,24 @@ def test_a_wrong_password_is_said_to_be_the_login(rabbitmq: Service) -> None:
         urls.rabbitmq(rabbitmq.url.replace(password, "wrong"))
     with pytest.raises(Unavailable, match="no access to the virtual host"):
         urls.rabbitmq(rabbitmq.url.removesuffix("//") + "/elsewhere")
+
+
+def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(rabbitmq: Service) -> None:
+    assert rabbitmq.management_url
+    confirmed = kombu.Connection(rabbitmq.url, transport_options={"confirm_publish": True})
+    with confirmed as connection, quorum_queue(connection) as queue:
+        queue.put({"name": "Noctua pronuba"})
+    assert rabbitmq.folder
+    [register] = rabbitmq.folder.glob("data/*/quorum/*/names.dets")
+    eventually(lambda: b"moths" in register.read_bytes())  # written half a second late
+    crash_and_return(rabbitmq)
+    rabbitmq.stop()
+    rabbitmq.restart()
+    with kombu.Connection(rabbitmq.url) as connection, quorum_queue(connection) as queue:
+        message = queue.get(timeout=10)
+        assert message.payload == {"name": "Noctua pronuba"}
+        message.ack()
+    assert urls.management(rabbitmq.management_url).startswith("management ")
 
 
 def test_a_server_that_cannot_start_says_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """A process with production settings and an environment of the test's own."""
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import subprocess
@@ -69,12 +70,25 @@ def run_anew() -> Run:
 
 @pytest.fixture(scope="session")
 def migrated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database that ``manage.py migrate`` made with local settings, for tests to copy."""
-    file = tmp_path_factory.mktemp("migrated") / "x.sqlite3"
-    nothing = dict.fromkeys(("CELERY_BROKER_URL", "REDIS_URL", "NATS_URL"), "")
-    settings = {**nothing, "DJANGO_SETTINGS_MODULE": "config.settings.local", "DATABASE_URL": f"sqlite:///{file}"}
-    done = run("-W", "error", "manage.py", "migrate", "--verbosity=0", **settings)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    """An SQLite database that ``manage.py migrate`` made with local settings, for tests to copy; processes that run
+    tests side by side share one.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    file = shared / "migrated.sqlite3"
+    with (shared / "migrated.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            made = base / "migrated.sqlite3"
+            nothing = dict.fromkeys(("CELERY_BROKER_URL", "REDIS_URL", "NATS_URL"), "")
+            settings = {
+                **nothing,
+                "DJANGO_SETTINGS_MODULE": "config.settings.local",
+                "DATABASE_URL": f"sqlite:///{made}",
+            }
+            done = run("-W", "error", "manage.py", "migrate", "--verbosity=0", **settings)
+            assert (done.returncode, done.stdout) == (0, ""), done.stderr
+            copy(made, file)
     return file
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import services
+
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".test-logs"
 #: Held while the first part runs, for which services may already start.
@@ -21,8 +23,6 @@ FIRST = LOGS / "first.lock"
 BUSY = LOGS / "containers.lock"
 #: A line for each part: its name, its seconds, its result.
 TIMES = LOGS / "times"
-#: What `python -m provision run` tells; without them the tests' settings take SQLite.
-SERVICE_URLS = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 PYTEST = (sys.executable, "-m", "pytest", "--durations=15")
 #: The longest first: two workers take files in this order, and what is short fills the end.
 PARALLEL = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -109,7 +109,7 @@ def run(part: Part, workers: int) -> int:
     parallel = ("-n", str(workers + part.more), *PARALLEL) if part.parallel else ()
     environment = dict(os.environ)
     if part in (FAST, WITHOUT_SERVICES):
-        environment = {name: value for name, value in environment.items() if name not in SERVICE_URLS}
+        environment = {name: value for name, value in environment.items() if name not in services.URLS}
     code = subprocess.run([*PYTEST, *part.arguments, *parallel], cwd=ROOT, env=environment, check=False).returncode
     note(part, began, code)
     return code

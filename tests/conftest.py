@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import parts
+from tests.support import parts, services
 from tests.support.examples import examples
 from tests.support.failures import left_running
 from tests.support.place import RABBITMQ, Place, new_place
-
-SERVICES = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,13 +37,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=parts.select(items, wanted))
     # The longest files first, so that no process is left with one at the end; pytest-django's order stays otherwise.
     items.sort(key=lambda item: "/acceptance/" not in item.path.as_posix())
-    missing = [name for name in SERVICES if not os.environ.get(name)]
+    missing = services.missing()
     if not missing or os.environ.get("CI"):
         return
     reason = f"needs {', '.join(missing)}: run through `make test`"
     for item in items:
-        path = item.path.as_posix()
-        if not parts.parts_of(item) & {parts.FAST, parts.PROCESSES, parts.CONTAINERS} and "/unit/" not in path:
+        if parts.parts_of(item) <= {parts.SERVICES, parts.ALONE} and "/unit/" not in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

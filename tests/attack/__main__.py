@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from tests.attack.report import Report
-from tests.attack.stage import database, missing_services, stage
+from tests.attack.stage import database, stage
+from tests.support import services
 
 PARTS = ("access", "admin", "schema", "messages", "bodies", "logins")
 
@@ -14,7 +15,7 @@ PARTS = ("access", "admin", "schema", "messages", "bodies", "logins")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the parts and print the table."""
     arguments = parser().parse_args(argv)
-    if missing := missing_services():
+    if missing := services.missing():
         sys.exit(f"{', '.join(missing)} not set; run `make attack`.")
     report = Report()
     with database():

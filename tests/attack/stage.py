@@ -68,12 +68,6 @@ class Stage:
         return gone
 
 
-def missing_services() -> list[str]:
-    """Return which services' URLs the environment lacks."""
-    names = ("CELERY_BROKER_URL", "RABBITMQ_MANAGEMENT_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
-    return [name for name in names if not os.environ.get(name)]
-
-
 @contextmanager
 def database() -> Iterator[None]:
     """Make a database of this run's own, set Django up on it, and remove it afterwards."""

@@ -32,45 +32,31 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.support.forked_process import LIBRARIES, ForkedProcess
+
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What can be imported without settings, and takes long.
-LIBRARIES = (
+#: What takes long to import and needs no settings, for every command line of the project.
+PRELOADED = (
+    *LIBRARIES,
     "boto3.session",
-    "celery.apps.beat",
-    "celery.apps.worker",
-    "celery.backends.redis",
-    "celery.bin.celery",
-    "celery.concurrency.prefork",
-    "celery.fixups.django",
-    "celery.worker.consumer",
-    "cron_descriptor",
-    "crontab",
-    "django.contrib.admin.options",
     "django.contrib.staticfiles.storage",
     "django.core.handlers.wsgi",
     "django.core.management.commands.check",
     "django.core.management.commands.createcachetable",
     "django.core.management.commands.migrate",
-    "django.db.backends.postgresql.base",
     "django.db.backends.sqlite3.base",
     "django.forms",
     "django.template.engine",
     "django.test.client",
-    "environ",
     "flower.command",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",
-    "httpx",
-    "kombu.transport.pyamqp",
     "kombu.transport.virtual",
-    "nats",
     "numpy",
-    "PIL.Image",
     "psycopg",
     "pydantic",
     "redis",
-    "rest_framework.serializers",
     "scipy.ndimage",
     "uritemplate",
     "whitenoise.middleware",
@@ -79,12 +65,11 @@ LIBRARIES = (
 MESSAGE_BYTES = 512 * 1024
 
 
-class Forked:
-    """A child, with what tests use of `subprocess.Popen`."""
+class Forked(ForkedProcess):
+    """A child, which its parent reports on by numbers: its id, then its wait status."""
 
     def __init__(self, argv: Sequence[str], answers: socket.socket) -> None:
-        self.args = list(argv)
-        self.returncode: int | None = None
+        super().__init__(argv, 0)
         self._answers = answers
         self.pid = self._answer(None) or 0
 
@@ -96,35 +81,11 @@ class Forked:
             raise RuntimeError(f"The process that forks is gone; it was to run {self.args}")
         return int(answer)
 
-    def poll(self) -> int | None:
-        """Return the exit code, none while it runs."""
-        return self._ended(0)
-
     def _ended(self, seconds: float | None) -> int | None:
         if self.returncode is None and (status := self._answer(seconds)) is not None:
             self.returncode = os.waitstatus_to_exitcode(status)
             self._answers.close()
         return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code."""
-        if (code := self._ended(timeout)) is None:
-            raise subprocess.TimeoutExpired(self.args, timeout or 0)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it."""
-        self.send_signal(signal.SIGKILL)
 
 
 def start(argv: Sequence[str], *, cwd: Path = ROOT, env: dict[str, str], stdout: Any, stderr: Any) -> Forked:
@@ -275,7 +236,7 @@ def end(argv: list[str]) -> None:
 
 def prepare() -> None:
     """Import the libraries."""
-    for name in LIBRARIES:
+    for name in PRELOADED:
         importlib.import_module(name)
     ours = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     if found := [name for name in sys.modules if name.split(".")[0] in ours - {"tests"}]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ami.topology import command
+from tests.support.forked_process import ForkedProcess
 from tests.support.warm_start import RECORD_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,41 +31,15 @@ STARTING = threading.Lock()
 OPEN: "weakref.WeakSet[Environment]" = weakref.WeakSet()
 
 
-class WarmProcess:
-    """One process that was forked: what a test uses of ``subprocess.Popen``."""
+class WarmProcess(ForkedProcess):
+    """A Celery process, whose exit code comes down a pipe."""
 
-    def __init__(self, pid: int, pipe: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
+    def __init__(self, argv: Sequence[str], pid: int, pipe: int) -> None:
+        super().__init__(argv, pid)
         self._pipe = pipe
 
-    def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-        return self._read(0)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code when it has ended."""
-        code = self._read(timeout)
-        if code is None:
-            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-        return code
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to a process that has not ended."""
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End it."""
-        self.send_signal(signal.SIGKILL)
-
-    def _read(self, timeout: float | None) -> int | None:
-        if self.returncode is None and _readable(self._pipe, timeout):
+    def _ended(self, seconds: float | None) -> int | None:
+        if self.returncode is None and _readable(self._pipe, seconds):
             # Without an answer the server is gone, and has killed what it had started.
             self.returncode = int(os.read(self._pipe, RECORD_BYTES) or -signal.SIGKILL)
             os.close(self._pipe)
@@ -96,7 +71,7 @@ class Environment:
         if not _readable(mine, START_SECONDS) or not (pid := os.read(mine, RECORD_BYTES)):
             os.close(mine)
             raise AssertionError(f"No process in this environment:\n{self._log.read_text(errors='replace')}")
-        return WarmProcess(int(pid), mine)
+        return WarmProcess(["celery", *argv], int(pid), mine)
 
     def close(self) -> None:
         """Kill what was started here and still runs."""

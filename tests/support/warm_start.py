@@ -19,39 +19,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-#: Of what a worker imports, what can be imported before Django has settings.
+from tests.support.forked_process import LIBRARIES
+
+#: What a worker imports and needs no settings.
 PACKAGES = (
-    "celery.apps.beat",
-    "celery.apps.worker",
-    "celery.backends.redis",
-    "celery.bin.celery",
-    "celery.concurrency.prefork",
-    "celery.fixups.django",
-    "celery.worker.consumer",
-    "cron_descriptor",
-    "crontab",
-    "django.contrib.admin.options",
+    *LIBRARIES,
     "django.contrib.auth.hashers",
     "django.contrib.staticfiles.finders",
     "django.core.cache.backends.redis",
     "django.core.mail",
     "django.core.management",
-    "django.db.backends.postgresql.base",
     "django.template.loader",
     "django.views.generic",
     "drf_spectacular.drainage",
-    "environ",
-    "httpx",
-    "kombu.transport.pyamqp",
-    "nats",
-    "PIL.Image",
     "prometheus_client",
     "psutil",
     "pydantic.main",
     "redis.asyncio",
     "regex",
     "requests",
-    "rest_framework.serializers",
 )
 
 LONGEST_REQUEST = 2**17

@@ -7,7 +7,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
-from ami.queues import amqp_properties, decompression
+from ami.queues import amqp_properties, decompression, prefork
 from ami.queues.declare import declare
 
 PROCESSES_REFUSED = (
@@ -69,6 +69,7 @@ def install(app: Any) -> None:
     """
     amqp_properties.install()
     decompression.install()
+    prefork.install()
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].add(RefuseProcesses)

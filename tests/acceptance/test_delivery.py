@@ -1,11 +1,13 @@
 """What becomes of a message: acknowledged, retried, or in its queue's dead letters; never lost, never looping."""
 
 import time
+from collections import Counter
 
 import pytest
 
 from ami.queues import dead_letters
 from tests.support.place import BROKERS, Place, Process, new_place, until
+from tests.support.soak import soak
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
@@ -113,3 +115,15 @@ def test_killed_worker_loses_nothing(place: Place):
     worker.kill()
     place.worker(FALLBACK)
     assert until(lambda: place.ran("hold", state="SUCCESS"))[0]["id"] == task_id
+
+
+def test_worker_stopped_amid_short_tasks_ends_what_it_has_begun_and_keeps_nobody_waiting(place: Place):
+    sent = []
+    for stops in range(1, soak(2, 20) + 1):
+        sent += [place.send(f"{T}.succeed") for _ in range(60)]
+        worker = place.worker(FALLBACK)
+        until(lambda enough=30 * stops: len(place.ran("succeed")) > enough)
+        assert worker.stop() == 0
+    place.worker(FALLBACK)
+    until(lambda: {record["id"] for record in place.ran("succeed")} >= set(sent))
+    assert max(Counter(record["id"] for record in place.ran("succeed")).values()) == 1

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -46,11 +47,14 @@ def test_a_body_has_time_by_its_size_and_a_large_one_for_its_turn(ends, monkeypa
 def test_a_large_answer_may_take_longer_than_one_timeout(ends):
     ours, theirs = ends
     ours.setblocking(True)
-    ours.settimeout(10)
-    sent = threading.Thread(target=ours.sendall, args=(b"x" * 2 * 1024**2,))
+    ours.settimeout(1.5)
+    part = 256 * 1024
+    sent = threading.Thread(target=ours.sendall, args=(b"x" * part * 8,))
+    began = time.monotonic()
     sent.start()
-    received = 0
-    while received < 2 * 1024**2:
-        received += len(theirs.recv(65_536))
+    for _ in range(8):
+        time.sleep(0.2)
+        theirs.recv(part, socket.MSG_WAITALL)
     sent.join(60)
     assert not sent.is_alive()
+    assert time.monotonic() - began > ours.gettimeout()

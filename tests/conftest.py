@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import parts, services
+from tests.support import migrated_database, parts, services
 from tests.support.examples import examples
 from tests.support.failures import left_running
 from tests.support.place import RABBITMQ, Place, new_place
@@ -57,6 +57,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
     if report.failed and (left := left_running(item.nodeid)):
         report.sections.append(("Left running", left))
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrated_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the processes of a run in parallel migrate one test database between them."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        migrated_database.share(tmp_path_factory.getbasetemp().parent)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After a run in parallel remove the database that its processes copied."""
+    if session.config.pluginmanager.has_plugin("dsession"):
+        migrated_database.drop_template()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing := services.missing():
         sys.exit(f"{', '.join(missing)} not set; run `make attack`.")
     report = Report()
-    with database():
+    with database(arguments.migrated):
         from tests.attack.course import run
 
         with stage() as place:
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser("python -m tests.attack", description=__doc__)
     made.add_argument("--short", action="store_true", help="a minute at most: fewer requests, smaller bodies")
     made.add_argument("--json", metavar="FILE", help="write everything that was found to FILE")
+    made.add_argument("--migrated", metavar="DATABASE", default="", help="begin with a copy of this one, to save time")
     made.add_argument("--seed", type=int, default=9, help="which requests are chosen (default 9)")
     made.add_argument("--parts", default=PARTS, type=parts, help=f"some of {','.join(PARTS)}")
     return made

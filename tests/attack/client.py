@@ -65,7 +65,7 @@ class Client:
         self.repeated = 0
         # No cookie that one role gets may come back with another role's request.
         jar = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-        new = functools.partial(httpx.Client, base_url=url, cookies=jar, timeout=TIMEOUT)
+        new = functools.partial(httpx.Client, base_url=url, cookies=jar, timeout=TIMEOUT, verify=False)
         self.http = new(limits=httpx.Limits(max_connections=64))
         self.http_of_new_connections = new(limits=httpx.Limits(max_keepalive_connections=0))
 

@@ -69,13 +69,16 @@ class Stage:
 
 
 @contextmanager
-def database() -> Iterator[None]:
-    """Make a database of this run's own, set Django up on it, and remove it afterwards."""
+def database(migrated: str = "") -> Iterator[None]:
+    """Make a database of this run's own, set Django up on it, and remove it afterwards.
+
+    ``migrated`` is the name of a database on the same server that it begins as a copy of.
+    """
     import psycopg
 
     server, name = os.environ["DATABASE_URL"], f"attack_{secrets.token_hex(4)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{migrated or "template1"}"')
     try:
         with tempfile.TemporaryDirectory(prefix="antenna-attack-") as folder:
             url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))

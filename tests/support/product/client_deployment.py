@@ -34,7 +34,7 @@ class Deployment:
     def client(self, token: str = "") -> httpx.Client:
         """Return a plain HTTP client; ``token`` goes into the header that real clients send."""
         headers = {"Authorization": f"Token {token}"} if token else {}
-        return httpx.Client(base_url=f"{self.web.url}{BASE}", headers=headers, timeout=30)
+        return httpx.Client(base_url=f"{self.web.url}{BASE}", headers=headers, timeout=30, verify=False)
 
     def log_in(self) -> str:
         """Return a token, got as real clients get it."""

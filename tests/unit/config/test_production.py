@@ -27,8 +27,8 @@ def shown(run: Run):
     return shown
 
 
-def test_a_good_environment_passes_every_deployment_check(run_anew: Run):
-    done = run_anew("manage.py", "check", "--deploy", "--fail-level", "WARNING")
+def test_a_good_environment_passes_every_deployment_check(run: Run):
+    done = run("manage.py", "check", "--deploy", "--fail-level", "WARNING")
     assert done.returncode == 0, done.stderr
     assert "no issues (0 silenced)" in done.stdout
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from config.settings import environment
 from config.settings.environment import SECRETS
 from tests.support import forked_python
-from tests.support.place import FOLDER, new_place, until
+from tests.support.place import FOLDER, Process, new_place, until
 
 from .conftest import GOOD, Run
 from .conftest import SECRETS as PASSWORDS
@@ -139,9 +138,13 @@ def test_flower_takes_its_login_from_a_file(tmp_path: Path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    argv = [sys.executable, "-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={url[17:]}"]
+    argv = ["-m", "celery", "-A", "config", "flower", "--address=127.0.0.1", f"--port={url[17:]}"]
     with new_place("flower-secret", FOLDER) as place, httpx.Client(base_url=url, timeout=30) as client:
-        process = place.start(argv, **write(tmp_path, {"FLOWER_BASIC_AUTH": "operator:sesame\n"}))
+        env = {**place.environment, **write(tmp_path, {"FLOWER_BASIC_AUTH": "operator:sesame\n"})}
+        log = tmp_path / "flower.log"
+        with log.open("wb") as output:
+            process = Process(argv, forked_python.start(argv, env=env, stdout=output, stderr=output), log)
+        place.processes.append(process)
 
         def answer(auth: tuple[str, str] | None) -> int:
             try:

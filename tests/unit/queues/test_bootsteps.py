@@ -1,8 +1,6 @@
 """What a worker refuses at its start."""
 
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,23 +8,19 @@ import pytest
 from celery.concurrency import get_implementation
 
 from ami.queues.bootsteps import RefuseProcesses
-from tests.support.place import ROOT, celery_at
+from tests.support import forked_python
+from tests.support.place import celery_at
 
 
 @pytest.mark.processes
 def test_worker_of_several_processes_on_the_memory_of_one_ends_with_what_to_do_instead():
-    done = subprocess.run(
-        [sys.executable, "-m", "celery", "-A", "config", "worker", "--concurrency", "1"],
-        cwd=ROOT,
+    done = forked_python.run(
+        ["-m", "celery", "-A", "config", "worker", "--concurrency", "1"],
         env={
             **os.environ,
             "CELERY_BROKER_URL": "objectstore+memory://",
             "DJANGO_SETTINGS_MODULE": "config.settings.test",
         },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     (line,) = [line for line in done.stderr.splitlines() if "refused" in line]
     assert done.returncode == 1

@@ -1,7 +1,7 @@
 """One hostile message, and what a proper one looks like."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -26,16 +26,22 @@ MISSING = object()
 class Hostile:
     """One message.
 
-    ``properties`` are AMQP's basic properties, content type and encoding among them. ``raw_headers`` replaces the
-    headers by the bytes of an AMQP table, for what no library writes; such a case exists on RabbitMQ alone.
+    ``content`` is its body, or makes it when it is first read. ``properties`` are AMQP's basic properties, content type
+    and encoding among them. ``raw_headers`` replaces the headers by the bytes of an AMQP table, for what no library
+    writes; such a case exists on RabbitMQ alone.
     """
 
     name: str
-    body: bytes
+    content: bytes | Callable[[], bytes]
     headers: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=lambda: JSON)
     outcome: str = BURIED
     raw_headers: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The bytes that are published."""
+        return self.content() if callable(self.content) else self.content
 
     @property
     def needs_amqp(self) -> bool:

@@ -2,6 +2,8 @@
 
 import json
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import amqp
@@ -47,11 +49,13 @@ def _header(name: str, outcome: str = BURIED, **changes: Any) -> Hostile:
     return Hostile(name, bodies.PROPER, headers(name, **changes), outcome=outcome)
 
 
-def _body(name: str, body: bytes, outcome: str = BURIED, **changes: Any) -> Hostile:
+def _body(name: str, body: bytes | Callable[[], bytes], outcome: str = BURIED, **changes: Any) -> Hostile:
     return Hostile(name, body, headers(name, **changes), outcome=outcome)
 
 
-def _type(name: str, body: bytes, content_type: str | None, encoding: str | None = "utf-8") -> Hostile:
+def _type(
+    name: str, body: bytes | Callable[[], bytes], content_type: str | None, encoding: str | None = "utf-8"
+) -> Hostile:
     described = {"content_type": content_type, "content_encoding": encoding}
     return Hostile(name, body, headers(name), {name: value for name, value in described.items() if value is not None})
 
@@ -87,8 +91,8 @@ CONTENT = (
     _type("pickle called json", bodies.pickled(EXECUTED), "application/json", "binary"),
     _type("msgpack", b"\x93\x90\x80\xc0", "application/x-msgpack", "binary"),
     _type("unknown encoding", bodies.PROPER, "application/json", "no-such-encoding"),
-    _type("encoding of compressed data", bodies.zlib_bomb(1), "application/json", "zlib_codec"),
-    _type("encoding of raw compressed data", bodies.zlib_bomb(32), "application/data", "zlib_codec"),
+    _type("encoding of compressed data", partial(bodies.zlib_bomb, 1), "application/json", "zlib_codec"),
+    _type("encoding of raw compressed data", partial(bodies.zlib_bomb, 32), "application/data", "zlib_codec"),
     _type("encoding utf-16", '[["hostile"], {}, {}]'.encode("utf-16"), "application/json", "utf-16"),
     _type("encoding idna", b"xn--" + b"a" * 20_000, "text/plain", "idna"),
     _type("encoding with a null byte", bodies.PROPER, "application/json", "utf-8\x00"),
@@ -131,7 +135,7 @@ BODIES = (
     _body("byte order mark", b"\xef\xbb\xbf" + bodies.PROPER),
     _body("null bytes", b"\x00" * 100),
     _body("random bytes", bytes(range(256)) * 16),
-    _body("compressed body that does not say so", bodies.zlib_bomb(1)),
+    _body("compressed body that does not say so", partial(bodies.zlib_bomb, 1)),
     _body("nested lists", b"[" * 100_000),
     _body("nested objects", b'{"a":' * 100_000),
     _body("nested lists that are closed", b"[" * 50_000 + b"]" * 50_000),
@@ -153,10 +157,10 @@ COMPRESSION = (
     _header("unknown compression", compression="no-such"),
     _header("compression of a number", compression=7),
     _header("compression of a list", compression=["gzip"]),
-    _body("zlib bomb", bodies.zlib_bomb(32), compression="gzip"),
-    _body("bzip2 bomb", bodies.bz2_bomb(32), compression="bzip2"),
-    _body("lzma bomb", bodies.lzma_bomb(32), compression="lzma"),
-    _body("truncated compressed body", bodies.zlib_bomb(1)[:-9], compression="application/x-gzip"),
+    _body("zlib bomb", partial(bodies.zlib_bomb, 32), compression="gzip"),
+    _body("bzip2 bomb", partial(bodies.bz2_bomb, 32), compression="bzip2"),
+    _body("lzma bomb", partial(bodies.lzma_bomb, 32), compression="lzma"),
+    _body("truncated compressed body", lambda: bodies.zlib_bomb(1)[:-9], compression="application/x-gzip"),
 )
 
 HEADERS = (

@@ -88,7 +88,7 @@ class Cluster:
 
     def _container(self, node: str) -> Any:
         labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={node}"]
-        (found,) = engine.client().containers.list(all=True, filters={"label": labels})
+        (found,) = engine.client().containers.list(all=True, filters={"label": labels}, sparse=True)
         return found
 
     def _inspect(self, node: str) -> dict:

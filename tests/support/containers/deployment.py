@@ -94,7 +94,8 @@ class Deployment:
     def _listed(self, service: str | None = None) -> list[Any]:
         labels = [f"com.docker.compose.project={self.project}", "com.docker.compose.oneoff=False"]
         labels += [f"com.docker.compose.service={service}"] if service else []
-        return list(client().containers.list(all=True, filters={"label": labels}, ignore_removed=True))
+        # Sparse: the list alone, without a further question about each container.
+        return list(client().containers.list(all=True, filters={"label": labels}, sparse=True))
 
     @cached_property
     def declared(self) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from tests.support.containers import engine as engines
 from tests.support.containers import reports
 from tests.support.containers.deployment import FILES, Deployment, build, frugal, new_variables, with_own_tasks
 from tests.support.containers.effects import Effects
+from tests.support.containers.load import end_publishers
 from tests.support.place import ROOT
 
 HERE = Path(__file__).parent
@@ -66,6 +67,7 @@ def deployment(images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         made.up(timeout=900)
         yield made
     finally:
+        end_publishers()
         made.down()
         left = made.left()
         made.down("--volumes")

@@ -13,6 +13,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+import httpx
 import yaml
 
 from ami.topology import definitions
@@ -29,9 +30,14 @@ FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
 USER, VHOST = "antenna", "antenna"
 
 
+def management_of(node: str) -> str:
+    """Return the name of a node's port for the management API."""
+    return f"{node} management"
+
+
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster; ``ports`` holds each node's AMQP port on this machine."""
+    """A running cluster; ``ports`` holds each node's ports on this machine: for AMQP, and for management."""
 
     project: str
     command: tuple[str, ...]
@@ -46,30 +52,27 @@ class Cluster:
 
     def compose(self, *arguments: str, timeout: float = 300) -> str:
         """Run ``docker compose ARGUMENTS`` on this project; return what it printed."""
-        return self._run(*arguments, timeout=timeout)
+        return engine.run([*self.command, *arguments], timeout=timeout, cwd=ROOT, env=dict(self.environment))
 
-    def _run(self, *arguments: str, timeout: float, check: bool = True) -> str:
-        environment = dict(self.environment)
-        return engine.run([*self.command, *arguments], timeout=timeout, check=check, cwd=ROOT, env=environment)
+    def queues(self, node: str = "rabbitmq") -> dict[str, dict[str, Any]]:
+        """Return every queue by its name, as the management API of ``node`` tells; nothing while it does not answer.
 
-    def queues(self, *columns: str, node: str = "rabbitmq") -> dict[str, list[str]]:
-        """Return these columns of every queue, by its name, as ``node`` lists them; nothing while it does not run."""
-        listed = self._run(
-            *("exec", "-T", node, "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "-p", VHOST),
-            *("name", *columns),
-            timeout=120,
-            check=False,
-        )
-        rows = [line.split("\t") for line in listed.splitlines()]
-        return {row[0]: row[1:] for row in rows if len(row) == len(columns) + 1}
+        RabbitMQ's tools would tell the same, and each of their calls starts an Erlang machine.
+        """
+        url = f"http://127.0.0.1:{self.ports[management_of(node)]}/api/queues/{VHOST}"
+        try:
+            answer = httpx.get(url, auth=(USER, self.password), timeout=60)
+        except httpx.TransportError:
+            return {}
+        return {queue["name"]: queue for queue in answer.json()} if answer.is_success else {}
 
     def member_counts(self, column: str = "members", node: str = "rabbitmq") -> dict[str, int]:
         """Return how many members each queue has (``members``), or how many of them run (``online``)."""
-        return {name: len(re.findall(r"rabbit@", row[0])) for name, row in self.queues(column, node=node).items()}
+        return {name: len(queue.get(column, ())) for name, queue in self.queues(node).items()}
 
     def leader(self, queue: str) -> str:
         """Return the node that leads ``queue``."""
-        return self.queues("leader")[queue][0].removeprefix("rabbit@")
+        return str(self.queues()[queue]["leader"]).removeprefix("rabbit@")
 
     def kill(self, node: str) -> None:
         """SIGKILL a node's process; Docker's restart policy starts it again, as it does after no ``docker kill``."""
@@ -85,7 +88,7 @@ class Cluster:
 
     def _container(self, node: str) -> Any:
         labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={node}"]
-        (found,) = engine.client().containers.list(all=True, filters={"label": labels})
+        (found,) = engine.client().containers.list(all=True, filters={"label": labels}, sparse=True)
         return found
 
     def _inspect(self, node: str) -> dict:
@@ -126,7 +129,10 @@ def _override(folder: Path, password: str, ports: Mapping[str, int]) -> dict:
     device = {"type": "none", "o": "bind", "device": str(loaded)}
     # No service here waits for a health check, and each one would cost a start of an Erlang machine.
     idle = {"healthcheck": {"disable": True}, "environment": NO_BUSY_WAIT}
-    services = {node: {"ports": [f"127.0.0.1:{ports[node]}:5672"], **idle} for node in NODES[1:]}
+    services = {
+        node: {"ports": [f"127.0.0.1:{ports[node]}:5672", f"127.0.0.1:{ports[management_of(node)]}:15672"], **idle}
+        for node in NODES[1:]
+    }
     services["rabbitmq"] = idle
     services["definitions"] = {"image": IMAGE, "entrypoint": ["true"]}
     return {"services": services, "volumes": {"definitions": {"driver": "local", "driver_opts": device}}}
@@ -142,14 +148,14 @@ def _environment(password: str, ports: Mapping[str, int]) -> dict[str, str]:
         "RABBITMQ_IMAGE": IMAGE,
         "RABBITMQ_ERLANG_COOKIE": secrets.token_hex(16),
         "PUBLISHED_RABBITMQ_PORT": str(ports["rabbitmq"]),
-        "PUBLISHED_RABBITMQ_MANAGEMENT_PORT": str(ports["management"]),
+        "PUBLISHED_RABBITMQ_MANAGEMENT_PORT": str(ports[management_of("rabbitmq")]),
     }
 
 
 def _free_ports() -> dict[str, int]:
     """Ports that stay a node's own when it is started again; Docker would choose new ones."""
     with ExitStack() as stack:
-        listening = {name: stack.enter_context(socket.socket()) for name in (*NODES, "management")}
+        listening = {name: stack.enter_context(socket.socket()) for name in (*NODES, *map(management_of, NODES))}
         for each in listening.values():
             each.bind(("127.0.0.1", 0))
         return {name: each.getsockname()[1] for name, each in listening.items()}

@@ -5,6 +5,7 @@ import subprocess
 import uuid
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,6 +14,50 @@ from tests.support.containers.effects import Effect, Effects
 from tests.support.containers.engine import until
 
 MANY = 1_000_000
+
+
+class Publisher:
+    """A process in a container that publishes every load from there: a start of Django costs two processor seconds."""
+
+    def __init__(self, container: str, log: Path) -> None:
+        self.log = log
+        command = ["docker", "exec", "--interactive", container, "python", "-m", "smoke_publisher"]
+        with log.open("w") as output:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT)
+
+    def order(self, **order: Any) -> None:
+        """Let it begin a load, or stop one."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def said(self, batch: str) -> list[dict[str, Any]]:
+        """What it printed of one load so far, a line for each key, and one when it is over."""
+        lines = self.log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n") and batch in line]
+
+    def end(self) -> None:
+        """Let go of it; the process itself ends with its container."""
+        self._process.kill()
+        self._process.communicate()
+
+
+#: By container.
+PUBLISHERS: dict[str, Publisher] = {}
+
+
+def publisher_in(deployment: Deployment, service: str) -> Publisher:
+    """Return the publisher in the service's container; the first load there starts it."""
+    container = deployment.container(service)
+    if container not in PUBLISHERS:
+        PUBLISHERS[container] = Publisher(container, deployment.folder / f"loads-{container[:12]}.jsonl")
+    return PUBLISHERS[container]
+
+
+def end_publishers() -> None:
+    """End them all, before their containers are removed."""
+    while PUBLISHERS:
+        PUBLISHERS.popitem()[1].end()
 
 
 @dataclass
@@ -33,13 +78,9 @@ class Load:
     batch: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def __enter__(self) -> Self:
-        argv = ["python", "-m", "smoke_publisher", self.task, self.batch, str(self.count), str(self.pace), *self.queues]
-        argv += [f"{name}={value}" for name, value in self.numbers.items()]
-        container = self.deployment.container(self.service)
-        self._log = self.deployment.folder / f"load-{self.batch}.jsonl"
-        command = ["docker", "exec", "--interactive", container, *argv]
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
+        self._publisher = publisher_in(self.deployment, self.service)
+        numbers = {"count": self.count, "pace": self.pace, "kwargs": self.numbers}
+        self._publisher.order(begin=self.batch, task=self.task, queues=self.queues, **numbers)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -47,18 +88,21 @@ class Load:
 
     def stop(self) -> None:
         """Let it send no more, and wait for what it is about to send."""
-        if self._process.stdin and not self._process.stdin.closed:
-            self._process.stdin.close()
-        assert self._process.wait(60) == 0, self._log.read_text()[-3000:]
+        self._publisher.order(stop=self.batch)
+        until(lambda: self._over, 60, "the publisher ends")
+        assert self._over[0]["status"] == 0, self._publisher.log.read_text()[-3000:]
+
+    @property
+    def _over(self) -> list[dict[str, Any]]:
+        return [one for one in self._publisher.said(self.batch) if "over" in one]
 
     def until_sent(self, count: int, seconds: float = 60) -> None:
         """Wait until so many are confirmed."""
         until(lambda: len(self.sent) >= count, seconds, f"{count} confirmed messages")
 
     def said(self) -> list[dict[str, Any]]:
-        """What the publisher printed so far, a line for each key."""
-        lines = self._log.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n")]
+        """What became of each key so far."""
+        return [one for one in self._publisher.said(self.batch) if "key" in one]
 
     @property
     def sent(self) -> list[str]:

@@ -88,7 +88,7 @@ def test_a_start_script_becomes_its_process(script):
     if script.name == "fresh":
         return
     assert lines[-1].startswith("exec ")
-    if script.name not in ("setup", "objects"):
+    if script.name != "objects":
         # A substitution that fails would still start Celery.
         assert not re.search(r"\$\(|`", "\n".join(lines))
         assert len(lines) == 1

@@ -1,16 +1,19 @@
 """Publishes tasks as the deployment's own processes do, and prints what became of each; runs in one of its containers.
 
-`python -m smoke_publisher TASK PREFIX COUNT PACE QUEUE... [NAME=NUMBER...]` sends the keys PREFIX-0, PREFIX-1... in
-turns to the queues, PACE seconds apart, until there are COUNT of them or standard input ends. One JSON object a line.
-A key that was not confirmed may have arrived all the same, so it is never sent again: only what was confirmed counts.
+`python -m smoke_publisher` reads one JSON object a line. `{"begin": PREFIX, "task": ..., "count": ..., "pace": ...,
+"queues": [...], "kwargs": {...}}` starts a process that sends the keys PREFIX-0, PREFIX-1... in turns to the queues,
+`pace` seconds apart, until there are `count` of them or `{"stop": PREFIX}` is read. It prints one JSON object a line,
+and `{"over": PREFIX, "status": ...}` when that process has ended. Each process is forked from one that has imported
+everything and has no connection. A key that was not confirmed may have arrived all the same, so it is never sent again:
+only what was confirmed counts.
 """
 
 import json
 import os
 import select
-import sys
 import time
-from typing import Any
+import traceback
+from typing import Any, NamedTuple
 
 import django
 
@@ -18,12 +21,72 @@ import django
 STDIN = 0
 
 
-def main(task: str, prefix: str, count: int, pace: float, queues: list[str], kwargs: dict[str, float]) -> None:
+class Running(NamedTuple):
+    """A process that publishes: it reads ``stopped``, of which ``stop`` is the other end; ``alive`` ends with it."""
+
+    pid: int
+    stopped: int
+    stop: int
+    alive: int
+
+
+def main() -> None:
+    """Do what standard input says, until it ends and every process has."""
+    running: dict[str, Running] = {}
+    rest, reading = b"", True
+    while reading or running:
+        watched = [one.alive for one in running.values()] + ([STDIN] if reading else [])
+        ready = select.select(watched, [], [])[0]
+        if STDIN in ready:
+            read = os.read(STDIN, 65536)
+            reading = bool(read)
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                obey(json.loads(line), running)
+            if not reading:
+                for prefix in running:
+                    obey({"stop": prefix}, running)
+        for prefix in [prefix for prefix, one in running.items() if one.alive in ready]:
+            end(prefix, running.pop(prefix))
+
+
+def obey(order: dict[str, Any], running: dict[str, Running]) -> None:
+    """Start a process, or stop one that has not ended by itself."""
+    if "begin" in order:
+        running[order["begin"]] = begin(order)
+    elif order["stop"] in running:
+        os.write(running[order["stop"]].stop, b".")
+
+
+def begin(order: dict[str, Any]) -> Running:
+    """Fork a process that publishes."""
+    (stopped, stop), (alive, dying) = os.pipe(), os.pipe()
+    if pid := os.fork():
+        os.close(dying)
+        return Running(pid, stopped, stop, alive)
+    try:
+        publish(stopped, order["task"], order["begin"], order["count"], order["pace"], order["queues"], order["kwargs"])
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def end(prefix: str, ended: Running) -> None:
+    """Reap a process, and say that it has ended."""
+    for pipe in (ended.stopped, ended.stop, ended.alive):
+        os.close(pipe)
+    say(over=prefix, status=os.waitstatus_to_exitcode(os.waitpid(ended.pid, 0)[1]))
+
+
+def publish(
+    stopped: int, task: str, prefix: str, count: int, pace: float, queues: list[str], kwargs: dict[str, float]
+) -> None:
     """Publish until told to stop."""
     from config.celery_app import app
 
     for number in range(count):
-        if select.select([STDIN], [], [], pace)[0] and not os.read(STDIN, 1):
+        if select.select([stopped], [], [], pace)[0]:
             return
         key, queue = f"{prefix}-{number}", queues[number % len(queues)]
         began = time.monotonic()
@@ -41,6 +104,6 @@ def say(**fields: Any) -> None:
 
 if __name__ == "__main__":
     django.setup()
-    named = [word for word in sys.argv[5:] if "=" not in word]
-    numbers = {name: float(value) for name, _, value in (word.partition("=") for word in sys.argv[5:] if "=" in word)}
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), named, numbers)
+    import config.celery_app  # noqa: F401 - once, and not in each process
+
+    main()

@@ -36,6 +36,11 @@ class Publisher:
         lines = self.log.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}\n") and batch in line]
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is gone: a container that was killed takes it along, and may be started again."""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         """Let go of it; the process itself ends with its container."""
         self._process.kill()
@@ -49,7 +54,7 @@ PUBLISHERS: dict[str, Publisher] = {}
 def publisher_in(deployment: Deployment, service: str) -> Publisher:
     """Return the publisher in the service's container; the first load there starts it."""
     container = deployment.container(service)
-    if container not in PUBLISHERS:
+    if container not in PUBLISHERS or PUBLISHERS[container].ended:
         PUBLISHERS[container] = Publisher(container, deployment.folder / f"loads-{container[:12]}.jsonl")
     return PUBLISHERS[container]
 

@@ -9,7 +9,7 @@ from kombu.exceptions import OperationalError
 from ami.queues.declare import declare
 from ami.topology import broker
 from ami.topology.topology import load
-from tests.support.containers.cluster import NODES, Cluster, new_cluster
+from tests.support.containers.cluster import NODES, START_LOOK_SECONDS, Cluster, new_cluster
 from tests.support.containers.engine import until
 from tests.support.containers.traffic import OPTIONS, Consumer, Publisher, Received
 from tests.support.soak import soak
@@ -77,8 +77,8 @@ def test_a_killed_leader_loses_no_message_and_returns_with_its_members(cluster: 
     assert received.unexplained(publisher.repeated) == {}
     assert figures["longest_gap_seconds"] < GAP_SECONDS
 
-    until(lambda: cluster.starts(leader) > started, 240, "it has started again")
-    until(lambda: set(cluster.member_counts("online", node=other).values()) == {3}, 240, "all members online")
+    until(lambda: cluster.starts(leader) > started, 240, "it has started again", START_LOOK_SECONDS)
+    until(lambda: set(cluster.member_counts("online", node=other).values()) == {3}, 240, "all members online", 0.5)
     assert cluster.restarts(leader) == 1
     assert set(cluster.member_counts(node=other).values()) == {3}
 
@@ -93,8 +93,9 @@ def test_one_node_alone_takes_no_message_and_keeps_those_it_confirmed(cluster: C
             assert not publish(connection, "refused")
     finally:
         cluster.compose("start", *stopped)
-    until(lambda: all(cluster.starts(node) > before for node, before in stopped.items()), 240, "they have started")
-    until(lambda: cluster.member_counts("online").get(OTHER_QUEUE) == 3, 240, "three nodes again")
+    for node, before in stopped.items():
+        until(lambda name=node, least=before: cluster.starts(name) > least, 240, f"{node} runs", START_LOOK_SECONDS)
+    until(lambda: cluster.member_counts("online").get(OTHER_QUEUE) == 3, 240, "three nodes again", 0.5)
     with Connection(cluster.urls("rabbitmq_3"), transport_options=OPTIONS) as connection:
         assert publish(connection, "confirmed after")
         bodies = taken(connection)

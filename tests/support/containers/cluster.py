@@ -28,6 +28,8 @@ IMAGE = "rabbitmq:3-management"
 NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
 FILES = ("docker-compose.yml", "docker-compose.cluster.yml")
 USER, VHOST = "antenna", "antenna"
+#: Between two looks at a node that starts: it takes many seconds, and the engine reads its whole log each time.
+START_LOOK_SECONDS = 1.0
 
 
 def management_of(node: str) -> str:
@@ -110,7 +112,7 @@ def new_cluster(folder: Path) -> Iterator[Cluster]:
             cluster.compose("up", "--detach", *NODES)
             # The tools start an Erlang machine at each call: they are asked once there is something to tell.
             for node in NODES:
-                until(lambda name=node: cluster.starts(name), 600, f"{node} has started")
+                until(lambda name=node: cluster.starts(name), 600, f"{node} has started", START_LOOK_SECONDS)
             said = cluster.compose("up", "members", timeout=600)
         except (AssertionError, TimeoutExpired) as error:
             raise AssertionError(f"{error}\n{reports.text(reports.containers({project}))}") from None

@@ -118,7 +118,7 @@ class Deployment:
         return dict(inspect(self.container(service))["State"])
 
     def health(self, service: str) -> str:
-        return str(self.state(service).get("Health", {}).get("Status", ""))
+        return health(self.container(service))
 
     def port(self, service: str, port: int) -> int:
         """Where a port of the service is published on 127.0.0.1 now."""
@@ -163,8 +163,14 @@ class Deployment:
 
     def until_healthy(self, *services: str, seconds: float = 240) -> None:
         for service in services:
-            until(lambda name=service: self.health(name) == "healthy", seconds, f"{service} has become healthy")
-            until(lambda name=service: self.is_healthy(name), seconds, f"{service} is healthy")
+            container = self.container(service)
+            until(lambda one=container: health(one) == "healthy", seconds, f"{service} has become healthy", 0.5)
+            until(lambda name=service: self.is_healthy(name), seconds, f"{service} is healthy", 0.5)
+
+
+def health(container: str) -> str:
+    """What the engine knows of a container's health."""
+    return str(inspect(container)["State"].get("Health", {}).get("Status", ""))
 
 
 def new_variables(**changes: str) -> dict[str, str]:

@@ -70,13 +70,16 @@ def execute(container: str, *argv: str, check: bool = True, **environment: str) 
     return out
 
 
-def until(condition: Callable[[], Any], seconds: float = 30, what: str = "") -> Any:
-    """Return the first true answer of ``condition``, asked a few times a second: what containers do takes longer."""
+def until(condition: Callable[[], Any], seconds: float = 30, what: str = "", every: float = 0.25) -> Any:
+    """Return the first true answer of ``condition``, asked a few times a second: what containers do takes longer.
+
+    ``every`` is the seconds between two questions.
+    """
 
     def asked() -> Any:
         answer = condition()
         if not answer:
-            time.sleep(0.25)
+            time.sleep(every)
         return answer
 
     return at_once(asked, seconds, what)

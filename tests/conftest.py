@@ -1,5 +1,6 @@
 """What every test may use: services from the environment, a virtual host of its own, and real worker processes."""
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if parts.parts_of(item) <= {parts.SERVICES, parts.ALONE} and "/unit/" not in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector leave out what was collected and imported: going through it takes a tenth of the tests' time."""
+    gc.collect()
+    gc.freeze()
 
 
 def _wanted(config: pytest.Config) -> set[str]:

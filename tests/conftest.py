@@ -32,6 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
         watch.install()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Keep the garbage collector from the imported modules and collected tests: none becomes garbage, and each full
+    collection would look at them again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the wanted parts, acceptance tests first. Without services skip what needs them, loudly; in CI it fails."""
     if wanted := _wanted(config):
@@ -45,12 +58,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if parts.parts_of(item) <= {parts.SERVICES, parts.ALONE} and "/unit/" not in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def pytest_collection_finish() -> None:
-    """Let the collector leave out what was collected and imported: going through it takes a tenth of the tests' time."""
-    gc.collect()
-    gc.freeze()
 
 
 def _wanted(config: pytest.Config) -> set[str]:

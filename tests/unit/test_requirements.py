@@ -9,6 +9,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+from tests.support.imports import imports_of
 from tests.support.place import ROOT
 
 #: Which pins hold for which folders.
@@ -28,7 +29,7 @@ def imported(folder: str) -> dict[str, str]:
     """Each third party's module that is imported below ``folder``, and a file that does."""
     found = {}
     for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in imports_of(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names = [node.module]

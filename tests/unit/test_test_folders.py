@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.imports import imports_of
 from tests.support.place import ROOT
 
 FOLDERS = sorted(path for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("__"))
@@ -15,7 +16,7 @@ SHARED = "support"
 
 def imports_from_tests(file: Path) -> Iterator[str]:
     """The folders of tests/ that a file imports from."""
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    for node in imports_of(file):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
             modules = [f"{node.module}.{alias.name}" for alias in node.names]

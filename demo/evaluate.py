@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from demo.truth import Box
 
@@ -50,6 +49,8 @@ def overlaps(true: Sequence[Box], found: Sequence[Box]) -> NDArray[np.float64]:
 
 def match(true: Sequence[Box], found: Sequence[Box], at_least: float = 0.5) -> list[tuple[int, int]]:
     """Pair true with found boxes, each used once, so that as many pairs as possible overlap `at_least`."""
+    from scipy.optimize import linear_sum_assignment
+
     overlap = overlaps(true, found)
     # A pair that counts outweighs any sum of overlaps of pairs that do not.
     value = np.where(overlap >= at_least, 1000.0 + overlap, 0.0)

@@ -42,7 +42,9 @@ def render(topology: Topology | None = None) -> str:
     services = {row.service: _worker(row) for row in topology.workloads}
     services["celerybeat"] = _beat()
     file = {"services": services, "volumes": {FILES: {}}}
-    return HEADER + "\n" + yaml.safe_dump(file, sort_keys=False, width=120, default_flow_style=False)
+    return (
+        HEADER + "\n" + yaml.dump(file, Dumper=yaml.CSafeDumper, sort_keys=False, width=120, default_flow_style=False)
+    )
 
 
 def _worker(row: Workload) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def render(topology: Topology, environ: Mapping[str, str], choices: Choices) -> 
         "secrets": {name.lower(): {"external": True, "name": f"antenna_{name.lower()}"} for name in sorted(names)},
         **({"volumes": {"files": {"external": True, "name": choices.files}}} if choices.files else {}),
     }
-    return HEADER + "\n" + yaml.safe_dump(file, sort_keys=False, width=120, default_flow_style=False)
+    return (
+        HEADER + "\n" + yaml.dump(file, Dumper=yaml.CSafeDumper, sort_keys=False, width=120, default_flow_style=False)
+    )
 
 
 def _services(topology: Topology, environ: Mapping[str, str], choices: Choices) -> dict[str, Any]:

@@ -21,7 +21,7 @@ HEADER = """\
 """
 
 
-class _Plain(yaml.SafeDumper):
+class _Plain(yaml.CSafeDumper):
     """Writes an object that stands in two places twice: an alias is harder to read than to repeat."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature

@@ -8,9 +8,9 @@ import yaml
 from tests.support.place import ROOT
 
 TEXT = (ROOT / "docker-compose.cluster.yml").read_text()
-CLUSTER = yaml.safe_load(TEXT)
+CLUSTER = yaml.load(TEXT, yaml.CSafeLoader)
 SERVICES = CLUSTER["services"]
-BASE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+BASE = yaml.load((ROOT / "docker-compose.yml").read_text(), yaml.CSafeLoader)
 FOLDER = ROOT / "compose" / "rabbitmq"
 NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
 

@@ -15,8 +15,8 @@ from ami.topology.topology import override_name
 from tests.support.place import ROOT
 
 TEXT = (ROOT / "docker-compose.yml").read_text()
-SERVICES = yaml.safe_load(TEXT)["services"]
-WORKERS = yaml.safe_load((ROOT / "docker-compose.worker.yml").read_text())["services"]
+SERVICES = yaml.load(TEXT, yaml.CSafeLoader)["services"]
+WORKERS = yaml.load((ROOT / "docker-compose.worker.yml").read_text(), yaml.CSafeLoader)["services"]
 OURS = ("setup", "web", "flower")
 ONCE = ("setup", "definitions")
 THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus")
@@ -113,7 +113,7 @@ def test_what_not_everybody_needs_is_behind_a_profile():
 
 
 def test_prometheus_reads_what_rabbitmq_s_plugin_serves():
-    jobs = yaml.safe_load((ROOT / "compose/prometheus.yml").read_text())["scrape_configs"]
+    jobs = yaml.load((ROOT / "compose/prometheus.yml").read_text(), yaml.CSafeLoader)["scrape_configs"]
     assert {target for job in jobs for one in job["static_configs"] for target in one["targets"]} == {"rabbitmq:15692"}
 
 

@@ -24,7 +24,7 @@ def services() -> dict[str, dict[str, Any]]:
     """Every service, with what the later files put over the earlier ones."""
     found: dict[str, dict[str, Any]] = {}
     for file in FILES:
-        for name, service in yaml.safe_load(file.read_text())["services"].items():
+        for name, service in yaml.load(file.read_text(), yaml.CSafeLoader)["services"].items():
             found[name] = {**found.get(name, {}), **service}
     return found
 

@@ -43,7 +43,7 @@ def read_by_compose() -> set[str]:
     found = {"COMPOSE_FILE", "COMPOSE_PROFILES", *containers.OPTIONAL}
     for path in ROOT.glob("docker-compose*.yml"):
         found |= set(READ_BY_COMPOSE.findall(path.read_text()))
-        for service in yaml.safe_load(path.read_text())["services"].values():
+        for service in yaml.load(path.read_text(), yaml.CSafeLoader)["services"].values():
             found |= {name for name, value in (service.get("environment") or {}).items() if value is None}
     return found
 

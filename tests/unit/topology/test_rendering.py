@@ -14,7 +14,7 @@ from ami.topology.router import TaskRouter
 from ami.topology.topology import Topology, load
 
 ALL = load({"ANTENNA_SLOW_ENABLED": "1"})
-COMPOSE = yaml.safe_load(compose.render())
+COMPOSE = yaml.load(compose.render(), yaml.CSafeLoader)
 
 
 def test_each_queue_has_exactly_one_service():
@@ -38,7 +38,7 @@ def test_committed_compose_file_is_what_the_table_renders():
 def test_adding_a_queue_renders_a_service_a_queue_its_dead_letters_and_a_policy():
     row = replace(ALL.workloads[1], queue="antenna-training", key="TRAINING", service="celeryworker_training", tasks=())
     grown = Topology((*ALL.workloads, row))
-    assert "celeryworker_training" in yaml.safe_load(compose.render(grown))["services"]
+    assert "celeryworker_training" in yaml.load(compose.render(grown), yaml.CSafeLoader)["services"]
     assert "antenna-training" in {queue.name for queue in broker.task_queues(grown)}
     assert "antenna-training.dlq" in {queue.name for queue in broker.dead_letter_queues(grown)}
     assert "antenna-training" in {policy["name"] for policy in broker.policies(grown)}

@@ -16,6 +16,8 @@ from ami.topology.topology import load
 from tests.support import forked_python
 
 SCHEMA = json.loads(Path(__file__).with_name("stack.schema.json").read_text())
+jsonschema.validators.validator_for(SCHEMA).check_schema(SCHEMA)
+VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
 SLOW = {"ANTENNA_SLOW_ENABLED": "1"}
 ALL = load(SLOW)
 CHOICES = Choices(image="example.org/antenna:1.0", host="insects.example.org")
@@ -34,6 +36,12 @@ NOT_HONOURED = (
 each_row = pytest.mark.parametrize("row", ALL.workloads, ids=lambda row: row.queue)
 
 
+def validate(found):
+    """As ``jsonschema.validate``, which checks the schema itself each time as well."""
+    if error := jsonschema.exceptions.best_match(VALIDATOR.iter_errors(found)):
+        raise error
+
+
 def rendered(environ=SLOW, choices=CHOICES):
     return yaml.load(stack.render(load(environ), environ, choices), yaml.CSafeLoader)
 
@@ -45,7 +53,7 @@ SERVICES = FILE["services"]
 @pytest.mark.parametrize("choices", [CHOICES, Choices(files="nfs", secrets=("AWS_SECRET_ACCESS_KEY",))])
 @pytest.mark.parametrize("environ", [{}, SLOW, {"ANTENNA_INGEST_CPUS": "2"}], ids=["default", "slow", "cpus"])
 def test_it_has_only_fields_that_a_swarm_honours(environ, choices):
-    jsonschema.validate(rendered(environ, choices), SCHEMA)
+    validate(rendered(environ, choices))
 
 
 @pytest.mark.parametrize("field", NOT_HONOURED)
@@ -54,7 +62,7 @@ def test_a_field_that_a_swarm_does_not_honour_is_refused(field):
     wrong = copy.deepcopy(FILE)
     wrong["services"]["web"][field] = {}
     with pytest.raises(jsonschema.ValidationError, match=field):
-        jsonschema.validate(wrong, SCHEMA)
+        validate(wrong)
 
 
 def docker_reads(text):
@@ -77,7 +85,7 @@ def test_docker_s_own_schema_takes_it_and_reads_the_same_numbers():
     text = stack.render(ALL, {**SLOW, "ANTENNA_S3_BUCKET": "a$b"}, Choices(files="nfs"))
     read = docker_reads(text)
     assert (read.returncode, read.stderr) == (0, "")
-    services = yaml.safe_load(read.stdout)["services"]
+    services = yaml.load(read.stdout, yaml.CSafeLoader)["services"]
     for row in ALL.workloads:
         service = services[row.service]
         assert int(service["deploy"]["resources"]["limits"]["memory"]) == row.memory_limit_kib * 1024
@@ -198,4 +206,4 @@ def test_what_is_written_passes_its_check_and_a_change_does_not(tmp_path):
     assert run("--write", file).returncode == 0
     assert run("--check", file).returncode == 0
     assert run("--check", file, "--image", "example.org/antenna:2.0").returncode == 1
-    assert yaml.safe_load(run().stdout) == rendered({}, Choices())
+    assert yaml.load(run().stdout, yaml.CSafeLoader) == rendered({}, Choices())

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 from django.conf import settings
 
+from ami.queues.certificates import trusted
+
 #: What a name may not resolve to. Private networks are not among them: services of a deployment live there.
 FORBIDDEN = {
     "this host": ("0.0.0.0/8", "::/128"),
@@ -71,15 +73,15 @@ def refusal(url: str) -> str:
 def client(**options: Any) -> httpx.Client:
     """Return a client for addresses that people entered; a call raises `EndpointRefused`, also at a redirect."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = CheckedTransport(limits=NOT_KEPT)
-    return httpx.Client(**options)
+        options["transport"] = CheckedTransport(limits=NOT_KEPT, verify=trusted())
+    return httpx.Client(**{"verify": trusted(), **options})
 
 
 def async_client(**options: Any) -> httpx.AsyncClient:
     """Return the same as `client`, for a loop."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT)
-    return httpx.AsyncClient(**options)
+        options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT, verify=trusted())
+    return httpx.AsyncClient(**{"verify": trusted(), **options})
 
 
 def fetch(

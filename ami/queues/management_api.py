@@ -7,6 +7,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
+from ami.queues.certificates import trusted
+
 TIMEOUT_SECONDS = 5.0
 HOW = "write http://USER:PASSWORD@HOST:15672"
 
@@ -81,9 +83,8 @@ class ManagementApi:
 
     def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         try:
-            response = httpx.request(
-                method, f"{self._base}/{path}", json=body, auth=self._auth, timeout=TIMEOUT_SECONDS
-            )
+            url = f"{self._base}/{path}"
+            response = httpx.request(method, url, json=body, auth=self._auth, timeout=TIMEOUT_SECONDS, verify=trusted())
         except httpx.HTTPError as error:
             raise ManagementUnavailable(f"{self._base} does not answer ({type(error).__name__})") from error
         if response.status_code >= 400:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import django
 
 # Standard input, and not its file object: what a buffer holds, select does not see.
-STDIN = 0
+STDIN, STDOUT = 0, 1
 
 
 class Running(NamedTuple):
@@ -99,7 +99,8 @@ def publish(
 
 
 def say(**fields: Any) -> None:
-    print(json.dumps(fields), flush=True)
+    """Print one line, in one piece: several processes write to this pipe."""
+    os.write(STDOUT, json.dumps(fields).encode() + b"\n")
 
 
 if __name__ == "__main__":

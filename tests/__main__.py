@@ -1,7 +1,6 @@
 """``python -m tests``: the suite, part by part, with what each took; ``make test`` and ``make test-fast`` call it."""
 
 import argparse
-import fcntl
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import services
+from tests.support.locks import locked
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".test-logs"
@@ -79,14 +79,6 @@ def keep_bytecode() -> None:
     """Let the many processes of a run share compiled code, whatever the environment says, outside the tree."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(LOGS / "bytecode")
-
-
-@contextmanager
-def locked(file: Path) -> Iterator[int]:
-    """Wait until no other process holds this lock, and hold it; give its descriptor."""
-    with file.open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock.fileno()
 
 
 def begin_services(workers: int) -> "subprocess.Popen[bytes]":

@@ -74,14 +74,14 @@ def client(**options: Any) -> httpx.Client:
     """Return a client for addresses that people entered; a call raises `EndpointRefused`, also at a redirect."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         options["transport"] = CheckedTransport(limits=NOT_KEPT, verify=trusted())
-    return httpx.Client(**{"verify": trusted(), **options})
+    return httpx.Client(verify=trusted(), **options)
 
 
 def async_client(**options: Any) -> httpx.AsyncClient:
     """Return the same as `client`, for a loop."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT, verify=trusted())
-    return httpx.AsyncClient(**{"verify": trusted(), **options})
+    return httpx.AsyncClient(verify=trusted(), **options)
 
 
 def fetch(

@@ -1,4 +1,4 @@
-"""The prefork pool of a worker: a task that a child has been sent is one that runs."""
+"""The prefork pool of a worker, which keeps the tasks that it has written to its children."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ from celery.concurrency.prefork import TaskPool
 
 
 class PreforkPool(AsynPool):
-    """Celery's pool, which at a warm shutdown or a lost connection still expects what it has written to its children.
+    """Celery's pool, which keeps each task written to a child when its worker shuts down or loses its connection.
 
-    Celery 5.7 forgets every task that no child has said to have begun, also one that lies in a child's pipe. That task
-    runs, its result is thrown away and its message never acknowledged: it runs again elsewhere. The child, whose result
-    nobody counts, then waits 30 s before it ends (``billiard.pool.Worker._ensure_messages_consumed``).
+    Celery 5.7 discards every task that no child has accepted, also one that is already in a child's pipe. That task
+    runs, but its result is dropped and its message is never acknowledged: it is redelivered and runs again. The child
+    waits 30 s for its dropped result to be counted (``billiard.pool.Worker._ensure_messages_consumed``).
     """
 
     def flush(self) -> None:
-        """Forget what no child has been sent; the broker delivers it again. See ``AsynPool.flush``."""
+        """Discard only tasks not yet written to a child; the broker redelivers them. See ``AsynPool.flush``."""
         written = [job for job in self._cache.values() if job._write_to and not job._accepted]
         _mark(written, accepted=True)
         try:
             super().flush()
         finally:
-            # Nothing was read meanwhile: a child that ends before it begins the task must find it not accepted.
+            # Nothing was read meanwhile. If the child dies before it accepts the task, the pool must see it unaccepted.
             _mark(written, accepted=False)
 
 
@@ -31,5 +31,5 @@ def _mark(jobs: list[Any], *, accepted: bool) -> None:
 
 
 def install() -> None:
-    """Let every prefork worker that reads its children on its event loop have this pool."""
+    """Use this pool in every prefork worker with an event loop."""
     TaskPool.Pool = PreforkPool

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import yaml
-
 from ami.topology.containers import (
     AS_FILES,
     DEFAULTS,
@@ -17,6 +15,7 @@ from ami.topology.containers import (
 )
 from ami.topology.topology import Topology, load, override_name
 from ami.topology.workload import BOUNDS, Workload
+from ami.topology.yaml_text import dump
 
 HEADER = """\
 # One worker service per queue, and one beat. Rendered from ami/topology/table.py by `make topology`; do not edit.
@@ -42,9 +41,7 @@ def render(topology: Topology | None = None) -> str:
     services = {row.service: _worker(row) for row in topology.workloads}
     services["celerybeat"] = _beat()
     file = {"services": services, "volumes": {FILES: {}}}
-    return (
-        HEADER + "\n" + yaml.dump(file, Dumper=yaml.CSafeDumper, sort_keys=False, width=120, default_flow_style=False)
-    )
+    return HEADER + "\n" + dump(file)
 
 
 def _worker(row: Workload) -> dict[str, Any]:

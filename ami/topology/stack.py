@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from ami.topology import containers, processes
 from ami.topology.processes import START_SECONDS, Choices, Size
 from ami.topology.topology import Topology
 from ami.topology.workload import Workload
+from ami.topology.yaml_text import dump
 
 HEADER = """\
 # Rendered from ami/topology/table.py by `python -m ami.topology stack`; do not edit. See docs/kubernetes.md.
@@ -44,9 +43,7 @@ def render(topology: Topology, environ: Mapping[str, str], choices: Choices) -> 
         "secrets": {name.lower(): {"external": True, "name": f"antenna_{name.lower()}"} for name in sorted(names)},
         **({"volumes": {"files": {"external": True, "name": choices.files}}} if choices.files else {}),
     }
-    return (
-        HEADER + "\n" + yaml.dump(file, Dumper=yaml.CSafeDumper, sort_keys=False, width=120, default_flow_style=False)
-    )
+    return HEADER + "\n" + dump(file)
 
 
 def _services(topology: Topology, environ: Mapping[str, str], choices: Choices) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Migrations of the test database, applied by one process of a run; the others begin with a copy of the result."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import connection
+
+from tests.support.locks import locked
 
 
 def share(folder: Path) -> None:
@@ -23,8 +24,7 @@ def share(folder: Path) -> None:
 
     def create_test_db(*args: Any, **kwargs: Any) -> str:
         migrated = folder / f"migrated-{connection.vendor}"
-        with (folder / "migrating.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(folder / "migrating.lock"):
             if not migrated.exists():
                 name = create(*args, **kwargs)
                 _keep(name, migrated)

@@ -1,7 +1,6 @@
 """A process with production settings and an environment of the test's own."""
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import forked_python
+from tests.support.locks import locked
 from tests.support.place import ROOT
 
 SECRETS = {
@@ -76,8 +76,7 @@ def migrated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     file = shared / "migrated.sqlite3"
-    with (shared / "migrated.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(shared / "migrated.lock"):
         if not file.exists():
             made = base / "migrated.sqlite3"
             nothing = dict.fromkeys(("CELERY_BROKER_URL", "REDIS_URL", "NATS_URL"), "")

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from ami.transports.objectstore import BrokerQueue, InMemoryStorage, LocalFileSystemStorage
+from ami.jqueue import BrokerQueue, InMemoryStorage, LocalFileSystemStorage
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Enqueue

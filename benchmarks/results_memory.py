@@ -223,8 +223,8 @@ def ingest(place: Place, rows: dict[str, tuple[int, StoredResult]], warm: Stored
 
 def ingest_here(warm: int, sizes: dict[str, tuple[int, int]]) -> None:
     """Handle the stored results with these keys in this process and print a line for each."""
-    from ami.jobs import ingest as handling
     from ami.jobs.models import StoredResult
+    from ami.jobs.services import ingest as handling
 
     def handle(pk: int) -> str:
         row = StoredResult.objects.get(pk=pk)
@@ -299,7 +299,7 @@ class Stage:
 
     def web_rows(self, hostile_bytes: int) -> Iterator[Measured]:
         """Post bodies of real shape and hostile ones."""
-        from ami.main import tokens
+        from ami.main.services import tokens
 
         key = tokens.issue(self.world.user)[1]
         image = self.captures[0]
@@ -314,7 +314,7 @@ class Stage:
 
     def ingest_rows(self, hostile_bytes: int) -> list[Measured]:
         """Handle one result of real shape, one that has all images, and hostile ones, stored past the web process."""
-        from ami.jobs import stored_results
+        from ami.jobs.services import stored_results
 
         lists = class_lists(CLASSES)
         found = [detection(self.world, pk, box, lists) for pk in self.captures for box in range(BOXES)]

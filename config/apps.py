@@ -22,9 +22,9 @@ class CompositionConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect telemetry to Celery's signals, and the cache's table to `migrate`."""
-        from ami.telemetry import listen
+        from ami.telemetry import listeners
 
-        listen.connect()
+        listeners.connect()
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 
 

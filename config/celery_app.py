@@ -3,9 +3,9 @@
 import os
 
 from ami import transports
+from ami.celery import bootsteps
+from ami.celery.app import AntennaCelery
 from ami.governor import bootstep as governor
-from ami.queues import bootsteps
-from ami.queues.celery import AntennaCelery
 from ami.telemetry import pulse
 from config import flower  # noqa: F401 - listens to a signal
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import ThreadWorker
 
-from ami.main.request_body import (
+from ami.main.services.request_body import (
     DRAIN_BYTES,
     LARGE_BYTES,
     SILENCE_SECONDS,

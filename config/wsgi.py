@@ -10,6 +10,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
 application = get_wsgi_application()
 
 # What was made until here stays as long as the process: the collector need not look at it again, so that a collection
-# after a large body takes a few milliseconds (ami.main.request_body), and forked processes go on sharing it.
+# after a large body takes a few milliseconds (ami.main.services.request_body), and forked processes go on sharing it.
 gc.collect()
 gc.freeze()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ami.telemetry.journal import read
+from ami.telemetry.task_log import read
 
 
 @dataclass(frozen=True)

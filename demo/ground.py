@@ -14,7 +14,7 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from ami import transports
 from ami.topology.errors import did_you_mean
-from ami.transports.objectstore.transport.address import Address
+from ami.transports.objectstore.broker.address import Address
 from demo.surroundings import broker_in_use, fresh_database, purge
 from provision import services, urls
 from provision.steps import SKIP_VARIABLE

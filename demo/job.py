@@ -11,8 +11,8 @@ from rich.table import Table
 
 from ami.main.models import Detection, StaleCount
 from ami.queues.dead_letters import counts
-from ami.queues.live import queue_states
-from ami.telemetry.journal import read
+from ami.queues.diagnostics import queue_states
+from ami.telemetry.task_log import read
 from config import celery_app
 from demo import figures, project, report, verdict
 from demo.captures import gather

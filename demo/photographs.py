@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ami.main.file_times import time_in_name
+from ami.main.services.file_times import time_in_name
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp"})
 MAX_BYTES = 64 * 1024 * 1024

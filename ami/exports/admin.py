@@ -8,13 +8,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from ami.exports import files, tasks, writing
-from ami.exports.filters import FilterError, validate_filters
-from ami.exports.formats import choices
+from ami.exports import tasks
 from ami.exports.models import DataExport, ScheduledExport
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.exports.services import files, writer
+from ami.exports.services.filters import FilterError, validate_filters
+from ami.exports.services.formats import choices
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 
 class ExportForm(forms.ModelForm):
@@ -59,7 +59,7 @@ class DataExportAdmin(admin.ModelAdmin):
     def run_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Start each export over and ask for its writing."""
         for export in chosen(request, queryset):
-            writing.restart(export)
+            writer.restart(export)
             tell(request, f"Running {export} again", ask(tasks.run_export, export_id=export.pk))
 
 

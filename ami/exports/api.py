@@ -10,13 +10,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import BaseRouter
 
-from ami.exports import files
-from ami.exports.filters import FilterError
-from ami.exports.formats import choices
 from ami.exports.models import DataExport
-from ami.exports.requesting import request_export
+from ami.exports.services import files
+from ami.exports.services.filters import FilterError
+from ami.exports.services.formats import choices
+from ami.exports.services.requests import request_export
 from ami.jobs.api.errors import Conflict
-from ami.jobs.progress import progress
+from ami.jobs.services.progress import progress
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import base_of
 from ami.main.api.files import FileLinks, answer, file_action

@@ -13,4 +13,4 @@ class ExportsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
-        from ami.exports import formats, jobs, signals  # noqa: F401
+        from ami.exports import signals  # noqa: F401

@@ -7,7 +7,7 @@ from django.db.models.signals import post_delete
 from django.dispatch import receiver
 
 from ami.exports.models import DataExport, ExportPart
-from ami.exports.writing import delete_files
+from ami.exports.services.writer import delete_files
 
 
 @receiver(post_delete, sender=DataExport)

@@ -2,10 +2,10 @@
 
 from celery import Task, shared_task
 
-from ami.exports import requesting, writing
+from ami.celery import origin
 from ami.exports.models import DataExport
+from ami.exports.services import requests, writer
 from ami.main.tasks import RETRIES
-from ami.queues import origin
 from ami.queues.slices import Slice, continue_later
 from ami.topology.router import ORIGIN_HEADER
 
@@ -14,7 +14,7 @@ from ami.topology.router import ORIGIN_HEADER
 def run_export(self: Task, export_id: int) -> None:
     """Write an export, in slices; one that is finished or gone is left alone."""
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()
-    if export is not None and not writing.advance(export, Slice(self)):
+    if export is not None and not writer.advance(export, Slice(self)):
         continue_later(self, export_id=export_id)
 
 
@@ -24,7 +24,7 @@ def run_scheduled_exports(self: Task) -> int:
 
     They keep this tick's origin, so beat's exports are written on housekeeping and never in a person's way.
     """
-    due = requesting.due_exports()
+    due = requests.due_exports()
     headers = {ORIGIN_HEADER: origin.of_request(self.request)}
     for export_id in due:
         run_export.apply_async(kwargs={"export_id": export_id}, headers=headers)

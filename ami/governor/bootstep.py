@@ -11,11 +11,11 @@ from celery.worker import state
 from celery.worker.consumer import Tasks
 
 from ami.governor import settings as governor_settings
-from ami.governor.board import Board
-from ami.governor.child import ChildSide
+from ami.governor.child_process import ChildSide
+from ami.governor.crash_log import Board
 from ami.governor.errors import GovernorError
 from ami.governor.governor import Governor
-from ami.governor.pools import crew_of
+from ami.governor.pool_adapters import crew_of
 from ami.governor.settings import GovernorSettings
 from ami.topology.errors import TopologyError
 from ami.topology.workload import Workload

@@ -8,18 +8,18 @@ from typing import Any
 from celery.utils.log import get_logger
 from celery.worker import state
 
-from ami.governor import ladder, policy
-from ami.governor.board import Board
-from ami.governor.child import told
-from ami.governor.figures import shown_all
+from ami.governor import policy, reclaim
+from ami.governor.child_process import told
+from ami.governor.crash_log import Board
 from ami.governor.growth import Growth
-from ami.governor.intake import SlotConsumer
-from ami.governor.pools import Crew
+from ami.governor.metrics import shown_all
+from ami.governor.poison_tasks import Trial
+from ami.governor.pool_adapters import Crew
 from ami.governor.probes.machine import Machine
-from ami.governor.reading import Reading
 from ami.governor.reservation import Promise, Sizes, admissible
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
-from ami.governor.trial import Trial
+from ami.governor.slot_consumer import SlotConsumer
 
 logger = get_logger(__name__)
 
@@ -59,7 +59,7 @@ class Governor:
         self._event: Callable[..., Any] = lambda *_, **__: None
         self._looked_at = 0.0
         self._situation: policy.Situation | None = None
-        self._children: list[ladder.Child] | None = None
+        self._children: list[reclaim.Child] | None = None
         self._faults: tuple[str, ...] = ()
         self._growth = Growth()
         self._admitted = 0
@@ -213,8 +213,8 @@ class Governor:
         )
 
     @staticmethod
-    def _worth(child: ladder.Child) -> bool:
-        return child.leaving or child.pss_kib - child.fresh_kib > ladder.WORTH_KIB
+    def _worth(child: reclaim.Child) -> bool:
+        return child.leaving or child.pss_kib - child.fresh_kib > reclaim.WORTH_KIB
 
     def _report_faults(self) -> None:
         for fault in set(self.reading.faults) - set(self._faults):
@@ -244,7 +244,7 @@ class Governor:
             if self.board:
                 self.board.size(child.pid, child.pss_kib)
         if self.acts:
-            for step in ladder.over_limit(children, self.crew.soft_kib, self.crew.hard_kib):
+            for step in reclaim.over_limit(children, self.crew.soft_kib, self.crew.hard_kib):
                 self._take(step, {child.pid: child for child in children}[step.pid])
         self._growth.seen(children, time.monotonic())
         if self.board:
@@ -256,13 +256,13 @@ class Governor:
             return
         children = self.crew.children() if self._children is None else self._children
         by_pid = {child.pid: child for child in children}
-        for step in ladder.steps(self.settings, self.gate, children):
+        for step in reclaim.steps(self.settings, self.gate, children):
             self._take(step, by_pid[step.pid])
         if self._situation and (sentence := policy.must_exit(self.settings, self.gate, self._situation)):
             logger.critical("%s Ending with code %s, to be started again.", sentence, EXIT_CODE)
             state.should_stop = EXIT_CODE
 
-    def _take(self, step: ladder.Step, child: ladder.Child) -> None:
+    def _take(self, step: reclaim.Step, child: reclaim.Child) -> None:
         if step.rung == "end":
             if self.crew.end(child.pid, child.task or "", child.pss_kib):
                 self.counts["ended"] += 1

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ami.governor.ladder import Child
 from ami.governor.policy import SHORTEST_LOOK_SECONDS
+from ami.governor.reclaim import Child
 
 
 class Growth:

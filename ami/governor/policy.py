@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ami.governor.figures import Figure, figures, reason, shown
-from ami.governor.reading import Reading
+from ami.governor.metrics import Figure, figures, reason, shown
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
 
 #: Causes that memory given back by this worker's processes can end; GPU memory is not theirs to measure.

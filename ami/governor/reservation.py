@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ami.governor.reading import Reading
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
 
 logger = logging.getLogger(__name__)

@@ -9,13 +9,12 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from ami.jobs import operations
 from ami.jobs.errors import NotAllowed, UnknownKind
-from ami.jobs.kinds import known
 from ami.jobs.models import Job, JobImage, JobLog, StoredResult
-from ami.jobs.progress import progress
-from ami.queues.answering import tell
-from ami.queues.choosing import chosen
+from ami.jobs.services import operations
+from ami.jobs.services.kinds import known
+from ami.jobs.services.progress import progress
+from ami.queues.admin_site.messages import chosen, tell
 from ami.queues.redaction import redact_text
 
 LOG_LINES = 200

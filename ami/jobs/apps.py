@@ -13,4 +13,4 @@ class JobsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
-        from ami.jobs import ml_job  # noqa: F401
+        from ami.jobs.services import ml_job  # noqa: F401

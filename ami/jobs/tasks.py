@@ -7,14 +7,14 @@ from celery import Task, shared_task
 from celery.exceptions import TaskPredicate
 from django.db import InterfaceError, OperationalError
 
-from ami.jobs import audits, ingest, interrupted, running, stored_results
+from ami.celery import origin
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
-from ami.jobs.states import JobStatus
-from ami.jobs.transitions import move
-from ami.main import tokens
-from ami.queues import origin
-from ami.queues.reserve import LONG_HEADER
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import audits, db_interrupt, ingest, slice_run, stored_results
+from ami.jobs.services.transitions import move
+from ami.main.services import tokens
+from ami.queues.reserved_slot import LONG_HEADER
 from ami.queues.slices import Slice, continue_later
 from ami.topology.router import ORIGIN_HEADER
 
@@ -42,11 +42,11 @@ def run_job(self: Task, job_id: int) -> None:
     job = Job.objects.filter(pk=job_id).first()
     if job is None:
         raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
-    if wait := running.seconds_to_wait(job):
+    if wait := slice_run.seconds_to_wait(job):
         _come_back(self, job_id, wait)
         return
     try:
-        if running.run_slice(job, str(self.request.id), Slice(self)) is running.Next.SUCCESSOR:
+        if slice_run.run_slice(job, str(self.request.id), Slice(self)) is slice_run.Next.SUCCESSOR:
             continue_later(self, job_id=job_id)
     except TaskPredicate:
         raise
@@ -57,7 +57,7 @@ def run_job(self: Task, job_id: int) -> None:
     except Exception as error:
         # Whatever a kind raises is this job's failure, not the worker's.
         if isinstance(error, SoftTimeLimitExceeded):
-            interrupted.reset_connection()
+            db_interrupt.reset_connection()
         _retry_or_fail(self, job, error)
 
 
@@ -70,7 +70,7 @@ def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
         move(job, JobStatus.RETRY)
         job.log(f"Trying again after: {type(error).__name__}: {error}", level="WARNING")
         raise task.retry(countdown=_backoff(tries), max_retries=task.request.retries + 1, exc=error) from error
-    running.fail(job, f"{type(error).__name__}: {error}")
+    slice_run.fail(job, f"{type(error).__name__}: {error}")
     raise error
 
 
@@ -82,7 +82,7 @@ def _come_back(task: Task, job_id: int, seconds: float, waits: int = 0) -> None:
     """Publish a fresh message for later, with the same origin.
 
     No retry: waiting is no fault of the job, and a message that has used up its retries is buried at the first lost
-    child (`ami.queues.request`).
+    child (`ami.celery.request`).
     """
     kept = {name: value for name, value in (task.request.headers or {}).items() if name == LONG_HEADER}
     headers = {**kept, ORIGIN_HEADER: origin.of_request(task.request), WAITS_HEADER: waits}
@@ -123,7 +123,7 @@ def process_nats_pipeline_result(
     result_data: dict[str, Any] | None = None,
 ) -> None:
     """Save one result of a pull worker: a stored one by its key, or an older publisher's whole ``result_data``."""
-    with interrupted.recovered():
+    with db_interrupt.recovered():
         ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
 
 

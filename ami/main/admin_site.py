@@ -7,9 +7,9 @@ from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 
-from ami.main import login_attempts
-from ami.main.callers import address_of
-from ami.queues.admin_site import AdminSite as GuardedSite
+from ami.main.services import login_attempts
+from ami.main.services.callers import address_of
+from ami.queues.admin_site.site import AdminSite as GuardedSite
 
 
 class AdminSite(GuardedSite):

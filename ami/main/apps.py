@@ -13,5 +13,5 @@ class MainConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself."""
-        from ami.main import jobs, signals  # noqa: F401
+        from ami.main import signals  # noqa: F401
         from ami.main.api import schema  # noqa: F401

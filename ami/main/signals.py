@@ -7,9 +7,9 @@ from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import receiver
 
-from ami.main.counts import mark_stale
-from ami.main.determinations import determine
 from ami.main.models import Detection, Identification, Project
+from ami.main.services.counts import mark_stale
+from ami.main.services.determinations import determine
 
 
 @receiver([post_save, post_delete], sender=Identification)

@@ -6,8 +6,18 @@ from uuid import uuid4
 from celery import Task, shared_task
 from django.db import InterfaceError, OperationalError
 
-from ami.main import collecting, counts, deleting, flushing, leases, login_attempts, public_urls, sessions, syncing
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
+from ami.main.services import (
+    bulk_deletion,
+    capture_sets,
+    counts,
+    leases,
+    login_attempts,
+    public_urls,
+    sessions,
+    stale_counts,
+    station_sync,
+)
 from ami.queues.slices import Slice, continue_later
 
 #: A deadlock or a lost database connection is worth another try; everything else is a fault to look at.
@@ -21,13 +31,13 @@ RETRIES: dict[str, Any] = {
 @shared_task(name="ami.main.tasks.refresh_event_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_event_calculated_fields(event_id: int) -> None:
     """Count one event anew."""
-    flushing.refresh_marked("event", event_id)
+    stale_counts.refresh_marked("event", event_id)
 
 
 @shared_task(name="ami.main.tasks.refresh_deployment_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_deployment_calculated_fields(deployment_id: int) -> None:
     """Count one station anew."""
-    flushing.refresh_marked("deployment", deployment_id)
+    stale_counts.refresh_marked("deployment", deployment_id)
 
 
 @shared_task(
@@ -36,8 +46,8 @@ def refresh_deployment_calculated_fields(deployment_id: int) -> None:
 def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
     """Count all events and stations of a project anew, in slices."""
     if not marked:
-        flushing.refresh_marked("project", project_id)
-    if not flushing.flush(Slice(self), project_id):
+        stale_counts.refresh_marked("project", project_id)
+    if not stale_counts.flush(Slice(self), project_id):
         continue_later(self, project_id=project_id, marked=True)
 
 
@@ -52,7 +62,7 @@ def update_stale_counts(self: Task) -> bool | None:
     if leases.acquire(name, owner) is None:
         return None
     try:
-        return flushing.flush(Slice(self))
+        return stale_counts.flush(Slice(self))
     finally:
         leases.release(name, owner)
 
@@ -90,7 +100,7 @@ def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
 def populate_collection(self: Task, collection_id: int) -> None:
     """Fill a capture set, in slices."""
     collection = SourceImageCollection.objects.filter(pk=collection_id).first()
-    if collection is not None and not collecting.populate(collection, Slice(self)):
+    if collection is not None and not capture_sets.populate(collection, Slice(self)):
         continue_later(self, collection_id=collection_id)
 
 
@@ -98,7 +108,7 @@ def populate_collection(self: Task, collection_id: int) -> None:
 def bulk_delete(self: Task, deletion_id: int) -> None:
     """Delete what a `BulkDeletion` lists, in slices."""
     deletion = BulkDeletion.objects.filter(pk=deletion_id).first()
-    if deletion is not None and not deleting.advance_deletion(deletion, Slice(self)):
+    if deletion is not None and not bulk_deletion.advance_deletion(deletion, Slice(self)):
         continue_later(self, deletion_id=deletion_id)
 
 
@@ -108,7 +118,7 @@ def sync_source_images(self: Task, deployment_id: int, state: dict[str, Any] | N
     station = Deployment.objects.select_related("data_source", "project").filter(pk=deployment_id).first()
     if station is None:
         return None
-    reached = syncing.sync(station, syncing.SyncState(**state or {}), Slice(self)).as_dict()
+    reached = station_sync.sync(station, station_sync.SyncState(**state or {}), Slice(self)).as_dict()
     if not reached["finished"]:
         continue_later(self, deployment_id=deployment_id, state=reached)
     return reached

@@ -7,11 +7,10 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.ml.shared_copies import CannotBeShared, add_to_catalogue
+from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 
 class OwnedAdmin(admin.ModelAdmin):

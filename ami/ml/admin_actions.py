@@ -6,9 +6,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 
 @admin.action(description="Reprocess selected captures", permissions=["change"])

@@ -3,10 +3,10 @@
 from celery import Task, shared_task
 from django.db import InterfaceError, OperationalError
 
-from ami.ml import crops, probing
+from ami.jobs.services.reprocess import create_jobs
 from ami.ml.models import Pipeline, ProcessingService
-from ami.ml.registration import register
-from ami.ml.reprocessing import create_jobs
+from ami.ml.services import crops, probes
+from ami.ml.services.registration import register
 
 
 @shared_task(
@@ -36,8 +36,8 @@ def create_detection_images(source_image_ids: list[int]) -> None:
 )
 def check_processing_services_online() -> None:
     """Ask every service whether it lives: first those that pull (one statement), then all others at once."""
-    probing.mark_unseen_offline()
-    probing.probe_all(ProcessingService.objects.exclude(endpoint_url=None).exclude(endpoint_url=""))
+    probes.mark_unseen_offline()
+    probes.probe_all(ProcessingService.objects.exclude(endpoint_url=None).exclude(endpoint_url=""))
 
 
 @shared_task(
@@ -50,7 +50,7 @@ def check_processing_services_online() -> None:
 def check_processing_service(service_id: int, project_ids: list[int] | None = None) -> None:
     """Ask one service now and register what it says that it runs, in its projects or in those of them given."""
     if service := ProcessingService.objects.filter(pk=service_id).first():
-        status = probing.check_now(service)
+        status = probes.check_now(service)
         projects = service.projects.order_by("pk").values_list("pk", flat=True)
         wanted = [pk for pk in projects if project_ids is None or pk in project_ids]
         register(service, wanted, status.pipeline_configs)

@@ -12,11 +12,10 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
 from django_celery_results.models import TaskResult
 
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm
-from ami.queues.tasks_table import load_tasks
+from ami.queues.tasks import load_tasks
 
 admin.site.unregister([PeriodicTask, CrontabSchedule, TaskResult])
 

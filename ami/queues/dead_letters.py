@@ -6,9 +6,10 @@ from typing import Any
 
 from kombu import Connection, Message
 
-from ami.queues.amqp_properties import UNREADABLE
-from ami.queues.declare import depth
-from ami.queues.moving import REASON_HEADER, move
+from ami.celery.amqp_properties import UNREADABLE
+from ami.celery.declaration import depth
+from ami.celery.message_copy import REASON_HEADER
+from ami.queues.shovel import move
 from ami.topology import broker
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from django.http import HttpRequest, HttpResponse
 from kombu.exceptions import OperationalError
 
-from ami.queues.admin_values import NOT_STORABLE
+from ami.queues.admin_site.checked_values import NOT_STORABLE
 
 logger = logging.getLogger(__name__)
 

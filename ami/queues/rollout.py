@@ -6,9 +6,9 @@ from typing import Any
 
 from kombu import Connection
 
-from ami.queues.declare import declare, depth, routing_keys
-from ami.queues.live import QueueState, queue_states
-from ami.queues.moving import move
+from ami.celery.declaration import declare, depth, routing_keys
+from ami.queues.queue import QueueState, queue_states
+from ami.queues.shovel import move
 from ami.topology import broker
 from ami.topology.table import FALLBACK
 from ami.topology.topology import Topology

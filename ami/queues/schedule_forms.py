@@ -9,7 +9,7 @@ from django_celery_beat.admin import PeriodicTaskForm as BeatPeriodicTaskForm
 from django_celery_beat.models import CrontabSchedule
 from kombu.utils.json import loads
 
-from ami.queues.admin_values import SHAPES, why_unstorable
+from ami.queues.admin_site.checked_values import SHAPES, why_unstorable
 
 CRON_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 

@@ -8,8 +8,9 @@ from celery.utils import uuid
 from celery.utils.log import get_logger
 from django.db import transaction
 
-from ami.queues import origin, reserve
-from ami.queues.declare import depth
+from ami.celery import origin
+from ami.celery.declaration import depth
+from ami.queues import reserved_slot
 from ami.topology.router import ORIGIN_HEADER
 
 logger = get_logger(__name__)
@@ -27,9 +28,9 @@ class Slice:
     """One bounded piece of the running task's work. Make it before the work is touched.
 
     It is over after ``SLICE_SECONDS``. Beyond its fair share it needs one of the worker's slots for long work, of which
-    there is one less than the worker has (:mod:`ami.queues.reserve`): five long exports leave a slot for clicks. Where
-    none is free it is over, and its successor comes back ``ROOM_SECONDS`` later. On a worker of a single slot it makes
-    room instead as soon as another message waits.
+    there is one less than the worker has (:mod:`ami.queues.reserved_slot`): five long exports leave a slot for clicks.
+    Where none is free it is over, and its successor comes back ``ROOM_SECONDS`` later. On a worker of a single slot it
+    makes room instead as soon as another message waits.
 
     Raises:
         celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or asked for as such)
@@ -42,7 +43,7 @@ class Slice:
         self._seconds = seconds
         self._over = False
         self._has_slot = False
-        if _headers(task).get(reserve.LONG_HEADER) and not self._take_slot():
+        if _headers(task).get(reserved_slot.LONG_HEADER) and not self._take_slot():
             continue_later(task, **(task.request.kwargs or {}))
             raise Ignore
 
@@ -64,7 +65,9 @@ class Slice:
 
     def _take_slot(self) -> bool:
         request = self._task.request
-        self._has_slot = self._slots() == 1 or reserve.take(str(request.hostname), self._slots() - 1, str(request.id))
+        self._has_slot = self._slots() == 1 or reserved_slot.take(
+            str(request.hostname), self._slots() - 1, str(request.id)
+        )
         request.antenna_makes_room = not self._has_slot
         return self._has_slot
 
@@ -98,7 +101,7 @@ def continue_later(task: Any, **kwargs: Any) -> str:
     task_id: str = uuid()
     options = {
         "task_id": task_id,
-        "headers": {ORIGIN_HEADER: origin.of_request(task.request), reserve.LONG_HEADER: True},
+        "headers": {ORIGIN_HEADER: origin.of_request(task.request), reserved_slot.LONG_HEADER: True},
         "countdown": ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None,
     }
     transaction.on_commit(lambda: task.apply_async(kwargs=kwargs, **options))

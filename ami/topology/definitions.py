@@ -87,7 +87,7 @@ def render(
 
 
 def _declare(topology: Topology, record: "Record") -> None:
-    """Declare on ``record`` what ``ami.queues.declare`` declares on a broker."""
+    """Declare on ``record`` what ``ami.celery.declaration`` declares on a broker."""
     broker.EXCHANGE(record).declare()
     for queue in (broker.unrouted_queue(), *broker.dead_letter_queues(topology)):
         queue(record).declare()

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from celery import Celery
 
+from ami.transports.objectstore.broker.address import Address
+from ami.transports.objectstore.broker.broker_storage import open_site
 from ami.transports.objectstore.queue.commands import Enqueue
-from ami.transports.objectstore.transport.address import Address
-from ami.transports.objectstore.transport.site import open_site
 from benchmarks.brokers.application import TASK, Settings, make
 from benchmarks.brokers.contenders import Contender
 from benchmarks.brokers.worker import Worker, running

@@ -43,8 +43,8 @@ INSTALLED_APPS = [
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [
-    "ami.main.response_headers.ResponseHeadersMiddleware",
-    "ami.main.request_body.RequestBodyMiddleware",
+    "ami.main.services.response_headers.ResponseHeadersMiddleware",
+    "ami.main.services.request_body.RequestBodyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -135,7 +135,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "rest_framework.pagination.LimitOffsetPagination",
     "PAGE_SIZE": 50,
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["ami.main.api.parsing.BoundedJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["ami.main.api.parsers.BoundedJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     # Or `format=`, which is a filter here, would choose a renderer, and answer 404.
     "URL_FORMAT_OVERRIDE": None,
@@ -178,8 +178,8 @@ ANTENNA_PUBLIC_URL = env.str("ANTENNA_PUBLIC_URL", default="")
 #: Where processing services reach web instead, when ANTENNA_PUBLIC_URL leads elsewhere in their network.
 ANTENNA_SERVICES_URL = env.str("ANTENNA_SERVICES_URL", default="")
 
-#: Whether addresses that people entered may lead to this machine or to a cloud's metadata (ami.main.outbound), and
-#: which of those addresses are meant all the same: names, addresses or networks.
+#: Whether addresses that people entered may lead to this machine or to a cloud's metadata
+#: (ami.main.services.outbound), and which of those addresses are allowed all the same: names, addresses or networks.
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
 ANTENNA_ALLOWED_ENDPOINTS = endpoints("ANTENNA_ALLOWED_ENDPOINTS")
 
@@ -206,7 +206,7 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False
 CELERY_TASK_RETRY_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-CELERY_WORKER_CONSUMER = "ami.queues.message_guard:GuardedWorker"
+CELERY_WORKER_CONSUMER = "ami.celery.message_guard:GuardedWorker"
 # A message whose connection is gone comes back to another worker: the copy running here is ended, not run beside it.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
@@ -230,7 +230,7 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # --- Celery: time and beat --------------------------------------------------------------------------------------
 CELERY_TIMEZONE = "UTC"
 CELERY_ENABLE_UTC = True
-CELERY_BEAT_SCHEDULER = "ami.queues.scheduler:Scheduler"
+CELERY_BEAT_SCHEDULER = "ami.celery.scheduler:Scheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 DJANGO_CELERY_BEAT_TZ_AWARE = True
 

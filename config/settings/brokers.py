@@ -35,7 +35,7 @@ def refuse_malformed(url: str) -> None:
     """Refuse a URL of our own transport that names no store, before anything connects."""
     if not url.startswith(STORE):
         return
-    from ami.transports.objectstore.transport.address import Address
+    from ami.transports.objectstore.broker.address import Address
 
     try:
         Address.parse(url.removeprefix(STORE))

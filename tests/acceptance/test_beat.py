@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from ami.queues.watchdog import EXIT_CODE
+from ami.celery.watchdog import EXIT_CODE
 from tests.support.place import FOLDER, Place, until
 
 TASK = "ami.main.tasks.update_stale_counts"

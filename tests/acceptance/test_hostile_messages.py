@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ami.celery.amqp_properties import UNREADABLE
+from ami.celery.message_copy import REASON_HEADER
 from ami.queues import dead_letters
-from ami.queues.amqp_properties import UNREADABLE
-from ami.queues.moving import REASON_HEADER
 from tests.support import hostile_bodies as bodies
 from tests.support.hostile_messages import BURIED, EXECUTED, Hostile, cases, headers, id_of, publish
 from tests.support.place import BROKERS, Place, management, until

@@ -8,10 +8,10 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from ami.exports.requesting import request_export
+from ami.exports.services.requests import request_export
 from ami.jobs.models import Job, JobImage
-from ami.main.boxes import bbox_key
 from ami.main.models import Detection, Occurrence, SourceImage
+from ami.main.services.boxes import bbox_key
 from ami.ml.models import ProcessingService
 from tests.support.place import Place, new_place, until
 from tests.support.product.job_setup import World, new_world

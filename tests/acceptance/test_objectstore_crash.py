@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ami.transports.objectstore.queue.opening import open_folder
+from ami.transports.objectstore.queue.factory import open_folder
 from tests.support.place import until
 from tests.support.soak import soak
 from tests.support.transports import crash_program

@@ -11,10 +11,10 @@ import pytest
 from celery import Celery, chain
 
 from ami.transports import register
+from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.queue.commands import Enqueue
-from ami.transports.objectstore.queue.opening import open_store
+from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.storage.cloud import CloudObjects
-from ami.transports.objectstore.transport.address import Address
 from tests.support.place import ROOT, until
 from tests.support.s3_server import running
 from tests.support.soak import soak

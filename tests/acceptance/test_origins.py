@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from ami.main.models import User
 from ami.ml.models import ProcessingService
-from ami.queues.asking import ask
+from ami.queues.publish import ask
 from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
 from tests.support.soak import soak
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.states import ImageState
+from ami.jobs.models.states import ImageState
 from tests.attack import load
 from tests.attack.client import JSON, Client, Request, Role
 from tests.attack.load import MIB, Connection, Large

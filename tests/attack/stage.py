@@ -128,8 +128,8 @@ def stage() -> Iterator[Stage]:
 
 
 def _delete_streams() -> None:
-    from ami.jobs import jetstream
     from ami.jobs.models import Job
+    from ami.jobs.services import jetstream
 
     for job in Job.objects.values_list("pk", flat=True):
         jetstream.delete_job(job)

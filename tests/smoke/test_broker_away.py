@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from ami.queues.producer import CONFIRM_TIMEOUT_SECONDS
+from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
 from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects
 from tests.support.containers.engine import until

@@ -6,7 +6,7 @@ import pytest
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
-from ami.queues.declare import declare
+from ami.celery.declaration import declare
 from ami.topology import broker
 from ami.topology.topology import load
 from tests.support.containers.cluster import NODES, START_LOOK_SECONDS, Cluster, new_cluster

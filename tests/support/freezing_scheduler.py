@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from ami.queues.scheduler import Scheduler
+from ami.celery.scheduler import Scheduler
 
 
 class FreezingScheduler(Scheduler):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from ami.queues.declare import depth
+from ami.celery.declaration import depth
 from ami.topology import command
 from ami.topology.topology import load
 from tests.support.brokers import BROKERS as BROKERS
@@ -133,7 +133,7 @@ class Place:
     @property
     def journal(self) -> list[dict[str, Any]]:
         """Every finished task's record so far, oldest first."""
-        from ami.telemetry.journal import read
+        from ami.telemetry.task_log import read
 
         return sorted(read(self.folder / "journal"), key=lambda record: record["started_at"])
 

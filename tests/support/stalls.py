@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from ami.queues.declare import depth
+from ami.celery.declaration import depth
 
 #: A round trip to the broker and one to the database take a few milliseconds together; longer than this, and it is
 #: the machine that is slow, not a queue.

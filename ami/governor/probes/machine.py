@@ -8,7 +8,7 @@ from ami.governor.probes import host, pressure
 from ami.governor.probes.cgroup import Cgroup
 from ami.governor.probes.cpu import Cpu
 from ami.governor.probes.gpu import Gpu
-from ami.governor.reading import Reading
+from ami.governor.sample import Reading
 
 T = TypeVar("T")
 

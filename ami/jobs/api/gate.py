@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ami.jobs.api.errors import Busy
-from ami.main.request_body import LARGE_BYTES, WAIT_SECONDS
+from ami.main.services.request_body import LARGE_BYTES, WAIT_SECONDS
 
 __all__ = ["GATE", "LARGE_BYTES", "Gate"]
 

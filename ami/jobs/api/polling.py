@@ -8,10 +8,10 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.states import ACTIVE, FINAL, DispatchMode, ImageState
+from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
 from ami.main.api.lists import MOST_PER_PAGE, whole_number
 from ami.main.permissions import is_worker, visible_projects
-from ami.ml.heartbeats import heard_from
+from ami.ml.services.heartbeats import heard_from
 
 PARAMETERS = [
     OpenApiParameter("ids_only", OpenApiTypes.BOOL, description="one random job's id and pipeline slug (workers)"),

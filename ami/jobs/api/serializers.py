@@ -5,9 +5,9 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from ami.jobs.kinds import known
 from ami.jobs.models import Job, JobLog
-from ami.jobs.progress import progress_of
+from ami.jobs.services.kinds import known
+from ami.jobs.services.progress import progress_of
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.ml.models import Pipeline
 

@@ -8,11 +8,10 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs import claiming, stored_results
 from ami.jobs.api import bodies, polling
 from ami.jobs.models import Job
-from ami.jobs.states import ACTIVE, DispatchMode
-from ami.ml.heartbeats import heard_from
+from ami.jobs.models.states import ACTIVE, DispatchMode
+from ami.jobs.services import claims, stored_results
 from ami.ml.schemas import (
     QueuedResult,
     ResultAcceptedResponse,
@@ -20,7 +19,8 @@ from ami.ml.schemas import (
     TasksRequest,
     TasksResponse,
 )
-from ami.ml.wire import PostedResult
+from ami.ml.services.heartbeats import heard_from
+from ami.ml.services.wire import PostedResult
 
 POSTED = {200: ResultAcceptedResponse}
 
@@ -47,7 +47,7 @@ class WorkerActions:
         heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
         if job.status not in ACTIVE:
             return Response({"tasks": []})
-        tasks = claiming.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
+        tasks = claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
 
     @extend_schema(request=ResultRequest, responses=POSTED)

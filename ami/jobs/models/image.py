@@ -3,7 +3,7 @@
 from django.db import models
 from django.db.models import Q
 
-from ami.jobs.states import UNSETTLED, ImageState
+from ami.jobs.models.states import UNSETTLED, ImageState
 
 
 class JobImageQuerySet(models.QuerySet["JobImage"]):

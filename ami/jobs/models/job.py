@@ -7,7 +7,7 @@ from django.db import models
 from django.utils import timezone
 
 from ami.jobs.errors import JobStopped
-from ami.jobs.states import ACTIVE, FINAL, DispatchMode, JobStatus
+from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, JobStatus
 
 LEASE_SECONDS = 420
 """Longer than any hard time limit of the queues that run jobs; a redelivered message re-claims at once anyway."""

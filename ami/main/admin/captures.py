@@ -7,12 +7,12 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from ami.main import deleting, file_urls, tasks
+from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection
+from ami.main.services import bulk_deletion, file_urls
 from ami.ml.admin_actions import reprocess_captures
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 
 @admin.register(SourceImage)
@@ -50,13 +50,13 @@ class SourceImageAdmin(admin.ModelAdmin):
         pks = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return
-        deletion = deleting.request_deletion("captures", pks, request.user)
+        deletion = bulk_deletion.request_deletion("captures", pks, request.user)
         asked = ask(tasks.bulk_delete, deletion_id=deletion.pk)
         tell(request, f"Deleting {len(pks)} captures", asked)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
         """Delete one capture and mark the counts that it was part of."""
-        deleting.delete(SourceImage, [obj.pk])
+        bulk_deletion.delete(SourceImage, [obj.pk])
 
 
 @admin.register(SourceImageCollection)

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from ami.main import deleting, file_urls
 from ami.main.models import Classification, Detection, Identification, Occurrence
+from ami.main.services import bulk_deletion, file_urls
 
 
 @admin.register(Detection)
@@ -54,11 +54,11 @@ class OccurrenceAdmin(admin.ModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
         """Delete one occurrence with its detection and mark the counts that it was part of."""
-        deleting.delete(Occurrence, [obj.pk])
+        bulk_deletion.delete(Occurrence, [obj.pk])
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:  # noqa: ARG002
         """Delete occurrences with their detections and mark the counts that they were part of."""
-        deleting.delete(Occurrence, list(queryset.values_list("pk", flat=True)))
+        bulk_deletion.delete(Occurrence, list(queryset.values_list("pk", flat=True)))
 
 
 @admin.register(Identification)

@@ -8,9 +8,8 @@ from django.http import HttpRequest
 
 from ami.main import tasks
 from ami.main.models import Device, Project, Site
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 
 @admin.register(Project)
@@ -44,7 +43,7 @@ class ProjectAdmin(admin.ModelAdmin):
     @admin.action(description="Export occurrences (CSV)", permissions=["export"])
     def export_occurrences_csv(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for a CSV export of each project."""
-        from ami.exports.requesting import request_export
+        from ami.exports.services.requests import request_export
 
         for project in chosen(request, queryset):
             export, asked = request_export(project, request.user, "occurrences_simple_csv")

@@ -8,9 +8,8 @@ from django.http import HttpRequest
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
-from ami.queues.answering import tell
-from ami.queues.asking import ask
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 
 COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from ami.main.admin.bookkeeping import ReadOnlyAdmin
 from ami.main.models import ApiToken
-from ami.queues.choosing import chosen
+from ami.queues.admin_site.messages import chosen
 
 
 @admin.register(ApiToken)

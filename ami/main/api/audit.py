@@ -7,7 +7,7 @@ from django.contrib.admin.models import ADDITION, CHANGE, DELETION
 from django.http import HttpRequest, HttpResponse
 from rest_framework.permissions import SAFE_METHODS
 
-from ami.queues import audit
+from ami.queues import audit_log
 
 
 class AuditMiddleware:
@@ -38,7 +38,7 @@ def _record(request: HttpRequest, response: HttpResponse, view: Any) -> None:
     keys = " ".join(f"{key} {value}" for key, value in match.kwargs.items() if key != "format")
     row = _row(view, match.kwargs, response)
     has_changed = row is not None and response.status_code < 400
-    audit.record(
+    audit_log.record(
         f"API {name}",
         who=request.user,
         rows=[row] if has_changed else [],
@@ -48,8 +48,8 @@ def _record(request: HttpRequest, response: HttpResponse, view: Any) -> None:
     )
 
 
-def _row(view: Any, kwargs: dict[str, Any], response: HttpResponse) -> audit.Row | None:
+def _row(view: Any, kwargs: dict[str, Any], response: HttpResponse) -> audit_log.Row | None:
     model = getattr(getattr(view, "queryset", None), "model", None)
     data = getattr(response, "data", None)
     key = kwargs.get("pk") or (data.get("id") if isinstance(data, dict) else None)
-    return audit.Row(model, int(key)) if model is not None and str(key or "").isdecimal() else None
+    return audit_log.Row(model, int(key)) if model is not None and str(key or "").isdecimal() else None

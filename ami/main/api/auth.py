@@ -11,11 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ami.main import login_attempts, tokens
 from ami.main.api.budgets import LOGIN
 from ami.main.api.throttles import LoginAddressThrottle
-from ami.main.callers import address_of
 from ami.main.models import ApiToken
+from ami.main.services import login_attempts, tokens
+from ami.main.services.callers import address_of
 
 
 class LoginSerializer(serializers.Serializer[Any]):

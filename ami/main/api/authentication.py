@@ -6,8 +6,8 @@ from rest_framework.authentication import TokenAuthentication as HeaderAuthentic
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
-from ami.main import tokens
 from ami.main.models import ApiToken, User
+from ami.main.services import tokens
 
 BEYOND = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
 

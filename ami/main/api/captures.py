@@ -10,16 +10,16 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.operations import create_and_enqueue
-from ami.main.api.asking import AskedSerializer, accepted
+from ami.jobs.api.accepted import AskedSerializer, accepted
+from ami.jobs.services.operations import create_and_enqueue
 from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
 from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
-from ami.main.collecting import OptionError, validate_options
 from ami.main.models import Project, SourceImage, SourceImageCollection
-from ami.main.stored_files import CAPTURE
+from ami.main.services.capture_sets import OptionError, validate_options
+from ami.main.services.stored_files import CAPTURE
 
 
 class CaptureSerializer(serializers.ModelSerializer[SourceImage]):

@@ -5,8 +5,8 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from ami.main import file_urls
 from ami.main.models import Detection, SourceImage
+from ami.main.services import file_urls
 
 
 def base_of(request: Request) -> str:

@@ -16,9 +16,9 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from ami.main import file_urls, stored_files
 from ami.main.permissions import ProjectRole
-from ami.main.stored_files import Area, FileRefused
+from ami.main.services import file_urls, stored_files
+from ami.main.services.stored_files import Area, FileRefused
 
 logger = logging.getLogger(__name__)
 

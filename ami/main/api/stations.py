@@ -8,13 +8,13 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.operations import create_and_enqueue
-from ami.main import path_patterns
-from ami.main.api.asking import AskedSerializer, accepted, answer
+from ami.jobs.api.accepted import AskedSerializer, accepted, answer
+from ami.jobs.services.operations import create_and_enqueue
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.models import Deployment, Event, Project
-from ami.main.paths import problem_of
+from ami.main.services import path_patterns
+from ami.main.services.paths import problem_of
 
 MOST_SYNCED_AT_ONCE = 500
 

@@ -4,8 +4,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from ami.main import login_attempts
-from ami.main.callers import address_of
+from ami.main.services import login_attempts
+from ami.main.services.callers import address_of
 
 
 class LoginAddressThrottle(BaseThrottle):

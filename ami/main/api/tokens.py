@@ -10,10 +10,10 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main import tokens
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.lists import BoundedPagination
 from ami.main.models import ApiToken
+from ami.main.services import tokens
 
 
 class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):

@@ -3,7 +3,7 @@
 from django.urls import path
 from rest_framework.routers import BaseRouter
 
-from ami.main.api import auth, captures, findings, projects, stations, tokens
+from ami.main.api import auth, captures, occurrences, projects, stations, tokens
 
 
 def register(router: BaseRouter) -> None:
@@ -14,9 +14,9 @@ def register(router: BaseRouter) -> None:
     router.register("events", stations.EventViewSet, basename="event")
     router.register("captures/collections", captures.CollectionViewSet, basename="collection")
     router.register("captures", captures.CaptureViewSet, basename="capture")
-    router.register("detections", findings.DetectionViewSet, basename="detection")
-    router.register("occurrences", findings.OccurrenceViewSet, basename="occurrence")
-    router.register("taxa", findings.TaxonViewSet, basename="taxon")
+    router.register("detections", occurrences.DetectionViewSet, basename="detection")
+    router.register("occurrences", occurrences.OccurrenceViewSet, basename="occurrence")
+    router.register("taxa", occurrences.TaxonViewSet, basename="taxon")
 
 
 urlpatterns = [

@@ -2,7 +2,7 @@
 
 import ami.main.models.people
 import ami.main.models.projects
-import ami.main.times
+import ami.main.services.times
 import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
@@ -134,7 +134,7 @@ class Migration(migrations.Migration):
                 ('description', models.TextField(blank=True)),
                 ('latitude', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(-90.0), django.core.validators.MaxValueValidator(90.0)])),
                 ('longitude', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(-180.0), django.core.validators.MaxValueValidator(180.0)])),
-                ('time_zone', models.CharField(default='UTC', max_length=64, validators=[ami.main.times.validate_time_zone])),
+                ('time_zone', models.CharField(default='UTC', max_length=64, validators=[ami.main.services.times.validate_time_zone])),
                 ('data_source_subdir', models.CharField(blank=True, max_length=1024)),
                 ('data_source_regex', models.CharField(blank=True, max_length=255)),
                 ('data_source_total_files', models.BigIntegerField(blank=True, editable=False, null=True)),

@@ -34,7 +34,7 @@ class StaleCount(models.Model):
 
 
 class Lease(models.Model):
-    """The right to do one named thing alone, until it expires; see `ami.main.leases`.
+    """The right to do one named thing alone, until it expires; see `ami.main.services.leases`.
 
     ``state`` says how far the work is, so that the next owner goes on where the last one stopped.
     """
@@ -71,7 +71,7 @@ class BulkDeletion(TimestampedModel):
 
 
 class LoginAttempts(models.Model):
-    """Attempts to sign in within one window of time; see `ami.main.login_attempts`.
+    """Attempts to sign in within one window of time; see `ami.main.services.login_attempts`.
 
     ``digest`` is a keyed hash of the address, the account or both, ``ends_at`` the window's end in Unix seconds.
     """

@@ -69,7 +69,7 @@ class SourceImageCollection(TimestampedModel):
     """A capture set: which captures are in it follows from ``method`` and ``kwargs`` when it is populated."""
 
     class Method(models.TextChoices):
-        """How captures are chosen; see `ami.main.collecting`."""
+        """How captures are chosen; see `ami.main.services.capture_sets`."""
 
         FULL = "full"
         RANDOM = "random"

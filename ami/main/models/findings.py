@@ -8,12 +8,12 @@ from django.core.validators import MaxLengthValidator
 from django.db import models
 from django.db.models import Q
 
-from ami.main.boxes import NULL_KEY, bbox_key
 from ami.main.models.base import TimestampedModel
 from ami.main.models.captures import SourceImage
 from ami.main.models.projects import Project
 from ami.main.models.stations import Deployment, Event
 from ami.main.models.taxa import Taxon
+from ami.main.services.boxes import NULL_KEY, bbox_key
 
 
 class DetectionQuerySet(models.QuerySet["Detection"]):

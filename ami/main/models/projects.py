@@ -85,7 +85,7 @@ class Project(TimestampedModel):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; a changed score threshold makes its counts stale, a changed gap its sessions."""
-        from ami.main.counts import mark_stale
+        from ami.main.services.counts import mark_stale
 
         before = Project.objects.filter(pk=self.pk).first() if self.pk else None
         with transaction.atomic():

@@ -6,11 +6,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 
-from ami.main import outbound, path_patterns
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
-from ami.main.paths import problem_of
-from ami.main.times import validate_time_zone
+from ami.main.services import outbound, path_patterns
+from ami.main.services.paths import problem_of
+from ami.main.services.times import validate_time_zone
 
 
 def _refuse_path(field: str, path: str) -> None:
@@ -52,7 +52,7 @@ class S3StorageSource(TimestampedModel):
 class Deployment(TimestampedModel):
     """A station: one device at one site, with its captures, nights and counts.
 
-    The counts are written behind by `ami.main.counts`; nothing else assigns them.
+    The counts are written behind by `ami.main.services.counts`; nothing else assigns them.
     """
 
     name = models.CharField(max_length=255)
@@ -99,7 +99,7 @@ class Deployment(TimestampedModel):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; another time zone makes the sessions stale, because a night is named by its local date."""
-        from ami.main.counts import mark_stale
+        from ami.main.services.counts import mark_stale
 
         before = Deployment.objects.filter(pk=self.pk).values_list("time_zone", flat=True).first() if self.pk else None
         with transaction.atomic():

@@ -37,7 +37,7 @@ class ApiToken(models.Model):
     """What a person or a worker carries in ``Authorization: Token <40 hex>``.
 
     A worker's token reaches the worker contract of ``projects`` and nothing else, as far as its user is still a member
-    there. ``last_used_at`` is up to five minutes old (`ami.main.tokens`).
+    there. ``last_used_at`` is up to five minutes old (`ami.main.services.tokens`).
     """
 
     class Scope(models.TextChoices):

@@ -12,16 +12,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ami.jobs import operations
+from ami.jobs.api.accepted import AskedSerializer, accepted
 from ami.jobs.api.bodies import read
-from ami.main.api.asking import AskedSerializer, accepted
+from ami.jobs.services import operations
+from ami.jobs.services.reprocess import pipeline_for
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects
 from ami.ml.api.serializers import PipelineSerializer
 from ami.ml.models import Pipeline
-from ami.ml.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register_pull_service
-from ami.ml.reprocessing import pipeline_for
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, PipelineRegistrationResponse
+from ami.ml.services.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register_pull_service
 
 MAX_BODY_BYTES = 64 * 1024**2
 

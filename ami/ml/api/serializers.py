@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 from django.db import IntegrityError, transaction
 from rest_framework import serializers
 
-from ami.main import outbound
 from ami.main.models import Project
 from ami.main.permissions import visible_projects
+from ami.main.services import outbound
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.queues.redaction import redact
 

@@ -12,13 +12,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.main.api.lists import PROJECT, BoundedPagination, projects_of
-from ami.ml import probing
 from ami.ml.api.serializers import AlgorithmSerializer, PipelineSerializer, ProcessingServiceSerializer
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
-from ami.ml.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register
 from ami.ml.schemas import ProcessingServiceStatusResponse
+from ami.ml.services import probes
+from ami.ml.services.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register
 from ami.ml.tasks import check_processing_service
-from ami.queues.asking import ask
+from ami.queues.publish import ask
 
 
 class CheckAskedSerializer(serializers.Serializer[Any]):
@@ -102,7 +102,7 @@ class ProcessingServiceViewSet(
     def status(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Ask the service now whether it lives and what it runs."""
         mine = projects_of(request, narrowed=False)
-        return Response(probing.check_now(self.get_object(), mine.values("pk")).model_dump(mode="json"))
+        return Response(probes.check_now(self.get_object(), mine.values("pk")).model_dump(mode="json"))
 
     @extend_schema(request=None, responses={202: CheckAskedSerializer})
     @action(detail=True, methods=["post"])
@@ -117,7 +117,7 @@ class ProcessingServiceViewSet(
     def register_pipelines(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Ask the service what it runs and register it in those of its projects that are the caller's."""
         service: ProcessingService = self.get_object()
-        status = probing.check_now(service, projects_of(request, narrowed=False).values("pk"))
+        status = probes.check_now(service, projects_of(request, narrowed=False).values("pk"))
         try:
             made = register(service, self._own_projects(service), status.pipeline_configs)
         except RegistrationRefused as error:

@@ -3,7 +3,7 @@
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from ami.main import outbound
+from ami.main.services import outbound
 from ami.ml.models.algorithm import one_per_project
 from ami.ml.models.pipeline import Pipeline
 

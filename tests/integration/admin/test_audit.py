@@ -86,7 +86,7 @@ def test_action_that_fails_is_recorded_as_failed(browser, person, monkeypatch):
     def refuse(job):
         raise RuntimeError("no amqp://antenna:hunter2@rabbitmq//")
 
-    monkeypatch.setattr("ami.jobs.operations.cancel", refuse)
+    monkeypatch.setattr("ami.jobs.services.operations.cancel", refuse)
     job = admin_rows.job()
     with pytest.raises(RuntimeError):
         browser.post(changelist(Job), {"action": "cancel", "_selected_action": [job.pk]})

@@ -13,8 +13,8 @@ from django.test import Client
 from django_celery_beat.models import PeriodicTask
 
 from ami.exports.models import DataExport
-from ami.main import tokens
 from ami.main.models import ApiToken, Deployment, S3StorageSource
+from ami.main.services import tokens
 from ami.ml.models import Pipeline, ProcessingService
 from ami.queues.redaction import MASK
 from tests.support.product import factories

@@ -13,7 +13,7 @@ from django_celery_results.models import TaskResult
 
 from ami.main.models import Deployment, Project, Taxon
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService
-from ami.queues.admin_values import NOT_FINITE, UNSTORABLE
+from ami.queues.admin_site.checked_values import NOT_FINITE, UNSTORABLE
 from ami.queues.middleware import REFUSED, UnstorableValueMiddleware
 from tests.support.product import admin_rows, factories
 from tests.support.product.admin_pages import MODELS, address, one_list_of_apps

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from ami.jobs import jetstream
-from ami.jobs.jetstream import connection
+from ami.jobs.services import jetstream
+from ami.jobs.services.jetstream import connection
 from tests.support.product.job_setup import World, new_world
 
 _numbers = itertools.count(random.randrange(10**9, 2 * 10**9, 1000))  # noqa: S311

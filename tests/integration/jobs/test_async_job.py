@@ -6,16 +6,16 @@ from django.core.cache import cache
 from django.db import OperationalError
 from rest_framework.test import APIClient
 
-from ami.jobs import ingest, jetstream, operations, running
-from ami.jobs.audits import streams
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.progress import progress
-from ami.jobs.running import Next
-from ami.jobs.states import ImageState, JobStatus
+from ami.jobs.models.states import ImageState, JobStatus
+from ami.jobs.services import ingest, jetstream, operations, slice_run
+from ami.jobs.services.audits import streams
+from ami.jobs.services.progress import progress
+from ami.jobs.services.slice_run import Next
+from ami.jobs.services.transitions import move
 from ami.jobs.tasks import run_job
-from ami.jobs.transitions import move
 from ami.main.models import Detection
-from ami.ml import heartbeats
+from ami.ml.services import heartbeats
 from tests.support.place import until
 from tests.support.product.job_setup import Now, World
 
@@ -41,7 +41,7 @@ def client(world: World) -> APIClient:
 
 def started(world: World, number: int, captures: list) -> Job:
     job = world.job(captures, pk=number)
-    assert running.run_slice(job, "first", Now()) is Next.NOTHING
+    assert slice_run.run_slice(job, "first", Now()) is Next.NOTHING
     job.refresh_from_db()
     return job
 
@@ -96,14 +96,14 @@ def test_incident_27_what_is_settled_is_acknowledged_and_not_handed_out_again(
 def test_hazard_10_a_redelivered_run_job_goes_on_and_resets_nothing(world: World, number: int, published) -> None:
     captures = world.captures(5)
     job = world.job(captures, pk=number)
-    assert running.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert JobImage.objects.filter(job=job).count() == 5
     job.refresh_from_db()
-    running.run_slice(job, "second", Now())
+    slice_run.run_slice(job, "second", Now())
     [delivery] = jetstream.fetch(number, 1)
     ingest.handle(number, result_data=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
     job.refresh_from_db()
-    running.run_slice(job, "second", Now())
+    slice_run.run_slice(job, "second", Now())
     states = sorted(JobImage.objects.filter(job=job).values_list("state", flat=True))
     assert states == [ImageState.PROCESSED] + [ImageState.PUBLISHED] * 4
     assert len(jetstream.fetch(number, 10)) == 4
@@ -113,9 +113,9 @@ def test_incident_42_a_cancelled_job_has_no_stream_and_hands_nothing_out(
     world: World, client: APIClient, number: int, published
 ) -> None:
     job = world.job(world.captures(3), pk=number)
-    assert running.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert operations.cancel(job)
-    assert running.run_slice(job, "second", Now()) is Next.NOTHING
+    assert slice_run.run_slice(job, "second", Now()) is Next.NOTHING
     job.refresh_from_db()
     assert job.status == JobStatus.REVOKED
     assert jetstream.consumer_state(number) is None
@@ -126,7 +126,7 @@ def test_incident_30_a_poison_image_fails_alone(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
     settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER = 1, 1
-    from ami.jobs.audits import lost_images
+    from ami.jobs.services.audits import lost_images
 
     captures = world.captures(3)
     job = started(world, number, captures)
@@ -149,12 +149,12 @@ def test_hazard_11_nats_away_while_publishing_fails_no_job(settings, world: Worl
     url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
     jetstream.close()
     with pytest.raises(NatsUnavailable):
-        running.run_slice(job, "first", Now())
+        slice_run.run_slice(job, "first", Now())
     job.refresh_from_db()
     assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
     settings.NATS_URL = url
     jetstream.close()
-    running.run_slice(job, "first", Now())
+    slice_run.run_slice(job, "first", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
@@ -172,7 +172,7 @@ def test_nats_away_is_a_503_with_retry_after(settings, world: World, client: API
 def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
     world: World, number: int, published, monkeypatch
 ) -> None:
-    from ami.jobs.audits import lost_images
+    from ami.jobs.services.audits import lost_images
 
     nudged: list[int] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda kwargs, **_: nudged.append(kwargs["job_id"]))
@@ -181,7 +181,7 @@ def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
     assert lost_images.publish_expired_again().fixed == 1
     assert nudged == [number]
     job.refresh_from_db()
-    running.run_slice(job, "again", Now())
+    slice_run.run_slice(job, "again", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
@@ -203,7 +203,7 @@ def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
 
 def test_a_failed_jobs_stream_is_deleted_with_it(world: World, number: int, published) -> None:
     job = started(world, number, world.captures(2))
-    assert running.fail(job, "broken")
+    assert slice_run.fail(job, "broken")
     assert jetstream.consumer_state(number) is None
 
 
@@ -265,7 +265,7 @@ def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_
             return False
 
     monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task: Breaks())
-    monkeypatch.setattr("ami.jobs.dispatching.CHUNK", 2)
+    monkeypatch.setattr("ami.jobs.services.dispatch.CHUNK", 2)
     run_job.apply(kwargs={"job_id": number}, throw=False)
     job.refresh_from_db()
     assert (job.status, job.tries, len(in_flight)) == (JobStatus.STARTED, 1, 1)

@@ -15,12 +15,13 @@ from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from ami.jobs import ingest, interrupted, leases, running, saving, stored_results
 from ami.jobs.models import Job, JobImage, StoredResult
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import db_interrupt, ingest, leases, slice_run, stored_results
+from ami.jobs.services import results as saving
+from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
-from ami.jobs.states import JobStatus
 from ami.jobs.tasks import process_nats_pipeline_result
-from ami.jobs.transitions import move
 from ami.main.models import Classification, Detection, Occurrence, Taxon
 from tests.support.product.job_setup import Now, World
 
@@ -203,13 +204,13 @@ def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_u
         return settle(*args, **kwargs)
 
     if inside_a_transaction:
-        monkeypatch.setattr("ami.jobs.saving.settle_processed", slow_then_settle)
+        monkeypatch.setattr("ami.jobs.services.results.settle_processed", slow_then_settle)
     else:
-        monkeypatch.setattr("ami.jobs.ingest.completion.complete_if_settled", slow)
+        monkeypatch.setattr("ami.jobs.services.ingest.completion.complete_if_settled", slow)
     seen: list[tuple[int, str]] = []
     monkeypatch.setattr(
-        "ami.jobs.interrupted.reset_connection",
-        lambda reset=interrupted.reset_connection: (
+        "ami.jobs.services.db_interrupt.reset_connection",
+        lambda reset=db_interrupt.reset_connection: (
             reset(),
             seen.append((Detection.objects.count(), JobImage.objects.get(job=job).state)),
         ),
@@ -240,9 +241,9 @@ def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the
             cursor.execute("SELECT pg_sleep(120)")
         return True
 
-    monkeypatch.setattr("ami.jobs.ml_job.collect", slow)
+    monkeypatch.setattr("ami.jobs.services.ml_job.collect", slow)
     try:
-        assert running.run_slice(job, "me", Now()) is running.Next.SUCCESSOR
+        assert slice_run.run_slice(job, "me", Now()) is slice_run.Next.SUCCESSOR
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, limited[0])

@@ -8,9 +8,9 @@ import time
 import nats
 import pytest
 
-from ami.jobs import jetstream
 from ami.jobs.errors import NatsUnavailable
-from ami.jobs.jetstream import connection, names
+from ami.jobs.services import jetstream
+from ami.jobs.services.jetstream import connection, names
 
 
 def payloads(*images: int) -> dict[int, dict[str, str]]:

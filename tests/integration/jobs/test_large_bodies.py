@@ -3,7 +3,7 @@
 import socket
 from contextlib import ExitStack
 
-from ami.main import tokens
+from ami.main.services import tokens
 from benchmarks.results_memory import MIB, Door, Stage, door, request_of
 from tests.support.place import until
 

@@ -7,9 +7,9 @@ import pytest
 from django.conf import settings
 from rest_framework.test import APIClient
 
-from ami.jobs import jetstream, operations
 from ami.jobs.models import Job
-from ami.jobs.states import JobStatus
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import jetstream, operations
 from ami.main.models import Detection
 from tests.support.own_database import place_with_own_database
 from tests.support.place import Place, until

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from ami.jobs import ingest, running
-from ami.jobs.jetstream import connection, delete_job
 from ami.jobs.models import Job
-from ami.main import tokens
+from ami.jobs.services import ingest, slice_run
+from ami.jobs.services.jetstream import connection, delete_job
 from ami.main.models import Detection, User
+from ami.main.services import tokens
 from ami.ml.models import Pipeline, ProcessingService
 from tests.support.product.job_setup import Now, World, new_world
 
@@ -108,7 +108,7 @@ def test_same_slug_of_two_projects_runs_in_both(worlds: list[World], number: int
         assert client.register(world.project.pk)["pipelines_created"] == [SLUG]
         world.pipeline = Pipeline.objects.get(project=world.project, slug=SLUG)
         job = world.job(list(world.project.captures.all()), pk=pk)
-        running.run_slice(job, "first", Now())
+        slice_run.run_slice(job, "first", Now())
     for world, client in zip(worlds, clients, strict=True):
         job = Job.objects.get(project=world.project)
         assert {"id": job.pk, "pipeline_slug": SLUG} in client.jobs()

@@ -5,10 +5,10 @@ import threading
 import pytest
 from django.db import connection
 
-from ami.exports import writing
 from ami.exports.models import DataExport
-from ami.main import collecting, counts, flushing, sessions
+from ami.exports.services import writer
 from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
+from ami.main.services import capture_sets, counts, sessions, stale_counts
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -48,7 +48,7 @@ def test_two_flushes_leave_right_counts_and_no_marks():
     for station in stations:
         factories.captures(station, 3)
     counts.mark_stale("deployment", [station.pk for station in stations])
-    together(*[lambda: flushing.flush(Turn())] * 2)
+    together(*[lambda: stale_counts.flush(Turn())] * 2)
     assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
     assert not StaleCount.objects.exists()
 
@@ -63,10 +63,10 @@ def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
 
     def flush():
         for _ in range(20):
-            flushing.flush(Turn())
+            stale_counts.flush(Turn())
 
     together(ingest, flush, flush)
-    flushing.flush(Turn())
+    stale_counts.flush(Turn())
     station.refresh_from_db()
     assert station.captures_count == 20
     assert not StaleCount.objects.exists()
@@ -82,7 +82,7 @@ def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypa
         sessions.regroup(station.pk, Turn())
 
     together(*[regroup] * 4)
-    flushing.flush(Turn())
+    stale_counts.flush(Turn())
     assert not StaleCount.objects.filter(kind="sessions").exists()
     assert not station.captures.filter(event=None).exists()
     assert sum(Event.objects.values_list("captures_count", flat=True)) == 40
@@ -92,23 +92,23 @@ def test_two_workers_populate_one_set():
     station = factories.station()
     factories.captures(station, 30)
     chosen = SourceImageCollection.objects.create(name="Set", project=station.project)
-    together(*[lambda: collecting.populate(chosen, Turn())] * 3)
+    together(*[lambda: capture_sets.populate(chosen, Turn())] * 3)
     assert chosen.images.count() == 30
 
 
 def test_two_workers_write_one_export(monkeypatch):
-    monkeypatch.setattr(writing, "BATCH", 3)
-    monkeypatch.setattr(writing, "PART_ROWS", 6)
+    monkeypatch.setattr(writer, "BATCH", 3)
+    monkeypatch.setattr(writer, "PART_ROWS", 6)
     station = factories.station()
     expected = [factories.occurrence(factories.capture(station), factories.taxon()).pk for _ in range(30)]
     export = DataExport.objects.create(project=station.project, format="occurrences_simple_csv")
 
     def write():
-        assert writing.advance(DataExport.objects.get(pk=export.pk), Turn())
+        assert writer.advance(DataExport.objects.get(pk=export.pk), Turn())
 
     together(*[write] * 3)
     export.refresh_from_db()
-    with writing.default_storage.open(export.file_path) as file:
+    with writer.default_storage.open(export.file_path) as file:
         lines = file.read().decode().splitlines()[1:]
     assert [int(line.split(",")[0]) for line in lines] == expected
     assert export.record_count == 30

@@ -144,7 +144,7 @@ def test_a_default_pipeline_is_one_that_the_project_uses(mine, theirs):
 
 
 def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
-    from ami.jobs.collecting import images_of
+    from ami.jobs.services.collection import images_of
 
     body = {
         "name": "x",
@@ -171,7 +171,7 @@ def test_a_job_cannot_be_pointed_at_anothers_export_or_deletion(mine, theirs, ki
 
 
 def test_an_export_job_of_another_project_fails_instead_of_telling(mine, theirs):
-    from ami.exports.jobs import data_export
+    from ami.exports.services.export_job import data_export
     from tests.support.product.factories import Turn
 
     export: DataExport = theirs.rows["exports"]
@@ -183,7 +183,7 @@ def test_an_export_job_of_another_project_fails_instead_of_telling(mine, theirs)
 
 
 def test_results_for_anothers_capture_change_nothing_there(mine, theirs):
-    from ami.jobs import ingest, stored_results
+    from ami.jobs.services import ingest, stored_results
 
     theirs.rows["detections"].classifications.all().delete()
     before = theirs.capture.detections.count()

@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from ami.jobs import ingest
 from ami.jobs.models import Job
+from ami.jobs.services import ingest
 from ami.main.models import Classification, Detection, Identification, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
@@ -232,7 +232,7 @@ def test_person_has_a_shared_service_registered_only_in_ones_own_projects(
     status = ProcessingServiceStatusResponse(
         timestamp=timezone.now(), request_successful=True, pipeline_configs=[pushed], latency=0.0
     )
-    monkeypatch.setattr("ami.ml.probing.check_now", lambda *_: status)
+    monkeypatch.setattr("ami.ml.services.probes.check_now", lambda *_: status)
     address = f"/api/v2/ml/processing_services/{shared.pk}"
     assert mine.client.post(f"{address}/register_pipelines/").status_code == 200
     assert [each.project for each in Pipeline.objects.filter(slug="sheet")] == [mine.world.project]

@@ -11,11 +11,11 @@ from django.core.files.storage import default_storage
 from PIL import Image
 from rest_framework.test import APIClient
 
-from ami.exports import files, writing
 from ami.exports.models import DataExport
-from ami.main import file_urls
-from ami.ml import crops
-from ami.ml.captures import public_url
+from ami.exports.services import files, writer
+from ami.main.services import file_urls
+from ami.ml.services import crops
+from ami.ml.services.capture_files import public_url
 from processing_service.downloads import Downloader
 from tests.support import s3_server
 from tests.support.product import factories
@@ -59,7 +59,7 @@ def picture() -> bytes:
 
 def export_of(project) -> DataExport:
     export = DataExport.objects.create(project=project, format=CSV)
-    assert writing.advance(export, Turn())
+    assert writer.advance(export, Turn())
     return export
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from ami.main import tokens
+from ami.main.services import tokens
 from tests.support.product import factories
 from tests.support.product.large_bodies import FIELDS, FILES, FORM, HOSTILE, JSON, LOGIN, objects, pieces
 from tests.support.soak import soak

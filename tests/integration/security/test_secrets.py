@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from ami.exports.formats.occurrences_csv import safe
+from ami.exports.services.formats.occurrences_csv import safe
 
 SECRET = "hunter2-very-secret"
 
@@ -122,8 +122,8 @@ def test_the_media_folder_is_not_served(way, tmp_path, db):
 
 @pytest.mark.parametrize("name", ["../outside.jpg", "/etc/passwd", "a/../../outside.jpg", "..", "\0"])
 def test_a_captures_path_cannot_leave_the_storage(mine, name, tmp_path):
-    from ami.ml.captures import read
     from ami.ml.errors import CaptureUnreadable
+    from ami.ml.services.capture_files import read
 
     (tmp_path / "outside.jpg").write_bytes(b"hidden")
     mine.capture.path = name

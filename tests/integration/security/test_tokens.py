@@ -8,9 +8,9 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 from rest_framework.test import APIClient
 
-from ami.main import tokens
 from ami.main.models import ApiToken
 from ami.main.permissions import visible_projects
+from ami.main.services import tokens
 from ami.ml.models import ProcessingService
 from tests.support.product import factories
 from tests.support.product.api_addresses import API, METHODS
@@ -39,7 +39,7 @@ def statuses(client, wanted):
 
 @pytest.fixture
 def no_nats(monkeypatch):
-    monkeypatch.setattr("ami.jobs.claiming.claim", lambda *_, **__: [])
+    monkeypatch.setattr("ami.jobs.services.claims.claim", lambda *_, **__: [])
 
 
 def test_worker_and_person_both_reach_the_worker_contract(mine, no_nats):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ami.queues.celery import AntennaCelery
+from ami.celery.app import AntennaCelery
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.table import HOUSEKEEPING, INGEST, INTERACTIVE
 from ami.topology.topology import load

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from ami.queues.celery import AntennaCelery
+from ami.celery.app import AntennaCelery
 from config.settings.brokers import transport_options
 from tests.support.celery_suite.containers import WORKERS, Broker, Results
 from tests.support.celery_suite.vendor import (

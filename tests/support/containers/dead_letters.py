@@ -6,7 +6,7 @@ from typing import Any
 
 from kombu import Connection
 
-from ami.queues.declare import depth
+from ami.celery.declaration import depth
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.engine import until
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import psycopg
 from celery import Celery
 
-from ami.queues.celery import AntennaCelery
+from ami.celery.app import AntennaCelery
 from tests.support.brokers import celery_at
 from tests.support.containers.deployment import Deployment
 

@@ -7,7 +7,7 @@ from typing import Any
 from kombu import Exchange, Queue
 from kombu.message import Message
 
-from ami.governor.intake import SlotConsumer
+from ami.governor.slot_consumer import SlotConsumer
 
 QUEUES = [Queue(name, Exchange(name), routing_key=name) for name in ("quick", "slow")]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from ami.governor.policy import Gate, Situation, decide
-from ami.governor.reading import Reading
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
 
 GIB = 1024**3

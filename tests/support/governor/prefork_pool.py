@@ -9,8 +9,8 @@ import pytest
 from billiard.pool import DEATH, READY
 from celery.concurrency.asynpool import WORKER_UP
 
-from ami.governor import children as module
-from ami.governor.children import Children
+from ami.governor import pool_children as module
+from ami.governor.pool_children import Children
 
 MIB = 1024
 OK = (True, (False, None))

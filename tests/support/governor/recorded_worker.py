@@ -4,10 +4,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ami.governor.board import Board
+from ami.governor.crash_log import Board
 from ami.governor.governor import Governor
-from ami.governor.ladder import Child
-from ami.governor.reading import Reading
+from ami.governor.reclaim import Child
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
 from tests.support.governor.decision_inputs import reading
 

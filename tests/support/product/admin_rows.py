@@ -9,10 +9,9 @@ from django_celery_beat.models import ClockedSchedule, CrontabSchedule, Interval
 from django_celery_results.models import GroupResult, TaskResult
 
 from ami.exports.models import DataExport, ScheduledExport
-from ami.jobs import operations
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.states import JobStatus
-from ami.main import login_attempts, tokens
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import operations
 from ami.main.models import (
     BulkDeletion,
     Classification,
@@ -27,6 +26,7 @@ from ami.main.models import (
     StaleCount,
     TaxaList,
 )
+from ami.main.services import login_attempts, tokens
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from tests.support.product import factories
 

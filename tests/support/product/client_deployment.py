@@ -11,8 +11,8 @@ import httpx
 from django.conf import settings
 from django.db import connection
 
-from ami.jobs import jetstream
 from ami.jobs.models import Job
+from ami.jobs.services import jetstream
 from tests.support.own_database import own_database
 from tests.support.place import Place, new_place
 from tests.support.product.job_setup import World, new_world

@@ -10,10 +10,10 @@ from django.core.files.storage import default_storage
 from django.utils import timezone
 from PIL import Image
 
-from ami.jobs import leases, operations
 from ami.jobs.models import Job, JobImage
-from ami.jobs.states import DispatchMode, ImageState, JobStatus
-from ami.jobs.transitions import move
+from ami.jobs.models.states import DispatchMode, ImageState, JobStatus
+from ami.jobs.services import leases, operations
+from ami.jobs.services.transitions import move
 from ami.main.models import Deployment, Project, SourceImage, User
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProjectPipelineConfig
 

@@ -7,10 +7,10 @@ from django_celery_results.models import GroupResult, TaskResult
 
 from ami.exports.models import ScheduledExport
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.main import tokens
 from ami.main.models import ApiToken, Deployment, Lease, Project, S3StorageSource, SourceImage, User
+from ami.main.services import tokens
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.queues import audit
+from ami.queues import audit_log
 from tests.support.product import admin_rows
 
 SECRET = "hunter2Wert"
@@ -50,6 +50,6 @@ def seed() -> list[str]:
     GroupResult.objects.update(result=json.dumps(OPTIONS))
     person = User.objects.first()
     _, key = tokens.issue(person, name="laptop")
-    audit.record(f"note {TEXT}", who=person, rows=list(Job.objects.all()), outcome=TEXT)
+    audit_log.record(f"note {TEXT}", who=person, rows=list(Job.objects.all()), outcome=TEXT)
     digests = list(ApiToken.objects.values_list("digest", flat=True))
     return [SECRET, key, *digests, *User.objects.values_list("password", flat=True)]

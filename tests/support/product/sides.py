@@ -7,8 +7,8 @@ from rest_framework.test import APIClient
 
 from ami.exports.models import DataExport
 from ami.jobs.models import Job
-from ami.main import tokens
 from ami.main.models import Device, Event, S3StorageSource, Site, SourceImageCollection
+from ami.main.services import tokens
 from ami.ml.models import ProcessingService
 from tests.support.product import factories
 from tests.support.product.job_setup import World, new_world

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from ami.transports.objectstore import CASConflictError, StorageError
+from ami.jqueue import CASConflictError, StorageError
 
 
 class OneBlob:

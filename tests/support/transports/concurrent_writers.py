@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from ami.transports.objectstore.errors import CASConflictError
+from ami.transports.objectstore.storage.errors import CASConflictError
 from tests.support import forked_python
 from tests.support.transports.storage_location import StorageLocation
 

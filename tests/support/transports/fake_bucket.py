@@ -7,12 +7,12 @@ from unittest.mock import patch
 from kombu import Connection
 
 from ami import transports
+from ami.transports.objectstore.broker import declaration_store, transport
+from ami.transports.objectstore.broker.address import Address
+from ami.transports.objectstore.broker.broker_storage import Site
 from ami.transports.objectstore.journal import objects
-from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.transport import catalogue, transport
-from ami.transports.objectstore.transport.address import Address
-from ami.transports.objectstore.transport.site import Site
+from ami.transports.objectstore.storage.request_counter import Counting
 
 
 class Bucket(MemoryObjects):
@@ -35,7 +35,7 @@ class Clock:
 @contextmanager
 def clock() -> Iterator[Clock]:
     standing = Clock()
-    with patch.object(objects, "time", standing), patch.object(catalogue, "time", standing):
+    with patch.object(objects, "time", standing), patch.object(declaration_store, "time", standing):
         yield standing
 
 

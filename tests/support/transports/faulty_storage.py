@@ -6,7 +6,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
-from ami.transports.objectstore.errors import CASConflictError, JQueueError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, JQueueError, StorageError
 from ami.transports.objectstore.storage.port import Storage, Stored
 
 T = TypeVar("T")

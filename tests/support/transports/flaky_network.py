@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Any
 from unittest.mock import patch
 
-from ami.transports.objectstore.errors import CASConflictError, JQueueError, StorageError
 from ami.transports.objectstore.journal import objects as objects_module
 from ami.transports.objectstore.journal.objects import ObjectJournal
+from ami.transports.objectstore.storage.errors import CASConflictError, JQueueError, StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Stored
 from tests.support.transports.recording_follower import Reader

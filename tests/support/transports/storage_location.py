@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
-from ami.transports.objectstore.storage.apart import Apart
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.folder import FolderObjects
+from ami.transports.objectstore.storage.fork_safe import Apart
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
 

@@ -19,7 +19,7 @@ WRONG = {
 }
 SHOW = """
 from celery import current_app
-from ami.queues.broker_kind import kind_of
+from ami.celery.broker_kind import kind_of
 import config.celery_app
 with current_app.connection_for_write() as connection:
     print(connection.virtual_host, len(connection.alt), kind_of(connection).is_managed, connection.as_uri())

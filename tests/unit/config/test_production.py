@@ -48,7 +48,7 @@ def test_addresses_that_people_enter_are_checked_and_browsers_are_told_to_use_ht
     assert found["ANTENNA_ALLOWED_ENDPOINTS"] == ["minio.example", "127.0.0.0/8"]
     assert found["ANTENNA_MAX_MEGAPIXELS"] == 89
     assert found["SECURE_HSTS_SECONDS"] == 365 * 86_400
-    assert found["MIDDLEWARE"][0] == "ami.main.response_headers.ResponseHeadersMiddleware", (
+    assert found["MIDDLEWARE"][0] == "ami.main.services.response_headers.ResponseHeadersMiddleware", (
         "so that no answer lacks them"
     )
 

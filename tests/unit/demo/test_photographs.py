@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from PIL import Image
 
-from ami.main.file_times import time_in_name
+from ami.main.services.file_times import time_in_name
 from demo.photographs import scan_photographs
 
 

@@ -8,9 +8,9 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from ami.exports import files, writing
 from ami.exports.models import DataExport
-from ami.main import file_urls
+from ami.exports.services import files, writer
+from ami.main.services import file_urls
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -20,7 +20,7 @@ CSV, JSON = "occurrences_simple_csv", "occurrences_api_json"
 
 def export_of(project, format_key=CSV) -> DataExport:
     export = DataExport.objects.create(project=project, format=format_key)
-    assert writing.advance(export, Turn())
+    assert writer.advance(export, Turn())
     return export
 
 
@@ -107,10 +107,10 @@ def test_a_row_that_names_another_file_opens_nothing(client, project, path, tmp_
 def test_an_export_that_runs_again_keeps_its_link(client, project, django_capture_on_commit_callbacks):
     export = export_of(project)
     link = client.get(f"/api/v2/exports/{export.pk}/").json()["file_url"]
-    writing.restart(export)
+    writer.restart(export)
     assert body(APIClient().get(link))
     with django_capture_on_commit_callbacks(execute=True):
-        writing.advance(export, Turn())
+        writer.advance(export, Turn())
     assert body(APIClient().get(link))
 
 
@@ -139,8 +139,8 @@ def test_a_download_is_logged_without_its_signature(client, project, owner, capl
 
 def test_nothing_stored_opens_anything(client, project, tmp_path):
     """After an export and its answers: no signature in a row, in a job's result or in a file."""
-    from ami.jobs.kinds import kind_of
     from ami.jobs.models import Job
+    from ami.jobs.services.kinds import kind_of
 
     factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     answer = client.post("/api/v2/exports/", {"project": project.pk, "format": JSON}, format="json")

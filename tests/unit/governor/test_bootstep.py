@@ -9,7 +9,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutting_down
 
-from ami.governor import bootstep, ceiling
+from ami.governor import bootstep, memory_ceiling
 from ami.governor.bootstep import SINGLE_JOB_REFUSED, START_SECONDS, GovernorStep, Plan
 
 QUEUE, KEY = "antenna", "FALLBACK"
@@ -23,7 +23,7 @@ def plan(worker: Any) -> Plan:
 def imposed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ceilings that children of the plan give themselves."""
     given: list[int] = []
-    monkeypatch.setattr(ceiling, "impose", given.append)
+    monkeypatch.setattr(memory_ceiling, "impose", given.append)
     return given
 
 

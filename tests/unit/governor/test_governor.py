@@ -12,9 +12,9 @@ import pytest
 from celery.worker import state
 
 from ami.governor import governor as module
-from ami.governor.board import Board, Entry, Slate, Suspects
+from ami.governor.crash_log import Board, Entry, Slate, Suspects
 from ami.governor.governor import EXIT_CODE
-from ami.governor.ladder import Child
+from ami.governor.reclaim import Child
 from tests.support.governor.recorded_worker import FULL, MIB, ROOM, SETTINGS, Consumer, World, message
 
 

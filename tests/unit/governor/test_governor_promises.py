@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from ami.governor import governor as module
-from ami.governor.board import Board, Entry, Slate, Suspects
+from ami.governor.crash_log import Board, Entry, Slate, Suspects
 from ami.governor.governor import Governor
-from ami.governor.ladder import Child
+from ami.governor.reclaim import Child
 from tests.support.governor.decision_inputs import reading
 from tests.support.governor.recorded_worker import MIB, ROOM, SETTINGS, Crew, Machine, World, message
 

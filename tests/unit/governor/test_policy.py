@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
-from ami.governor.reading import Reading
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
 from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, drive, look, reading
 

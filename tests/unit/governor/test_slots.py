@@ -3,7 +3,7 @@
 import pytest
 from amqp.exceptions import ChannelError, RecoverableConnectionError
 
-from ami.governor.intake import SlotConsumer
+from ami.governor.slot_consumer import SlotConsumer
 from tests.support.governor.channel import QUEUES, Channel, Worker
 
 

@@ -6,10 +6,10 @@ import pytest
 from django.core.files.storage import storages
 from django.utils import timezone
 
-from ami.jobs import audits, ingest, stored_results
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.states import ImageState, JobStatus
-from ami.jobs.transitions import move
+from ami.jobs.models.states import ImageState, JobStatus
+from ami.jobs.services import audits, ingest, stored_results
+from ami.jobs.services.transitions import move
 from tests.support.product.job_setup import World
 
 pytestmark = pytest.mark.sqlite
@@ -20,7 +20,7 @@ def published(monkeypatch) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
     for name in ("run_job", "process_nats_pipeline_result"):
         monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
-    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
     return messages
 
 
@@ -105,7 +105,7 @@ def test_a_check_that_fails_leaves_the_others_running(world: World, monkeypatch)
     def broken():
         raise ZeroDivisionError
 
-    monkeypatch.setattr("ami.jobs.audits.health.fail_lost_images", broken)
+    monkeypatch.setattr("ami.jobs.services.audits.health.fail_lost_images", broken)
     found = audits.audit_jobs()
     assert found["lost_images"]["unfixable"] == 1
     assert found["cancelled_jobs"]["fixed"] == 1

@@ -11,11 +11,11 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 from rest_framework.test import APIClient
 
-from ami.jobs import ingest, stored_results
 from ami.jobs.api import bodies, gate
 from ami.jobs.models import JobImage, StoredResult
+from ami.jobs.services import ingest, stored_results
 from ami.main.models import Classification, Detection
-from ami.ml import saving, wire
+from ami.ml.services import results, wire
 from tests.support.product.job_setup import World
 
 YEARS = "results.0.result.results.detections.0"
@@ -153,7 +153,7 @@ def test_a_body_that_an_older_version_stored_is_handled(world) -> None:
 def test_results_are_saved_alike_whether_their_lists_were_text_or_not(world, monkeypatch, cut) -> None:
     if cut:
         monkeypatch.setattr(wire, "is_plain", lambda *_: False)
-        monkeypatch.setattr(saving, "MOST_NUMBERS", 1000)
+        monkeypatch.setattr(results, "MOST_NUMBERS", 1000)
     job = world.running([capture := world.captures(1)[0]])
     found = world.found(capture, boxes=3)
     scores = [n / 700 for n in range(700)]

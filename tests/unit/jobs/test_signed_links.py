@@ -1,8 +1,8 @@
 """What services report about a picture opens nothing: an error may quote the link that they were given."""
 
 from ami.jobs.models import JobImage, JobLog
-from ami.jobs.settling import settle_failed
-from ami.ml.captures import public_url
+from ami.jobs.services.settlement import settle_failed
+from ami.ml.services.capture_files import public_url
 from tests.support.product.job_setup import World
 
 
@@ -20,17 +20,17 @@ def test_a_failed_image_keeps_no_signature(world: World) -> None:
 def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, monkeypatch, settings) -> None:
     from django.test import Client
 
-    from ami.jobs import pushing
+    from ami.jobs.services import push
 
     settings.ANTENNA_PUBLIC_URL = "http://testserver"
     captures = world.captures(2)
     job = world.running(captures)
     sent = []
-    monkeypatch.setattr(pushing, "service_for", lambda pipeline, project_id: None)
-    monkeypatch.setattr(pushing, "process", lambda service, request: sent.append(request) or 1 / 0)
+    monkeypatch.setattr(push, "service_for", lambda pipeline, project_id: None)
+    monkeypatch.setattr(push, "process", lambda service, request: sent.append(request) or 1 / 0)
     rows = list(JobImage.objects.filter(job=job).select_related("source_image"))
     try:
-        pushing._push_batch(job, rows, {})
+        push._push_batch(job, rows, {})
     except ZeroDivisionError:
         [request] = sent
     for picture in request.source_images:

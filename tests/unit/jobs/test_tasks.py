@@ -8,12 +8,12 @@ import pytest
 from celery import current_app
 from django.utils import timezone
 
-from ami.jobs import kinds, leases, operations
-from ami.jobs.kinds import job_kind
 from ami.jobs.models import Job, StoredResult
-from ami.jobs.states import JobStatus
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import kinds, leases, operations
+from ami.jobs.services.kinds import job_kind
+from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
-from ami.jobs.transitions import move
 from tests.support.product.job_setup import World, new_world
 
 pytestmark = pytest.mark.sqlite
@@ -134,7 +134,7 @@ def test_incident_40_a_job_cancelled_in_its_last_step_is_not_success(world: Worl
 
 
 def test_an_unregistered_pipeline_fails_the_task_and_is_noted_on_the_result(world: World) -> None:
-    from ami.jobs import stored_results
+    from ami.jobs.services import stored_results
 
     [capture] = world.captures(1)
     job = world.running([capture])
@@ -177,7 +177,7 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
 
     from django.utils import timezone
 
-    from ami.jobs.audits import stalled
+    from ami.jobs.services.audits import stalled
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -198,7 +198,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
 
     from django.utils import timezone
 
-    from ami.jobs.audits import stalled
+    from ami.jobs.services.audits import stalled
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -229,7 +229,7 @@ def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monk
 
     from django.utils import timezone
 
-    from ami.jobs.audits import stalled
+    from ami.jobs.services.audits import stalled
 
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **_: None)
     operations.run(world.job([], delay=3600))
@@ -298,7 +298,7 @@ def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
 
     from django.utils import timezone
 
-    from ami.jobs.audits import stalled
+    from ami.jobs.services.audits import stalled
 
     kind["advance"] = lambda job, work: True
     job = make(world)
@@ -311,7 +311,7 @@ def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
 
 
 def test_job_that_ends_every_worker_it_runs_in_is_failed_and_not_run_for_ever(world: World, monkeypatch) -> None:
-    from ami.jobs.audits import stalled
+    from ami.jobs.services.audits import stalled
 
     nudged: list[int] = []
     monkeypatch.setattr(stalled, "nudge", lambda job_id, why: nudged.append(job_id))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ami.jobs import operations
 from ami.jobs.errors import JobStopped, NotAllowed
 from ami.jobs.models import Job, JobImage
-from ami.jobs.progress import progress
-from ami.jobs.states import FINAL, ImageState, JobStatus
-from ami.jobs.transitions import ALLOWED, move
+from ami.jobs.models.states import FINAL, ImageState, JobStatus
+from ami.jobs.services import operations
+from ami.jobs.services.progress import progress
+from ami.jobs.services.transitions import ALLOWED, move
 from tests.support.product.job_setup import World
 
 pytestmark = pytest.mark.sqlite
@@ -38,7 +38,7 @@ def test_incident_40_saving_a_stale_copy_changes_no_status(world: World) -> None
 def test_incident_33_early_errors_are_no_verdict(world: World) -> None:
     captures = world.captures(4)
     job = world.running(captures)
-    from ami.jobs import ingest
+    from ami.jobs.services import ingest
 
     for capture in captures[:2]:
         ingest.handle(job.pk, result_data={"error": "cold", "image_id": str(capture.pk)})
@@ -51,9 +51,9 @@ def test_incident_33_early_errors_are_no_verdict(world: World) -> None:
 
 @pytest.mark.parametrize(("failed", "verdict"), [(2, JobStatus.SUCCESS), (3, JobStatus.FAILURE)])
 def test_more_than_half_failed_is_a_failure(world: World, failed: int, verdict: JobStatus, monkeypatch) -> None:
-    from ami.jobs import ingest
+    from ami.jobs.services import ingest
 
-    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
     captures = world.captures(4)
     job = world.running(captures)
     for index, capture in enumerate(captures):
@@ -96,14 +96,14 @@ def test_incident_36_a_log_line_that_the_database_refuses_leaves_the_transaction
 
 
 def test_limit_and_shuffle_choose_the_same_images_in_every_slice(world: World) -> None:
-    from ami.jobs import collecting
+    from ami.jobs.services import collection
     from tests.support.product.job_setup import Now
 
     captures = world.captures(20)
     job = world.job(captures, limit=5)
     move(job, JobStatus.STARTED)
-    assert collecting.collect(job, Now())
+    assert collection.collect(job, Now())
     job.cursor = {}
-    assert collecting.collect(job, Now())
+    assert collection.collect(job, Now())
     assert JobImage.objects.filter(job=job).count() == 5
     assert JobImage.objects.values("position").distinct().count() == 5

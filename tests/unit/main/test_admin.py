@@ -93,7 +93,7 @@ def sent(monkeypatch, django_capture_on_commit_callbacks):
 
     messages = []
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: messages.append((task.name, options)))
-    monkeypatch.setattr("ami.queues.asking.transaction.on_commit", lambda publish: publish())
+    monkeypatch.setattr("ami.queues.publish.transaction.on_commit", lambda publish: publish())
     return messages
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ami.main.boxes import bbox_key
+from ami.main.services.boxes import bbox_key
 
 sides = st.floats(min_value=-1e6, max_value=1e6)
 

@@ -4,8 +4,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from ami.main import counts, flushing, sessions
 from ami.main.models import Deployment, Event, Identification, StaleCount
+from ami.main.services import counts, sessions, stale_counts
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -24,7 +24,7 @@ def station():
 
 
 def flush():
-    assert flushing.flush(Turn())
+    assert stale_counts.flush(Turn())
     assert not StaleCount.objects.exists()
 
 
@@ -114,8 +114,8 @@ def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
 
     StaleCount.objects.all().delete()
     counts.mark_stale("deployment", [station.pk])
-    monkeypatch.setattr(flushing, "refresh", refresh_and_mark)
-    flushing.refresh_marked("deployment", station.pk)
+    monkeypatch.setattr(stale_counts, "refresh", refresh_and_mark)
+    stale_counts.refresh_marked("deployment", station.pk)
     assert StaleCount.objects.count() == 1
 
 
@@ -130,8 +130,8 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
             raise RuntimeError("cannot be counted")
         refresh(kind, pk)
 
-    monkeypatch.setattr(flushing, "refresh", refuse_one)
-    assert flushing.flush(Turn())
+    monkeypatch.setattr(stale_counts, "refresh", refuse_one)
+    assert stale_counts.flush(Turn())
     assert list(StaleCount.objects.values_list("object_pk", flat=True)) == [station.pk]
     assert "cannot be counted" in caplog.text
 
@@ -139,7 +139,7 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
 def test_what_a_slice_leaves_the_next_one_counts(station):
     counts.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
-    while not flushing.flush(Turn(2)):
+    while not stale_counts.flush(Turn(2)):
         rounds += 1
         assert rounds < 10
     assert rounds > 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ami.main import file_urls
+from ami.main.services import file_urls
 from ami.queues.redaction import redact_text
 
 PATH = "/api/v2/exports/5/file/"

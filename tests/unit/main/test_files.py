@@ -7,10 +7,10 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from rest_framework.test import APIClient
 
-from ami.main import file_urls
 from ami.main.models import Detection, SourceImage
-from ami.ml.captures import public_url, read
+from ami.main.services import file_urls
 from ami.ml.errors import CaptureUnreadable
+from ami.ml.services.capture_files import public_url, read
 from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from ami.main.json_layout import (
+from ami.main.services.json_layout import (
     INLINE_BYTES,
     MOST_SKELETON_BYTES,
     NUMBERS,

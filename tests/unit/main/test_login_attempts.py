@@ -10,8 +10,8 @@ from django.db import connections
 from django.test import Client
 from rest_framework.test import APIClient
 
-from ami.main import login_attempts
 from ami.main.models import LoginAttempts
+from ami.main.services import login_attempts
 from tests.support.product import factories
 
 LOGIN = "/api/v2/auth/token/login/"

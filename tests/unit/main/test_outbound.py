@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from ami.main import outbound
 from ami.main.models import S3StorageSource
-from ami.main.outbound import EndpointRefused, checked
-from ami.main.sources import SourceError, pictures
+from ami.main.services import outbound
+from ami.main.services.outbound import EndpointRefused, checked
+from ami.main.services.sources import SourceError, pictures
 from tests.support import s3_server
 from tests.support.product import factories
 

@@ -6,7 +6,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from ami.main.models import Deployment
-from ami.main.path_patterns import TOO_COSTLY, PatternRefused, compiled, problem_of
+from ami.main.services.path_patterns import TOO_COSTLY, PatternRefused, compiled, problem_of
 
 #: A child process compiles each pattern.
 pytestmark = pytest.mark.processes

@@ -4,9 +4,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from ami.main import counts, flushing, leases, sessions, tasks
+from ami.main import tasks
 from ami.main.models import Deployment, Event, Lease, StaleCount
-from ami.main.sessions import Outcome
+from ami.main.services import counts, leases, sessions, stale_counts
+from ami.main.services.sessions import Outcome
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
 
@@ -106,7 +107,7 @@ def test_a_miss_of_the_lease_marks_the_station_instead_of_skipping_it_incident_4
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
     leases.release(f"regroup:{station.pk}", "somebody else")
-    assert flushing.flush(Turn())
+    assert stale_counts.flush(Turn())
     assert days(station) == [date(2026, 6, 1)]
     assert not StaleCount.objects.filter(kind="sessions").exists()
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import pytest
 from django.core.exceptions import ValidationError
 
-from ami.main import sources
 from ami.main.models import Deployment, S3StorageSource, SourceImage
-from ami.main.paths import problem_of
-from ami.main.sources import SourceError, pictures
-from ami.main.syncing import SyncState, sync
+from ami.main.services import sources
+from ami.main.services.paths import problem_of
+from ami.main.services.sources import SourceError, pictures
+from ami.main.services.station_sync import SyncState, sync
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 

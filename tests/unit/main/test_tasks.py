@@ -4,10 +4,11 @@ import pytest
 from celery import current_app
 from django.conf import settings
 
-from ami.jobs.kinds import kind_of
 from ami.jobs.models import Job
-from ami.main import deleting, sessions, tasks
+from ami.jobs.services.kinds import kind_of
+from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection, StaleCount
+from ami.main.services import bulk_deletion, sessions
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -63,7 +64,7 @@ def published(monkeypatch):
 @pytest.mark.django_db
 @pytest.mark.sqlite
 def test_public_urls_change_in_slices(one_step_slices, published, monkeypatch):
-    monkeypatch.setattr("ami.main.public_urls.BATCH", 2)
+    monkeypatch.setattr("ami.main.services.public_urls.BATCH", 2)
     station = factories.station()
     factories.captures(station, 5)
     other = factories.capture(factories.station())
@@ -95,7 +96,7 @@ def test_a_project_is_counted_in_slices(one_step_slices, published):
 @pytest.mark.django_db
 @pytest.mark.sqlite
 def test_one_flush_at_a_time():
-    from ami.main import leases
+    from ami.main.services import leases
 
     assert leases.acquire("update_stale_counts", "another worker")
     assert tasks.update_stale_counts.apply(throw=True).result is None
@@ -156,14 +157,15 @@ def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_
 @pytest.mark.django_db
 @pytest.mark.sqlite
 def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(monkeypatch):
-    from ami.main import jobs, leases
+    from ami.jobs.services import core_jobs
+    from ami.main.services import leases
 
     station = factories.station()
     factories.capture(station)
     work = job("regroup_events", station.project, deployment=station)
     assert leases.acquire(f"regroup:{station.pk}", "another worker")
-    monkeypatch.setattr(jobs, "HELD_PAUSE_SECONDS", 0)
-    assert not jobs.regroup_events(Job.objects.get(pk=work.pk), Turn())
+    monkeypatch.setattr(core_jobs, "HELD_PAUSE_SECONDS", 0)
+    assert not core_jobs.regroup_events(Job.objects.get(pk=work.pk), Turn())
     leases.release(f"regroup:{station.pk}", "another worker")
     advance(work)
     assert station.events.count() == 1
@@ -173,7 +175,7 @@ def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(m
 @pytest.mark.django_db
 def test_the_job_that_deletes():
     captures = factories.captures(factories.station(), 3)
-    deletion = deleting.request_deletion("captures", [capture.pk for capture in captures], None)
+    deletion = bulk_deletion.request_deletion("captures", [capture.pk for capture in captures], None)
     work = job("bulk_delete", captures[0].project, params={"deletion_id": deletion.pk})
     advance(work)
     assert not SourceImage.objects.exists()

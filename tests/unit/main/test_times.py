@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ValidationError
 
-from ami.main.file_times import time_in_name
-from ami.main.times import local_date, station_time, validate_time_zone
+from ami.main.services.file_times import time_in_name
+from ami.main.services.times import local_date, station_time, validate_time_zone
 
 BERLIN = SimpleNamespace(time_zone="Europe/Berlin")
 

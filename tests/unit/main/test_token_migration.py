@@ -11,8 +11,8 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from ami.main import tokens
 from ami.main.models import ApiToken
+from ami.main.services import tokens
 from tests.support.product import factories
 
 pytestmark = pytest.mark.sqlite

@@ -12,8 +12,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from ami.jobs.tasks import audit_data_integrity
-from ami.main import tokens
 from ami.main.models import ApiToken, Project
+from ami.main.services import tokens
 from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db

@@ -5,11 +5,11 @@ import importlib
 import pytest
 from django.apps import apps
 
-from ami.jobs import ingest
+from ami.jobs.services import ingest
 from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
-from ami.ml.registration import register_pull_service
 from ami.ml.schemas import PipelineConfigResponse
+from ami.ml.services.registration import register_pull_service
 from tests.support.product.factories import occurrence
 from tests.support.product.job_setup import World, new_world
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sqlite
 
 @pytest.fixture(autouse=True)
 def no_crops(monkeypatch):
-    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
 
 
 @pytest.fixture

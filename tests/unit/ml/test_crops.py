@@ -9,7 +9,7 @@ from django.core.files.storage import default_storage
 from PIL import Image
 
 from ami.main.models import Detection
-from ami.ml import crops
+from ami.ml.services import crops
 from ami.ml.tasks import create_detection_images
 from tests.support.product import image_files
 from tests.support.product.job_setup import SIZE, World

@@ -4,13 +4,13 @@ import pytest
 from django.core.exceptions import ValidationError
 from rest_framework.test import APIClient
 
-from ami.jobs import running
 from ami.jobs.models import JobImage
+from ami.jobs.services import slice_run
 from ami.main.models import Detection, S3StorageSource
-from ami.ml import crops, probing
-from ami.ml.captures import read
 from ami.ml.errors import PictureRefused
 from ami.ml.models import ProcessingService
+from ami.ml.services import crops, probes
+from ami.ml.services.capture_files import read
 from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World
 
@@ -69,7 +69,7 @@ def test_admin_refuses_an_address_of_this_machine_with_its_field(db) -> None:
 def test_job_fails_with_the_reason_when_its_service_may_not_be_called(world: World, loopback, asked) -> None:
     push_service(world, loopback)
     job = world.job(world.captures(1), mode="sync_api")
-    running.run_slice(job, "me", Now())
+    slice_run.run_slice(job, "me", Now())
     job.refresh_from_db()
     assert job.status == "FAILURE"
     assert REASON in JobImage.objects.get().error
@@ -78,10 +78,10 @@ def test_job_fails_with_the_reason_when_its_service_may_not_be_called(world: Wor
 
 def test_check_of_a_service_says_why_it_is_not_called(world: World, loopback, asked) -> None:
     service = push_service(world, loopback)
-    status = probing.check_now(service)
+    status = probes.check_now(service)
     assert (status.server_live, status.request_successful) == (False, False)
     assert REASON in (status.error or "")
-    _, error = probing.fetch_configs(service)
+    _, error = probes.fetch_configs(service)
     assert REASON in error
     assert asked == []
 
@@ -100,5 +100,5 @@ def test_capture_is_not_fetched_from_this_machine_and_not_tried_again(world: Wor
 
 def test_listed_service_is_called(world: World, loopback, asked, settings) -> None:
     settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.0/8",)
-    assert probing.check_now(push_service(world, loopback)).server_live
+    assert probes.check_now(push_service(world, loopback)).server_live
     assert asked == ["/readyz", "/info"]

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from ami.ml.errors import CaptureUnreadable, PictureRefused
-from ami.ml.pictures import open_picture
+from ami.ml.services.pictures import open_picture
 from tests.support.product.image_files import header_of_jpeg, header_of_png, jpeg, saved
 
 SMALL = Image.new("RGB", (30, 20), (9, 9, 9))

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
+from ami.jobs.services.reprocess import pipeline_for
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.ml.registration import RegistrationRefused, register, register_pull_service
-from ami.ml.reprocessing import pipeline_for
 from ami.ml.schemas import PipelineConfigResponse
+from ami.ml.services.registration import RegistrationRefused, register, register_pull_service
 from tests.support.product.job_setup import World, new_world
 
 pytestmark = pytest.mark.sqlite
@@ -159,7 +159,7 @@ def test_job_may_not_be_given_another_projects_pipeline(world: World) -> None:
 
 
 def test_project_is_deleted_with_its_pipelines_algorithms_and_findings(world: World) -> None:
-    from ami.jobs import ingest
+    from ami.jobs.services import ingest
     from ami.main.models import Detection
 
     [capture] = world.captures(1)

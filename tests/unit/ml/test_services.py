@@ -9,11 +9,12 @@ from django.core.cache import cache
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from ami.jobs import running
 from ami.jobs.models import JobImage
-from ami.jobs.states import JobStatus
-from ami.ml import heartbeats, probing
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services import slice_run
 from ami.ml.models import Pipeline, ProcessingService
+from ami.ml.services import heartbeats
+from ami.ml.services import probes as probing
 from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World
 
@@ -116,7 +117,7 @@ def test_a_service_that_pulls_and_did_not_call_for_a_minute_is_offline(world: Wo
 
 
 def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: World, monkeypatch) -> None:
-    monkeypatch.setattr("ami.jobs.saving.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
     captures = world.captures(5)
     by_id = {str(capture.pk): capture for capture in captures}
     seen: list[dict] = []
@@ -134,7 +135,7 @@ def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: Wo
     with served(answer) as url:
         push_service(world, url)
         job = world.job(captures, mode="sync_api", shuffle=False)
-        running.run_slice(job, "me", Now())
+        slice_run.run_slice(job, "me", Now())
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
     assert [len(body["source_images"]) for body in seen] == [2, 2, 1]
@@ -145,7 +146,7 @@ def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: Wo
 def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, monkeypatch) -> None:
     import httpx
 
-    monkeypatch.setattr("ami.ml.calling.PROCESS_TIMEOUT", httpx.Timeout(0.3))
+    monkeypatch.setattr("ami.ml.services.service_client.PROCESS_TIMEOUT", httpx.Timeout(0.3))
     release = threading.Event()
 
     def hang(path: str, body: object) -> tuple[int, object]:
@@ -155,7 +156,7 @@ def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, mon
     with served(hang) as url:
         push_service(world, url)
         job = world.job(world.captures(1), mode="sync_api")
-        running.run_slice(job, "me", Now())
+        slice_run.run_slice(job, "me", Now())
         release.set()
     job.refresh_from_db()
     assert job.status == JobStatus.FAILURE
@@ -185,6 +186,6 @@ def test_a_service_whose_answer_is_hostile_is_offline_and_the_others_are_asked(b
     def client(**options) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=httpx.MockTransport(answer), **options)
 
-    monkeypatch.setattr("ami.main.outbound.async_client", client)
+    monkeypatch.setattr("ami.main.services.outbound.async_client", client)
     probes = probing.probe_all([bad, good])
     assert (probes[bad.pk].live, probes[good.pk].live) == (False, True)

@@ -7,7 +7,7 @@ from django.test import Client
 
 from ami.main.models import User
 from ami.ml.models import Algorithm, Pipeline, ProjectPipelineConfig
-from ami.ml.shared_copies import CannotBeShared, add_to_catalogue
+from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from tests.support.product.job_setup import World, new_world
 
 pytestmark = pytest.mark.sqlite
@@ -53,7 +53,7 @@ def test_pipeline_that_two_share_at_once_is_shared_once(world: World, monkeypatc
         Pipeline.objects.create(name=world.pipeline.name, slug=world.pipeline.slug, version=world.pipeline.version)
         return own
 
-    monkeypatch.setattr("ami.ml.shared_copies._shared_algorithm", shared_meanwhile)
+    monkeypatch.setattr("ami.ml.services.shared_copies._shared_algorithm", shared_meanwhile)
     with pytest.raises(CannotBeShared, match="meanwhile"):
         add_to_catalogue(world.pipeline)
 

@@ -8,9 +8,10 @@ from functools import partial
 import pytest
 from pydantic import ValidationError
 
-from ami.main import json_layout
-from ami.ml import schemas, wire
+from ami.main.services import json_layout
+from ami.ml import schemas
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, ResultRequest, StoredTaskResult
+from ami.ml.services import wire
 from tests.support.product.posted_results import ERROR, RESULTS
 
 LABELS = [f"Species {n}" for n in range(300)]

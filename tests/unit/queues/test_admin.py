@@ -12,8 +12,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.main.models import User
 from ami.queues.admin import PeriodicTaskAdmin
-from ami.queues.answering import tell
-from ami.queues.asking import Asked
+from ami.queues.admin_site.messages import tell
+from ami.queues.publish import Asked
 from ami.topology.router import ORIGIN_HEADER
 
 TASK = "ami.jobs.tasks.audit_jobs"

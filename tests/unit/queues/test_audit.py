@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.core.management import CommandError, call_command
 
 from ami.main.models import User
-from ami.queues import audit
+from ami.queues import audit_log
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def people(db: None) -> list[User]:
 
 
 def test_entry_says_who_what_which_and_the_outcome(entries: Any, people: list[User]):
-    audit.record("greet", who=people[0], rows=people[1:], outcome="greeted https://u:pw@h")
+    audit_log.record("greet", who=people[0], rows=people[1:], outcome="greeted https://u:pw@h")
     keys = f"{people[1].pk}-{people[2].pk}"
     who = f"user {people[0].pk} 0@example.org"
     assert entries() == [
@@ -36,13 +36,13 @@ def test_entry_says_who_what_which_and_the_outcome(entries: Any, people: list[Us
 
 
 def test_person_cannot_write_a_line_of_their_own(entries: Any, people: list[User], caplog: Any):
-    audit.record("x\nINFO fake", who="a\nb", which="c\nd")
+    audit_log.record("x\nINFO fake", who="a\nb", which="c\nd")
     assert "\n" not in caplog.records[-1].getMessage()
 
 
 def test_many_rows_are_one_entry_that_lists_them(people: list[User], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(audit, "MOST_ENTRIES", 2)
-    audit.record("greet", who=people[0], rows=people)
+    monkeypatch.setattr(audit_log, "MOST_ENTRIES", 2)
+    audit_log.record("greet", who=people[0], rows=people)
     entry = LogEntry.objects.get()
     assert (entry.object_repr, entry.object_id) == ("3 users", None)
     assert f"({people[0].pk}-{people[2].pk})" in entry.change_message
@@ -51,14 +51,14 @@ def test_many_rows_are_one_entry_that_lists_them(people: list[User], monkeypatch
 def test_history_that_cannot_be_written_does_not_undo_the_operation(entries: Any, people: list[User]):
     people[0].delete()
     people[0].pk = None
-    audit.record("greet", who=people[0], rows=people[1:])
+    audit_log.record("greet", who=people[0], rows=people[1:])
     assert entries()
     assert not LogEntry.objects.exists()
 
 
 def test_keys_are_listed_as_ranges():
-    assert audit.ranges([7, 1, 2, 3]) == "1-3, 7"
-    assert audit.ranges(["b", "a"]) == "b, a"
+    assert audit_log.ranges([7, 1, 2, 3]) == "1-3, 7"
+    assert audit_log.ranges(["b", "a"]) == "b, a"
 
 
 @pytest.mark.django_db

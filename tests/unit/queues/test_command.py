@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from ami.queues.tasks_table import registered
+from ami.queues.tasks import registered
 from tests.support.place import celery_at
 
 

@@ -10,11 +10,12 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from ami.governor.governor import Governor
-from ami.governor.pools import Crew
+from ami.governor.pool_adapters import Crew
 from ami.governor.probes.machine import Machine
-from ami.governor.reading import Reading
+from ami.governor.sample import Reading
 from ami.governor.settings import GovernorSettings
-from ami.queues import governors, live
+from ami.queues import diagnostics, governors
+from ami.queues.queue import QueueState
 from ami.topology.topology import Topology
 from tests.support.place import celery_at
 
@@ -95,7 +96,7 @@ def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], 
 def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
     answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL, mode="dry-run"))
     assert "dry-run  would hold" in governor()
-    assert not list(live.worker_findings(topology, answers))
+    assert not list(diagnostics.worker_findings(topology, answers))
 
 
 def test_memory_that_nobody_knows_is_said_to_be_unknown(answers: dict[str, Any], topology: Topology):
@@ -119,7 +120,7 @@ def test_nobody_who_answers_is_one_sentence(answers: dict[str, Any]):
 
 
 def found(topology: Topology, answers: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {item.name: (item.level, item.sentence) for item in live.worker_findings(topology, answers)}
+    return {item.name: (item.level, item.sentence) for item in diagnostics.worker_findings(topology, answers)}
 
 
 def test_workers_that_take_tasks_are_nothing_to_report(topology: Topology):
@@ -155,10 +156,10 @@ def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
 def test_queue_without_consumers_is_not_told_to_start_a_worker_that_holds(
     answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any
 ):
-    states = [live.QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]
-    monkeypatch.setattr(live, "queue_states", lambda *_: states)
+    states = [QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]
+    monkeypatch.setattr(diagnostics, "queue_states", lambda *_: states)
     answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL))
-    errors = [(item.name, item.sentence) for item in live.findings(topology, app, "") if item.level == "error"]
+    errors = [(item.name, item.sentence) for item in diagnostics.findings(topology, app, "") if item.level == "error"]
     assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [
         ("no-consumer", topology.workloads[1].queue),
         ("all-held", "Nobody takes work from antenna-ingest"),

@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from kombu import Queue
 
+from ami.celery.declaration import declare, depth
 from ami.queues import governors
 from ami.queues.dead_letters import burial_queues
-from ami.queues.declare import declare, depth
 from ami.topology.broker import UNROUTED
 from ami.topology.table import FALLBACK
 from tests.support.place import celery_at

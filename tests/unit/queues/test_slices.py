@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from celery.exceptions import Ignore
 
-from ami.queues import reserve, slices
-from ami.queues.reserve import LONG_HEADER
+from ami.queues import reserved_slot, slices
+from ami.queues.reserved_slot import LONG_HEADER
 from ami.queues.slices import ROOM_SECONDS, Slice, continue_later
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import load
@@ -39,8 +39,8 @@ def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(slices, "FAIR_SHARE_SECONDS", 0)
     yield
-    for task_id in list(reserve._held):
-        reserve.free(task_id=task_id)
+    for task_id in list(reserved_slot._held):
+        reserved_slot.free(task_id=task_id)
 
 
 def test_slice_is_over_after_its_time():
@@ -51,7 +51,7 @@ def test_slice_is_over_after_its_time():
 def test_short_work_asks_for_no_slot(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(slices, "FAIR_SHARE_SECONDS", 60)
     assert not Slice(FakeTask("a")).over()
-    assert reserve._held == {}
+    assert reserved_slot._held == {}
 
 
 @pytest.mark.django_db

@@ -12,8 +12,8 @@ import pytest
 from amqp.exceptions import NotFound
 from kombu.transport import native_delayed_delivery as delayed
 
-from ami.queues import declare
-from ami.queues.broker_kind import KINDS
+from ami.celery import declaration
+from ami.celery.broker_kind import KINDS
 from ami.topology import broker, credentials, definitions
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
@@ -63,8 +63,8 @@ class Declared(definitions.Record):
 
 
 def test_a_broker_that_loaded_them_holds_what_queues_declare_would_declare(monkeypatch):
-    monkeypatch.setattr(declare, "kind_of", lambda _: KINDS["amqp"])
-    declare.declare(ALL, found := Declared(ACCOUNT.vhost))
+    monkeypatch.setattr(declaration, "kind_of", lambda _: KINDS["amqp"])
+    declaration.declare(ALL, found := Declared(ACCOUNT.vhost))
     held = rendered()
     assert held["queues"] == list(found.queues.values())
     assert held["exchanges"] == list(found.exchanges.values())

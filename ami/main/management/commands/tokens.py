@@ -7,9 +7,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from ami.main import tokens
 from ami.main.models import ApiToken, Project, User
-from ami.queues import audit
+from ami.main.services import tokens
+from ami.queues import audit_log
 
 LONGEST_DAYS = 36_500
 
@@ -46,7 +46,7 @@ class Command(BaseCommand):
         token, key = tokens.issue(
             user, name=options["name"][:255], scope=scope, projects=projects, expires_at=expires_at
         )
-        audit.record("tokens create", who=audit.command_user(), rows=[token, user, *projects])
+        audit_log.record("tokens create", who=audit_log.command_user(), rows=[token, user, *projects])
         self.stdout.write(key)
 
     def _projects(self, user: User, scope: str, keys: list[int]) -> list[Project]:
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         token = ApiToken.objects.filter(pk=options["id"])
         if not token.revoke():
             raise CommandError(f"There is no live token {options['id']}; 'tokens list' shows them.")
-        audit.record("tokens revoke", who=audit.command_user(), rows=list(token))
+        audit_log.record("tokens revoke", who=audit_log.command_user(), rows=list(token))
         self.stdout.write(f"Token {options['id']} is revoked.")
 
     def _user(self, email: str) -> User:

@@ -14,10 +14,10 @@ from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
-from ami.queues import audit, dead_letters, governors, live, rollout, schedule, tasks_table
-from ami.queues.broker_kind import kind_of
-from ami.queues.declare import declare
-from ami.queues.finding import Finding
+from ami.celery.broker_kind import kind_of
+from ami.celery.declaration import declare
+from ami.queues import audit_log, dead_letters, diagnostics, governors, rollout, schedule, tasks
+from ami.queues.diagnostics import Finding
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
 from ami.topology.topology import Topology
@@ -61,7 +61,7 @@ class Command(BaseCommand):
             if not _changes_something(verb, options):
                 run(options)
                 return
-            with audit.recorded(_operation(verb, options), who=audit.command_user(), which=_subject(options)):
+            with audit_log.recorded(_operation(verb, options), who=audit_log.command_user(), which=_subject(options)):
                 run(options)
         except _broker_errors() as error:
             where = current_app.connection_for_read().as_uri()
@@ -76,7 +76,7 @@ class Command(BaseCommand):
             self.stdout.write(f"policies: {policies if isinstance(policies, str) else ', '.join(policies)}")
 
     def _tasks(self, options: dict[str, Any]) -> None:
-        rows = tasks_table.rows(self.topology)
+        rows = tasks.rows(self.topology)
         cells = [
             (
                 row.task,
@@ -95,7 +95,7 @@ class Command(BaseCommand):
     def _check(self, options: dict[str, Any]) -> None:
         found = [_finding(message) for message in run_checks(tags=["queues"])]
         if options["live"]:
-            found += live.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL)
+            found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL)
         cells = [(item.level, item.name, item.sentence) for item in found]
         self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
         if any(item.level == "error" for item in found):
@@ -208,7 +208,7 @@ def _broker_errors() -> tuple[type[BaseException], ...]:
     return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
 
 
-def _trigger(row: tasks_table.TaskRow) -> str:
+def _trigger(row: tasks.TaskRow) -> str:
     return f"{row.triggered_by}, each {row.every_seconds} s" if row.every_seconds else row.triggered_by
 
 

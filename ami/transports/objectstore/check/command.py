@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from rich.console import Console
 from rich.table import Table
 
+from ami.transports.objectstore.check.journal import Report, read_queue
 from ami.transports.objectstore.check.objects import FOLDERS, torn_objects, transient_queues
-from ami.transports.objectstore.check.reading import Report, read_queue
 
 ABOUT = """\
 Reads all that a broker's folder holds, checks every checksum, and prints a row for each queue. Nothing is changed, and

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.broker.declaration_store import KEY
+from ami.transports.objectstore.broker.declarations import Layout
+from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.frame import Torn, unframed
-from ami.transports.objectstore.transport.catalogue import KEY
-from ami.transports.objectstore.transport.layout import Layout
 
 #: The folders of objects in a broker's folder.
 LAYOUT, ALIVE = FOLDERS = ("objects", "alive")

@@ -3,8 +3,8 @@
 import threading
 
 from ami.transports.objectstore.cost.requests import Requests
-from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.port import Storage, Stored
+from ami.transports.objectstore.storage.request_counter import Counting
 
 HEAD, SEGMENT, SNAPSHOT, LAYOUT, PRESENCE = PARTS = ("head", "segment", "snapshot", "layout", "presence")
 

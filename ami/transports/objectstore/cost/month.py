@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
+from ami.transports.objectstore.broker.channel import Channel
+from ami.transports.objectstore.broker.transport import LONGEST_POLL_SECONDS, POLL_SECONDS
 from ami.transports.objectstore.cost.requests import Prices, Requests
 from ami.transports.objectstore.cost.sample import Sample
-from ami.transports.objectstore.transport.channel import Channel
-from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS, POLL_SECONDS
 
 #: By how much a worker that finds nothing waits longer from poll to poll.
 POLL_GROWTH = 1.5

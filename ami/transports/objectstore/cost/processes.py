@@ -12,11 +12,11 @@ from typing import Any
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.pidbox import Mailbox
 
+from ami.transports.objectstore.broker.address import Address
+from ami.transports.objectstore.broker.broker_storage import Site
+from ami.transports.objectstore.broker.transport import Transport
 from ami.transports.objectstore.cost.ledger import Ledger
 from ami.transports.objectstore.storage.port import Storage
-from ami.transports.objectstore.transport.address import Address
-from ami.transports.objectstore.transport.site import Site
-from ami.transports.objectstore.transport.transport import Transport
 
 #: Where Celery's workers send events; nobody listens unless they gossip or are watched.
 EVENTS = Exchange("celeryev", type="topic")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ami.transports.objectstore.storage.counting import Traffic
+from ami.transports.objectstore.storage.request_counter import Traffic
 
 
 class Requests(NamedTuple):

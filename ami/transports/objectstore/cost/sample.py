@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from kombu import Queue
 
+from ami.transports.objectstore.broker.declaration_store import FRESH_SECONDS
+from ami.transports.objectstore.broker.transport import LONGEST_POLL_SECONDS
 from ami.transports.objectstore.cost.ledger import HEAD, LAYOUT
 from ami.transports.objectstore.cost.processes import Process, Worker, bells, task_queue
 from ami.transports.objectstore.cost.requests import Requests
 from ami.transports.objectstore.journal.objects import HEAD_SECONDS
-from ami.transports.objectstore.queue.opening import open_store
+from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.transport.catalogue import FRESH_SECONDS
-from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS
 
 #: A keeper beats three times per lease. With this one it beats when the layout that it knows has just become old, as
 #: it is at every beat of a lease of a minute.

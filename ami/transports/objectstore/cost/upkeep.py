@@ -4,7 +4,7 @@ from ami.transports.objectstore.cost.ledger import SEGMENT, SNAPSHOT, Ledger
 from ami.transports.objectstore.cost.requests import Requests
 from ami.transports.objectstore.journal.objects import SEGMENT_BYTES
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue
-from ami.transports.objectstore.queue.opening import open_store
+from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
 

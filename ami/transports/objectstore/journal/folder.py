@@ -5,13 +5,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified, whole_frames
 from ami.transports.objectstore.journal.place import Place
 from ami.transports.objectstore.journal.port import BehindError, Follower
 from ami.transports.objectstore.journal.segments import Segments
 from ami.transports.objectstore.journal.snapshots import Snapshots
 from ami.transports.objectstore.journal.tail import Tail, this_boot
+from ami.transports.objectstore.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.storage.errors import StorageError
 
 _HEADER = struct.Struct("<II")
 HEADER_BYTES = _HEADER.size

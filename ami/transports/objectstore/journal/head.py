@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.storage.errors import StorageError
 
 FORMAT = 1
 

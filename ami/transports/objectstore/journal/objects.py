@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.journal.closed import SEGMENTS, SNAPSHOTS, ClosedSegments
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified
 from ami.transports.objectstore.journal.head import Head
 from ami.transports.objectstore.journal.port import BehindError, Follower
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage
 
 #: What the open segment may hold; every commit writes it again, so it bounds the bytes of a commit.

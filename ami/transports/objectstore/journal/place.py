@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.tail import Tail
+from ami.transports.objectstore.storage.errors import StorageError
 
 #: What is being removed is called so, beside the folder that it was.
 DESTROYED = ".destroyed-queue-"

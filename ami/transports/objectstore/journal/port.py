@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.storage.errors import StorageError
 
 
 class BehindError(StorageError):

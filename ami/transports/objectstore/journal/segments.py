@@ -4,8 +4,8 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.port import BehindError
+from ami.transports.objectstore.storage.errors import StorageError
 
 #: So many segments stay open for reading payloads.
 OPEN_SEGMENTS = 16

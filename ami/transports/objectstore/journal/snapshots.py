@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames
+from ami.transports.objectstore.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 

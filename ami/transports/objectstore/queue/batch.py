@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue.format import FORMAT
+from ami.transports.objectstore.storage.errors import StorageError
 
 #: ASCII alone: a lone surrogate in an id would otherwise fail every command of the batch.
 line = json.JSONEncoder(separators=(",", ":")).encode

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.format import FORMAT
 from ami.transports.objectstore.queue.state import State
+from ami.transports.objectstore.storage.errors import StorageError
 
 
 def dump(state: State) -> bytes:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
-from ami.transports.objectstore.errors import JobNotFoundError, StorageError
 from ami.transports.objectstore.queue.entry import Entry
+from ami.transports.objectstore.storage.errors import JobNotFoundError, StorageError
 
 #: The ids of so many acknowledged messages are remembered, so that a publish tried again is stored once ...
 REMEMBERED = 20_000

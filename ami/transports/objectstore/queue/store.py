@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ami.transports.objectstore.errors import JQueueError, StorageError
 from ami.transports.objectstore.journal.frames import MAX_BODY_BYTES
 from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.queue import snapshot as snapshots
@@ -15,6 +14,7 @@ from ami.transports.objectstore.queue.batch import Tokens, decode, encode, line
 from ami.transports.objectstore.queue.commands import Command, check
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.state import LINE_BYTES, State
+from ami.transports.objectstore.storage.errors import JQueueError, StorageError
 
 log = logging.getLogger(__name__)
 

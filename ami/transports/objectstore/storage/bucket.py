@@ -12,7 +12,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.port import Stored
 

@@ -3,8 +3,8 @@
 import os
 from urllib.parse import urlsplit
 
-from ami.transports.objectstore.storage.apart import Apart
 from ami.transports.objectstore.storage.bucket import Bucket, Place, can_ask
+from ami.transports.objectstore.storage.fork_safe import Apart
 from ami.transports.objectstore.storage.keys import quoted
 from ami.transports.objectstore.storage.port import Storage, Stored
 

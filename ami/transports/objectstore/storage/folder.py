@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.frame import HEADER_BYTES, TOKEN_BYTES, Torn, header, token_of, unframed
 from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.lock import locked

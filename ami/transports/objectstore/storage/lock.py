@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from ami.transports.objectstore.errors import StorageError
+from ami.transports.objectstore.storage.errors import StorageError
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.0002, 0.02
 

@@ -3,7 +3,7 @@
 import itertools
 import threading
 
-from ami.transports.objectstore.errors import CASConflictError
+from ami.transports.objectstore.storage.errors import CASConflictError
 from ami.transports.objectstore.storage.keys import folder_of, quoted
 from ami.transports.objectstore.storage.port import Stored
 

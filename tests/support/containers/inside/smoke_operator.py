@@ -10,7 +10,7 @@ def main() -> None:
     """Print the token, and the path to which a POST publishes a task."""
     from django.contrib.auth import get_user_model
 
-    from ami.main import tokens
+    from ami.main.services import tokens
     from ami.ml.models import ProcessingService
 
     name = secrets.token_hex(4)

@@ -12,8 +12,8 @@ from kombu import Connection, Exchange, Producer, Queue
 
 from ami import transports
 from ami.transports.objectstore.__main__ import main
-from ami.transports.objectstore.check import reading
-from ami.transports.objectstore.check.reading import read_queue
+from ami.transports.objectstore.check import journal
+from ami.transports.objectstore.check.journal import read_queue
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim
 from ami.transports.objectstore.queue.store import Store
 from tests.support.place import until
@@ -171,7 +171,7 @@ def test_what_a_power_failure_tore_at_the_end_is_a_note(tmp_path: Path):
     last = max(tmp_path.glob("*.log"))
     with last.open("ab") as file:
         file.write(b"half a batch")
-    with patch.object(reading, "this_boot", lambda: b"another start   "):
+    with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path)
     assert (report.waiting, report.damage) == (40, [])
     assert report.notes == [f"{last}: its last 12 bytes are no whole batch and will be cut off"]
@@ -180,7 +180,7 @@ def test_what_a_power_failure_tore_at_the_end_is_a_note(tmp_path: Path):
 def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
     filled(tmp_path)
     spoil(tmp_path / "00000001.log", 60)
-    with patch.object(reading, "this_boot", lambda: b"another start   "):
+    with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path, is_transient=True)
     assert not report.damage
     assert "begins anew" in report.notes[-1]
@@ -191,7 +191,7 @@ def test_the_layout_tells_which_queues_are_transient(tmp_path: Path, check: Chec
     declared(tmp_path, "replies", durable=False)
     spoil(tmp_path / "queues" / "replies" / "00000001.log", 60)
     assert check(tmp_path)[0] == 1
-    with patch.object(reading, "this_boot", lambda: b"another start   "):
+    with patch.object(journal, "this_boot", lambda: b"another start   "):
         assert check(tmp_path)[0] == 0
 
 
@@ -213,7 +213,7 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
 def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 120.0)
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 120.0)
     is_over = threading.Event()
 
     def write() -> None:
@@ -241,7 +241,7 @@ def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(
 
 
 def test_a_segment_that_came_and_went_during_a_read_is_no_damage(tmp_path: Path):
-    store, glob, compare = filled(tmp_path), Path.glob, reading._Reading._compare
+    store, glob, compare = filled(tmp_path), Path.glob, journal._Reading._compare
     moments: list[str] = []
 
     def work_off(count: int) -> None:
@@ -259,13 +259,13 @@ def test_a_segment_that_came_and_went_during_a_read_is_no_damage(tmp_path: Path)
             work_off(60)
         return glob(self, pattern)
 
-    def compared(self: reading._Reading) -> None:
+    def compared(self: journal._Reading) -> None:
         if len(moments) == 1:
             moments.append("before they were compared")
             work_off(60)
         compare(self)
 
-    with patch.object(Path, "glob", listed), patch.object(reading._Reading, "_compare", compared):
+    with patch.object(Path, "glob", listed), patch.object(journal._Reading, "_compare", compared):
         report = read_queue(tmp_path)
     assert len(moments) == 2
     assert (report.damage, report.waiting, report.leased) == ([], 0, 1)
@@ -273,8 +273,8 @@ def test_a_segment_that_came_and_went_during_a_read_is_no_damage(tmp_path: Path)
 
 def test_queue_that_changes_during_every_read_is_busy_not_damaged(tmp_path: Path, check: Check, monkeypatch):
     filled(tmp_path / "queues" / "busy")
-    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.05)
-    with patch.object(reading._Reading, "report", side_effect=FileNotFoundError):
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 0.05)
+    with patch.object(journal._Reading, "report", side_effect=FileNotFoundError):
         code, answer = check(tmp_path)
     [queue] = answer["queues"]
     assert (code, answer["damage"], queue["is_busy"]) == (3, [], True)
@@ -285,14 +285,14 @@ def test_queue_that_changes_during_every_read_is_busy_not_damaged(tmp_path: Path
 def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
     filled(tmp_path)
     before = read_queue(tmp_path)
-    compare = reading._Reading._read_snapshots
+    compare = journal._Reading._read_snapshots
 
     def removing(self) -> None:
         for path in tmp_path.glob("*.log"):
             path.rename(tmp_path / f"{path.name}.gone")
         compare(self)
 
-    with patch.object(reading._Reading, "_read_snapshots", removing):
+    with patch.object(journal._Reading, "_read_snapshots", removing):
         assert read_queue(tmp_path) == before
 
 

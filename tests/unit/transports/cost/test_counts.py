@@ -8,6 +8,7 @@ import pytest
 from kombu import Connection, Consumer, Producer, Queue
 
 from ami.transports.objectstore.__main__ import main
+from ami.transports.objectstore.broker.transport import LONGEST_POLL_SECONDS
 from ami.transports.objectstore.cost import command, sample
 from ami.transports.objectstore.cost.ledger import PRESENCE, part_of
 from ami.transports.objectstore.cost.month import ONE_GET, _pauses
@@ -17,7 +18,6 @@ from ami.transports.objectstore.cost.upkeep import upkeep
 from ami.transports.objectstore.journal.objects import SEGMENT_BYTES
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.transport.transport import LONGEST_POLL_SECONDS
 from tests.support.soak import soak
 from tests.support.transports.fake_bucket import Bucket, clock, counted_processes
 

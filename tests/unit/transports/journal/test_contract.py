@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.frames import MAX_BODY_BYTES, frame
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.journal.port import Journal
+from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.transports.recording_follower import DOUBT, Reader, number

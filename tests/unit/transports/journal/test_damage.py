@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame
 from ami.transports.objectstore.journal.head import Head
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Enqueue
+from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.recording_follower import Reader, number, on_folder

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.objects import BEHIND_TRIES
+from ami.transports.objectstore.storage.errors import StorageError
 from tests.support.transports.flaky_network import PREFIX, Fault, FlakyNetwork, asked, reader
 from tests.support.transports.recording_follower import number
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.objects import STORAGE_TRIES, TRIES
+from ami.transports.objectstore.storage.errors import StorageError
 from tests.support.transports.flaky_network import Fault, FlakyNetwork, asked, reader
 from tests.support.transports.recording_follower import number
 from tests.support.transports.small_stores import claim, held, on_objects, publish, waiting

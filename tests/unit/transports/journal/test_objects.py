@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ami.transports.objectstore.errors import CASConflictError
 from ami.transports.objectstore.journal import closed
 from ami.transports.objectstore.journal.head import Head
 from ami.transports.objectstore.journal.objects import HEAD_SECONDS, TRIES
+from ami.transports.objectstore.storage.errors import CASConflictError
 from tests.support.transports.flaky_network import HEAD, Fault, FlakyNetwork, asked, reader
 from tests.support.transports.recording_follower import number
 from tests.support.transports.small_stores import claim, on_objects, publish

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ami.transports.objectstore.queue.commands import Ack, Claim
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from ami.transports.objectstore.storage.request_counter import Counting
 from tests.support.soak import soak
 from tests.support.transports.small_stores import content, held, message, on_folder, on_objects, snapshots_every
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Ack
+from ami.transports.objectstore.storage.errors import StorageError
 from tests.support.transports.queue_state import picture
 from tests.support.transports.recording_follower import number, on_folder
 from tests.support.transports.small_stores import claim, held, publish, snapshots_every, waiting

@@ -9,9 +9,9 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.flaky_network import Fault, FlakyNetwork, hasty

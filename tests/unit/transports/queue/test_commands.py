@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.batch import decode, encode, line
 from ami.transports.objectstore.queue.commands import (
@@ -23,6 +22,7 @@ from ami.transports.objectstore.queue.commands import (
     check,
 )
 from ami.transports.objectstore.queue.state import State
+from ami.transports.objectstore.storage.errors import StorageError
 
 any_text = st.text(st.characters(codec=None), max_size=20)
 enqueues = st.builds(

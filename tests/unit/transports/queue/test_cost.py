@@ -14,8 +14,8 @@ from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack, Claim, Renew, Sweep
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.counting import Counting
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from ami.transports.objectstore.storage.request_counter import Counting
 from tests.support.soak import soak
 from tests.support.transports.small_stores import DOUBT, message
 from tests.support.transports.watched_journal import WatchedJournal

@@ -2,7 +2,6 @@
 
 import pytest
 
-from ami.transports.objectstore.errors import JobNotFoundError
 from ami.transports.objectstore.queue.commands import (
     Ack,
     Bury,
@@ -16,6 +15,7 @@ from ami.transports.objectstore.queue.commands import (
     Sweep,
 )
 from ami.transports.objectstore.queue.state import State
+from ami.transports.objectstore.storage.errors import JobNotFoundError
 from tests.support.transports.queue_state import AppliedState, assert_consistent
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import JobNotFoundError
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import (
     Ack,
@@ -27,6 +26,7 @@ from ami.transports.objectstore.queue.commands import (
     Take,
 )
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.errors import JobNotFoundError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.queue_state import AppliedState, assert_consistent, line, picture

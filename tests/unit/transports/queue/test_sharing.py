@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from ami.transports.objectstore.errors import CASConflictError, JobNotFoundError, StorageError
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue, Purge
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.errors import CASConflictError, JobNotFoundError, StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.place import until
 from tests.support.transports.queue_state import picture

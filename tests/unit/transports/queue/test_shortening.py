@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ami.transports.objectstore.errors import StorageError
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Take
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.queue_state import picture

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.cloud import CloudObjects
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage, Stored
 from tests.support.transports.recording_server import Answer, Recorder
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import CASConflictError
+from ami.transports.objectstore.storage.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage, Stored
 from tests.support.soak import soak
 from tests.support.transports.concurrent_writers import concurrent_writers

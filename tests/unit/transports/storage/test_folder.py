@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 import pytest
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage import lock
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.folder import LEFT_BEHIND_SECONDS, FolderObjects
 from ami.transports.objectstore.storage.port import Stored
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage, Stored
 from tests.support.soak import soak
 from tests.support.transports.faulty_storage import Fault, FaultyStorage

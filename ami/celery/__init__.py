@@ -1,0 +1,1 @@
+"""What subclasses or hooks Celery, one file per hook."""

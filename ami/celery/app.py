@@ -1,0 +1,115 @@
+"""The Celery application class: everything that is published passes through its ``send_task``."""
+
+import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from amqp.exceptions import NotFound
+from celery import Celery
+from celery.exceptions import QueueNotFound
+from celery.signals import before_task_publish
+from kombu import Queue
+
+from ami.celery import origin
+from ami.celery.broker_kind import BrokerKind, kind_of
+from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
+from ami.topology.errors import did_you_mean
+from ami.topology.router import ORIGIN_HEADER
+from ami.topology.topology import Topology
+
+#: Epoch seconds at which a message was published, or is due when it was published with a countdown.
+PUBLISHED_HEADER = "antenna_published_at"
+
+
+class AntennaCelery(Celery):
+    """Celery that marks who asked, routes retries anew, and sends short countdowns at once."""
+
+    task_cls = "ami.celery.task:Task"
+    amqp_cls = "ami.celery.producer:AntennaAMQP"
+    events_cls = "ami.celery.events:Events"
+    control_cls = "ami.celery.control:Control"
+
+    @property
+    def topology(self) -> Topology:
+        """The topology that settings loaded."""
+        from django.conf import settings
+
+        topology: Topology = settings.ANTENNA_TOPOLOGY
+        return topology
+
+    def send_task(self, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Publish a task; see ``Celery.send_task``.
+
+        Raises:
+            celery.exceptions.QueueNotFound: ``queue=`` names a queue that no workload consumes.
+            kombu.exceptions.OperationalError: the broker did not take the message.
+        """
+        if options.get("retries"):
+            _forget_destination(options)
+        self._refuse_unknown_queue(options.get("queue"))
+        kind = kind_of(self.connection_for_write())
+        due = _normalise_delay(kind, options)
+        headers = dict(options.pop("headers", None) or {})
+        headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
+        headers[PUBLISHED_HEADER] = due
+        if kind.confirms:
+            options.setdefault("confirm_timeout", CONFIRM_TIMEOUT_SECONDS)
+        if kind.routes:
+            # A publisher that declares the queue would bind it again after a rollback took its key.
+            options.setdefault("declare", [])
+        send = super().send_task
+        return self._declaring_what_is_missing(lambda: send(name, args, kwargs, headers=dict(headers), **dict(options)))
+
+    def _declaring_what_is_missing(self, send: Callable[[], Any]) -> Any:
+        """Publish; on a broker that lacks the exchange (no worker has ever started) declare everything, once."""
+        try:
+            return send()
+        except NotFound:
+            from ami.celery.declaration import declare
+
+            with self.connection_for_write() as connection:
+                declare(self.topology, connection)
+            return send()
+
+    def _refuse_unknown_queue(self, queue: Any) -> None:
+        if queue is None or isinstance(queue, Queue) or queue in self.amqp.queues:
+            return
+        known = self.topology.queues
+        raise QueueNotFound(
+            f"No workload consumes the queue '{queue}'.{did_you_mean(str(queue), known)} Known: {', '.join(known)}."
+        )
+
+
+def _forget_destination(options: dict[str, Any]) -> None:
+    """Drop where the last try was delivered: a retry is routed anew, by name and origin."""
+    for name in ("queue", "exchange", "routing_key", "exchange_type", "redelivered"):
+        options.pop(name, None)
+
+
+def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
+    """Make a countdown what the broker can carry and return when the task is due, in epoch seconds.
+
+    A broker that delays counts whole seconds: anything else is rounded up so that no task starts early. Under a second
+    is sent at once on every broker (kombu raises on it there).
+    """
+    eta, countdown = options.pop("eta", None), options.pop("countdown", None)
+    if eta is not None:
+        moment = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        countdown = moment.timestamp() - time.time()
+    if not countdown or countdown < 1:
+        return time.time()
+    options["countdown"] = math.ceil(countdown) if kind.delays else countdown
+    return time.time() + float(options["countdown"])
+
+
+@before_task_publish.connect(dispatch_uid="antenna_no_message_ttl")
+def _no_message_ttl(properties: dict[str, Any] | None = None, **_: Any) -> None:
+    """Drop the message TTL that ``expires=`` sets: RabbitMQ would dead-letter a tick that merely came too late.
+
+    The worker still reads ``expires`` from the headers and drops the task without running it.
+    """
+    if properties is not None:
+        properties.pop("expiration", None)

@@ -1,0 +1,76 @@
+"""Worker bootsteps: refuse what cannot work, declare the topology before consuming, and tell its fingerprint."""
+
+from typing import Any
+
+from celery import bootsteps
+from celery.concurrency.prefork import TaskPool
+from celery.worker.consumer import Connection, Events, Tasks
+from celery.worker.consumer.delayed_delivery import DelayedDelivery
+
+from ami.celery import amqp_properties, decompression, pool
+from ami.celery.declaration import declare
+
+PROCESSES_REFUSED = (
+    "Configuration refused: the broker {url} is the memory of one process, and the prefork pool has several. Start the "
+    "worker with --pool threads or --pool solo, or set CELERY_BROKER_URL to objectstore+file:///path/to/a/folder."
+)
+
+
+class RefuseProcesses(bootsteps.Step):
+    """Refuses a pool of processes on a broker in the memory of one: its children would publish where nobody reads."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        connection = worker.app.connection_for_read()
+        if issubclass(worker.pool_cls, TaskPool) and getattr(connection.transport, "is_one_process", False):
+            raise SystemExit(PROCESSES_REFUSED.format(url=connection.as_uri()))
+
+
+class DeclareTopology(bootsteps.StartStopStep):
+    """Declares everything this topology needs, before the first consume and after every reconnect."""
+
+    requires = (Connection,)
+
+    def start(self, consumer: Any) -> None:
+        """Declare; a reconnect may have found a broker that lost its definitions."""
+        app = consumer.app
+        with app.connection_for_write() as connection:
+            declare(app.topology, connection, own=app.amqp.queues.consume_from)
+
+    def info(self, consumer: Any) -> dict[str, Any]:
+        """What ``celery -A config inspect stats`` shows of it."""
+        topology = consumer.app.topology
+        return {
+            "topology": {
+                "fingerprint": topology.fingerprint,
+                "routing": topology.routing,
+                "queues": list(consumer.app.amqp.queues.consume_from),
+            }
+        }
+
+
+class LetEventsGo(bootsteps.StartStopStep):
+    """Drops the events' connection before Celery closes it, when the broker would not hear that."""
+
+    requires = (Events,)
+
+    def stop(self, consumer: Any) -> None:
+        """Let it go; see :class:`ami.celery.events.EventDispatcher`."""
+        if consumer.event_dispatcher:
+            consumer.event_dispatcher.let_go()
+
+
+def install(app: Any) -> None:
+    """Add the steps to the worker and to its consumer, and guard this process against what it may receive.
+
+    Celery orders steps by ``requires`` alone and has no "before": its own ``Tasks`` is told to wait for ours. Celery's
+    ``DelayedDelivery`` is left out: it would bind every queue of the topology again, also those that a rollback took
+    their keys from, and ours has declared the same exchanges.
+    """
+    amqp_properties.install()
+    decompression.install()
+    pool.install()
+    DelayedDelivery.include_if = lambda *_: False
+    Tasks.requires = (*Tasks.requires, DeclareTopology)
+    app.steps["worker"].add(RefuseProcesses)
+    app.steps["consumer"].update((DeclareTopology, LetEventsGo))

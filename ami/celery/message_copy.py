@@ -1,0 +1,59 @@
+"""Publishes a message again as it is, confirmed by the broker."""
+
+from collections.abc import Mapping
+from typing import Any
+
+#: What a message was published with, as far as a copy must keep it.
+PROPERTIES = (
+    "correlation_id",
+    "reply_to",
+    "priority",
+    "message_id",
+    "delivery_mode",
+    "timestamp",
+    "type",
+    "app_id",
+)
+
+#: Why a worker has buried the message: text.
+REASON_HEADER = "antenna_reason"
+
+#: Headers about the message's past; a copy starts afresh, so that the broker's delivery count does too.
+HISTORY_HEADERS = (
+    REASON_HEADER,
+    "x-death",
+    "x-first-death-queue",
+    "x-first-death-exchange",
+    "x-first-death-reason",
+    "x-delivery-count",
+)
+
+#: How long the broker may take to confirm a copy.
+CONFIRM_SECONDS = 10
+
+
+def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> None:
+    """Publish a message again as it is, and wait until the broker has it; ``headers`` replace those of the same name.
+
+    ``channel`` must be one that waits for confirmations, where the broker gives any. A body that kombu has decompressed
+    goes on as it is now.
+
+    Raises:
+        amqp.exceptions.AMQPError: the broker refused it, or no queue takes it.
+        TimeoutError: the broker did not confirm it.
+    """
+    kept = {name: value for name, value in (message.headers or {}).items() if name not in HISTORY_HEADERS}
+    if not message.errors:
+        kept.pop("compression", None)
+    properties = {name: message.properties[name] for name in PROPERTIES if message.properties.get(name) is not None}
+    published = channel.prepare_message(
+        message.body,
+        properties.pop("priority", None),
+        message.content_type,
+        message.content_encoding,
+        {**kept, **headers},
+        {"delivery_mode": 2, **properties},
+    )
+    channel.basic_publish(
+        published, exchange=exchange, routing_key=routing_key, mandatory=True, confirm_timeout=CONFIRM_SECONDS
+    )

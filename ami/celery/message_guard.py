@@ -1,0 +1,242 @@
+"""Keeps a message that is no proper task from ending its worker: it is buried, with a reason, before a task starts."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from celery.signals import task_rejected
+from celery.utils.log import get_logger
+from celery.worker import state
+from celery.worker.consumer import Consumer as CeleryConsumer
+from kombu import Connection
+from kombu.transport.native_delayed_delivery import (
+    MAX_LEVEL,
+    MAX_NUMBER_OF_BITS_TO_USE,
+    calculate_routing_key,
+    level_name,
+)
+
+from ami.celery.amqp_properties import UNREADABLE
+from ami.celery.broker_kind import kind_of
+from ami.celery.dead_letter_publisher import DeadLetterPublisher, Letter
+from ami.celery.declaration import declare
+from ami.celery.message_copy import REASON_HEADER
+from ami.celery.task_message import check, seconds_ahead
+from ami.governor.slot_consumer import SlotConsumer
+
+logger = get_logger(__name__)
+
+BURIED = "Message of %s buried before its task started: %s"
+DROPPED = "Message of %s rejected before its task started; its queue keeps no dead letters: %s"
+
+#: A task that is due sooner waits in the worker, as Celery does; a clock may be a little behind.
+POSTPONED_SECONDS = 60.0
+
+MAX_REASON = 300
+
+#: Of all headers together; a frame of RabbitMQ's has 128 KiB, and a reason must still fit in.
+MAX_HEADERS_BYTES = 100_000
+
+
+class GuardedConsumer(SlotConsumer):
+    """A task consumer whose messages raise nothing but what the broker's connection raises.
+
+    Whatever else goes wrong with a message, in kombu, in the governor or in Celery, is handed to ``on_decode_error``.
+    """
+
+    on_decode_error: Callable[[Any, BaseException], Any] | None = None
+
+    def _receive_callback(self, message: Any) -> Any:
+        try:
+            return super()._receive_callback(message)
+        except Exception as error:
+            if self.on_decode_error is None or _is_not_the_messages(error, self.connection):
+                raise
+            return self.on_decode_error(message, error)
+
+    def give_up(self, message: Any, error: Exception) -> None:
+        """Bury a message that the governor refuses."""
+        if self.on_decode_error is None:
+            super().give_up(message, error)
+        else:
+            self.on_decode_error(message, error)
+
+    def queue_of(self, message: Any) -> str | None:
+        """Return the name of the queue that a message came from; None when that is not known."""
+        tag = (message.delivery_info or {}).get("consumer_tag")
+        names = [name for name, active in self._active_tags.items() if active == tag]
+        if self._managed and self.amqp and tag in self._open:
+            names = [self._open[tag].name]
+        names = names or list(self._queues)
+        return names[0] if len(names) == 1 else None
+
+
+class GuardedWorker(CeleryConsumer):
+    """Celery's consumer of a worker; set as ``worker_consumer``.
+
+    Every way that a message can be wrong before its task starts ends in :meth:`bury`: it cannot be decoded or
+    decompressed, is no task message, names an unknown task, has an invalid header, or makes Celery raise.
+    """
+
+    on_task_request: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.dead_letters = DeadLetterPublisher(self._connect_confirming, self.call_soon, self._declare)
+        self._guard_start()
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+        """Return what is called with each message, and raises nothing about the message."""
+        self.dead_letters.forget()
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def check_and_handle(message: Any) -> Any:
+            try:
+                check(message, self.strategies)
+            except MemoryError:
+                raise
+            except Exception as error:
+                return self.bury(message, error)
+            return None if self._postpone(message) else handle(message)
+
+        return check_and_handle
+
+    def on_decode_error(self, message: Any, exc: BaseException) -> None:
+        """Bury what cannot be decoded; kombu's consumers call it, those of remote control too."""
+        self.bury(message, exc)
+
+    def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's name
+        """Bury what is no task."""
+        self.bury(message, ValueError("it is no task message"))
+
+    def on_unknown_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002 - Celery's name
+        """Bury a task that this worker does not know."""
+        self.bury(message, exc)
+
+    def on_invalid_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002 - Celery's name
+        """Bury a task that Celery refuses."""
+        self.bury(message, exc)
+
+    def bury(self, message: Any, error: BaseException) -> None:
+        """Move a message to its queue's dead letters with the reason: a confirmed copy, then the acknowledgement.
+
+        What needs the broker happens later; the message gives its slot back now. What is settled already, or came to
+        another consumer than the one for tasks, is logged only.
+        """
+        consumer, why = self.task_consumer, reason(error)
+        if consumer is None or getattr(message, "channel", None) is not consumer.channel:
+            logger.error("Control message dropped: %s", why, exc_info=_unexpected(error))
+            return
+        if message.acknowledged:
+            logger.error("Failure after a message was settled: %s", why, exc_info=error)
+            return
+        queue = consumer.queue_of(message)
+        target = self._target(queue)
+        logger.error(BURIED if target else DROPPED, queue, why, exc_info=_unexpected(error))
+        if target is None or UNREADABLE in message.properties:
+            message.reject_log_error(logger, self.connection_errors)
+        else:
+            self._submit(consumer, message, target, {**_short_representations(message.headers), REASON_HEADER: why})
+        task_rejected.send(sender=self, message=message, exc=error)
+
+    def _postpone(self, message: Any) -> bool:
+        """Hand a task that is due later to the broker's delay, where it has one: here it would hold a slot until then.
+
+        What this project publishes comes when it is due; a message that was moved here or made by others may not.
+        """
+        consumer, seconds = self.task_consumer, seconds_ahead(message)
+        if seconds < POSTPONED_SECONDS or not kind_of(self.connection).delays:
+            return False
+        queue = consumer.queue_of(message)
+        if queue is None:
+            return False
+        logger.info("Message of %s postponed by the broker for %.0f s, until its ETA", queue, seconds)
+        key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
+        self._submit(consumer, message, (level_name(MAX_LEVEL), key), {})
+        return True
+
+    def _submit(self, consumer: Any, message: Any, target: tuple[str, str], headers: dict[str, str]) -> None:
+        def settle(how: Callable[[], Any]) -> None:
+            if consumer is not self.task_consumer or message.acknowledged:
+                return  # The connection that it came by is gone: the broker delivers it again.
+            try:
+                how()
+            except self.connection_errors as error:
+                logger.warning("Buried message not acknowledged; it may be delivered again: %r", error)
+
+        self.dead_letters.submit(
+            Letter(
+                message,
+                *target,
+                headers,
+                stored=partial(settle, message.ack),
+                refused=partial(settle, message.reject),
+                given_back=partial(settle, message.requeue),
+            )
+        )
+        if not self.dead_letters.is_full:
+            consumer.set_aside(message.delivery_tag)
+
+    def _target(self, queue: str | None) -> tuple[str, str] | None:
+        """Return the exchange and the routing key of a queue's dead letters; None where the broker keeps none."""
+        if queue is None or queue not in self.app.amqp.queues or not kind_of(self.connection).routes:
+            return None
+        arguments = self.app.amqp.queues[queue].queue_arguments or {}
+        exchange = arguments.get("x-dead-letter-exchange")
+        return None if exchange is None else (exchange, arguments.get("x-dead-letter-routing-key") or queue)
+
+    def _connect_confirming(self) -> Connection:
+        connection = self.app.connection_for_write()
+        options = {**(connection.transport_options or {}), "confirm_publish": True}
+        return connection.clone(transport_options=options, heartbeat=0)
+
+    def _declare(self, connection: Connection) -> None:
+        declare(self.app.topology, connection)
+
+    def _guard_start(self) -> None:
+        """Guard the handing over to the pool: with a semaphore it happens later, out of a child's last answer."""
+        controller = self.controller
+        start = getattr(controller, "_process_task", None)
+        if start is None:
+            return
+
+        def start_or_bury(request: Any) -> None:
+            try:
+                start(request)
+            except Exception as error:
+                has_started = request.time_start is not None or request.message.acknowledged
+                if has_started or _is_not_the_messages(error, self.connection):
+                    raise
+                state.task_ready(request)
+                self.bury(request.message, error)
+                if release := getattr(controller, "_quick_release", None):
+                    release()
+
+        controller._process_task = start_or_bury
+        if self.on_task_request == start:
+            self.on_task_request = start_or_bury
+
+
+def reason(error: BaseException) -> str:
+    """Return one bounded line of plain text about an error."""
+    text = "".join(character if character.isprintable() else " " for character in str(error))
+    return f"{type(error).__name__}: {text}"[:MAX_REASON]
+
+
+def _unexpected(error: BaseException) -> BaseException | None:
+    """Return the error when it is none that this module expects, so that its traceback is logged."""
+    return None if isinstance(error, ValueError) else error
+
+
+def _is_not_the_messages(error: Exception, connection: Any) -> bool:
+    """Whether an error is the worker's or the connection's own: to bury a message for that would bury them all."""
+    transport = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
+    return isinstance(error, (MemoryError, *transport))
+
+
+def _short_representations(headers: Any) -> dict[str, str]:
+    """Return shorter ``argsrepr`` and ``kwargsrepr`` where the headers would not fit into a frame with a reason."""
+    if sum(len(str(value)) for value in headers.values()) < MAX_HEADERS_BYTES:
+        return {}
+    return {name: str(headers[name])[:200] for name in ("argsrepr", "kwargsrepr") if name in headers}

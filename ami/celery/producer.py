@@ -1,0 +1,61 @@
+"""The producer of everything this application publishes: its wait for the broker's confirmation ends."""
+
+from typing import Any
+
+from kombu import Producer
+from kombu.exceptions import OperationalError
+
+from ami.celery.broker_kind import kind_of
+from ami.celery.message_guard import GuardedConsumer
+from ami.governor.slot_consumer import SlotAMQP
+
+#: A publisher waits this long for the broker's confirmation, then the caller hears of it (incidents 7 and 13).
+CONFIRM_TIMEOUT_SECONDS = 10.0
+
+
+class Unconfirmed(OperationalError):
+    """The broker did not confirm the message in time. It may have it all the same.
+
+    One that is short of disk or memory confirms nothing until that is over: trying again at once would wait as long
+    again, so it is not tried.
+    """
+
+
+class ConfirmedProducer(Producer):
+    """Waits for each confirmation, but not for ever, and gives the connection up with the message.
+
+    Closing the connection in order would wait for the same broker, without end. What kombu and Celery publish with no
+    limit of their own (``celery inspect``) has the same one.
+    """
+
+    def publish(self, *args: Any, confirm_timeout: float | None = None, **kwargs: Any) -> Any:
+        """Publish; see ``kombu.Producer.publish``.
+
+        Raises:
+            Unconfirmed: the broker did not confirm the message within ``confirm_timeout`` seconds.
+        """
+        if confirm_timeout is None and kind_of(self.connection).confirms:
+            confirm_timeout = CONFIRM_TIMEOUT_SECONDS
+        return super().publish(*args, confirm_timeout=confirm_timeout, **kwargs)
+
+    def _publish(self, *args: Any, **kwargs: Any) -> Any:
+        connection, _ = self.connection, self.channel  # To connect may take too long as well; that is tried again.
+        try:
+            return super()._publish(*args, **kwargs)
+        except TimeoutError as error:
+            connection.collect()
+            raise Unconfirmed("The broker did not confirm the message in time; it may have it all the same.") from error
+
+
+class AntennaAMQP(SlotAMQP):
+    """Celery's queues with this producer, and with task consumers that are guarded and that the governor can manage."""
+
+    Producer = ConfirmedProducer
+    Consumer = GuardedConsumer
+
+    @property
+    def producer_pool(self) -> Any:
+        """Celery's pool, which would make kombu's own producers."""
+        pool = super().producer_pool
+        pool.Producer = self.Producer
+        return pool

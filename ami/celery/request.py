@@ -1,0 +1,80 @@
+"""How a delivered message is settled: acknowledged, retried, or buried in its queue's dead letters."""
+
+from typing import Any
+
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from billiard.exceptions import TimeLimitExceeded
+from celery.utils.log import get_logger
+from celery.worker.request import Request as CeleryRequest
+from celery.worker.state import task_ready
+
+from ami.celery import tracebacks
+from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+
+logger = get_logger(__name__)
+
+
+class TaskMemoryError(Exception):
+    """A task raised ``MemoryError``. No subclass of it, because Celery ends the whole worker on a ``MemoryError``."""
+
+
+class Request(CeleryRequest):
+    """A request whose failures end in the dead-letter queue, never in a lost or an endlessly returned message.
+
+    - An ordinary failure, its retries used up: rejected without requeue (``task_acks_on_failure=False``).
+    - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
+      broker's delivery limit.
+    - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
+    - A memory limit: the same as a hard time limit.
+    - A ``MemoryError`` of the task: an ordinary failure of that task.
+    """
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """Settle a failed task; see the class."""
+        exception = exc_info.exception
+        if isinstance(exception, ExceptionWithTraceback):
+            exception = exception.exc
+        if isinstance(exception, CeilingReached):
+            exception = exception.exc
+            exc_info, return_ok = _as_own(exception), False  # The child has stored and told nothing of a failure.
+        if isinstance(exception, MemoryError):
+            exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
+        elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:
+            if self._retry_after_limit(exception, exc_info):
+                return
+            self.reject(requeue=False)
+        super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Log a time limit; a hard one was settled by ``on_failure`` when the pool reported it."""
+        if not soft and self.acknowledged:
+            logger.error("Hard time limit (%ss) exceeded for %s[%s]", timeout, self.name, self.id)
+            return
+        super().on_timeout(soft, timeout)
+
+    def _announce_cancelled(self, emit_retry: bool = True) -> None:
+        """Say that the task was ended because its connection was lost, and store that only where somebody reads it.
+
+        The worker's loop does this, and the same network may be gone between it and the result backend: for a result
+        that is ignored it would wait there for minutes before it connects to the broker again.
+        """
+        super()._announce_cancelled(emit_retry=emit_retry and self.store_errors)
+
+    def _retry_after_limit(self, exception: BaseException, exc_info: Any) -> bool:
+        limit = self.task.max_retries
+        if limit is not None and self._context.retries >= limit:
+            return False
+        if not self._retry_worker_lost(exception, exc_info):
+            return False
+        task_ready(self)
+        return True
+
+
+def _as_own(error: Exception, cause: BaseException | None = None) -> ExceptionInfo:
+    """Return what the pool would report had the task failed with ``error``."""
+    try:
+        raise error from cause
+    except type(error):
+        return ExceptionInfo()
+    finally:
+        tracebacks.let_go(error)

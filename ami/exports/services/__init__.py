@@ -1,0 +1,1 @@
+"""How exports are requested and written."""

@@ -1,0 +1,48 @@
+"""The file of an export: its addresses, and how it is downloaded."""
+
+from ami.exports.models import DataExport
+from ami.exports.services.formats import format_of
+from ami.main.api.files import ANY_BYTES, Download
+from ami.main.services import file_urls
+from ami.main.services.stored_files import EXPORT
+
+GONE = "The file of this export was deleted. Run the export again."
+
+
+def stable_url(export: DataExport) -> str:
+    """Return the address that may be stored and passed on; it needs a token of a member of the project."""
+    return file_urls.stable(_address(export))
+
+
+def signed_url(export: DataExport, base: str = "") -> str:
+    """Return an address that is signed now and opens without a token; empty until there is a file."""
+    return file_urls.signed(_address(export), file_urls.for_people(), base) if export.file_path else ""
+
+
+def signed_path(export: DataExport) -> str:
+    """Return the signed address of an export that has a file, relative to this server."""
+    return file_urls.signed_path(_address(export), file_urls.for_people())
+
+
+def download(export: DataExport) -> Download:
+    """Return the download of an export that has a file."""
+    extension = export.file_path.rpartition(".")[2]
+    return Download(
+        area=EXPORT,
+        path=export.file_path,
+        name=f"{export.project.slug}_export-{export.pk}.{extension}",
+        content_type=_content_type(export),
+        is_attachment=True,
+        missing=GONE,
+    )
+
+
+def _content_type(export: DataExport) -> str:
+    try:
+        return format_of(export.format).content_type
+    except ValueError:  # A format that this version has no more.
+        return ANY_BYTES
+
+
+def _address(export: DataExport) -> str:
+    return file_urls.address("exports", export.pk, "file")

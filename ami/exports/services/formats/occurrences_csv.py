@@ -1,0 +1,66 @@
+"""The format `occurrences_simple_csv`: one line per occurrence."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+
+from ami.exports.services.formats.registry import register
+from ami.exports.services.formats.row import COLUMNS, record, with_all_it_needs
+from ami.main.models import Occurrence
+
+#: A spreadsheet takes a cell that begins so for a formula and runs it (OWASP, "CSV Injection"): also in full-width
+#: characters, and behind what an import strips.
+FORMULA = re.compile(r"[\s\x00\ufeff\u200b]*[=+\-@\uff1d\uff0b\uff0d\uff20]| *[\t\r\n]")
+
+
+def safe(value: Any) -> Any:
+    """Return a cell that no spreadsheet runs: a text that begins like a formula gets ``'`` in front.
+
+    Numbers stay numbers, also negative ones. Who reads the file with a program strips one leading ``'``.
+    """
+    if isinstance(value, (list, dict)):
+        return json.dumps(value)
+    if isinstance(value, str) and FORMULA.match(value):
+        return f"'{value}"
+    return value
+
+
+class OccurrencesCsv:
+    """UTF-8 with a header line; empty cells for what is unknown."""
+
+    key = "occurrences_simple_csv"
+    name = "Occurrences (CSV)"
+    extension = "csv"
+    content_type = "text/csv; charset=utf-8"
+    between = b""
+
+    def head(self) -> bytes:
+        """Return the header line."""
+        return _lines([COLUMNS])
+
+    def tail(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
+        """Load all that a batch of rows needs."""
+        return with_all_it_needs(occurrences)
+
+    def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
+        """Return one line per occurrence."""
+        records = (record(occurrence) for occurrence in occurrences)
+        return _lines([safe(fields[column]) for column in COLUMNS] for fields in records)
+
+
+def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+register(OccurrencesCsv())

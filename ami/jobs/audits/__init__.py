@@ -1,7 +1,0 @@
-"""Periodic repairs; each check stands alone, so that one that fails leaves the others running."""
-
-from ami.jobs.audits.health import audit_jobs, health_check
-from ami.jobs.audits.integrity import audit_data_integrity
-from ami.jobs.audits.results import audit_stored_results
-
-__all__ = ["audit_data_integrity", "audit_jobs", "audit_stored_results", "health_check"]

@@ -1,0 +1,64 @@
+"""Handing out images to a pull worker, each under a lease."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import Case, CharField, IntegerField, Value, When
+from django.utils import timezone
+
+from ami.jobs.models import Job, JobImage, StoredResult
+from ami.jobs.models.states import UNSETTLED, ImageState
+from ami.jobs.services import jetstream
+from ami.jobs.services.jetstream import Delivery
+from ami.ml.schemas import PipelineProcessingTask
+from ami.ml.services.capture_files import public_url
+
+MOST_UNHANDLED = 20_000
+"""With so many results waiting on ingest, a job hands out nothing more: back-pressure instead of a growing queue."""
+
+
+def claim(job: Job, batch: int, *, base_url: str = "") -> list[PipelineProcessingTask]:
+    """Fetch up to ``batch`` deliveries and return them as tasks, their rows marked as claimed.
+
+    Deliveries of images that are settled already are acknowledged and not handed out.
+
+    Raises:
+        NatsUnavailable: nothing was handed out.
+    """
+    if StoredResult.objects.filter(job=job, handled_at=None).count() >= MOST_UNHANDLED:
+        return []
+    deliveries = jetstream.fetch(job.pk, batch)
+    newest = {delivery.image_id: delivery for delivery in deliveries}
+    rows = JobImage.objects.filter(job=job, source_image_id__in=newest, state__in=UNSETTLED)
+    open_rows = {row.source_image_id: row for row in rows.select_related("source_image")}
+    _drop_settled(delivery for delivery in deliveries if delivery.image_id not in open_rows)
+    mine = [newest[image_id] for image_id in sorted(open_rows)]
+    _mark_claimed(job, mine, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
+    return [
+        PipelineProcessingTask(
+            id=str(delivery.image_id),
+            image_id=str(delivery.image_id),
+            image_url=public_url(open_rows[delivery.image_id].source_image, base_url),
+            reply_subject=delivery.reply_subject,
+        )
+        for delivery in mine
+    ]
+
+
+def _drop_settled(deliveries: Iterable[Delivery]) -> None:
+    jetstream.acknowledge([delivery.reply_subject for delivery in deliveries])
+
+
+def _mark_claimed(job: Job, deliveries: list[Delivery], lease_expires_at: datetime) -> None:
+    """Write down who was handed out, by one conditional statement; a result may settle the image meanwhile."""
+    if not deliveries:
+        return
+    replies = [When(source_image_id=d.image_id, then=Value(d.reply_subject)) for d in deliveries]
+    attempts = [When(source_image_id=d.image_id, then=Value(d.deliveries)) for d in deliveries]
+    JobImage.objects.filter(job=job, source_image_id__in=[d.image_id for d in deliveries], state__in=UNSETTLED).update(
+        state=ImageState.CLAIMED,
+        reply_subject=Case(*replies, output_field=CharField()),
+        attempts=Case(*attempts, output_field=IntegerField()),
+        lease_expires_at=lease_expires_at,
+    )

@@ -1,0 +1,42 @@
+"""Finishing a job whose images are all settled: one cheap conditional query, from whoever settled last."""
+
+import logging
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from ami.jobs.errors import NatsUnavailable
+from ami.jobs.models import Job, JobImage
+from ami.jobs.models.states import FINALIZABLE, UNSETTLED, DispatchMode, JobStatus
+from ami.jobs.services import jetstream
+from ami.jobs.services.progress import ImageCounts, count_images
+from ami.jobs.services.transitions import move
+
+logger = logging.getLogger(__name__)
+
+_unsettled = Exists(JobImage.objects.filter(job_id=OuterRef("pk"), state__in=UNSETTLED))
+ALL_SETTLED = Q(collected_at__isnull=False) & ~Q(_unsettled)
+
+
+def complete_if_settled(job_id: int) -> bool:
+    """Finish the job if everything is collected and settled; return whether this call finished it."""
+    ready = Job.objects.filter(ALL_SETTLED, pk=job_id, status__in=FINALIZABLE).first()
+    if ready is None:
+        return False
+    counts = count_images([job_id]).get(job_id, ImageCounts())
+    job = ready
+    if not move(job, counts.verdict, when=ALL_SETTLED):
+        return False
+    share = f"{counts.captures} of {counts.total} images processed, {counts.failed} failed"
+    job.log(f"Finished as {job.status}: {share}.", level="INFO" if job.status == JobStatus.SUCCESS else "ERROR")
+    if job.dispatch_mode == DispatchMode.ASYNC_API:
+        transaction.on_commit(lambda: clean_up(job_id))
+    return True
+
+
+def clean_up(job_id: int) -> None:
+    """Delete the job's stream and consumers; what cannot be deleted now, the audit deletes later."""
+    try:
+        jetstream.delete_job(job_id)
+    except NatsUnavailable as error:
+        logger.warning("The stream of job %s is left for the audit: %s", job_id, error)

@@ -1,0 +1,29 @@
+"""The work queue of asynchronous jobs on NATS JetStream, behind plain functions with deadlines."""
+
+from ami.jobs.services.jetstream.advisories import exhausted_images
+from ami.jobs.services.jetstream.connection import close
+from ami.jobs.services.jetstream.messages import Delivery, acknowledge, fetch, image_of_reply, publish
+from ami.jobs.services.jetstream.streams import (
+    StreamState,
+    consumer_state,
+    create_stream,
+    delete_job,
+    job_streams,
+    recreate_stream,
+)
+
+__all__ = [
+    "Delivery",
+    "StreamState",
+    "acknowledge",
+    "close",
+    "consumer_state",
+    "create_stream",
+    "delete_job",
+    "exhausted_images",
+    "fetch",
+    "image_of_reply",
+    "job_streams",
+    "publish",
+    "recreate_stream",
+]

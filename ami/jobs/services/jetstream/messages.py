@@ -1,0 +1,176 @@
+"""Messages of a job on JetStream: publish in chunks, fetch a batch, acknowledge."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js.client import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from ami.jobs.services.jetstream import names
+from ami.jobs.services.jetstream.connection import call
+
+logger = logging.getLogger(__name__)
+
+FETCH_SECONDS = 0.5
+SLOW_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One message as it was fetched: whose image, where to acknowledge, how often it was delivered."""
+
+    image_id: int
+    reply_subject: str
+    deliveries: int
+
+
+def publish(job_id: int, payloads: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Publish one message per image, all at once; return the images that JetStream confirmed.
+
+    A message that is published again within the stream's duplicate window is confirmed and dropped.
+
+    Raises:
+        NatsUnavailable: no answer in time; which messages arrived is not known, publish all of them again.
+    """
+
+    async def publish_all(_: Client, js: JetStreamContext) -> set[int]:
+        async def one(image_id: int, payload: Mapping[str, Any]) -> int:
+            headers = {"Nats-Msg-Id": names.message_id(job_id, image_id)}
+            body = json.dumps(payload).encode()
+            await js.publish(names.subject(job_id), body, stream=names.stream(job_id), headers=headers)
+            return image_id
+
+        results = await asyncio.gather(*(one(*item) for item in payloads.items()), return_exceptions=True)
+        confirmed = {result for result in results if isinstance(result, int)}
+        refused = [result for result in results if isinstance(result, BaseException)]
+        if refused and not confirmed:
+            raise refused[0]
+        return confirmed
+
+    return call(publish_all)
+
+
+def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Delivery]:
+    """Return up to ``batch`` messages that wait now; an empty list when there are none or no consumer yet.
+
+    The request says "do not wait", so nothing stays behind on the server that could swallow a later message and
+    with it one of its two deliveries.
+
+    Raises:
+        NatsUnavailable: no connection, or JetStream did not answer in time.
+    """
+
+    async def fetch_batch(client: Client, js: JetStreamContext) -> list[Delivery]:
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(inbox)
+        try:
+            request = json.dumps({"batch": batch, "no_wait": True}).encode()
+            target = f"$JS.API.CONSUMER.MSG.NEXT.{names.stream(job_id)}.{names.consumer(job_id)}"
+            await client.publish(target, request, reply=inbox)
+            deliveries = await _collect(subscription, batch, seconds)
+            if deliveries is None:
+                # A missing consumer does not answer; a slow server does, a little later.
+                await js.consumer_info(names.stream(job_id), names.consumer(job_id))
+                deliveries = await _collect(subscription, batch, SLOW_SECONDS)
+            return deliveries or []
+        finally:
+            await subscription.unsubscribe()
+
+    try:
+        return call(fetch_batch)
+    except NotFoundError:
+        return []
+
+
+async def _collect(subscription: Any, batch: int, seconds: float) -> list[Delivery] | None:
+    """Read messages until the batch is full, the server says that there are no more, or time is up.
+
+    None says that the server said nothing at all.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    deliveries: list[Delivery] = []
+    heard = False
+    while len(deliveries) < batch and (left := deadline - loop.time()) > 0:
+        try:
+            message = await subscription.next_msg(timeout=left)
+        except TimeoutError:
+            break
+        heard = True
+        if (message.headers or {}).get("Status"):
+            break
+        if (delivery := _delivery(message)) is not None:
+            deliveries.append(delivery)
+    return deliveries if heard else None
+
+
+def _delivery(message: Msg) -> Delivery | None:
+    try:
+        image_id = int(json.loads(message.data)["image_id"])
+    except (ValueError, KeyError, TypeError):
+        logger.warning("A message on %s is no task; it is left to run out.", message.subject)
+        return None
+    return Delivery(image_id, message.reply, message.metadata.num_delivered)
+
+
+def acknowledge(reply_subjects: Iterable[str], *, of_job: int | None = None) -> None:
+    """Acknowledge deliveries and wait until the server has taken it.
+
+    Subjects that a client sent come with ``of_job``: those of another job's stream are left alone.
+
+    Raises:
+        NatsUnavailable: no connection; JetStream delivers again after its ack_wait.
+    """
+    subjects = [subject for subject in reply_subjects if subject.startswith("$JS.ACK.")]
+    if of_job is not None:
+        subjects = [subject for subject in subjects if _sequence(of_job, subject) is not None]
+    if not subjects:
+        return
+
+    async def ack(client: Client, _: JetStreamContext) -> None:
+        for subject in subjects:
+            await client.publish(subject, b"+ACK")
+        await client.flush(timeout=5)
+
+    call(ack)
+
+
+def _sequence(job_id: int, reply_subject: str) -> int | None:
+    """Return the stream sequence in a reply subject of this job, None if it is none or another job's."""
+    # $JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>...; with a domain and an account two tokens more.
+    tokens = reply_subject.split(".")
+    offset = 4 if len(tokens) >= 11 else 2
+    if not reply_subject.startswith("$JS.ACK.") or len(tokens) < 9 or not tokens[offset + 3].isdecimal():
+        return None
+    return int(tokens[offset + 3]) if tokens[offset] == names.stream(job_id) else None
+
+
+def image_of_reply(job_id: int, reply_subject: str) -> int | None:
+    """Return whose image the delivery with this reply subject was; None if the message is gone.
+
+    Raises:
+        NatsUnavailable: no answer in time.
+    """
+    sequence = _sequence(job_id, reply_subject)
+    if sequence is None:
+        return None
+
+    async def look(_: Client, js: JetStreamContext) -> int | None:
+        return await image_of_message(js, job_id, sequence)
+
+    return call(look)
+
+
+async def image_of_message(js: JetStreamContext, job_id: int, sequence: int) -> int | None:
+    """Return whose image the stored message of this sequence number is; None if it is gone."""
+    try:
+        message = await js.get_msg(names.stream(job_id), sequence)
+        return int(json.loads(message.data or b"")["image_id"])
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,153 @@
+"""A job's stream and consumers on JetStream: create, look at, delete."""
+
+import contextlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from nats.aio.client import Client
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamConfig
+from nats.js.client import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from ami.jobs.services.jetstream import names
+from ami.jobs.services.jetstream.connection import call
+
+STREAM_MAX_AGE_SECONDS = 24 * 3600
+ADVISORIES_MAX_AGE_SECONDS = 3600
+DUPLICATE_WINDOW_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """One stream of a job on the server."""
+
+    job_id: int
+    created_at: datetime
+    messages: int
+
+
+def create_stream(job_id: int) -> None:
+    """Create the job's stream and consumers if they are not there.
+
+    Raises:
+        NatsUnavailable: no answer in time.
+    """
+
+    async def create(_: Client, js: JetStreamContext) -> None:
+        await _create(js, job_id)
+
+    call(create)
+
+
+def recreate_stream(job_id: int) -> None:
+    """Delete whatever has the job's names (left over from another database) and create them anew."""
+
+    async def recreate(_: Client, js: JetStreamContext) -> None:
+        await _delete(js, job_id)
+        await _create(js, job_id)
+
+    call(recreate)
+
+
+def delete_job(job_id: int) -> bool:
+    """Delete the job's stream and consumers; return whether there was a stream."""
+
+    async def delete(_: Client, js: JetStreamContext) -> bool:
+        return await _delete(js, job_id)
+
+    return call(delete)
+
+
+def consumer_state(job_id: int) -> dict[str, Any] | None:
+    """Return the consumer's counters, or None if the job has no consumer."""
+
+    async def look(_: Client, js: JetStreamContext) -> dict[str, Any]:
+        info = await js.consumer_info(names.stream(job_id), names.consumer(job_id))
+        return {
+            "num_pending": info.num_pending,
+            "num_ack_pending": info.num_ack_pending,
+            "num_redelivered": info.num_redelivered,
+        }
+
+    try:
+        return call(look)
+    except NotFoundError:
+        return None
+
+
+def job_streams() -> list[StreamState]:
+    """Return every stream on the server that has a job's name."""
+
+    async def look(_: Client, js: JetStreamContext) -> list[StreamState]:
+        found: list[StreamState] = []
+        offset = 0
+        while True:
+            page = await js._api_request("$JS.API.STREAM.LIST", f'{{"offset": {offset}}}'.encode(), timeout=10)
+            streams = page.get("streams") or []
+            found += filter(None, map(_stream_state, streams))
+            offset += len(streams)
+            if not streams or offset >= page.get("total", 0):
+                return found
+
+    return call(look)
+
+
+def _stream_state(raw: dict[str, Any]) -> StreamState | None:
+    job_id = names.job_id_of(raw["config"]["name"])
+    if job_id is None:
+        return None
+    created = datetime.fromisoformat(raw["created"][:19]).replace(tzinfo=UTC)
+    return StreamState(job_id, created, raw["state"]["messages"])
+
+
+async def _create(js: JetStreamContext, job_id: int) -> None:
+    await js.add_stream(
+        StreamConfig(
+            name=names.stream(job_id),
+            subjects=[names.subject(job_id)],
+            max_age=STREAM_MAX_AGE_SECONDS,
+            duplicate_window=DUPLICATE_WINDOW_SECONDS,
+        )
+    )
+    await js.add_consumer(
+        names.stream(job_id),
+        ConsumerConfig(
+            durable_name=names.consumer(job_id),
+            ack_policy=AckPolicy.EXPLICIT,
+            deliver_policy=DeliverPolicy.ALL,
+            ack_wait=settings.NATS_TASK_TTR,
+            max_deliver=settings.NATS_MAX_DELIVER,
+            max_ack_pending=settings.NATS_MAX_ACK_PENDING,
+        ),
+    )
+    await _create_dead_letters(js, job_id)
+
+
+async def _create_dead_letters(js: JetStreamContext, job_id: int) -> None:
+    await js.add_stream(
+        StreamConfig(
+            name=names.ADVISORIES_STREAM,
+            subjects=[names.ADVISORIES_SUBJECT],
+            max_age=ADVISORIES_MAX_AGE_SECONDS,
+        )
+    )
+    await js.add_consumer(
+        names.ADVISORIES_STREAM,
+        ConsumerConfig(
+            durable_name=names.dead_letters(job_id),
+            ack_policy=AckPolicy.EXPLICIT,
+            filter_subject=names.exhausted_subject(job_id),
+        ),
+    )
+
+
+async def _delete(js: JetStreamContext, job_id: int) -> bool:
+    with contextlib.suppress(NotFoundError):
+        await js.delete_consumer(names.ADVISORIES_STREAM, names.dead_letters(job_id))
+    try:
+        await js.delete_stream(names.stream(job_id))
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""The types of job: each app registers a function that moves one of its jobs forward."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ami.jobs.errors import UnknownKind
+from ami.jobs.models import Job
+from ami.jobs.models.states import JobStatus
+from ami.jobs.services.transitions import move
+
+
+class SliceOfWork(Protocol):
+    """What a kind is given to know when to stop; `ami.queues.slices.Slice` is one."""
+
+    def over(self) -> bool:
+        """Whether to store the cursor and return False."""
+        ...
+
+
+Advance = Callable[[Job, SliceOfWork], bool]
+Finish = Callable[[Job], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the progress shown to people."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One type of job: how to advance it, what to do when that is finished, and its stages."""
+
+    key: str
+    advance: Advance
+    finish: Finish
+    stages: tuple[Stage, ...]
+    per_image: bool = False
+    is_long: bool = False
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def succeed(job: Job) -> None:
+    """Finish a job whose work is all done."""
+    move(job, JobStatus.SUCCESS)
+
+
+def job_kind(
+    key: str,
+    *,
+    stages: Sequence[str | tuple[str, str]] = ("work",),
+    finish: Finish = succeed,
+    per_image: bool = False,
+    is_long: bool = False,
+) -> Callable[[Advance], Advance]:
+    """Register the decorated ``advance(job, slice) -> bool`` for jobs of type ``key``.
+
+    ``advance`` works until it has finished (True) or ``slice.over()`` (False: it is called again with the same job);
+    it stores its place with ``job.save_progress(cursor=..., done=..., total=...)`` and may be called twice for the
+    same place. ``stages`` are keys, or (key, name) pairs. An exception is retried, then fails the job. A kind that
+    ``is_long`` waits for one of the worker's slots for long work before it begins.
+    """
+    table = tuple(Stage(*((s, s.replace("_", " ").capitalize()) if isinstance(s, str) else s)) for s in stages)
+
+    def register(advance: Advance) -> Advance:
+        _kinds[key] = Kind(key, advance, finish, table, per_image, is_long)
+        return advance
+
+    return register
+
+
+def kind_of(key: str) -> Kind:
+    """Return the registered kind.
+
+    Raises:
+        UnknownKind: with the known ones named.
+    """
+    try:
+        return _kinds[key]
+    except KeyError:
+        raise UnknownKind(f"No code is registered for jobs of type '{key}'. Known: {', '.join(known())}.") from None
+
+
+def known() -> list[str]:
+    """Return the registered keys, sorted."""
+    return sorted(_kinds)

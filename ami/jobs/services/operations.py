@@ -1,0 +1,166 @@
+"""What can be done with a job; the API, the admin, commands and other apps are thin doors around these functions."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+from kombu.exceptions import OperationalError as BrokerError
+
+from ami.celery import origin as origins
+from ami.jobs.errors import NotAllowed
+from ami.jobs.models import Job
+from ami.jobs.models.states import FINAL, DispatchMode, JobStatus
+from ami.jobs.services import completion, stored_results
+from ami.jobs.services.kinds import kind_of
+from ami.jobs.services.leases import nobody_works
+from ami.jobs.services.settlement import reset_images
+from ami.jobs.services.transitions import move, reopen
+from ami.queues.publish import Asked, ask
+
+
+def create(kind: str, project: Any, *, name: str, params: dict[str, Any] | None = None, **relations: Any) -> Job:
+    """Create a job without starting it; ``relations`` are fields of `Job`. Its dispatch mode is fixed here.
+
+    Raises:
+        UnknownKind: no code is registered for this kind.
+    """
+    kind_of(kind)
+    relations.setdefault("dispatch_mode", dispatch_mode_for(kind, project))
+    return Job.objects.create(job_type_key=kind, project=project, name=name[:255], params=params or {}, **relations)
+
+
+def dispatch_mode_for(kind: str, project: Any) -> DispatchMode:
+    """Return how a new job's images reach a service: pulled unless the project's flag says otherwise."""
+    if kind != "ml":
+        return DispatchMode.INTERNAL
+    flags = project.feature_flags or {}
+    return DispatchMode.ASYNC_API if flags.get("async_pipeline_workers", True) else DispatchMode.SYNC_API
+
+
+def create_and_enqueue(
+    kind: str,
+    project: Any,
+    *,
+    name: str,
+    params: dict[str, Any] | None = None,
+    origin: str | None = None,
+    **relations: Any,
+) -> tuple[Job, Asked]:
+    """Create a job and publish its first slice after commit; ``origin`` is a person's unless given.
+
+    A broker that is away leaves nothing behind, so that a caller who asks again makes one job and not two; inside a
+    transaction of the caller's the message goes out at its end, and the job stays for the audit to publish.
+
+    Raises:
+        UnknownKind: no code is registered for this kind.
+        kombu.exceptions.OperationalError: the broker did not take the message; there is no job.
+    """
+    try:
+        with transaction.atomic():
+            job = create(kind, project, name=name, params=params, **relations)
+            asked = run(job, origin=origin)
+    except BrokerError:
+        # A message whose confirmation got lost may have begun the job: then it is accepted after all.
+        if _withdraw(job):
+            raise
+    return job, asked
+
+
+def run(job: Job, *, origin: str | None = None) -> Asked:
+    """Start the job; a final one starts over from the beginning, a running one is only nudged.
+
+    Raises:
+        NotAllowed: the job is being cancelled.
+    """
+    with transaction.atomic():
+        job.refresh_from_db()
+        if job.status == JobStatus.CANCELING:
+            raise NotAllowed(f"Job {job.pk} is being cancelled; wait until it is REVOKED, then run it again.")
+        if job.status in FINAL:
+            _start_over(job)
+        else:
+            move(job, JobStatus.PENDING, scheduled_at=_due(job))
+        return _enqueue(job, origin)
+
+
+def retry(job: Job, *, origin: str | None = None) -> Asked:
+    """Run a final job again from where it stood: what failed or was not finished, not what succeeded.
+
+    Raises:
+        NotAllowed: the job is not final.
+    """
+    with transaction.atomic():
+        job.refresh_from_db()
+        if job.status not in FINAL:
+            raise NotAllowed(f"Job {job.pk} is {job.status}; only a finished job can be retried.")
+        reset_images(job.pk, everything=False)
+        cursor = {key: value for key, value in job.cursor.items() if key != "stream"}
+        reopen(job, cursor=cursor, tries=0, result=None, scheduled_at=None)
+        return _enqueue(job, origin)
+
+
+def cancel(job: Job) -> bool:
+    """Cancel the job: at once if nobody works on it, else at the worker's next step. False if it is final already.
+
+    The move to REVOKED needs a free lease, so that whoever finds the job final finds nobody writing to it.
+    """
+    move(job, JobStatus.CANCELING)
+    return finish_cancel(job) or job.status == JobStatus.CANCELING
+
+
+def finish_cancel(job: Job, *, owner: str = "") -> bool:
+    """Move a job that is being cancelled to REVOKED; ``owner`` is the worker that has its lease and now stops."""
+    free = nobody_works() if not owner else _held_by(owner)
+    job.refresh_from_db()
+    if job.status != JobStatus.CANCELING or not move(job, JobStatus.REVOKED, when=free):
+        return False
+    job.log("Cancelled.")
+    if job.dispatch_mode == DispatchMode.ASYNC_API:
+        job_id = job.pk
+        transaction.on_commit(lambda: completion.clean_up(job_id))
+    return True
+
+
+def _withdraw(job: Job) -> bool:
+    """Delete a job whose message was not taken, unless somebody has begun it; return whether it is gone."""
+    with transaction.atomic():
+        unbegun = Job.objects.select_for_update().filter(pk=job.pk, status=JobStatus.PENDING, lease_owner="")
+        for row in unbegun:
+            row.delete()
+    return not Job.objects.filter(pk=job.pk).exists()
+
+
+def _held_by(owner: str) -> Q:
+    return nobody_works() | Q(lease_owner=owner)
+
+
+def _start_over(job: Job) -> None:
+    reset_images(job.pk, everything=True)
+    stored_results.forget_handled(job.pk)
+    reopen(
+        job,
+        cursor={},
+        tries=0,
+        done=0,
+        total=0,
+        result=None,
+        collected_at=None,
+        started_at=None,
+        scheduled_at=_due(job),
+    )
+
+
+def _due(job: Job) -> datetime | None:
+    return timezone.now() + timedelta(seconds=job.delay) if job.delay else None
+
+
+def _enqueue(job: Job, origin: str | None) -> Asked:
+    from ami.jobs.tasks import run_job
+
+    asked = ask(run_job, asker=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk)
+    Job.objects.filter(pk=job.pk).update(queued_at=timezone.now(), queued_times=1)
+    Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=asked.task_id)
+    job.log(f"Queued on {asked.queue}.", task_id=asked.task_id)
+    return asked

@@ -1,0 +1,148 @@
+"""A job's progress as the API shows it, derived from rows each time and stored nowhere."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+
+from ami.jobs.errors import UnknownKind
+from ami.jobs.models import Job, JobImage
+from ami.jobs.models.states import FINAL, UNSETTLED, ImageState, JobStatus
+from ami.jobs.services.kinds import Kind, kind_of
+
+FAILURE_THRESHOLD = 0.5
+"""A job fails when more than this share of its images failed, and not before all are settled (incident 33)."""
+
+
+@dataclass(frozen=True)
+class ImageCounts:
+    """How many images of a job are where."""
+
+    total: int = 0
+    unsettled: int = 0
+    failed: int = 0
+    captures: int = 0
+    detections: int = 0
+    classifications: int = 0
+
+    @property
+    def settled(self) -> int:
+        """Images with a result or an error."""
+        return self.total - self.unsettled
+
+    @property
+    def verdict(self) -> JobStatus:
+        """What the job comes to once everything is settled."""
+        return JobStatus.FAILURE if self.failed > FAILURE_THRESHOLD * self.total else JobStatus.SUCCESS
+
+
+def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
+    """Return the counts of each job in one query; jobs without images are absent."""
+    rows = (
+        JobImage.objects.filter(job_id__in=list(job_ids))
+        .values("job_id")
+        .annotate(
+            n=Count("pk"),
+            unsettled=Count("pk", filter=Q(state__in=UNSETTLED)),
+            failed=Count("pk", filter=Q(state=ImageState.FAILED)),
+            captures=Count("pk", filter=Q(state=ImageState.PROCESSED)),
+            detections=Sum("detections_count"),
+            classifications=Sum("classifications_count"),
+        )
+        .order_by()
+    )
+    return {
+        row.pop("job_id"): ImageCounts(total=row.pop("n"), **{key: value or 0 for key, value in row.items()})
+        for row in rows
+    }
+
+
+def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:
+    """Return the progress JSON of each job, by primary key, with one query for all of them."""
+    jobs = list(jobs)
+    counts = count_images(job.pk for job in jobs if _kind(job) is None or _kind(job).per_image)  # type: ignore[union-attr]
+    return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
+
+
+def progress(job: Job) -> dict[str, Any]:
+    """Return the progress JSON of one job; the shape is the platform's."""
+    return progress_of([job])[job.pk]
+
+
+def _kind(job: Job) -> Kind | None:
+    try:
+        return kind_of(job.job_type_key)
+    except UnknownKind:
+        return None
+
+
+def _progress(job: Job, counts: ImageCounts) -> dict[str, Any]:
+    kind = _kind(job)
+    stages = _image_stages(job, counts) if kind and kind.per_image else _plain_stages(job, kind)
+    mean = sum(stage["progress"] for stage in stages) / len(stages) if stages else 0.0
+    errors = [str(job.params["error"])] if isinstance(job.params, dict) and job.params.get("error") else []
+    return {
+        "summary": {"status": job.status, "progress": round(mean, 4)},
+        "errors": errors,
+        "logs": [],
+        "stages": stages,
+    }
+
+
+def _plain_stages(job: Job, kind: Kind | None) -> list[dict[str, Any]]:
+    table = kind.stages if kind else ()
+    keys = [stage.key for stage in table]
+    current = job.cursor.get("stage") if isinstance(job.cursor, dict) else None
+    at = keys.index(current) if current in keys else 0
+    share = min(1.0, job.done / job.total) if job.total else 0.0
+    finished = job.status == JobStatus.SUCCESS
+    stages = []
+    for index, stage in enumerate(table):
+        value = 1.0 if finished or index < at else share if index == at else 0.0
+        params = [_param("done", job.done), _param("total", job.total)] if index == at else []
+        stages.append(_stage(stage.key, stage.name, job, value, params))
+    return stages
+
+
+def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
+    total = counts.total
+    collected = 1.0 if job.collected_at else 0.0
+    share = (counts.settled / total if total else 1.0) if job.collected_at else 0.0
+    verdict = counts.verdict if share >= 1.0 else None
+    collect = [{"name": "Total Images", "key": "total_images", "category": "default", "value": total}]
+    process = [
+        _param("processed", counts.settled),
+        _param("remaining", counts.unsettled),
+        _param("failed", counts.failed),
+    ]
+    results = [
+        _param("captures", counts.captures),
+        _param("detections", counts.detections),
+        _param("classifications", counts.classifications),
+    ]
+    stages = [
+        _stage("collect", "Collect", job, collected, collect),
+        _stage("process", "Process", job, share, process, verdict),
+        _stage("results", "Results", job, share, results, verdict),
+    ]
+    if job.delay:
+        stages.insert(0, _stage("delay", "Delay", job, 1.0 if job.collected_at or counts.total else 0.0, []))
+    return stages
+
+
+def _param(key: str, value: int) -> dict[str, Any]:
+    return {"name": key.capitalize(), "key": key, "category": "default", "value": value}
+
+
+def _stage(
+    key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], verdict: JobStatus | None = None
+) -> dict[str, Any]:
+    """Return one stage; its status follows its progress, never the other way round."""
+    if share >= 1.0:
+        status = verdict or JobStatus.SUCCESS
+    elif job.status in FINAL or job.status == JobStatus.CANCELING:
+        status = JobStatus(job.status) if job.status != JobStatus.SUCCESS else JobStatus.STARTED
+    else:
+        status = JobStatus.STARTED if share > 0 else JobStatus.CREATED
+    return {"key": key, "name": name, "status": str(status), "progress": round(share, 4), "params": params}

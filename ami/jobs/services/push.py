@@ -1,0 +1,60 @@
+"""Pushing a synchronous job's images to a processing service, batch by batch inside the slice."""
+
+from django.db.models import F
+from django.utils import timezone
+
+from ami.jobs.models import Job, JobImage
+from ami.jobs.models.states import ImageState
+from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.results import save_results
+from ami.jobs.services.settlement import settle_failed
+from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
+from ami.ml.schemas import PipelineRequest, SourceImageRequest
+from ami.ml.services.capture_files import public_url
+from ami.ml.services.service_client import MAX_BATCH_SIZE, process, service_for
+
+
+def push(job: Job, work: SliceOfWork) -> bool:
+    """Send what is not settled; return whether nothing is left.
+
+    A batch that the service refuses, or does not answer, fails its images and no others.
+
+    Raises:
+        PipelineNotConfigured: the job has no pipeline, or no service with an address runs it.
+        JobStopped: the job is not active any more.
+    """
+    images = JobImage.objects.filter(job=job).unsettled().select_related("source_image").order_by("position")
+    if not images.exists():
+        return True
+    if job.pipeline is None:
+        raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
+    config = job.pipeline.config_for(job.project_id)
+    size = max(1, min(MAX_BATCH_SIZE, int(config.get("request_source_image_batch_size") or 1)))
+    while batch := list(images[:size]):
+        job.save_progress()
+        _push_batch(job, batch, {key: value for key, value in config.items() if not key.startswith("request_")})
+        if work.over():
+            return not images.exists()
+    return True
+
+
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> None:
+    pipeline = job.pipeline
+    if pipeline is None:
+        raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
+    service = service_for(pipeline, job.project_id)
+    ids = [row.source_image_id for row in batch]
+    JobImage.objects.filter(pk__in=[row.pk for row in batch]).update(
+        state=ImageState.CLAIMED, attempts=F("attempts") + 1, published_at=timezone.now()
+    )
+    pictures = [SourceImageRequest(id=str(row.source_image_id), url=public_url(row.source_image)) for row in batch]
+    request = PipelineRequest(pipeline=pipeline.slug, source_images=pictures, config=config)
+    try:
+        response = process(service, request)
+    except (ServiceUnreachable, ServiceRefused) as error:
+        settle_failed(job.pk, ids, str(error))
+        job.log(f"{len(ids)} images failed: {error}", level="ERROR", source_image_ids=ids)
+        return
+    saved = save_results(job, response, only=set(ids))
+    if missing := set(ids) - saved:
+        settle_failed(job.pk, missing, f"{service.name} sent no result for this image.")

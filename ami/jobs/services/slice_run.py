@@ -1,0 +1,96 @@
+"""Running one slice of a job: claim the lease, advance, and say what comes next."""
+
+import logging
+from enum import Enum
+
+from billiard.exceptions import SoftTimeLimitExceeded
+from django.db import transaction
+from django.utils import timezone
+
+from ami.jobs.errors import JobStopped
+from ami.jobs.models import Job
+from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
+from ami.jobs.services import completion, db_interrupt, leases, operations
+from ami.jobs.services.kinds import SliceOfWork, kind_of
+from ami.jobs.services.transitions import move
+
+logger = logging.getLogger(__name__)
+
+
+class Next(Enum):
+    """What the message that ran a slice does next."""
+
+    NOTHING = "nothing"
+    SUCCESSOR = "publish the successor"
+
+
+def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
+    """Advance the job by one slice if nobody else is at it.
+
+    A redelivered message has its old id as ``owner`` and takes its own lease again at once; a second message for a
+    job that somebody works on drops itself. Nothing is seeded anew: the cursor says where to go on (hazard 10).
+
+    Raises:
+        UnknownKind: no code is registered for the job's type.
+        Exception: whatever the kind raised; the lease is given back before.
+    """
+    if job.is_final or not leases.claim(job, owner):
+        logger.info("Job %s is %s, held by '%s'; this message has nothing to do.", job.pk, job.status, job.lease_owner)
+        return Next.NOTHING
+    if operations.finish_cancel(job, owner=owner) or not _start(job):
+        leases.release(job, owner)
+        return Next.NOTHING
+    try:
+        finished = _advance(job, work)
+    except JobStopped:
+        _stop(job, owner)
+        return Next.NOTHING
+    except BaseException:
+        leases.release(job, owner)
+        raise
+    if not finished:
+        leases.release(job, owner)
+        return Next.SUCCESSOR
+    kind_of(job.job_type_key).finish(job)
+    _stop(job, owner)
+    return Next.NOTHING
+
+
+def seconds_to_wait(job: Job) -> float:
+    """Return how long the job still has to wait before it may begin; 0 if it may begin now."""
+    if job.scheduled_at is None or job.started_at is not None:
+        return 0.0
+    return max(0.0, (job.scheduled_at - timezone.now()).total_seconds())
+
+
+def fail(job: Job, error: str) -> bool:
+    """Fail the job for good and delete its stream; False if it is final already or was cancelled meanwhile."""
+    params = {**job.params, "error": error[:2000]}
+    if not move(job, JobStatus.FAILURE, params=params):
+        return operations.finish_cancel(job)
+    job.log(f"Failed: {error}", level="ERROR")
+    if job.dispatch_mode == DispatchMode.ASYNC_API:
+        transaction.on_commit(lambda: completion.clean_up(job.pk))
+    return True
+
+
+def _start(job: Job) -> bool:
+    if job.status == JobStatus.STARTED:
+        return True
+    return move(job, JobStatus.STARTED) or job.status in ACTIVE
+
+
+def _advance(job: Job, work: SliceOfWork) -> bool:
+    """Run the kind's code; the soft time limit ends the slice, not the job (incident 35)."""
+    try:
+        with db_interrupt.recovered():
+            return kind_of(job.job_type_key).advance(job, work)
+    except SoftTimeLimitExceeded:
+        job.log("The slice reached its soft time limit and goes on in another.", level="WARNING")
+        return False
+
+
+def _stop(job: Job, owner: str) -> None:
+    """Give the lease back; a job that was cancelled meanwhile is revoked now."""
+    operations.finish_cancel(job, owner=owner)
+    leases.release(job, owner)

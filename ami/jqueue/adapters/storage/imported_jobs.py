@@ -1,0 +1,63 @@
+"""Brings the jobs of a queue that was one JSON document into a journal."""
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from ami.jqueue.core.codec import decode, encode
+from ami.jqueue.domain.errors import CASConflictError
+from ami.jqueue.domain.models import Job, JobStatus, QueueState
+from ami.transports.objectstore.queue.commands import Bury, Claim, Command, Enqueue
+from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.port import Storage
+
+#: How long after its last heartbeat a job that was in progress is delivered again; as long as queues wait by default.
+LEASE = timedelta(minutes=5)
+
+
+def import_jobs(store: Store, state: QueueState) -> int:
+    """Put the jobs that the store does not hold yet into it, in one batch; return how many.
+
+    Their ids, payloads and order stay. What was in progress is so again, until its heartbeat is older than `LEASE`, and
+    is delivered before its equals then; a store that holds jobs already takes it as waiting.
+    """
+    with store.lock:
+        held = set(store.look().entries)
+        new = [job for job in sorted(state.jobs, key=lambda job: job.created_at) if job.id not in held]
+        # A claim takes what is first in line: that is sure to be the job before it only while nothing waits yet.
+        claimed = [job for job in new if job.status is JobStatus.IN_PROGRESS and not held]
+        commands = [command for job in claimed for command in (_enqueue(job), _claim(job))]
+        for job in new:
+            if job.status is not JobStatus.IN_PROGRESS or held:
+                commands.append(_enqueue(job))
+            if job.status is JobStatus.DEAD:
+                commands.append(Bury(job.id, "imported"))
+        if commands:
+            store.commit(commands)
+    return len(new)
+
+
+def _enqueue(job: Job) -> Command:
+    return Enqueue(job.id, job.payload, job.entrypoint, job.priority, created=job.created_at.timestamp())
+
+
+def _claim(job: Job) -> Command:
+    age = LEASE if job.heartbeat_at is None else datetime.now(UTC) - job.heartbeat_at
+    return Claim(1, "imported", max(LEASE - age, timedelta(0)).total_seconds())
+
+
+def import_blob(store: Store, objects: Storage, key: str) -> None:
+    """Move the jobs of a queue in one blob into the store, and keep a copy of the blob as it was beside it.
+
+    The blob is emptied last. Whoever was killed before that, or runs at the same time, imports the same ids, which are
+    stored once. Raises StorageError where the blob is something else; it is left alone.
+    """
+    while (stored := objects.read(key)) is not None:
+        state = decode(stored.content)
+        if not state.jobs:
+            return
+        import_jobs(store, state)
+        with suppress(CASConflictError):
+            objects.create(f"{key}.imported-{state.version}", stored.content)
+        # Somebody who still writes the blob conflicts with this, or this with them: then there is more to import.
+        with suppress(CASConflictError):
+            objects.replace(key, encode(QueueState(version=state.version + 1)), stored.version)

@@ -1,0 +1,85 @@
+"""A queue that writes once per call: the simplest one, for few calls a second."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from ami.jqueue.core.keyed import KeyedQueue, journal_of
+from ami.jqueue.core.operations import Operations, checked_timeout
+from ami.jqueue.core.whole_state import WholeState
+from ami.jqueue.domain.models import QueueState
+from ami.jqueue.ports.storage import ObjectStoragePort
+from ami.transports.objectstore.queue.commands import Claim, Command, Rescue, Return
+
+RETRIES = 10
+
+
+class DirectQueue(Operations):
+    """A queue without a lifecycle: each call is one write, from any event loop.
+
+    What it claims has no lease: a job whose worker died waits for `requeue_stale`.
+    """
+
+    def __init__(self, storage: ObjectStoragePort) -> None:
+        super().__init__(lease_seconds=None)
+        journal = journal_of(storage)
+        self._committing: WholeState | _OffLoop
+        if journal is None:
+            self._committing = WholeState(storage, retries=RETRIES, pause_seconds=lambda attempt: 0.01 * (attempt + 1))
+        else:
+            self._committing = _OffLoop(journal)
+
+    async def read_state(self) -> QueueState:
+        """Return the queue as it is now, without changing or locking anything. Raises StorageError."""
+        return await self._committing.read_state()
+
+    async def requeue_stale(self, timeout: timedelta) -> int:
+        """Return every job without a sign of life for ``timeout`` to the queue; return how many there were."""
+        count: int = await self._submit(Rescue(checked_timeout("timeout", timeout).total_seconds()))
+        return count
+
+    async def _submit(self, command: Command) -> Any:
+        [answer] = await self._committing.commit([command])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class _OffLoop:
+    """Commits to a journal on a thread, one commit after the other; on the loop itself where that is shorter."""
+
+    def __init__(self, journal: KeyedQueue) -> None:
+        self.read_state = journal.read_state
+        self._journal = journal
+        self._pid = 0
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def commit(self, commands: Sequence[Command]) -> list[Any]:
+        """See `KeyedQueue.commit`."""
+        if self._journal.is_inline:
+            # A caller that never waits would keep every other task of the loop from running.
+            await asyncio.sleep(0)
+            return self._journal.commit(commands)
+        running = self._thread().submit(self._journal.commit, commands)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            if any(isinstance(command, Claim) for command in commands):
+                running.add_done_callback(self._give_back)
+            raise
+
+    def _thread(self) -> ThreadPoolExecutor:
+        """Return the executor of one thread, which ends with the queue; a forked child has none of its parent's."""
+        if self._executor is None or self._pid != os.getpid():
+            self._executor, self._pid = ThreadPoolExecutor(1, "objectstore-direct"), os.getpid()
+        return self._executor
+
+    def _give_back(self, running: "Future[list[Any]]") -> None:
+        """Return what was claimed for a caller that was cancelled; it would have to grow stale otherwise."""
+        if not running.cancelled() and running.exception() is None:
+            commands = [Return(job.id, counted=False) for jobs in running.result() for job in jobs]
+            if commands:
+                self._journal.commit(commands)

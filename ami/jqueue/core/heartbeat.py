@@ -1,0 +1,57 @@
+"""Tells a queue again and again that somebody still works on a job."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from ami.jqueue.core.operations import checked_timeout
+from ami.jqueue.domain.errors import JQueueError
+
+log = logging.getLogger(__name__)
+
+
+class Beating(Protocol):
+    """Whatever can take a sign of life: every queue here, or a test's double."""
+
+    async def heartbeat(self, job_id: str) -> None:
+        """Note that somebody works on the job."""
+
+
+class HeartbeatManager:
+    """Calls ``queue.heartbeat(job_id)`` every ``interval`` while its ``async with`` block runs.
+
+    It stops without a word at the first `JQueueError`: the job is gone, or the storage cannot be reached, and the job
+    is delivered again once its time is up. Work on a job must therefore bear being done twice.
+    """
+
+    def __init__(self, queue: Beating, job_id: str, interval: timedelta = timedelta(seconds=60)) -> None:
+        self._queue = queue
+        self._job_id = job_id
+        self._interval_seconds = checked_timeout("interval", interval).total_seconds()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._beat(), name=f"heartbeat of {self._job_id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        # Awaiting the task itself would not tell its cancellation from our own.
+        await asyncio.wait((task,))
+        if not task.cancelled() and (failed := task.exception()) is not None:
+            log.warning("The heartbeat of job %s ended early", self._job_id, exc_info=failed)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                await self._queue.heartbeat(self._job_id)
+            except JQueueError:
+                return

@@ -1,0 +1,1 @@
+"""Jobs, the state of their queue, and what can be wrong."""

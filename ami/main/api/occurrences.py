@@ -1,0 +1,183 @@
+"""Detections, occurrences and taxa in the API, read-only."""
+
+from django.db.models import Prefetch, QuerySet
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import extend_schema, extend_schema_view
+from rest_framework import serializers, viewsets
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+
+from ami.main.api.file_fields import CaptureUrlField, CropUrlField
+from ami.main.api.files import FileLinks, answer, file_action, picture
+from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
+from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
+from ami.main.services.stored_files import CROP
+
+
+class TaxonSerializer(serializers.ModelSerializer[Taxon]):
+    """A taxon and the path to its root."""
+
+    class Meta:
+        model = Taxon
+        fields = ("id", "name", "display_name", "rank", "parent", "parents_json", "active")
+
+
+class NestedTaxonSerializer(serializers.ModelSerializer[Taxon]):
+    """A taxon inside another object."""
+
+    class Meta:
+        model = Taxon
+        fields = ("id", "name", "rank")
+
+
+class NestedCaptureSerializer(serializers.ModelSerializer[SourceImage]):
+    """A capture inside another object."""
+
+    url = CaptureUrlField()
+
+    class Meta:
+        model = SourceImage
+        fields = ("id", "url", "timestamp", "width", "height")
+
+
+class ClassificationSerializer(serializers.ModelSerializer[Classification]):
+    """A classifier's opinion, without its scores for every class."""
+
+    algorithm = serializers.CharField(source="algorithm.key", read_only=True)
+    taxon = NestedTaxonSerializer(read_only=True)
+
+    class Meta:
+        model = Classification
+        fields = ("id", "algorithm", "taxon", "score", "terminal")
+
+
+class DetectionSerializer(serializers.ModelSerializer[Detection]):
+    """A box, its crop and what the classifiers say of it."""
+
+    algorithm = serializers.CharField(source="detection_algorithm.key", read_only=True)
+    source_image = NestedCaptureSerializer(read_only=True)
+    url = CropUrlField()
+    classifications = ClassificationSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = Detection
+        fields = ("id", "source_image", "algorithm", "bbox", "url", "timestamp", "classifications")
+
+
+class IdentificationSerializer(serializers.ModelSerializer[Identification]):
+    """A person's word, under their name and never their e-mail address."""
+
+    user = serializers.CharField(source="user.name", read_only=True, default=None)
+    taxon = NestedTaxonSerializer(read_only=True)
+
+    class Meta:
+        model = Identification
+        fields = ("id", "user", "taxon", "withdrawn", "comment", "created_at")
+
+
+def classifications() -> "QuerySet[Classification]":
+    """Return classifications as they are nested: without the long lists of scores."""
+    rows = Classification.objects.select_related("algorithm", "taxon").defer("scores", "logits")
+    return rows.order_by("-terminal", "-score", "pk")
+
+
+class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
+    """An occurrence with its detection, predictions and identifications."""
+
+    determination = NestedTaxonSerializer(read_only=True)
+    detection = DetectionSerializer(read_only=True)
+    identifications = IdentificationSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = Occurrence
+        fields = (
+            "id",
+            "project",
+            "deployment",
+            "event",
+            "determination",
+            "determination_score",
+            "detection",
+            "identifications",
+            "created_at",
+            "updated_at",
+        )
+
+    @classmethod
+    def prepare(cls, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
+        """Load all that the serializer reads in a fixed number of queries."""
+        return occurrences.select_related(
+            "determination", "detection__source_image", "detection__detection_algorithm"
+        ).prefetch_related(
+            Prefetch("detection__classifications", classifications()),
+            Prefetch("identifications", Identification.objects.select_related("user", "taxon")),
+        )
+
+
+OCCURRENCE_FILTERS = {
+    "project": ("project_id", whole_number),
+    "deployment": ("deployment_id", whole_number),
+    "event": ("event_id", whole_number),
+    "taxon": ("determination_id", whole_number),
+    "score_min": ("determination_score__gte", share),
+    "source_image": ("detection__source_image_id", whole_number),
+}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(OCCURRENCE_FILTERS)))
+class OccurrenceViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Occurrence]):
+    """The occurrences of the caller's projects."""
+
+    queryset = OccurrenceSerializer.prepare(Occurrence.objects.select_related("project"))
+    serializer_class = OccurrenceSerializer
+    filters = OCCURRENCE_FILTERS
+
+
+DETECTION_FILTERS = {
+    "project": ("source_image__project_id", whole_number),
+    "deployment": ("source_image__deployment_id", whole_number),
+    "event": ("source_image__event_id", whole_number),
+    "source_image": ("source_image_id", whole_number),
+}
+
+
+@extend_schema_view(list=extend_schema(parameters=parameters(DETECTION_FILTERS)))
+class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
+    """The real detections of the caller's projects; null markers are bookkeeping and not shown."""
+
+    queryset = (
+        Detection.objects.real()
+        .select_related("source_image__project", "detection_algorithm")
+        .prefetch_related(Prefetch("classifications", classifications()))
+    )
+    serializer_class = DetectionSerializer
+    project_lookup = "source_image__project"
+    filters = DETECTION_FILTERS
+
+    @file_action("image/jpeg")
+    def crop(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
+        """Answer the detection's crop, to a member of its project or to a signed link."""
+        detection: Detection = self.get_object()
+        return answer(request, picture(CROP, detection.path, f"detection-{detection.pk}"))
+
+
+TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "parent": ("parent_id", whole_number)}
+
+
+@extend_schema_view(list=extend_schema(parameters=[*parameters(TAXON_FILTERS), PROJECT]))
+class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
+    """The shared checklist, and the taxa that results or people of the caller's projects named."""
+
+    queryset = Taxon.objects.all()
+    serializer_class = TaxonSerializer
+    permission_classes = (IsAuthenticated,)
+    project_lookup = None
+    filters = TAXON_FILTERS
+
+    def get_queryset(self) -> QuerySet[Taxon]:
+        """Return the taxa that the caller may see; a superuser sees all, unless asking for one project's."""
+        taxa: QuerySet[Taxon] = super().get_queryset()
+        listed = self.action == "list"
+        if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
+            return taxa
+        return taxa.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""What the core does, one noun per module."""

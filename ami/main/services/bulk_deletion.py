@@ -1,0 +1,59 @@
+"""Deletes many captures or occurrences in small steps, and marks the counts they were part of."""
+
+from collections.abc import Iterable
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import models, transaction
+from django.utils import timezone
+
+from ami.main.models.bookkeeping import BulkDeletion
+from ami.main.models.captures import SourceImage
+from ami.main.models.findings import Detection, Occurrence
+from ami.main.services.counts import mark_stale
+from ami.queues.slices import Slice
+
+STEP = 100
+
+TARGETS: dict[str, type[SourceImage] | type[Occurrence]] = {"captures": SourceImage, "occurrences": Occurrence}
+
+
+def request_deletion(target: str, pks: Iterable[int], requested_by: AbstractBaseUser | None) -> BulkDeletion:
+    """Write down what is to be deleted, so that a message carries one key however many are chosen (incident 45).
+
+    Raises:
+        ValueError: for an unknown target.
+    """
+    if target not in TARGETS:
+        raise ValueError(f"'{target}' cannot be deleted in bulk; choose one of {', '.join(TARGETS)}.")
+    return BulkDeletion.objects.create(target=target, pks=sorted(set(pks)), requested_by=requested_by)
+
+
+def advance_deletion(deletion: BulkDeletion, turn: Slice) -> bool:
+    """Delete the next ones until the slice is over; return whether all are gone. An empty request deletes nothing."""
+    while deletion.done < len(deletion.pks):
+        step = deletion.pks[deletion.done : deletion.done + STEP]
+        with transaction.atomic():
+            delete(TARGETS[deletion.target], step)
+            deletion.done += len(step)
+            # Two workers at once delete the same rows in the same order; the counter only ever moves on.
+            BulkDeletion.objects.filter(pk=deletion.pk, done__lt=deletion.done).update(done=deletion.done)
+        if turn.over() and deletion.done < len(deletion.pks):
+            return False
+    BulkDeletion.objects.filter(pk=deletion.pk, finished_at=None).update(finished_at=timezone.now())
+    return True
+
+
+@transaction.atomic
+def delete(model: type[models.Model], pks: Iterable[int]) -> None:
+    """Delete these captures or occurrences with all that hangs on them; no keys mean nothing (hazard 5).
+
+    Deleting an occurrence deletes its detection, or the next run of the detector's result would make it anew.
+    """
+    rows = model._default_manager.filter(pk__in=list(pks))
+    touched = list(rows.values_list("event_id", "deployment_id"))
+    mark_stale("event", [event for event, _ in touched])
+    mark_stale("deployment", [deployment for _, deployment in touched])
+    if model is Occurrence:
+        Detection.objects.filter(occurrence__in=rows).delete()
+    else:
+        rows.delete()

@@ -1,0 +1,115 @@
+"""Calculated fields, written behind: who changes data marks what is stale, a flush counts it again once.
+
+Counting inside every ingest transaction costs a scan of the station per image, quadratic in its size (facts 4).
+"""
+
+from collections.abc import Iterable
+
+from django.db import transaction
+from django.db.models import Count, F, Max, Min, Q, QuerySet, Subquery, Sum
+from django.db.models.expressions import OuterRef
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.captures import SourceImage
+from ami.main.models.findings import Detection, Occurrence
+from ami.main.models.projects import Project
+from ami.main.models.stations import Deployment, Event
+from ami.main.services.default_filters import default_filter
+
+
+def mark_stale(kind: str, pks: Iterable[int | None]) -> None:
+    """Remember that the calculated fields of these objects no longer fit their data.
+
+    ``kind`` is ``event``, ``deployment``, ``project`` or ``sessions`` (a deployment to group anew). Call it in the
+    transaction that changed the data. No keys mean nothing to do, never everything (hazard 5); None is skipped.
+
+    Raises:
+        ValueError: for an unknown kind.
+    """
+    if kind not in StaleCount.Kind.values:
+        raise ValueError(f"'{kind}' has no calculated fields; choose one of {', '.join(StaleCount.Kind.values)}.")
+    keys = sorted({int(pk) for pk in pks if pk is not None})
+    StaleCount.objects.bulk_create([StaleCount(kind=kind, object_pk=pk) for pk in keys], batch_size=1000)
+
+
+def refresh(kind: str, pk: int) -> None:
+    """Count one event or deployment anew, or mark all of a project stale; an object that is gone is left alone.
+
+    Its row is locked first, so that of two refreshes the later one counts what the earlier could not see yet. The
+    lock does not keep ingest from adding rows that refer to it.
+    """
+    {"event": _refresh_event, "deployment": _refresh_deployment, "project": _mark_whole_project}[kind](pk)
+
+
+@transaction.atomic
+def _refresh_event(pk: int) -> None:
+    event = Event.objects.select_for_update(no_key=True, of=("self",)).select_related("project").filter(pk=pk).first()
+    if event is None:
+        return
+    captures = SourceImage.objects.filter(event_id=pk)
+    _correct_captures(captures, event.project)
+    taken = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
+    detections = Detection.objects.real().filter(source_image__event_id=pk)
+    Event.objects.filter(pk=pk).update(
+        captures_count=taken["number"],
+        start=taken["first"],
+        end=taken["last"],
+        detections_count=detections.filter(default_filter(event.project, "occurrence__")).count(),
+        occurrences_count=_occurrences(event.project).filter(event_id=pk).count(),
+        calculated_fields_updated_at=timezone.now(),
+    )
+
+
+@transaction.atomic
+def _refresh_deployment(pk: int) -> None:
+    stations = Deployment.objects.select_for_update(no_key=True, of=("self",)).select_related("project")
+    station = stations.filter(pk=pk).first()
+    if station is None:
+        return
+    captures = SourceImage.objects.filter(deployment_id=pk)
+    _correct_captures(captures.filter(event=None), station.project)
+    taken = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
+    detections = Detection.objects.real().filter(source_image__deployment_id=pk)
+    found = _occurrences(station.project).filter(deployment_id=pk)
+    found_counts = found.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
+    Deployment.objects.filter(pk=pk).update(
+        captures_count=taken["number"],
+        data_source_total_files=taken["number"],
+        data_source_total_size=taken["bytes"] or 0,
+        first_capture_timestamp=taken["first"],
+        last_capture_timestamp=taken["last"],
+        events_count=Event.objects.filter(deployment_id=pk).count(),
+        detections_count=detections.filter(default_filter(station.project, "occurrence__")).count(),
+        occurrences_count=found_counts["number"],
+        taxa_count=found_counts["taxa"],
+        calculated_fields_updated_at=timezone.now(),
+    )
+
+
+@transaction.atomic
+def _mark_whole_project(pk: int) -> None:
+    mark_stale("event", Event.objects.filter(project_id=pk).values_list("pk", flat=True))
+    mark_stale("deployment", Deployment.objects.filter(project_id=pk).values_list("pk", flat=True))
+
+
+def refresh_captures(pks: Iterable[int]) -> None:
+    """Count the detections of these captures anew, where the stored count differs; no keys mean nothing."""
+    keys = sorted(set(pks))
+    captures = SourceImage.objects.filter(pk__in=keys)
+    for project in Project.objects.filter(pk__in=captures.values("project_id")):
+        _correct_captures(captures.filter(project=project), project)
+
+
+def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> None:
+    found = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
+    found = found.filter(default_filter(project, "occurrence__")).order_by()
+    number = Subquery(found.values("source_image_id").annotate(number=Count("pk")).values("number"))
+    # Only rows that differ are written: an unchanged row needs no lock and no new version.
+    wrong = captures.annotate(counted=Coalesce(number, 0)).exclude(Q(detections_count=F("counted")))
+    wrong.order_by().update(detections_count=Coalesce(number, 0), updated_at=timezone.now())
+
+
+def _occurrences(project: Project) -> "QuerySet[Occurrence]":
+    return Occurrence.objects.filter(detection__bbox__isnull=False).filter(default_filter(project))

@@ -1,0 +1,50 @@
+"""What an occurrence is: the newest word of a person, else the best of the machines."""
+
+from collections.abc import Iterable
+
+from django.db import transaction
+
+from ami.main.models.findings import Classification, Identification, Occurrence
+from ami.main.services.counts import mark_stale
+
+Determination = tuple[int | None, float | None]
+
+#: A person is not asked how sure they are.
+HUMAN_SCORE = 1.0
+
+
+@transaction.atomic
+def determine(pks: Iterable[int]) -> int:
+    """Set the determination and score of these occurrences; return how many changed. No keys mean nothing.
+
+    The newest identification that is not withdrawn wins; else the highest-scoring classification with a taxon,
+    terminal ones before the rest. What changed is marked stale.
+    """
+    keys = sorted(set(pks))
+    occurrences = list(Occurrence.objects.select_for_update(no_key=True).filter(pk__in=keys).order_by("pk"))
+    best = {**_by_machines(keys), **_by_people(keys)}
+    changed = []
+    for occurrence in occurrences:
+        taxon_id, score = best.get(occurrence.pk, (None, None))
+        if (occurrence.determination_id, occurrence.determination_score) != (taxon_id, score):
+            occurrence.determination_id, occurrence.determination_score = taxon_id, score
+            changed.append(occurrence)
+    Occurrence.objects.bulk_update(changed, ["determination", "determination_score"], batch_size=500)
+    mark_stale("event", [occurrence.event_id for occurrence in changed])
+    mark_stale("deployment", [occurrence.deployment_id for occurrence in changed])
+    return len(changed)
+
+
+def _by_people(keys: list[int]) -> dict[int, Determination]:
+    said = Identification.objects.filter(occurrence_id__in=keys, withdrawn=False, taxon__isnull=False)
+    # Oldest first, so that the newest is what remains.
+    rows = said.order_by("created_at", "pk").values_list("occurrence_id", "taxon_id")
+    return {occurrence: (taxon, HUMAN_SCORE) for occurrence, taxon in rows}
+
+
+def _by_machines(keys: list[int]) -> dict[int, Determination]:
+    scored = Classification.objects.filter(
+        detection__occurrence__in=keys, taxon__isnull=False, score__isnull=False
+    ).order_by("terminal", "score", "-pk")
+    rows = scored.values_list("detection__occurrence", "taxon_id", "score")
+    return {occurrence: (taxon, score) for occurrence, taxon, score in rows}

@@ -1,0 +1,77 @@
+"""Counts attempts to sign in, at both entrances, in one statement each, so that parallel attempts count one by one."""
+
+import logging
+import time
+from typing import NamedTuple
+
+from django.db import connection
+from django.utils.crypto import salted_hmac
+
+from ami.main.models import LoginAttempts
+from ami.main.services.callers import network_of
+
+logger = logging.getLogger(__name__)
+
+WINDOW_SECONDS = 60
+
+
+class Limit(NamedTuple):
+    """How many attempts within `WINDOW_SECONDS` may check a password."""
+
+    name: str
+    attempts: int
+
+
+#: One address against many accounts.
+ADDRESS = Limit("address", 30)
+
+#: One address against one account, so that a stranger cannot lock out another person's address.
+PAIR = Limit("address and account", 10)
+
+#: Many addresses against one account. Far above what a person needs, and over after a minute.
+ACCOUNT = Limit("account", 100)
+
+#: The window begins with the first attempt and is never prolonged; a later attempt than its end begins the next one.
+COUNT = """
+    INSERT INTO {table} (digest, attempts, ends_at) VALUES (%(digest)s, 1, %(end)s)
+    ON CONFLICT (digest) DO UPDATE SET
+        attempts = CASE WHEN {table}.ends_at <= %(now)s THEN 1 ELSE {table}.attempts + 1 END,
+        ends_at = CASE WHEN {table}.ends_at <= %(now)s THEN excluded.ends_at ELSE {table}.ends_at END
+    RETURNING attempts, ends_at
+"""
+
+
+def count_address(address: str) -> int:
+    """Count an attempt from ``address``; return how many seconds it must wait, 0 when it may go on."""
+    return _count(ADDRESS, network_of(address))
+
+
+def count_account(address: str, account: str) -> int:
+    """Count an attempt at ``account``, an e-mail address in any spelling; return the seconds to wait, 0 for none.
+
+    What the address may no longer do does not count against the account.
+    """
+    # As the sign-in reads it: spaces around and the case, also of letters that only a database folds, do not count.
+    name = account.strip().upper()[:254]
+    return _count(PAIR, f"{network_of(address)} {name}") or _count(ACCOUNT, name)
+
+
+def purge() -> int:
+    """Delete the windows that are over; return how many."""
+    return LoginAttempts.objects.filter(ends_at__lte=int(time.time())).delete()[0]
+
+
+def _count(limit: Limit, key: str) -> int:
+    now = int(time.time())
+    # Keyed by a hash: the table shows no e-mail address, not even of those who have no account.
+    digest = salted_hmac(f"login {limit.name}", key, algorithm="sha256").hexdigest()
+    values = {"digest": digest, "now": now, "end": now + WINDOW_SECONDS}
+    table = connection.ops.quote_name(LoginAttempts._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute(COUNT.format(table=table), values)
+        attempts, ends_at = cursor.fetchone()
+    if attempts <= limit.attempts:
+        return 0
+    if attempts == limit.attempts + 1:
+        logger.warning("Sign-in refused: more than %d attempts in a minute by %s.", limit.attempts, limit.name)
+    return max(1, ends_at - now)

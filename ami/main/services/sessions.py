@@ -1,0 +1,151 @@
+"""Groups a station's captures into events, alone per station and in resumable steps."""
+
+from datetime import date, datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, Subquery
+
+from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.captures import SourceImage
+from ami.main.models.findings import Occurrence
+from ami.main.models.stations import Deployment, Event
+from ami.main.services import leases
+from ami.main.services.counts import mark_stale
+from ami.main.services.times import local_date
+from ami.queues.slices import Slice
+
+STEP_CAPTURES = 1000
+MOST_MARKS = 5000
+
+Capture = tuple[int, datetime, int | None]
+State = dict[str, Any]
+
+
+class Outcome(Enum):
+    """How a slice of regrouping ended."""
+
+    DONE = "done"
+    MORE = "more to do"
+    HELD = "held by another worker; the station stays marked"
+
+
+class LeaseLost(Exception):
+    """Another worker took the station over, so this step is rolled back."""
+
+
+def regroup(deployment_id: int, turn: Slice) -> Outcome:
+    """Group the captures of one station until the slice is over; a later call goes on from where this one stopped.
+
+    The station must be marked (``mark_stale("sessions", [pk])``): marks are removed only when a run that began after
+    them has finished, so neither a miss of the lease nor a crash loses a request (incident 46). Safe to run twice.
+    """
+    name, owner = f"regroup:{deployment_id}", uuid4().hex
+    lease = leases.acquire(name, owner)
+    if lease is None:
+        return Outcome.HELD
+    state: State = lease.state
+    try:
+        while True:
+            station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
+            state = state or _begin(deployment_id)
+            if station is None or not state["seen"]:
+                _forget(deployment_id)
+                return Outcome.DONE
+            state = _fenced_step(station, state, name, owner)
+            if state and turn.over():
+                return Outcome.MORE
+    except LeaseLost:
+        return Outcome.HELD
+    finally:
+        leases.release(name, owner)
+
+
+def _begin(deployment_id: int) -> State:
+    marks = StaleCount.objects.filter(kind="sessions", object_pk=deployment_id)
+    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MOST_MARKS]), "after": None, "day": None}
+
+
+def _forget(deployment_id: int) -> None:
+    """Remove the marks of a station that no longer exists."""
+    if not Deployment.objects.filter(pk=deployment_id).exists():
+        StaleCount.objects.filter(kind="sessions", object_pk=deployment_id).delete()
+
+
+def _fenced_step(station: Deployment, state: State, name: str, owner: str) -> State:
+    with transaction.atomic():
+        if not leases.renew(name, owner, state):
+            raise LeaseLost(name)
+        state = _step(station, state)
+        leases.renew(name, owner, state)
+    return state
+
+
+def _step(station: Deployment, state: State) -> State:
+    """Place the next captures and return the new state; empty when the run is finished."""
+    captures = _captures_after(station, state["after"])
+    if not captures:
+        _finish(station, state["seen"])
+        return {}
+    nights, day = _nights(station, captures, state)
+    for night, night_captures in nights.items():
+        _place(station, night, night_captures)
+    last_pk, last_timestamp, _ = captures[-1]
+    return {**state, "after": [last_timestamp.isoformat(), last_pk], "day": day.isoformat()}
+
+
+def _captures_after(station: Deployment, after: list[Any] | None) -> list[Capture]:
+    captures = SourceImage.objects.filter(deployment=station, timestamp__isnull=False)
+    if after:
+        timestamp, pk = datetime.fromisoformat(after[0]), after[1]
+        captures = captures.filter(Q(timestamp__gt=timestamp) | Q(timestamp=timestamp, pk__gt=pk))
+    return list(captures.order_by("timestamp", "pk").values_list("pk", "timestamp", "event_id")[:STEP_CAPTURES])
+
+
+def _nights(station: Deployment, captures: list[Capture], state: State) -> tuple[dict[date, list[Capture]], date]:
+    """Sort captures by the local date on which their session began; two sessions of one date are one event."""
+    gap = timedelta(seconds=station.project.session_time_gap_seconds)
+    previous = datetime.fromisoformat(state["after"][0]) if state["after"] else None
+    day = date.fromisoformat(state["day"]) if state["day"] else date.min
+    nights: dict[date, list[Capture]] = {}
+    for capture in captures:
+        timestamp = capture[1]
+        if previous is None or timestamp - previous > gap:
+            day = local_date(timestamp, station)
+        nights.setdefault(day, []).append(capture)
+        previous = timestamp
+    return nights, day
+
+
+def _place(station: Deployment, day: date, captures: list[Capture]) -> None:
+    event, _ = Event.objects.get_or_create(deployment=station, group_by=day, defaults={"project": station.project})
+    moved = [pk for pk, _, event_id in captures if event_id != event.pk]
+    if not moved:
+        return
+    SourceImage.objects.filter(pk__in=moved).update(event=event)
+    Occurrence.objects.filter(detection__source_image_id__in=moved).update(event=event)
+    mark_stale("event", {event.pk, *(event_id for _, _, event_id in captures)})
+
+
+def _finish(station: Deployment, seen: list[int]) -> None:
+    untimed = SourceImage.objects.filter(deployment=station, timestamp=None).exclude(event=None)
+    mark_stale("event", untimed.values_list("event_id", flat=True).distinct())
+    untimed.update(event=None)
+    _follow_captures(station)
+    has_captures = Exists(SourceImage.objects.filter(event_id=OuterRef("pk")))
+    Event.objects.filter(~has_captures, deployment=station).delete()
+    mark_stale("deployment", [station.pk])
+    StaleCount.objects.filter(pk__in=seen).delete()
+
+
+def _follow_captures(station: Deployment) -> None:
+    """Give occurrences the event of their capture, also those that were saved while it moved."""
+    event_of_capture = SourceImage.objects.filter(detections__occurrence=OuterRef("pk")).values("event_id")[:1]
+    occurrences = Occurrence.objects.filter(deployment=station).annotate(
+        right_event=F("detection__source_image__event_id")
+    )
+    both_none = Q(event=None, right_event=None)
+    strays = occurrences.exclude(both_none).filter(~Q(event_id=F("right_event")) | Q(event=None) | Q(right_event=None))
+    Occurrence.objects.filter(pk__in=strays.order_by().values("pk")).update(event_id=Subquery(event_of_capture))

@@ -1,0 +1,152 @@
+"""Lists the picture files of a storage source in the order of their paths, from any path on."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlparse
+
+import regex
+from django.conf import settings
+
+from ami.main.models.stations import Deployment, S3StorageSource
+from ami.main.services import outbound, path_patterns
+from ami.main.services.paths import problem_of
+from ami.main.services.stored_files import OURS
+
+#: What cameras write, and the formats that crops are cut from (ami.ml.services.pictures).
+PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
+
+#: A member's pattern may backtrack for ever over one name; `re` could not be stopped.
+MATCH_SECONDS = 0.5
+
+
+class SourceError(Exception):
+    """The storage source cannot be listed; the message says which and what to change."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One picture file: ``path`` from the source's root with ``/``, size in bytes."""
+
+    path: str
+    size: int
+    last_modified: datetime
+
+
+def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
+    """Yield the station's pictures whose path sorts after ``after``, ordered by path.
+
+    Raises:
+        SourceError: no source, a pattern that is no regular expression, a folder outside the allowed ones.
+    """
+    source = station.data_source
+    if source is None:
+        raise SourceError(f"Station {station.pk} has no storage source; choose one in its settings.")
+    try:
+        pattern = path_patterns.compiled(station.data_source_regex) if station.data_source_regex else PICTURES
+    except path_patterns.PatternRefused as error:
+        raise SourceError(f"data_source_regex '{station.data_source_regex}': {error}") from error
+    place = _place(station, source)
+    walk = _walk_folder if source.endpoint_url.startswith("file:") else _walk_bucket
+    return (found for found in walk(source, place, after) if _matches(pattern, found.path))
+
+
+class Place(NamedTuple):
+    """Where a station's pictures lie: the source's own prefix, and the prefix below it, without ``/`` at the ends."""
+
+    source_prefix: str
+    prefix: str
+
+
+def _place(station: Deployment, source: S3StorageSource) -> Place:
+    """Return where to look. What leaves the source's prefix is refused here, too: the row may be older than the rule.
+
+    A ``/`` at the beginning was allowed once, and names nothing outside.
+    """
+    inner, outer = station.data_source_subdir.strip("/"), source.prefix.strip("/")
+    for field, text in (("data_source_subdir", inner), ("The prefix of the storage source", outer)):
+        if problem := problem_of(text):
+            raise SourceError(f"{field} '{text[:200]}': {problem}")
+    return Place(outer, "/".join(part for part in (outer, inner) if part))
+
+
+def _matches(pattern: Any, path: str) -> bool:
+    try:
+        return bool(pattern.match(path, timeout=MATCH_SECONDS))
+    except TimeoutError:
+        raise SourceError(f"data_source_regex takes too long on '{path[:100]}'; write a simpler one.") from None
+
+
+def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+    root = Path(unquote(urlparse(source.endpoint_url).path)).resolve()
+    top, start = (root / place.source_prefix).resolve(), (root / place.prefix).resolve()
+    allowed = [Path(folder).resolve() for folder in _allowed_folders()]
+    if not top.is_relative_to(root) or not any(start.is_relative_to(folder) for folder in allowed):
+        raise SourceError(
+            f"Folder {start} is outside ANTENNA_LOCAL_SOURCE_ROOTS ({', '.join(map(str, allowed))}); add it there."
+        )
+    # By where links lead, not by names alone.
+    if not start.is_relative_to(top):
+        raise SourceError(f"data_source_subdir '{place.prefix[:200]}' leads out of the storage source '{source.name}'.")
+    if any(start.is_relative_to(folder) for folder in _closed_folders()):
+        raise SourceError(f"Folder {start} holds what Antenna made, of every project; choose a folder of captures.")
+    if not start.is_dir():
+        raise SourceError(f"Folder {start} of storage source '{source.name}' does not exist on this machine.")
+    return _descend(start, f"{place.prefix}/" if place.prefix else "", after)
+
+
+def _closed_folders() -> list[Path]:
+    """Return the folders of the media folder that hold no captures but what the product made, of every project."""
+    return [Path(settings.MEDIA_ROOT).resolve() / name for name in OURS]
+
+
+def _allowed_folders() -> list[str]:
+    return list(getattr(settings, "ANTENNA_LOCAL_SOURCE_ROOTS", None) or [settings.MEDIA_ROOT])
+
+
+def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
+    # "/" belongs to a folder's sort key, or "a.b" and "a/b" would come in another order than as whole paths.
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
+    for entry in entries:
+        path = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            if Path(entry.path).resolve() in _closed_folders():
+                continue
+            if f"{path}/" > after or after.startswith(f"{path}/"):
+                yield from _descend(Path(entry.path), f"{path}/", after)
+        elif path > after and entry.is_file(follow_symlinks=False):
+            stat = entry.stat()
+            yield Found(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+
+
+def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+    pages = _client(source).get_paginator("list_objects_v2")
+    folder = f"{place.prefix}/" if place.prefix else ""
+    try:
+        for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
+            for item in page.get("Contents", ()):
+                # A foreign server may answer more than it was asked for.
+                if item["Key"].startswith(folder):
+                    yield Found(item["Key"], item["Size"], item["LastModified"])
+    except outbound.EndpointRefused as error:
+        raise SourceError(f"Storage source '{source.name}': {error}") from error
+
+
+def _client(source: S3StorageSource) -> Any:
+    try:
+        import boto3
+    except ModuleNotFoundError as error:
+        raise SourceError("Listing a bucket needs boto3; install requirements/production.txt.") from error
+    client = boto3.client(
+        "s3",
+        region_name=source.region or None,
+        endpoint_url=source.endpoint_url or None,
+        aws_access_key_id=source.access_key or None,
+        aws_secret_access_key=source.secret_key or None,
+    )
+    outbound.pin_s3(client)
+    return client

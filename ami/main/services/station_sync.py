@@ -1,0 +1,94 @@
+"""Brings a station's captures in line with the files of its storage source, in resumable batches."""
+
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+from django.db import transaction
+from django.utils import timezone
+
+from ami.main.models.captures import SourceImage
+from ami.main.models.stations import Deployment, S3StorageSource
+from ami.main.services.counts import mark_stale
+from ami.main.services.file_times import time_in_name
+from ami.main.services.paths import problem_of
+from ami.main.services.sources import Found, pictures
+from ami.main.services.times import station_time
+from ami.queues.slices import Slice
+
+BATCH = 500
+UPDATED = ["timestamp", "public_base_url", "size", "last_modified", "updated_at"]
+
+
+@dataclass(frozen=True)
+class SyncState:
+    """How far a listing is: the last path, how many files were taken or failed, their bytes."""
+
+    after: str = ""
+    synced: int = 0
+    failed: int = 0
+    total_bytes: int = 0
+    finished: bool = False
+
+    def as_dict(self) -> dict[str, str | int | bool]:
+        """Return it as JSON values, for the next slice."""
+        return asdict(self)
+
+
+def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
+    """Take the files after ``state.after`` until the slice is over; return the new state.
+
+    One capture per (deployment, path), inserted or updated, so that running twice changes nothing. A file whose name
+    has no time, or cannot be stored as text, is counted as failed and skipped.
+
+    Raises:
+        SourceError: the storage source cannot be listed.
+    """
+    files = pictures(station, state.after)
+    while batch := list(islice(files, BATCH)):
+        state = _take(station, batch, state)
+        if turn.over():
+            return state
+    _finish(station)
+    return SyncState(**{**asdict(state), "finished": True})
+
+
+def _take(station: Deployment, batch: list[Found], state: SyncState) -> SyncState:
+    captures = [capture for found in batch if (capture := _capture(station, found))]
+    with transaction.atomic():
+        SourceImage.objects.bulk_create(
+            captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
+        )
+        mark_stale("deployment", [station.pk] if captures else [])
+        mark_stale("sessions", [station.pk] if captures else [])
+    return SyncState(
+        after=batch[-1].path,
+        synced=state.synced + len(captures),
+        failed=state.failed + len(batch) - len(captures),
+        total_bytes=state.total_bytes + sum(found.size for found in batch),
+    )
+
+
+def _capture(station: Deployment, found: Found) -> SourceImage | None:
+    taken_at = time_in_name(found.path)
+    if taken_at is None or not _storable(found.path):
+        return None
+    return SourceImage(
+        project_id=station.project_id,
+        deployment=station,
+        path=found.path,
+        public_base_url=station.data_source.public_base_url if station.data_source else "",
+        timestamp=station_time(taken_at, station),
+        size=found.size,
+        last_modified=found.last_modified,
+    )
+
+
+def _storable(path: str) -> bool:
+    """Whether the path may be kept: it fits, every byte of the file's name was UTF-8, and it leads nowhere else."""
+    return len(path) <= 1024 and not problem_of(path)
+
+
+def _finish(station: Deployment) -> None:
+    now = timezone.now()
+    Deployment.objects.filter(pk=station.pk).update(data_source_last_checked=now)
+    S3StorageSource.objects.filter(pk=station.data_source_id).update(last_checked=now)

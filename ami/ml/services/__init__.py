@@ -1,0 +1,1 @@
+"""What is done with pipelines and processing services, one noun per module."""

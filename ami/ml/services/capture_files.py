@@ -1,0 +1,61 @@
+"""The picture of a capture: where others fetch it, and its bytes."""
+
+import time
+
+import httpx
+from django.conf import settings
+
+from ami.main.models import SourceImage
+from ami.main.services import file_urls, outbound
+from ami.main.services.outbound import EndpointRefused
+from ami.main.services.stored_files import CAPTURE, FileRefused
+from ami.ml.errors import CaptureUnreadable, PictureRefused
+
+MAX_BYTES = 256 * 1024**2
+FETCH_SECONDS = 120.0
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+def public_url(image: SourceImage, base: str = "") -> str:
+    """Return an address from which a processing service fetches the picture without a token.
+
+    For a picture in our own storage it is signed now, for as long as the work may take, and absolute with ``base``, or
+    else with ANTENNA_SERVICES_URL, or else with ANTENNA_PUBLIC_URL.
+    """
+    return file_urls.capture_url(image, file_urls.for_services(), base or settings.ANTENNA_SERVICES_URL)
+
+
+def read(image: SourceImage) -> bytes:
+    """Return the picture's bytes, from our own storage or over HTTP.
+
+    Raises:
+        CaptureUnreadable: it is not there, does not come in time, or is larger than 256 MiB.
+        PictureRefused: its address is not called (ami.main.services.outbound).
+    """
+    if url := image.public_url():
+        return _fetch(url)
+    try:
+        with CAPTURE.open(image.path) as file:
+            data: bytes = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError, FileRefused) as error:
+        raise CaptureUnreadable(f"{image.path}: {error}") from error
+    if len(data) > MAX_BYTES:
+        raise CaptureUnreadable(f"{image.path} is larger than {MAX_BYTES} bytes.")
+    return data
+
+
+def _fetch(url: str) -> bytes:
+    data = bytearray()
+    deadline = time.monotonic() + FETCH_SECONDS
+    try:
+        with outbound.client(timeout=TIMEOUT) as client, client.stream("GET", url) as answer:
+            answer.raise_for_status()
+            for chunk in answer.iter_bytes():
+                data += chunk
+                if len(data) > MAX_BYTES or time.monotonic() > deadline:
+                    raise CaptureUnreadable(f"{url} is larger than {MAX_BYTES} bytes or too slow.")
+    except EndpointRefused as error:
+        raise PictureRefused(f"{url} is not fetched: {error}"[:500]) from error
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise CaptureUnreadable(f"{url}: {type(error).__name__} {error}"[:500]) from error
+    return bytes(data)

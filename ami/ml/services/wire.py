@@ -1,0 +1,168 @@
+"""Wire models from JSON text, part by part: what a text costs in memory is bounded by what one part may have."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from django.conf import settings
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from ami.main.services.json_layout import (
+    KINDS,
+    Bounds,
+    Layout,
+    LayoutError,
+    LongLists,
+    Part,
+    Path,
+    Text,
+    cut_number,
+    is_plain,
+    layout_of,
+)
+from ami.ml.schemas import MAX_BATCH, PipelineTaskResult, ProcessingServiceClientInfo, ResultRequest, WireModel
+from ami.ml.services.long_lists import CutLists
+
+Model = TypeVar("Model", bound=WireModel)
+
+MOST_ERRORS = 20
+MOST_LONG_VALUES = 2_000_000
+"""Most values in all long lists of a text that is built whole: six maps of 29,176 classes with seven values each."""
+
+
+class WireError(ValueError):
+    """A text that is not the model; ``fields`` has messages by dotted path, the text itself being ``body``."""
+
+    def __init__(self, fields: dict[str, list[str]]) -> None:
+        first, messages = next(iter(fields.items()))
+        super().__init__(f"{first}: {messages[0]}")
+        self.fields = fields
+
+
+@dataclass(frozen=True)
+class PostedResult:
+    """One valid item of a request: its reply subject, and its text as it came."""
+
+    reply_subject: str
+    text: memoryview
+
+
+class _RawRequest(msgspec.Struct):
+    """Where the items of a small request are."""
+
+    results: list[msgspec.Raw]
+
+
+def _keep_cut(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    number = cut_number(value)
+    return handler(value) if number is None else number
+
+
+class _Request(WireModel):
+    """A `ResultRequest` whose items are numbers of cuts."""
+
+    results: list[Annotated[PipelineTaskResult, WrapValidator(_keep_cut)]] = Field(max_length=MAX_BATCH)
+    client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
+
+
+def bounds() -> Bounds:
+    """Return what settings allow one part to have."""
+    return Bounds(settings.ANTENNA_RESULT_MAX_ELEMENTS, settings.ANTENNA_RESULT_MAX_DEPTH)
+
+
+def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
+    """Return a text as ``model``; without ``build`` its long lists stay text, which must not change then.
+
+    Raises:
+        WireError: with each wrong field.
+    """
+    text = text or b"{}"
+    if is_plain(text, bounds()):
+        return _model(text, model, ())
+    with _layout_errors():
+        layout = layout_of(text, bounds(), _long_lists(model))
+        if build:
+            _refuse_many_values(layout)
+    return _validated(layout, layout.outer, model, build=build)
+
+
+def posted_results(text: Text) -> list[PostedResult]:
+    """Return the items of a `ResultRequest`, each validated and dropped before the next; ``release()`` their texts.
+
+    Raises:
+        WireError: with each wrong field.
+    """
+    text = text or b"{}"
+    if is_plain(text, bounds()):
+        subjects = [item.reply_subject for item in _model(text, ResultRequest, ()).results]
+        raw = msgspec.json.decode(text, type=_RawRequest).results
+        return [PostedResult(subject, memoryview(item)) for subject, item in zip(subjects, raw, strict=True)]
+    with _layout_errors():
+        layout = layout_of(text, bounds(), _long_lists(PipelineTaskResult), items_in="results")
+    return _cut_results(layout)
+
+
+def _cut_results(layout: Layout) -> list[PostedResult]:
+    wanted: list[Any] = _validated(layout, layout.outer, _Request).results
+    results: list[PostedResult] = []
+    errors: dict[str, list[str]] = {}
+    for index, number in enumerate(wanted):
+        part = layout.items[number]
+        part.path = ("results", index)
+        try:
+            item = _validated(layout, part, PipelineTaskResult)
+        except WireError as error:
+            errors |= error.fields
+        else:
+            results.append(PostedResult(item.reply_subject, memoryview(layout.text)[part.start : part.end]))
+        if len(errors) >= MOST_ERRORS:
+            break
+    if errors:
+        raise WireError(errors)
+    return results
+
+
+def _long_lists(model: type[WireModel]) -> LongLists:
+    return {path: KINDS[kind] for path, kind in model.long_lists.items()}
+
+
+def _validated(layout: Layout, part: Part, model: type[Model], *, build: bool = False) -> Model:
+    with _layout_errors():
+        skeleton = layout.skeleton(part)
+    return _model(skeleton, model, part.path, CutLists(layout.text, part.cuts, build))
+
+
+def _model(text: Text, model: type[Model], path: Path, cuts: CutLists | None = None) -> Model:
+    try:
+        return model.model_validate_json(text, context=cuts)
+    except ValidationError as error:
+        raise WireError(_messages(error, path)) from None
+
+
+def _messages(error: ValidationError, path: Path) -> dict[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    items: Iterable[Any] = error.errors(include_url=False, include_input=False, include_context=False)[:MOST_ERRORS]
+    for item in items:
+        fields.setdefault(".".join(map(str, (*path, *item["loc"]))) or "body", []).append(item["msg"])
+    return fields
+
+
+@contextmanager
+def _layout_errors() -> Iterator[None]:
+    try:
+        yield
+    except LayoutError as error:
+        raise WireError({error.field: [str(error)]}) from None
+
+
+def _refuse_many_values(layout: Layout) -> None:
+    # A value is a comma, an object as much as three more: an empty one is larger than a number.
+    text = layout.text
+    values = sum(
+        text.count(b",", cut.start, cut.end) + 3 * text.count(b"{", cut.start, cut.end) for cut in layout.outer.cuts
+    )
+    if values > MOST_LONG_VALUES:
+        message = f"More than {MOST_LONG_VALUES} values in all category maps; send fewer pipelines at a time."
+        raise LayoutError(("pipelines",), message)

@@ -1,0 +1,1 @@
+"""The admin site: no secrets shown, actions recorded, values checked."""

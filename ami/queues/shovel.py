@@ -1,0 +1,45 @@
+"""Moves messages from one queue to another exchange, each confirmed there before it is acknowledged here."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from kombu import Connection, Message
+
+from ami.celery.message_copy import copy
+
+Destination = tuple[str, str]
+
+
+def move(
+    connection: Connection,
+    source: str,
+    destination: Callable[[Message], Destination],
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+    headers: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
+    """Move messages of ``source``, oldest first; return how many.
+
+    ``destination`` maps a message to (exchange, routing key); ``headers`` replace those of the same name. A crash
+    between the confirmation and the acknowledgement leaves a message in both places, never in none.
+
+    Raises:
+        amqp.exceptions.AMQPError: a publish was refused; that message stays where it was.
+    """
+    moved = 0
+    options = {**(connection.transport_options or {}), "confirm_publish": True}
+    with connection.clone(transport_options=options) as confirming:
+        channel = confirming.channel()
+        while limit is None or moved < limit:
+            raw = channel.basic_get(source, no_ack=False)
+            if raw is None:
+                break
+            message = channel.message_to_python(raw)
+            exchange, routing_key = destination(message)
+            copy(channel, message, exchange, routing_key, headers)
+            channel.basic_ack(message.delivery_tag)
+            moved += 1
+            if progress:
+                progress(moved)
+    return moved

@@ -1,1 +1,0 @@
-"""Adapters of the queues to what they stand on."""

@@ -1,0 +1,42 @@
+"""A kombu message as bytes: a line of JSON with all that describes it, then its body as it is."""
+
+import json as plain_json
+from typing import Any
+
+from kombu.utils import json
+
+from ami.transports.objectstore.storage.errors import StorageError
+
+Envelope = dict[str, Any]
+
+
+def seal(message: Envelope) -> bytes:
+    """Return the bytes of what `Channel.prepare_message` made; the body may be text or bytes."""
+    body = message["body"]
+    described = {name: value for name, value in message.items() if name != "body"}
+    content = body.encode() if isinstance(body, str) else bytes(body)
+    return str(json.dumps(described)).encode() + b"\n" + content
+
+
+def unseal(content: bytes) -> Envelope:
+    """Return the message that `seal` made; its body is bytes. Raises StorageError for what `seal` never makes."""
+    line, _, body = content.partition(b"\n")
+    message = _described(line)
+    properties = message.get("properties") if isinstance(message, dict) else None
+    if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info"), dict):
+        raise StorageError("it is no message")
+    if not isinstance(message.get("headers"), dict):
+        message["headers"] = {"antenna_headers": message.get("headers")}
+    message["body"] = body
+    envelope: Envelope = message
+    return envelope
+
+
+def _described(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except Exception:  # A header may look like one of kombu's own types, and not be one.
+        try:
+            return plain_json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"it cannot be read: {type(error).__name__}") from error

@@ -1,0 +1,186 @@
+"""Reads the journal of a queue in a folder without a lock, and without changing anything, as far as it can be read."""
+
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote
+
+from ami.transports.objectstore.journal.folder import LINK
+from ami.transports.objectstore.journal.frames import frames, whole_frames
+from ami.transports.objectstore.journal.tail import Tail, this_boot
+from ami.transports.objectstore.queue.batch import decode
+from ami.transports.objectstore.queue.snapshot import load
+from ami.transports.objectstore.queue.state import State
+from ami.transports.objectstore.storage.errors import StorageError
+
+#: How often the tail is read again that was read while it was written.
+TRIES = 5
+
+#: How long a queue is read again whose files were removed between listing and opening them.
+PATIENCE_SECONDS = 10.0
+RETRY_SECONDS = 0.01
+
+
+@dataclass
+class Report:
+    """What one queue holds, as far as it could be read; ``damage`` has a sentence for each thing that is wrong.
+
+    ``bytes`` are those of all its segments and snapshots. ``notes`` tell what its next writer will put right.
+    ``is_busy``: it changed during every read, so nothing is known of it; that is not damage.
+    """
+
+    queue: str
+    waiting: int = 0
+    leased: int = 0
+    buried: int = 0
+    segments: int = 0
+    bytes: int = 0
+    is_busy: bool = False
+    damage: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
+    """Return what the queue in a folder holds; processes may go on using it.
+
+    What a transient one held need not survive a power failure: its next writer begins it anew where it did not.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    suspected: list[str] = []
+    while folder.exists():
+        pause = RETRY_SECONDS
+        with suppress(FileNotFoundError), ExitStack() as files:
+            report = _Reading(folder, files).report(is_transient)
+            # Found once, it may be what a writer did between one file and the next; what is damaged stays so.
+            found, report.damage = report.damage, [one for one in report.damage if one in suspected]
+            if report.damage or not found:
+                return report
+            suspected, pause = found, 0.0
+        if time.monotonic() > deadline:
+            break
+        time.sleep(pause)
+    report = Report(unquote(folder.name))
+    if folder.exists():
+        report.is_busy = True
+        report.notes.append(f"{report.queue}: it changed during each read; check it again when less is written to it")
+    else:
+        report.notes.append(f"{report.queue}: it was deleted meanwhile")
+    return report
+
+
+class _Reading:
+    """One pass over a queue's files; all are opened first, so that a file removed later is still read whole."""
+
+    def __init__(self, folder: Path, files: ExitStack) -> None:
+        self._report = Report(unquote(folder.name))
+        self._folder = folder
+        # Before the segments: what it tells of is there then.
+        self._tail = _trusted_tail(folder)
+        self._segments = {int(path.stem): files.enter_context(path.open("rb")) for path in folder.glob("*.log")}
+        self._numbers = sorted(self._segments)
+        # After the segments: a newer snapshot needs fewer of them, never one that was removed before it was written.
+        self._snapshots: list[tuple[Path, IO[bytes]]] = [
+            (path, files.enter_context(path.open("rb"))) for path in sorted(folder.glob("snapshot-*"))
+        ]
+        #: What was read so far, from this place on; it is not whole where something in between could not be read.
+        self._state, self._place, self._is_whole = State(), (1, 0), True
+        self._sizes: dict[int, int] = {}
+        self._links: dict[int, int] = {}
+
+    def report(self, is_transient: bool) -> Report:
+        """Read it all. Raises FileNotFoundError where a writer shortened the journal since it was listed."""
+        report = self._report
+        self._read_snapshots()
+        for number in self._numbers:
+            self._read_segment(number)
+        self._compare()
+        state = self._state
+        report.waiting, report.leased, report.buried = state.depth(), len(state.leased), len(state.buried)
+        if not self._is_whole:
+            report.notes.append(f"{report.queue}: the counts are those up to the damage")
+        if is_transient and self._tail is None:
+            report.notes += [f"{one}; it begins anew after the power failure" for one in report.damage]
+            report.damage.clear()
+        return report
+
+    def _read_snapshots(self) -> None:
+        """Take the newest whole one for the beginning."""
+        for path, file in self._snapshots:
+            content = file.read()
+            self._report.bytes += len(content)
+            try:
+                [(_, body)] = frames(content, 0, str(path))
+                state = load(body)
+            except (StorageError, ValueError) as error:
+                self._report.damage.append(str(error) if isinstance(error, StorageError) else f"{path} is empty")
+                continue
+            _, segment, offset = path.name.split("-")
+            self._state, self._place = state, (int(segment), int(offset))
+
+    def _read_segment(self, number: int) -> None:
+        """Check every frame, and apply what comes after the snapshot until something cannot be read."""
+        content = self._bytes_that_count(number)
+        self._sizes[number] = len(content)
+        try:
+            for start, body in frames(content, 0, str(self._path(number))):
+                if body[:1] == LINK:
+                    self._links[number - 1] = int.from_bytes(body[1:], "little")
+                elif (number, start) > self._place:
+                    self._apply(number, start, body)
+        except StorageError as error:
+            self._report.damage.append(str(error))
+            self._is_whole = self._is_whole and number < self._place[0]
+
+    def _apply(self, number: int, start: int, body: bytes) -> None:
+        moment, lines, at = decode(body)
+        if self._is_whole:
+            self._state.apply(moment, lines, number, start + at)
+
+    def _bytes_that_count(self, number: int) -> bytes:
+        """Return a segment without what a killed writer or a power failure left behind its end."""
+        path = self._path(number)
+        content = self._segments[number].read()
+        self._report.segments += 1
+        self._report.bytes += len(content)
+        if self._tail is not None:
+            if number < self._tail.segment:
+                return content
+            length = self._tail.length if number == self._tail.segment else 0
+            if len(content) < length:
+                self._report.damage.append(f"{path} has {len(content)} bytes; {length} were written")
+            return content[:length]
+        if number < self._numbers[-1]:
+            return content
+        end = max((start + len(body) for start, body in whole_frames(content)), default=0)
+        if left := len(content) - end:
+            self._report.notes.append(f"{path}: its last {left} bytes are no whole batch and will be cut off")
+        return content[:end]
+
+    def _compare(self) -> None:
+        """Find segments that are gone or have lost whole batches, which their own frames do not tell."""
+        for number, length in self._links.items():
+            if (size := self._sizes.get(number, length)) != length:
+                self._report.damage.append(f"{self._path(number)} has {size} bytes; {length} were written")
+        last = self._tail.segment if self._tail else max(self._numbers, default=0)
+        needed = {*range(self._place[0], last + 1), *self._state.in_segment} if last else set()
+        for number in sorted(needed.difference(self._numbers)):
+            if self._path(number).exists() or not self._folder.exists():
+                raise FileNotFoundError("the folder changed while it was read")
+            self._report.damage.append(f"{self._path(number)} is gone")
+            self._is_whole = False
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:08d}.log"
+
+
+def _trusted_tail(folder: Path) -> Tail | None:
+    """Return the tail, None where another start of the system wrote it: the checksums tell where the journal ends."""
+    for _ in range(TRIES):
+        with (folder / "tail").open("rb") as file:
+            tail = Tail.read(file.fileno())
+        # None is also what is read while it is written.
+        if tail is not None:
+            return tail if tail.boot == this_boot() else None
+    return None

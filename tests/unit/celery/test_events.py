@@ -1,0 +1,98 @@
+"""A worker's loop never waits for its events: neither for a confirmation nor for a broker that reads nothing."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from ami.celery.events import EventDispatcher
+
+
+class Line:
+    """A connection to RabbitMQ that publishes into a list, and tells what it has to tell when it is read."""
+
+    connection_errors = (OSError,)
+
+    def __init__(self) -> None:
+        self.published: list[str] = []
+        self.to_tell: list[Callable[[], None]] = []
+        self.collected = 0
+        self.transport = Connection("amqp://").transport
+        self.connection = SimpleNamespace(on_blocked=None, on_unblocked=None)
+        self.default_channel = SimpleNamespace(_basic_publish=self._publish, basic_publish=self._wait)
+
+    def _publish(self, message: Any, **_: Any) -> None:
+        self.published.append(message)
+
+    def _wait(self, *_: Any, **__: Any) -> None:
+        raise AssertionError("it waits for a confirmation")
+
+    def drain_events(self, timeout: float) -> None:
+        """Tell the next thing, or time out."""
+        if not self.to_tell:
+            raise TimeoutError
+        self.to_tell.pop(0)()
+
+    def collect(self) -> None:
+        """Count."""
+        self.collected += 1
+
+
+class Producer:
+    """Publishes to the line's channel as kombu's does."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def publish(self, event: Any, **_: Any) -> None:
+        """Publish the event's type."""
+        self._line.default_channel.basic_publish(event["type"])
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+def dispatcher(app: Any, line: Line) -> EventDispatcher:
+    made = EventDispatcher(line, hostname="w@h", app=app, enabled=False)
+    made.connection = line
+    made.channel = None
+    made.enable()
+    made.producer = Producer(line)
+    return made
+
+
+def test_no_event_waits_for_a_confirmation(dispatcher: EventDispatcher, line: Line):
+    dispatcher.send("worker-heartbeat")
+    assert line.published == ["worker-heartbeat"]
+
+
+def test_incident_7_events_are_dropped_while_the_broker_reads_nothing(dispatcher: EventDispatcher, line: Line):
+    line.connection.on_blocked("low on disk")
+    dispatcher.send("task-received")
+    assert line.published == []
+    line.to_tell = [line.connection.on_unblocked]
+    dispatcher.send("task-started")
+    assert line.published == ["task-started"]
+
+
+def test_a_connection_that_the_broker_does_not_read_is_not_closed_in_order(dispatcher: EventDispatcher, line: Line):
+    dispatcher.let_go()
+    assert line.collected == 0, "Celery closes it"
+    line.connection.on_blocked("low on disk")
+    dispatcher.let_go()
+    assert line.collected == 1
+
+
+def test_a_pooled_connection_keeps_its_confirmations_for_tasks_are_published_on_it(app: Any):
+    with app.connection_for_write().Pool(1).acquire() as pooled:
+        EventDispatcher(pooled, app=app)
+        assert not pooled.connected, "it was not even opened"
+
+
+def test_the_application_sends_its_events_so(app: Any):
+    assert issubclass(app.events.Dispatcher, EventDispatcher)

@@ -1,0 +1,214 @@
+"""How a failed message is settled. What the broker and a real child process do of it: tests/acceptance."""
+
+from errno import ENOMEM
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from billiard.einfo import ExceptionInfo
+from billiard.exceptions import TimeLimitExceeded
+from celery.exceptions import Retry
+from celery.utils import uuid
+from kombu.serialization import dumps
+
+from ami.celery.request import Request, TaskMemoryError
+from ami.celery.task import Task
+from ami.governor import memory_ceiling
+from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+
+NAME = "ami.jobs.tasks.audit_settled"
+
+
+@pytest.fixture
+def request_of(app: Any, make_task: Any):
+    """Make the request of one delivered message, and record what becomes of it."""
+
+    def request_of(retries: int = 0, **options: Any) -> Request:
+        task = make_task(NAME, **{"max_retries": 1, **options})
+        sent = app.amqp.as_task_v2(uuid(), NAME, (), {}, retries=retries)
+        content_type, content_encoding, body = dumps(sent.body, serializer="json")
+        message = Mock(
+            headers=sent.headers,
+            body=body,
+            payload=sent.body,
+            content_type=content_type,
+            content_encoding=content_encoding,
+            delivery_info={"exchange": "antenna", "routing_key": "antenna"},
+            properties=sent.properties,
+            delivery_tag=1,
+        )
+        return Request(message, app=app, task=task, on_ack=Mock(), on_reject=Mock(), eventer=None, connection_errors=())
+
+    return request_of
+
+
+def raised(error: BaseException) -> ExceptionInfo:
+    try:
+        raise error
+    except BaseException:
+        return ExceptionInfo()
+
+
+def settled(request: Request) -> str:
+    """Acknowledged, buried, returned, or open."""
+    if request.on_reject.called:
+        return "returned" if request.on_reject.call_args.args[-1] else "buried"
+    return "acknowledged" if request.on_ack.called else "open"
+
+
+@pytest.mark.parametrize("error", [MemoryError("no more"), MemoryError()])
+def test_memory_error_buries_its_task_and_does_not_end_the_worker(request_of: Any, caplog: Any, error: MemoryError):
+    request = request_of()
+    request.on_failure(raised(error))
+    assert settled(request) == "buried"
+    assert TaskMemoryError.__name__ in caplog.text
+    assert (str(error) or "the task ran out of memory") in caplog.text
+
+
+def test_task_memory_error_is_none_that_celery_would_stop_for():
+    assert not issubclass(TaskMemoryError, MemoryError)
+
+
+def test_ordinary_failure_is_buried(request_of: Any):
+    request = request_of()
+    request.on_failure(raised(ValueError("wrong")))
+    assert settled(request) == "buried"
+
+
+def test_hard_time_limit_is_retried_while_retries_are_left(request_of: Any, sent: list[dict[str, Any]]):
+    request = request_of(retries=0, max_retries=1, default_retry_delay=7)
+    request.on_failure(raised(TimeLimitExceeded(5)))
+    assert settled(request) == "acknowledged"
+    assert [(message["name"], message["retries"], message["task_id"]) for message in sent] == [(NAME, 1, request.id)]
+
+
+@pytest.mark.parametrize("limits", [{"retries": 1, "max_retries": 1}, {"retries": 0, "max_retries": 0}])
+def test_hard_time_limit_without_retries_left_is_buried_and_never_returned(
+    request_of: Any, sent: list[dict[str, Any]], limits: dict[str, int]
+):
+    request = request_of(**limits)
+    request.on_failure(raised(TimeLimitExceeded(5)))
+    assert settled(request) == "buried"
+    assert sent == []
+
+
+def test_hard_time_limit_whose_retry_cannot_be_published_is_buried(request_of: Any, monkeypatch: pytest.MonkeyPatch):
+    request = request_of()
+    monkeypatch.setattr(Request, "_retry_worker_lost", lambda *_: False)
+    request.on_failure(raised(TimeLimitExceeded(5)))
+    assert settled(request) == "buried"
+
+
+def test_hard_time_limit_of_a_settled_message_is_logged_once_more_and_settles_nothing(request_of: Any, caplog: Any):
+    request = request_of(retries=1)
+    request.on_failure(raised(TimeLimitExceeded(5)))
+    rejected = request.on_reject.call_count
+    request.on_timeout(soft=False, timeout=5)
+    assert request.on_reject.call_count == rejected
+    assert f"Hard time limit (5s) exceeded for {NAME}[{request.id}]" in caplog.text
+
+
+def beyond_its_ceiling() -> CeilingReached:
+    return CeilingReached(exc=MemoryLimitExceeded(NAME, 0, 4096))
+
+
+LIMITS = pytest.mark.parametrize(
+    "error", [MemoryLimitExceeded(NAME, 9000, 4096), beyond_its_ceiling()], ids=["ended", "ceiling"]
+)
+
+
+@LIMITS
+def test_memory_limit_is_retried_once_while_retries_are_left(
+    request_of: Any, sent: list[dict[str, Any]], error: Exception
+):
+    request = request_of(retries=0, max_retries=1, default_retry_delay=7)
+    request.on_failure(raised(error))
+    assert settled(request) == "acknowledged"
+    assert not request.on_reject.called
+    assert [(message["name"], message["retries"], message["task_id"]) for message in sent] == [(NAME, 1, request.id)]
+
+
+@LIMITS
+@pytest.mark.parametrize("limits", [{"retries": 1, "max_retries": 1}, {"retries": 0, "max_retries": 0}])
+def test_memory_limit_without_retries_left_is_buried_with_what_was_too_much(
+    request_of: Any, sent: list[dict[str, Any]], caplog: Any, error: Exception, limits: dict[str, int]
+):
+    request = request_of(**limits)
+    request.on_failure(raised(error))
+    assert settled(request) == "buried"
+    assert request.on_reject.call_count == 1
+    assert sent == []
+    assert "one process of this worker may have 4096 KiB" in caplog.text
+
+
+@LIMITS
+def test_memory_limit_whose_retry_cannot_be_published_is_buried(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    request = request_of()
+    monkeypatch.setattr(Request, "_retry_worker_lost", lambda *_: False)
+    request.on_failure(raised(error))
+    assert settled(request) == "buried"
+
+
+def test_task_that_is_ordinarily_retried_is_no_failure_and_published_by_its_child_alone(
+    request_of: Any, sent: list[dict[str, Any]]
+):
+    request = request_of()
+    request.on_failure(raised(Retry(exc=ValueError("later"))))
+    assert settled(request) == "acknowledged"
+    assert sent == []
+
+
+@pytest.fixture(params=[MemoryError("no more"), OSError(ENOMEM, "no more")], ids=["of Python", "of the system"])
+def greedy(app: Any, request: pytest.FixtureRequest):
+    """A task that the kernel refuses memory."""
+
+    class Greedy(Task):
+        def run(self) -> None:
+            raise request.param
+
+    task = app.register_task(Greedy())
+    yield task
+    app.tasks.pop(task.name)
+
+
+def delivered(task: Task) -> None:
+    """Run the task as a worker does."""
+    task.push_request(called_directly=False)
+    try:
+        task()
+    finally:
+        task.pop_request()
+
+
+def test_memory_error_below_a_ceiling_says_what_the_process_was_given(greedy: Task, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    with pytest.raises(CeilingReached) as reached:
+        delivered(greedy)
+    assert isinstance(reached.value.exc, MemoryLimitExceeded)
+    assert reached.value.exc.args == (greedy.name, 0, 4096)
+    assert isinstance(reached.value.__cause__, (MemoryError, OSError))
+
+
+def test_memory_error_without_a_ceiling_is_the_tasks_own(greedy: Task):
+    with pytest.raises((MemoryError, OSError), match="no more"):
+        delivered(greedy)
+
+
+def test_task_called_directly_is_a_function_like_any_other(greedy: Task, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    with pytest.raises((MemoryError, OSError), match="no more"):
+        greedy()
+
+
+@pytest.mark.parametrize(("ignore_result", "stored"), [(True, 0), (False, 1)])
+def test_incident_5_a_task_ended_for_a_lost_connection_stores_no_result_that_nobody_reads(
+    request_of: Any, monkeypatch: pytest.MonkeyPatch, ignore_result: bool, stored: int
+):
+    request, backend = request_of(ignore_result=ignore_result), Mock()
+    request._ignore_result = ignore_result
+    monkeypatch.setattr(type(request.task), "backend", backend)
+    request.time_start, request.worker_pid = 1.0, 1
+    request.cancel(Mock())
+    assert backend.mark_as_retry.call_count == stored, "it may be as far away as the broker"

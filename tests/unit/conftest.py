@@ -1,0 +1,49 @@
+"""What the unit tests of Celery and of the queues share: the application, and tasks that live as long as a test."""
+
+from typing import Any
+
+import pytest
+
+from config import celery_app
+
+
+@pytest.fixture
+def app() -> Any:
+    return celery_app
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kombu's second try to connect follows the first at once, not two seconds later."""
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda _: None)
+
+
+@pytest.fixture
+def make_task(app: Any):
+    """Register a task that does nothing, under the given name and with the given options."""
+    made: list[str] = []
+
+    def make(name: str, **options: Any) -> Any:
+        def nothing() -> None:
+            """Do nothing."""
+
+        made.append(name)
+        return app._task_from_fun(nothing, name=name, **options)
+
+    yield make
+    for name in made:
+        app.tasks.pop(name, None)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What reaches Celery's own ``send_task``: one dictionary of name, args, kwargs and options per message."""
+    from celery import Celery
+
+    messages: list[dict[str, Any]] = []
+
+    def send(self: Any, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> None:
+        messages.append({"name": name, "args": args, "kwargs": kwargs, **options})
+
+    monkeypatch.setattr(Celery, "send_task", send)
+    return messages

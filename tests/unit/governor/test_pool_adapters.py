@@ -1,0 +1,136 @@
+"""What the governor sees of a pool: places that rest or open one by one, and how large the running children are."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery.worker import state
+
+from ami.governor import pool_adapters as module
+from ami.governor.pool_adapters import Crew, PreforkCrew
+from ami.governor.settings import GovernorSettings
+from tests.support.governor.prefork_pool import MIB, World
+
+
+class Clock:
+    """A clock that stands still, and what was put off."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.later = 1000.0, []
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.now))
+
+    def call_later(self, seconds: float, function: Any) -> None:
+        self.later.append((self.now + seconds, function))
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        due = [function for at, function in self.later if at <= self.now]
+        self.later = [(at, function) for at, function in self.later if at > self.now]
+        for function in due:
+            function()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def crew_of(clock: Clock, told: list[int], **settings: float) -> Crew:
+    """A crew of three threads; each time it says that its places changed, how many there are is told."""
+    crew = Crew(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
+    crew.changed = lambda: told.append(crew.places)
+    return crew
+
+
+def test_a_place_rests_after_its_task(clock: Clock) -> None:
+    told: list[int] = []
+    crew = crew_of(clock, told, worker_cooldown_seconds=5.0)
+    crew.settled()
+    clock.passes(3)
+    crew.settled()
+    assert (crew.places, told) == (1, [])
+    clock.passes(2.1)
+    assert (crew.places, told) == (2, [2])
+    clock.passes(3)
+    assert told == [2, 3]
+
+
+def test_no_place_rests_where_no_rest_is_set(clock: Clock) -> None:
+    crew = crew_of(clock, [])
+    crew.settled()
+    assert (crew.places, clock.later) == (3, [])
+
+
+def test_places_open_one_by_one(clock: Clock) -> None:
+    told: list[int] = []
+    crew = crew_of(clock, told, worker_stagger_seconds=10.0)
+    assert crew.places == 1
+    for _ in range(4):
+        clock.passes(10)
+    assert told == [2, 3]
+    assert clock.later == []
+
+
+def test_the_baseline_is_measured_once_and_when_every_place_is_there(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew, kib = crew_of(clock, [], worker_stagger_seconds=10.0), 100
+    monkeypatch.setattr(module.process, "pss_kib", lambda _: kib)
+    crew.measure_baseline()
+    assert crew.baseline_kib == 0
+    clock.passes(20)
+    crew.measure_baseline()
+    kib = 900
+    crew.measure_baseline()
+    assert (crew.baseline_kib, crew.own_kib()) == (100, 900)
+
+
+class Request:
+    """A task that a child runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.id, self.name, self.worker_pid, self.time_start = f"id-{pid}", "ml.detect", pid, 990.0
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(state, "active_requests", set())
+    return World(monkeypatch)
+
+
+def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkCrew:
+    pool = SimpleNamespace(limit=2, _pool=world.pool)
+    return PreforkCrew(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
+
+
+@pytest.mark.parametrize("hard_kib", [0, 900 * MIB])
+def test_what_a_running_child_shares_does_not_count_near_its_soft_limit(
+    clock: Clock, world: World, hard_kib: int
+) -> None:
+    crew = prefork(clock, world, 200 * MIB, hard_kib)
+    requests = [Request(1), Request(2)]
+    state.active_requests.update(requests)
+    for pid, rss_mib in ((1, 250), (2, 150)):
+        world.begins(world.starts(pid, 100 * MIB))
+        world.rss[pid] = rss_mib * MIB
+    assert {child.pid: child.pss_kib for child in crew.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
+
+
+def test_a_child_is_told_to_stop_and_known_to_have_been_until_its_task_is_over(clock: Clock, world: World) -> None:
+    crew = prefork(clock, world, 0, 0)
+    child, request = world.starts(1), Request(1)
+    assert not crew.interrupt(1)
+    state.active_requests.add(request)
+    world.begins(child)
+    assert crew.interrupt(1)
+    (seen,) = crew.children()
+    assert (seen.pid, seen.task, seen.ran_seconds, seen.interrupted) == (1, "ml.detect", 10.0, True)
+    state.active_requests.clear()
+    world.ends(child)
+    (seen,) = crew.children()
+    assert (seen.task, seen.interrupted) == (None, False)
+    assert crew.places == 1
+    state.active_requests.add(request)  # The same task, tried again.
+    world.begins(child)
+    (seen,) = crew.children()
+    assert (seen.task, seen.interrupted) == ("ml.detect", False)

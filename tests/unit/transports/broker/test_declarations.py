@@ -1,0 +1,54 @@
+"""Bindings match as AMQP says, and a layout survives being written down."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ami.transports.objectstore.broker.declarations import ExchangeRecord, Layout, QueueRecord
+
+WORDS = st.lists(st.sampled_from(["a", "b", "moth", ""]), min_size=1, max_size=5).map(".".join)
+PATTERNS = st.lists(st.sampled_from(["a", "b", "moth", "*", "#"]), min_size=1, max_size=5).map(".".join)
+
+
+def expected(pattern: str, key: str) -> bool:
+    """AMQP 0-9-1's rule, word by word, as a regular expression over words that each end with a dot."""
+    parts = {"*": r"[^.]*\.", "#": r"(?:[^.]*\.)*"}
+    regex = "".join(parts.get(word, re.escape(word) + r"\.") for word in pattern.split("."))
+    return re.fullmatch(regex, key + ".") is not None
+
+
+@given(PATTERNS, WORDS)
+@settings(max_examples=300, derandomize=True, deadline=None)
+def test_topics_match_as_amqp_says(pattern, key):
+    layout = Layout({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, frozenset({("t", "q", pattern)}))
+    assert bool(layout.route("t", key)) == expected(pattern, key)
+
+
+def test_a_queue_that_several_bindings_reach_gets_one_message():
+    bindings = frozenset({("t", "q", "a.*"), ("t", "q", "#")})
+    assert Layout({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, bindings).route("t", "a.b") == ["q"]
+
+
+def test_alternate_exchanges_that_name_each_other_end():
+    exchanges = {
+        name: ExchangeRecord("direct", arguments={"alternate-exchange": other})
+        for name, other in (("a", "b"), ("b", "a"))
+    }
+    assert Layout(exchanges).route("a", "x") == []
+
+
+def test_the_nameless_exchange_reaches_a_queue_by_its_name():
+    layout = Layout(queues={"q": QueueRecord()})
+    assert (layout.route("", "q"), layout.route("", "other")) == (["q"], [])
+
+
+def test_a_layout_is_read_as_it_was_written():
+    layout = (
+        Layout()
+        .with_exchange("t", ExchangeRecord("topic", arguments={"alternate-exchange": "x"}))
+        .with_queue("q", QueueRecord(arguments={"x-delivery-limit": 20}, owner="me", auto_delete=True))
+        .with_binding("t", "q", "#")
+    )
+    assert Layout.load(layout.dump()) == layout
+    assert Layout.load(layout.without_queue("q").dump()).bindings == frozenset()

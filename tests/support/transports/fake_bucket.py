@@ -9,10 +9,10 @@ from kombu import Connection
 from ami import transports
 from ami.transports.objectstore.broker import declaration_store, transport
 from ami.transports.objectstore.broker.address import Address
-from ami.transports.objectstore.broker.broker_storage import Site
+from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.journal import objects
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import Counting
+from ami.transports.objectstore.storage.request_counter import RequestCounter
 
 
 class Bucket(MemoryObjects):
@@ -40,12 +40,12 @@ def clock() -> Iterator[Clock]:
 
 
 @contextmanager
-def counted_processes(bucket: Bucket, *names: str) -> Iterator[list[tuple[Connection, Counting]]]:
+def counted_processes(bucket: Bucket, *names: str) -> Iterator[list[tuple[Connection, RequestCounter]]]:
     """Connect as processes that share the bucket would, and count what each asks for."""
     transports.register()
-    counts = {name: Counting(bucket) for name in names}
-    sites = {name: Site(Address("memory", name, ""), counting) for name, counting in counts.items()}
-    with patch.object(transport, "open_site", lambda address: sites[address.bucket]):
+    counts = {name: RequestCounter(bucket) for name in names}
+    sites = {name: BrokerStorage(Address("memory", name, ""), counting) for name, counting in counts.items()}
+    with patch.object(transport, "open_broker_storage", lambda address: sites[address.bucket]):
         connections = [Connection(f"objectstore+memory://{name}") for name in names]
         for connection in connections:
             connection.connect()

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.folder import FolderObjects
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
 
@@ -20,13 +20,13 @@ class StorageLocation(NamedTuple):
         return OPEN[self.kind](**self.arguments)
 
 
-def _apart(**arguments: Any) -> Apart:
-    return Apart(CloudObjects.s3(**arguments).place)
+def _subprocess(**arguments: Any) -> SubprocessStorage:
+    return SubprocessStorage(CloudObjects.s3(**arguments).place)
 
 
 OPEN = {
     "memory": MemoryObjects,
     "folder": FolderObjects,
     "s3": CloudObjects.s3,
-    "s3 apart": _apart,
+    "s3 apart": _subprocess,
 }

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ami.transports.objectstore.broker.declaration_store import KEY
-from ami.transports.objectstore.broker.declarations import Layout
+from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.frame import Torn, unframed
 
@@ -31,5 +31,5 @@ def transient_queues(broker: Path) -> set[str]:
     """Return the queues whose messages need not survive a power failure, as far as the layout tells it."""
     with suppress(FileNotFoundError, Torn, StorageError):
         _, content = unframed((broker / LAYOUT / KEY).read_bytes())
-        return {name for name, record in Layout.load(content).queues.items() if record.is_transient}
+        return {name for name, record in Declarations.load(content).queues.items() if record.is_transient}
     return set()

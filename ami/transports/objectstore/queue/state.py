@@ -295,7 +295,7 @@ class State:
     def _configure(self, delivery_limit: int | None, keeps_buried: bool) -> None:
         self.delivery_limit, self.keeps_buried = delivery_limit, keeps_buried
 
-    def _doubt(self) -> None:
+    def _mark_all_redelivered(self) -> None:
         """Flag everything: after a power failure the last claims may be missing from the journal."""
         for entry in self.entries.values():
             entry.redelivered = True
@@ -326,7 +326,7 @@ class State:
         "^": _rescue,
         "0": _purge,
         "=": _configure,
-        "d": _doubt,
+        "d": _mark_all_redelivered,
     }
 
     def sparse(self, before: int, bytes_live: int) -> Iterator[Entry]:

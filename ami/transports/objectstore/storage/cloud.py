@@ -4,7 +4,7 @@ import os
 from urllib.parse import urlsplit
 
 from ami.transports.objectstore.storage.bucket import Bucket, Place, can_ask
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.keys import quoted
 from ami.transports.objectstore.storage.port import Storage, Stored
 
@@ -28,7 +28,7 @@ class CloudObjects:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._bucket = Bucket(place)
-        self._apart = Apart(place)
+        self._subprocess = SubprocessStorage(place)
 
     @classmethod
     def s3(
@@ -114,7 +114,7 @@ class CloudObjects:
 
     @property
     def _storage(self) -> Storage:
-        return self._bucket if can_ask() else self._apart
+        return self._bucket if can_ask() else self._subprocess
 
 
 def _environment(*names: str) -> str | None:

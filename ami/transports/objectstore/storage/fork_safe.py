@@ -22,7 +22,7 @@ END_SECONDS = 5.0
 SERVE = "import sys; from ami.transports.objectstore.storage.fork_safe import serve; serve(int(sys.argv[1]))"
 
 
-class Apart:
+class SubprocessStorage:
     """A `Storage` in the bucket of a place, asked through the other process, which is started when it is needed.
 
     All the places of this process share it. It ends with this process, however this one ends.

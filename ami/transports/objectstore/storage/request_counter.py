@@ -33,7 +33,7 @@ class Traffic(NamedTuple):
         return Traffic(*(now - then for now, then in zip(self, earlier, strict=True)))
 
 
-class Counting:
+class RequestCounter:
     """A `Storage` around another one, used from any thread.
 
     A request counts when it is made, whatever becomes of it, since a refused one is billed like any other. A list

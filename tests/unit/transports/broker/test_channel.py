@@ -162,7 +162,7 @@ def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, mon
             except StorageError:
                 assert failed
     assert got == [0, 1, 2]
-    assert not connection.transport.site.store("moths").look().entries
+    assert not connection.transport.broker.store("moths").look().entries
 
 
 def test_a_publish_tried_again_with_the_same_message_id_is_stored_once(connect):

@@ -106,4 +106,4 @@ def test_a_damaged_message_is_set_aside_and_the_next_ones_run(connect, monkeypat
     assert [message.payload for message in receive(connection, dying(), 2)] == [0, 2]
     assert "message m1 is set aside" in caplog.text
     assert (depth(connection, "moths"), depth(connection, "moths.dlq")) == (0, 0)
-    assert connection.transport.site.store("moths").look().buried["m1"].buried == "damaged"
+    assert connection.transport.broker.store("moths").look().buried["m1"].buried == "damaged"

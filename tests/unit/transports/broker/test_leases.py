@@ -49,7 +49,7 @@ def standing() -> Iterator[Clock]:
 
 def renewed(connection: Connection, until_moment: float) -> bool:
     """Whether the one message that is held there is so until this moment at least."""
-    store = connection.transport.site.store("moths")
+    store = connection.transport.broker.store("moths")
     with store.lock:
         [entry] = store.look().leased.values()
         return entry.until >= until_moment
@@ -88,7 +88,7 @@ def test_what_a_killed_process_held_comes_back_long_before_its_lease_ends(folder
 @pytest.mark.processes
 def test_the_reply_queue_of_a_killed_process_is_deleted(folder_url, holder, monkeypatch):
     monkeypatch.setattr(lease_renewer, "SEARCH_SECONDS", 0.1)
-    monkeypatch.setattr(lease_renewer, "LEFT_SECONDS", 0.1)
+    monkeypatch.setattr(lease_renewer, "ORPHANED_QUEUE_SECONDS", 0.1)
     with Connection(folder_url) as connection:
         declare(connection, QUEUE)
         with Consumer(connection.channel(), [QUEUE], callbacks=[lambda *_: None]):
@@ -126,7 +126,7 @@ def test_a_lease_that_nobody_renews_ends(connect, monkeypatch):
     channel = declare(first, QUEUE)
     send(first, 1)
     channel.basic_get("moths")
-    monkeypatch.setattr(lease_renewer.Keeper, "_renew", lambda _: None)
+    monkeypatch.setattr(lease_renewer.LeaseRenewer, "_renew", lambda _: None)
     [again] = receive(second, QUEUE, 1, seconds=60)
     assert again.delivery_info["redelivered"]
 
@@ -136,7 +136,7 @@ def test_an_acknowledgement_that_comes_too_late_is_no_error(connect, monkeypatch
     channel = declare(first, QUEUE)
     send(first, 1)
     late = channel.basic_get("moths")
-    monkeypatch.setattr(lease_renewer.Keeper, "_renew", lambda _: None)
+    monkeypatch.setattr(lease_renewer.LeaseRenewer, "_renew", lambda _: None)
     receive(second, QUEUE, 1, seconds=60)
     late.ack()
     assert depth(first, "moths") == 0
@@ -150,7 +150,7 @@ def test_renewing_goes_on_after_the_storage_failed_for_a_moment(connect, standin
     failing, commit = threading.Event(), Store.commit
 
     def failing_once(self, commands, **options):
-        if threading.current_thread().name == "objectstore-keeper" and not failing.is_set():
+        if threading.current_thread().name == "objectstore-lease-renewer" and not failing.is_set():
             failing.set()
             raise StorageError("away for a moment")
         return commit(self, commands, **options)
@@ -209,7 +209,7 @@ def test_a_publish_whose_answer_was_lost_is_stored_once_when_kombu_tries_again(c
 def test_exclusive_queues_are_told_from_lasting_ones(connect):
     connection = connect()
     declare(connection, Queue("mine", Exchange("replies", type="direct"), routing_key="r", exclusive=True))
-    record = connection.transport.site.catalogue.current().queues["mine"]
+    record = connection.transport.broker.declarations.current().queues["mine"]
     assert (record.is_transient, record.owner) == (True, connection.transport.owner)
 
 

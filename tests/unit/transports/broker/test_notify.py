@@ -16,7 +16,7 @@ from tests.support.transports.messages import QUEUE, declare, receive, send
 
 @pytest.fixture
 def nobody_polls(monkeypatch):
-    monkeypatch.setattr(transport, "LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(transport, "LEASE_CHECK_SECONDS", 1000.0)
     monkeypatch.setattr(notify, "POLL_SECONDS", 1000.0)
 
 
@@ -95,18 +95,18 @@ def test_a_bell_folder_of_somebody_else_is_refused(tmp_path):
     shared.mkdir(mode=0o777)
     shared.chmod(0o777)
     with pytest.raises(StorageError, match="not this user's alone"):
-        notify.private(shared / "x")
+        notify.make_private_folder(shared / "x")
     (tmp_path / "own").mkdir(mode=0o700)
     (tmp_path / "own" / "link").symlink_to(tmp_path)
     with pytest.raises(StorageError, match="not this user's alone"):
-        notify.private(tmp_path / "own" / "link")
+        notify.make_private_folder(tmp_path / "own" / "link")
 
 
 def test_ringing_follows_no_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("kept")
     (tmp_path / "bell").symlink_to(victim)
-    notify.Bell(tmp_path / "bell").ring()
+    notify.Notifier(tmp_path / "bell").notify()
     assert victim.read_text() == "kept"
 
 

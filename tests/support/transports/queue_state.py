@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ami.transports.objectstore.queue.commands import Claim, Command, Enqueue
-from ami.transports.objectstore.queue.state import LINE_BYTES, State
+from ami.transports.objectstore.queue.entry_index import LINE_BYTES
+from ami.transports.objectstore.queue.state import State
 
 
 class AppliedState:

@@ -55,7 +55,7 @@ class LocalFileSystemStorage(KeyedStorage):
                 state = decode(self._path.read_bytes())
                 shutil.rmtree(self._partial, ignore_errors=True)
                 # A fresh folder never comes into doubt over what a power failure took.
-                journal = FolderJournal(self._partial, doubt=b"")
+                journal = FolderJournal(self._partial, power_failure=b"")
                 import_jobs(Store(journal), state)
                 journal.close()
                 _to_disk(self._partial.parent)

@@ -123,14 +123,14 @@ def test_damage_is_named_with_its_place_and_the_exit_code_tells(tmp_path: Path, 
 def test_a_segment_that_is_gone_is_damage(tmp_path: Path):
     filled(tmp_path)
     (tmp_path / "00000002.log").unlink()
-    assert read_queue(tmp_path).damage == [f"{tmp_path / '00000002.log'} is gone"]
+    assert read_queue(tmp_path).damage == [f"{tmp_path / '00000002.log'} is missing"]
 
 
 def test_a_last_segment_that_is_gone_is_damage(tmp_path: Path):
     filled(tmp_path)
     last = max(tmp_path.glob("*.log"))
     last.unlink()
-    assert read_queue(tmp_path).damage == [f"{last} is gone"]
+    assert read_queue(tmp_path).damage == [f"{last} is missing"]
 
 
 def test_a_segment_that_lost_whole_batches_is_damage(tmp_path: Path):
@@ -174,7 +174,7 @@ def test_what_a_power_failure_tore_at_the_end_is_a_note(tmp_path: Path):
     with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path)
     assert (report.waiting, report.damage) == (40, [])
-    assert report.notes == [f"{last}: its last 12 bytes are no whole batch and will be cut off"]
+    assert report.notes == [f"{last}: its last 12 bytes are not a whole batch and will be cut off"]
 
 
 def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
@@ -183,7 +183,7 @@ def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
     with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path, is_transient=True)
     assert not report.damage
-    assert "begins anew" in report.notes[-1]
+    assert "next writer empties it" in report.notes[-1]
     assert read_queue(tmp_path, is_transient=True).damage
 
 

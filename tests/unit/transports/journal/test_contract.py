@@ -12,7 +12,7 @@ from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.support.transports.recording_follower import DOUBT, Reader, number
+from tests.support.transports.recording_follower import POWER_FAILURE, Reader, number
 
 
 @pytest.fixture(params=["folder", "objects", "objects in a folder"])
@@ -20,7 +20,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Reade
     """Each call opens the same journal as another process would."""
     memory = MemoryObjects()
     opening: dict[str, Callable[[], Journal]] = {
-        "folder": lambda: FolderJournal(tmp_path / "a" / "queue", doubt=DOUBT, segment_bytes=100),
+        "folder": lambda: FolderJournal(tmp_path / "a" / "queue", power_failure=POWER_FAILURE, segment_bytes=100),
         "objects": lambda: ObjectJournal(memory, "queue/", segment_bytes=100),
         "objects in a folder": lambda: ObjectJournal(FolderObjects(tmp_path, durable=False), "q/", segment_bytes=100),
     }

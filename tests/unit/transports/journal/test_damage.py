@@ -172,7 +172,7 @@ def test_without_a_whole_snapshot_the_first_segments_must_be_there(folder: Path)
     for path in folder.glob("snapshot-*"):
         flip(path, 12)
     for use in (lambda: on_folder(folder).all(), lambda: on_folder(folder).append(b"next")):
-        with pytest.raises(StorageError, match=f"{folder} has no whole snapshot, and its first segments are gone"):
+        with pytest.raises(StorageError, match=f"{folder} has no whole snapshot, and its first segments are missing"):
             use()
 
 

@@ -57,7 +57,7 @@ def test_a_lost_answer_that_can_no_longer_be_found_out_is_an_error(network: Flak
 
     network.rival = rival
     network.plan(Fault.LOST_ANSWER, Fault.RIVAL)
-    with pytest.raises(StorageError, match="moved on so far that a lost answer cannot be found out"):
+    with pytest.raises(StorageError, match="moved on so far that an unanswered write cannot be found"):
         one.journal.append(b"mine", None if blind else one.diary, durable=True)
     assert one.all() == reader(network).all() == [b"0", b"mine", *number(60)]
 

@@ -17,7 +17,7 @@ from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.request_counter import RequestCounter
 from tests.support.soak import soak
-from tests.support.transports.small_stores import DOUBT, message
+from tests.support.transports.small_stores import POWER_FAILURE, message
 from tests.support.transports.watched_journal import WatchedJournal
 
 SHALLOW, DEEP = 100, soak(8_000, 200_000)
@@ -68,7 +68,9 @@ def journal_of_depth(
     def make(depth: int) -> tuple[WatchedJournal, RequestCounter]:
         counting = RequestCounter(MemoryObjects())
         if request.param == "folder":
-            return filled(FolderJournal(tmp_path / str(depth), doubt=DOUBT, durable=False), depth), counting
+            return filled(
+                FolderJournal(tmp_path / str(depth), power_failure=POWER_FAILURE, durable=False), depth
+            ), counting
         return filled(ObjectJournal(counting), depth), counting
 
     return make

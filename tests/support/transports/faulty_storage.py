@@ -57,7 +57,7 @@ class FaultyStorage:
         if fault is Fault.LOST_REQUEST:
             raise StorageError("no answer in time", TimeoutError())
         if fault is Fault.CONFLICT and can_conflict:
-            raise CASConflictError("somebody else wrote first")
+            raise CASConflictError("another writer was first")
         if fault is Fault.LOST_ANSWER:
             with suppress(JQueueError):
                 request()

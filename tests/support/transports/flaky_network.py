@@ -92,7 +92,7 @@ class FlakyNetwork:
             finally:
                 self._is_rival = False
         elif fault is Fault.CONFLICT and is_write:
-            raise CASConflictError("somebody else wrote first")
+            raise CASConflictError("another writer was first")
         elif fault is Fault.LOST_ANSWER:
             with suppress(JQueueError):
                 request()

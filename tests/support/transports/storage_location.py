@@ -28,5 +28,5 @@ OPEN = {
     "memory": MemoryObjects,
     "folder": FolderObjects,
     "s3": CloudObjects.s3,
-    "s3 apart": _subprocess,
+    "s3 in a subprocess": _subprocess,
 }

@@ -38,7 +38,7 @@ class ClientBlob:
             return await asyncio.to_thread(self._write, content, int(if_match or 0))
         except Exception as error:
             if _code(error) == PRECONDITION_FAILED:
-                raise CASConflictError(f"somebody else wrote {self._name} first") from error
+                raise CASConflictError(f"another writer changed {self._name} first") from error
             raise self._failed("written", error) from error
 
     def _read(self) -> tuple[bytes, str | None]:
@@ -56,7 +56,7 @@ class ClientBlob:
 
     def _write(self, content: bytes, generation: int) -> str:
         blob = self._client.bucket(self._bucket_name).blob(self._blob_name)
-        # Generation 0 is Google's way to say: only where there is none yet.
+        # Generation 0 means: only where there is no blob yet.
         blob.upload_from_string(content, content_type="application/json", if_generation_match=generation)
         return str(blob.generation)
 

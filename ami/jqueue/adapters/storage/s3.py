@@ -41,9 +41,9 @@ class SessionBlob:
                 etag: str = (await client.put_object(**self._place, Body=content, **condition))["ETag"]
                 return etag
         except Exception as error:
-            # A replace finds nothing where somebody deleted the blob meanwhile.
+            # A replace finds nothing where the blob was deleted meanwhile.
             if _code(error) in CONFLICTS or (if_match is not None and _code(error) in MISSING):
-                raise CASConflictError(f"somebody else wrote {self._name} first") from error
+                raise CASConflictError(f"another writer changed {self._name} first") from error
             raise self._failed("written", error) from error
 
     @property

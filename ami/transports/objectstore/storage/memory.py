@@ -1,4 +1,4 @@
-"""Objects in this process's memory, gone with it."""
+"""Objects in this process's memory."""
 
 import itertools
 import threading
@@ -9,7 +9,7 @@ from ami.transports.objectstore.storage.port import Stored
 
 
 class MemoryObjects:
-    """A `Storage` for the threads of one process. A version is a number that no other write of it ever had."""
+    """A `Storage` for the threads of one process. Each write has its own version number."""
 
     is_remote = False
 

@@ -111,7 +111,7 @@ def test_what_is_live_can_be_read_after_the_snapshot(opened: Callable[[], Reader
         reader.all()
         reader.diary.places = dict(places)
         assert reader.read(bodies[3]) == bodies[3]
-        with pytest.raises(StorageError, match="gone"):
+        with pytest.raises(StorageError, match="missing"):
             reader.read(bodies[33])
 
 

@@ -230,7 +230,7 @@ def test_a_segment_that_the_disk_refuses_is_not_left_behind(folder: Path, disk: 
     assert on_folder(folder).all() == [*number(7), b"next"]
 
 
-def test_a_snapshot_is_not_kept_before_what_it_tells_is_on_disk(folder: Path, disk: Disk):
+def test_a_snapshot_is_kept_only_when_its_batches_are_on_disk(folder: Path, disk: Disk):
     reader = on_folder(folder, 10_000)
     reader.append(b"1")
     reader.journal.append(b"2", None, durable=False)
@@ -240,7 +240,7 @@ def test_a_snapshot_is_not_kept_before_what_it_tells_is_on_disk(folder: Path, di
         reader.save()
     assert list(folder.glob("*snapshot*")) == []
     disk.is_broken = False
-    with pytest.raises(StorageError, match="was not given it again yet"):
+    with pytest.raises(StorageError, match="were not written again yet"):
         reader.save()
     reader.append(b"3")
     disk.synced.clear()

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[4]
 CHILDREN = """
 import json, os, sys
 from ami.transports.objectstore.storage.errors import CASConflictError
-from ami.transports.objectstore.storage import apart
+from ami.transports.objectstore.storage import fork_safe
 from ami.transports.objectstore.storage.cloud import CloudObjects
 
 place = json.loads(sys.argv[1])
@@ -79,7 +79,7 @@ def grandchild():
 storage.create("a", b"parent")
 assert in_child(work) == 0
 assert storage.read("a").content == b"grandchild"
-assert apart._process is None
+assert fork_safe._process is None
 print("done")
 """
 
@@ -99,12 +99,12 @@ def test_a_forked_child_asks_like_its_parent(place: dict[str, Any], how: str):
 
 ASK_AND_WAIT = """
 import json, sys
-from ami.transports.objectstore.storage import apart
+from ami.transports.objectstore.storage import fork_safe
 from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.cloud import CloudObjects
 
 SubprocessStorage(CloudObjects.s3(**json.loads(sys.argv[1])).place).read("a")
-print(apart._process._popen.pid, flush=True)
+print(fork_safe._process._popen.pid, flush=True)
 sys.stdin.read()
 """
 

@@ -42,7 +42,7 @@ def line(state: State) -> list[str]:
 
 def picture(state: State, without: Sequence[str] = ()) -> dict[str, Any]:
     """Return all that a state holds, in an order that does not depend on how it came about."""
-    told = {
+    fields = {
         "version": state.version,
         "now": state.now,
         "order": state.order,
@@ -56,7 +56,7 @@ def picture(state: State, without: Sequence[str] = ()) -> dict[str, Any]:
         "next_due": state.next_due(),
         "depth": state.depth(),
     }
-    return {name: value for name, value in told.items() if name not in without}
+    return {name: value for name, value in fields.items() if name not in without}
 
 
 def assert_consistent(state: State) -> None:

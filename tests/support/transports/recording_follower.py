@@ -64,5 +64,5 @@ def on_folder(folder: Path, segment_bytes: int = 100, *, durable: bool = True) -
 
 
 def number(count: int, first: int = 0) -> list[bytes]:
-    """Return so many bodies that are told apart."""
+    """Return so many bodies that differ."""
     return [b"body %03d" % each for each in range(first, first + count)]

@@ -1,4 +1,4 @@
-"""Where the tests' objects lie, told in a way that another process understands."""
+"""Where the tests' objects lie, in a form that another process understands."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class StorageLocation(NamedTuple):
     arguments: dict[str, Any]
 
     def open(self) -> Storage:
-        """Return a storage there; whoever opens the same place sees the same objects, except in memory."""
+        """Return a storage there; all that open the same place see the same objects, except in memory."""
         return OPEN[self.kind](**self.arguments)
 
 

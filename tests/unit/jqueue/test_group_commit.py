@@ -178,10 +178,10 @@ def test_no_thread_stays_behind(tmp_path):
         async with BrokerQueue(LocalFileSystemStorage(tmp_path / "q")) as q:
             await q.enqueue("t", b"")
 
-        async def gone():
+        async def removed():
             return not [thread for thread in threading.enumerate() if thread.name == "objectstore-writer"]
 
-        await until(gone)
+        await until(removed)
 
     asyncio.run(main())
 

@@ -47,7 +47,7 @@ def test_it_beats_until_the_block_ends():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("error", [JQueueError("gone"), StorageError("away", OSError())])
+@pytest.mark.parametrize("error", [JQueueError("removed"), StorageError("unreachable", OSError())])
 def test_it_stops_silently_when_the_queue_says_no(error, caplog):
     async def main():
         beats = Beats(2, error)

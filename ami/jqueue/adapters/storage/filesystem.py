@@ -31,7 +31,7 @@ class LocalFileSystemStorage(KeyedStorage):
 
     def _open(self) -> Store:
         try:
-            # In this order: an import makes the folder before it renames the file, and moves the folder in place after that.
+            # In this order: an import makes the folder, renames the file, then moves the folder in place.
             if self._path.is_file() or (not self._path.exists() and self._partial.exists()):
                 self._import()
         except OSError as error:

@@ -48,7 +48,7 @@ def _claim(job: Job) -> Command:
 def import_blob(store: Store, objects: Storage, key: str) -> None:
     """Move the jobs of a queue in one blob into the store, and keep a copy of the blob as it was beside it.
 
-    The blob is emptied last. A process that was killed before, or runs at the same time, imports the same ids, which are
+    The blob is emptied last. A process that was killed, or runs at the same time, imports the same ids, which are
     stored once. Raises StorageError where the blob is something else; it is left alone.
     """
     while (stored := objects.read(key)) is not None:

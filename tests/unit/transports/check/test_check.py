@@ -1,4 +1,4 @@
-"""A broker's folder is read as it is, and what is wrong with it is told."""
+"""The check reads a broker's folder as it is and reports its damage."""
 
 import json
 import threading
@@ -289,7 +289,7 @@ def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
 
     def removing(self) -> None:
         for path in tmp_path.glob("*.log"):
-            path.rename(tmp_path / f"{path.name}.gone")
+            path.rename(tmp_path / f"{path.name}.removed")
         compare(self)
 
     with patch.object(journal._Reading, "_read_snapshots", removing):
@@ -297,5 +297,5 @@ def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
 
 
 def test_a_queue_that_is_deleted_meanwhile_is_no_damage(tmp_path: Path):
-    report = read_queue(tmp_path / "gone")
-    assert (report.damage, report.notes) == ([], ["gone: it was deleted meanwhile"])
+    report = read_queue(tmp_path / "deleted")
+    assert (report.damage, report.notes) == ([], ["deleted: it was deleted meanwhile"])

@@ -1,4 +1,4 @@
-"""Damaged files are told of, with the file and the byte, and nothing of them is ever served."""
+"""Damage is reported with the file and the byte, and damaged content is never served."""
 
 import json
 import re
@@ -100,7 +100,7 @@ HOW: dict[str, Callable[[bytes, int], bytes]] = {
     "cut": lambda content, at: content[:at],
     "zeros": lambda content, at: content[:at] + bytes(min(20, len(content) - at)) + content[at + 20 :],
     "longer": lambda content, at: content + content[:at],
-    "gone": lambda content, at: b"",
+    "missing": lambda content, at: b"",
 }
 
 
@@ -117,7 +117,7 @@ def test_whatever_is_done_to_the_files_no_wrong_byte_is_served(how: str, which: 
         path = paths[which % len(paths)]
         before = path.read_bytes()
         path.write_bytes(HOW[how](before, at % len(before)))
-        if how == "gone":
+        if how == "missing":
             path.unlink()
         for reader in (store, store_on_folder(folder, 150)):
             try:
@@ -125,7 +125,7 @@ def test_whatever_is_done_to_the_files_no_wrong_byte_is_served(how: str, which: 
             except StorageError as error:
                 said = str(error)
             else:
-                # The journal's end may be told anew from the checksums, and what is beyond it does not count.
+                # The journal's end may be found again by the checksums, and what is beyond it does not count.
                 assert found == contents
                 said = str(folder)
             assert str(folder) in said
@@ -218,12 +218,12 @@ def test_a_missing_segment_is_an_error(folder: Path):
             use()
 
 
-@pytest.mark.parametrize("how", ["gone", "short"])
+@pytest.mark.parametrize("how", ["missing", "short"])
 def test_a_last_segment_that_lost_what_was_counted_is_an_error(folder: Path, how: str):
     writer = on_folder(folder)
     writer.append(*number(20))
     last = max(folder.glob("*.log"))
-    last.unlink() if how == "gone" else last.write_bytes(last.read_bytes()[:-1])
+    last.unlink() if how == "missing" else last.write_bytes(last.read_bytes()[:-1])
     for use in (lambda: on_folder(folder).all(), lambda: on_folder(folder).append(b"next")):
         with pytest.raises(StorageError, match=str(last)):
             use()

@@ -144,9 +144,9 @@ for number in range(100):
 def test_a_killed_process_loses_nothing_that_it_told(folder: Path, killed_at: int, part: float):
     store = store_on_folder(folder, durable=True)
     publish(store, "before")
-    status, told = run(KILLED, folder, killed_at, part)
+    status, output = run(KILLED, folder, killed_at, part)
     assert status == -signal.SIGKILL
-    confirmed = {"before", *told.split()}
+    confirmed = {"before", *output.split()}
     found = held(store_on_folder(folder, durable=True)).keys()
     assert confirmed <= found
     assert len(found - confirmed) <= 1

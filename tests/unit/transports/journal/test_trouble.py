@@ -1,4 +1,4 @@
-"""A disk that is full or refuses is told of, and what was there stays; later commits are fine."""
+"""A full or failing disk is reported, and what was stored stays; later commits succeed."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Threads that come together share a batch, and nobody pays for what another one did wrong."""
+"""Threads that come together share a batch, and a failing command fails alone."""
 
 import threading
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def together(
         assert first.wait(SECONDS)
         journal.before = meet
         futures: list[Future[object]] = [pool.submit(call) for call in calls]
-        until(lambda: len(store._pending) == len(calls) + 1, SECONDS, "everybody waits")
+        until(lambda: len(store._pending) == len(calls) + 1, SECONDS, "all wait")
         all_wait.set()
         assert leading.result(SECONDS) == [True]
         yield futures
@@ -212,8 +212,8 @@ def test_a_purge_and_a_claim_may_share_a_batch_with_publishes(store: Store, jour
     with together(store, journal, [lambda: store.commit([message("a"), Purge(), message("b"), Claim(5, "x")])]) as [
         one
     ]:
-        _, gone, _, entries = one.result(SECONDS)
-    assert gone == 2
+        _, count, _, entries = one.result(SECONDS)
+    assert count == 2
     assert [store.payload(entry) for entry in entries] == [b"b"]
 
 

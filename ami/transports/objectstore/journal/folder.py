@@ -48,13 +48,11 @@ class FolderJournal:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The segment and offset up to which it was followed."""
         return self._position or (0, 0)
 
     # Appending.
 
     def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:
-        """Append a batch; see the port."""
         framed = frame(body)
         segment, start = self._place.locked(lambda: self._append(framed, follower))
         if durable and self._durable:
@@ -177,7 +175,6 @@ class FolderJournal:
     # Following.
 
     def follow(self, follower: Follower) -> None:
-        """Feed what was appended since the last time; see the port."""
         if self._place.is_there() and self._place.read_tail() == Tail(this_boot(), *self.position):
             return
         tail = self._place.locked(self._trusted_tail)
@@ -239,7 +236,6 @@ class FolderJournal:
         self._position, self.grown = (1, 0), 0
 
     def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
-        """Return a part of a segment; see the port."""
         content = self._segments.read(segment, offset, length)
         return verified(content, checksum, str(self._segments.path(segment)), offset)
 
@@ -274,7 +270,6 @@ class FolderJournal:
                 self._segments.remove(number)
 
     def forget(self) -> None:
-        """Begin at the latest snapshot again."""
         self._position = None
 
     def destroy(self) -> None:
@@ -282,10 +277,7 @@ class FolderJournal:
         self._place.destroy()
         self.close()
 
-    # Files.
-
     def close(self) -> None:
-        """Close every file; the next use opens them again."""
         self._place.close()
         self._restart()
 

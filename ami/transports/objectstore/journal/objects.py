@@ -1,11 +1,10 @@
 """A journal in any storage: a head that is compared and set, and immutable objects for what does not fit into it."""
 
-import random
 import time
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 
+from ami.transports.objectstore.journal.backoff import LONGEST_PAUSE_SECONDS, pauses_seconds
 from ami.transports.objectstore.journal.closed import SEGMENTS, SNAPSHOTS, ClosedSegments
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified
 from ami.transports.objectstore.journal.head import Head
@@ -22,8 +21,8 @@ NEAR_SEGMENT_BYTES = 256 * 1024
 #: A head older than this is read before it is written: another process may have written since.
 HEAD_SECONDS = 0.5
 
-#: How often a commit is tried against faster writers, and the pause between the tries, doubling up to the longest.
-TRIES, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 40, 0.005, 0.32
+#: How often a commit is tried against faster writers.
+TRIES = 40
 
 #: How often a storage that fails is asked again before the caller hears of it.
 STORAGE_TRIES = 4
@@ -59,15 +58,14 @@ class ObjectJournal:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The segment and offset up to which it was followed."""
         return self._position or (0, 0)
 
     # Appending.
 
     def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:  # noqa: ARG002
-        """Append a batch; see the port. A confirmed write is durable."""
+        """See the port; a confirmed write is durable."""
         framed = frame(body)
-        pauses, failures = _pauses(), 0
+        pauses, failures = pauses_seconds(), 0
         #: The first segment that may hold the batch, by life, after writes that were not answered.
         unanswered: dict[str, int] = {}
         for _ in range(TRIES):
@@ -178,7 +176,6 @@ class ObjectJournal:
     # Following.
 
     def follow(self, follower: Follower) -> None:
-        """Feed what was appended since the last time; see the port."""
         self._catch_up(follower, *self._read_head())
 
     def _catch_up(self, follower: Follower, head: Head, version: str) -> tuple[Head, str]:
@@ -241,7 +238,6 @@ class ObjectJournal:
         self._life, self._position, self.grown = head.life, place, 0
 
     def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
-        """Return a part of a segment; see the port."""
         head = self._head[0] if self._head else self._read_head()[0]
         content = head.content if segment == head.segment else self._closed.content(segment)
         part = content[offset : offset + length]
@@ -264,7 +260,7 @@ class ObjectJournal:
 
     def _name_snapshot(self, key: str, segment: int, offset: int) -> bool:
         """Let the head name a snapshot; return False where it names a later one already, or is of another life."""
-        pauses = _pauses()
+        pauses = pauses_seconds()
         for _ in range(TRIES):
             head, version = self._current_head()
             if head.life != self._life or (head.snapshot and head.snapshot[1:] >= (segment, offset)):
@@ -281,7 +277,6 @@ class ObjectJournal:
         return False
 
     def forget(self) -> None:
-        """Begin at the latest snapshot again."""
         self._position = self._head = None
 
     def close(self) -> None:
@@ -302,11 +297,3 @@ class ObjectJournal:
 
     def _name(self, number: int) -> str:
         return f"segment {number} of {self._called}"
-
-
-def _pauses() -> Iterator[float]:
-    """Yield how long to wait before the next try, at random, so that writers get out of each other's way."""
-    pause = FIRST_PAUSE_SECONDS
-    while True:
-        yield pause * random.random()  # noqa: S311 - no secret
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

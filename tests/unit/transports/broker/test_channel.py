@@ -126,7 +126,7 @@ def test_headers_that_are_not_a_table_are_delivered_as_one_header(connect, heade
     assert received.headers == {"antenna_headers": headers}
 
 
-def test_message_with_a_header_like_a_type_of_the_serializer_is_delivered(connect):
+def test_a_header_like_a_serializer_type_is_delivered(connect):
     connection = connect()
     declare(connection, QUEUE)
     header = {"__type__": "uuid", "__value__": {}}

@@ -73,7 +73,7 @@ def holder(folder_url):
 
 
 @pytest.mark.processes
-def test_messages_of_a_killed_process_are_requeued_before_the_lease_ends(folder_url, holder, monkeypatch):
+def test_messages_of_a_killed_process_are_requeued_at_once(folder_url, holder, monkeypatch):
     monkeypatch.setattr(lease_renewer, "SEARCH_SECONDS", 0.1)
     with Connection(folder_url, transport_options={"visibility_timeout": 600}) as connection:
         declare(connection, QUEUE)

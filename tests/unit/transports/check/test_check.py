@@ -210,9 +210,7 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
     assert str(tmp_path / name) in capsys.readouterr().err
 
 
-def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_queue_in_use_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(journal, "PATIENCE_SECONDS", 120.0)
     is_over = threading.Event()
 

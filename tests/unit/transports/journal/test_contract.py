@@ -47,7 +47,7 @@ def test_all_read_the_same_in_the_same_order(opened: Callable[[], Reader]):
     assert writers[0].journal.position[0] > 5
 
 
-def test_a_batch_is_fed_to_its_follower_only_after_what_others_appended(opened: Callable[[], Reader]):
+def test_a_follower_is_fed_earlier_batches_first(opened: Callable[[], Reader]):
     one, other = opened(), opened()
     one.append(b"1")
     other.append(b"2")
@@ -166,7 +166,7 @@ def test_a_destroyed_journal_begins_anew_for_everybody(opened: Callable[[], Read
         assert [reader.read(body) for body in reader.all()] == reader.all()
 
 
-def test_nothing_of_an_earlier_life_is_read_however_alike_the_lives_are(opened: Callable[[], Reader]):
+def test_nothing_of_an_earlier_life_is_read(opened: Callable[[], Reader]):
     reader, other = opened(), opened()
     for life in range(5):
         bodies = [b"life %d: %02d" % (life, at) for at in range(40)]

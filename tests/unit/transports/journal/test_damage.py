@@ -79,7 +79,7 @@ def test_a_payload_that_was_damaged_after_it_was_read_is_not_served(folder: Path
     assert store.payload(entry).startswith(b"a")
 
 
-def test_a_payload_before_the_snapshot_is_checked_though_its_frame_is_not_read(folder: Path):
+def test_a_payload_before_the_snapshot_is_checked(folder: Path):
     store = store_on_folder(folder, 200)
     publish(store, "a", "b", size=100)
     for at in range(10):
@@ -176,7 +176,7 @@ def test_without_a_whole_snapshot_the_first_segments_must_be_there(folder: Path)
             use()
 
 
-def test_the_first_snapshot_may_be_damaged_while_all_segments_are_there(folder: Path):
+def test_a_damaged_first_snapshot_is_replaced_by_all_segments(folder: Path):
     writer = on_folder(folder)
     writer.append(*number(30))
     writer.save()
@@ -184,7 +184,7 @@ def test_the_first_snapshot_may_be_damaged_while_all_segments_are_there(folder: 
     assert on_folder(folder).all() == number(30)
 
 
-def test_who_is_stuck_before_the_damage_goes_on_at_the_snapshot_of_who_is_behind_it(folder: Path):
+def test_a_process_before_the_damage_continues_at_a_later_snapshot(folder: Path):
     writer, stuck = on_folder(folder), on_folder(folder)
     writer.append(*number(30))
     flip(folder / "00000002.log", 30)

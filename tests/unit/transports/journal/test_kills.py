@@ -32,7 +32,7 @@ def segment(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("written", range(len(NEXT) + 1))
-def test_what_a_writer_wrote_when_it_was_killed_is_neither_read_nor_kept(folder: Path, segment: Path, written: int):
+def test_bytes_of_a_killed_writer_are_cut_off(folder: Path, segment: Path, written: int):
     whole, open_before = segment.read_bytes(), on_folder(folder)
     open_before.all()
     segment.write_bytes(whole + NEXT[:written])
@@ -81,7 +81,7 @@ def test_without_a_tail_the_whole_frames_count_and_no_torn_one(folder: Path, seg
         assert on_folder(folder).all() == [*BODIES, *unconfirmed, POWER_FAILURE]
 
 
-def test_a_tail_that_goes_away_under_open_journals_is_made_anew_for_all_of_them(folder: Path):
+def test_a_tail_removed_under_open_journals_is_made_again(folder: Path):
     readers = [on_folder(folder) for _ in range(3)]
     for reader in readers:
         reader.append(*BODIES)

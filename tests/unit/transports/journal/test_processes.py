@@ -301,7 +301,7 @@ print("done")
 
 
 @pytest.mark.processes
-def test_a_time_limit_that_interrupts_anywhere_keeps_no_lock_and_loses_no_state(folder: Path):
+def test_an_interruption_anywhere_keeps_no_lock_and_loses_no_state(folder: Path):
     status, output = run(INTERRUPTED, folder, soak(150, 3000))
     assert (status, output) == (0, "done\n")
     store = store_on_folder(folder)

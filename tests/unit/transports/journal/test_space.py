@@ -78,7 +78,7 @@ def test_objects_stay_bounded_whatever_goes_through():
     assert held(on_objects(objects)) == {"stays": b"stays"}
 
 
-def test_a_deep_queue_that_is_emptied_from_its_middle_gives_its_space_back(tmp_path: Path):
+def test_a_deep_queue_emptied_from_its_middle_frees_its_space(tmp_path: Path):
     folder = tmp_path / "queue"
     store = on_folder(folder, SEGMENT_BYTES)
     with snapshots_every(SNAPSHOT_BYTES):

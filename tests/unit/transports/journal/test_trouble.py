@@ -134,7 +134,7 @@ def test_a_tail_that_cannot_be_written_leaves_the_batch_out(folder: Path, monkey
     assert waiting(store) == waiting(store_on_folder(folder)) == ["a", "c"]
 
 
-def test_where_a_segment_cannot_be_begun_the_one_before_is_gone_on_with(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_new_segment_the_old_one_is_continued(folder: Path, monkeypatch: pytest.MonkeyPatch):
     reader = on_folder(folder)
     reader.append(*number(7))
     open_file = os.open
@@ -183,7 +183,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_a_disk_that_refuses_is_told_of_and_the_state_is_what_the_journal_says(folder: Path, disk: Disk):
+def test_a_refusing_disk_is_reported_and_the_state_matches_the_journal(folder: Path, disk: Disk):
     store = store_on_folder(folder, durable=True)
     publish(store, "a", "b")
     store.look()
@@ -197,7 +197,7 @@ def test_a_disk_that_refuses_is_told_of_and_the_state_is_what_the_journal_says(f
     assert picture(store.look()) == picture(store_on_folder(folder).look())
 
 
-def test_what_the_disk_refused_is_written_again_before_anything_is_confirmed_behind_it(folder: Path, disk: Disk):
+def test_refused_bytes_are_written_again_before_later_confirmations(folder: Path, disk: Disk):
     store = store_on_folder(folder, durable=True)
     publish(store, "a", "b")
     store.look()
@@ -259,9 +259,7 @@ def test_only_what_shall_be_durable_waits_for_the_disk(folder: Path, disk: Disk)
     assert disk.synced == [str(folder / "00000001.log")]
 
 
-def test_a_journal_that_need_not_survive_a_power_failure_never_waits_for_the_disk(
-    folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_transient_journal_never_waits_for_the_disk(folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     disk.is_broken = True
     reader = on_folder(folder, durable=False)

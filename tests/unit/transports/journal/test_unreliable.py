@@ -74,7 +74,7 @@ class Writers:
     st.integers(20, 80),
     st.booleans(),
 )
-def test_every_confirmed_batch_is_in_the_journal_once_and_no_other_one_twice(
+def test_confirmed_batches_are_stored_exactly_once(
     history: list[tuple[int, str]],
     plan: list[Fault],
     rivals: list[tuple[int, bool]],

@@ -76,7 +76,7 @@ def journal_of_depth(
     return make
 
 
-def test_an_operation_on_a_deep_queue_costs_what_it_costs_on_a_shallow_one(
+def test_an_operation_costs_the_same_on_a_deep_queue(
     journal_of_depth: Callable[[int], tuple[WatchedJournal, RequestCounter]],
 ):
     costs = []

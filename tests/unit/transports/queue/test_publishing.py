@@ -72,7 +72,7 @@ def test_a_consumer_is_told_what_was_stored_before(journal: WatchedJournal, othe
 
 
 @pytest.mark.parametrize("use", [Store.look, Store.is_due, claim, lambda store: store.commit([Sweep()])])
-def test_who_has_read_keeps_up_for_a_while_and_publishes_blindly_again_then(
+def test_a_reader_follows_for_a_while_then_publishes_blindly(
     use: Callable[[Store], object], journal: WatchedJournal, other: Store, now: Clock
 ):
     store = Store(journal)

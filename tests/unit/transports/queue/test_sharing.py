@@ -176,7 +176,7 @@ def test_who_is_interrupted_does_not_interrupt_the_others_of_its_batch(store: St
     assert held(store).keys() == {"first", "next"}
 
 
-def test_a_commit_that_is_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
+def test_an_interrupted_commit_leaves_the_state_of_the_journal(
     store: Store, journal: WatchedJournal, objects: MemoryObjects
 ):
     publish(store, *"abc")

@@ -77,7 +77,7 @@ def test_segments_that_nobody_needs_are_dropped(place: Place, journal: WatchedJo
     assert held(Store(place())) == {}
 
 
-def test_messages_that_stay_among_many_that_go_do_not_keep_their_segments(place: Place, journal: WatchedJournal):
+def test_a_few_old_messages_do_not_keep_their_segments(place: Place, journal: WatchedJournal):
     store = Store(journal)
     store.look()
     stays = {}
@@ -183,9 +183,7 @@ def test_a_move_that_fails_does_not_fail_the_commit(place: Place, journal: Watch
     assert picture(store.look()) == picture(Store(place()).look())
 
 
-def test_a_move_that_was_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
-    place: Place, journal: WatchedJournal
-):
+def test_an_interrupted_move_leaves_the_state_of_the_journal(place: Place, journal: WatchedJournal):
     def fail(batch):
         if batch.lines[0][0] == "m":
             journal.after = lambda batch: None

@@ -233,7 +233,7 @@ def test_a_delete_is_content_with_an_object_that_is_gone(
 # Time.
 
 
-def test_a_service_that_never_answers_is_waited_for_no_longer_than_allowed(cloud: str, wire: Wire, recorder: Recorder):
+def test_waiting_for_a_silent_service_ends_at_the_timeout(cloud: str, wire: Wire, recorder: Recorder):
     storage = wire.make("bucket", endpoint=recorder.url, timeout_seconds=0.15, **SECRETS[cloud])
     recorder.answer = None
     for operation, use in OPERATIONS.items():

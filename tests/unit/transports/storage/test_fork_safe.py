@@ -156,7 +156,7 @@ def storage(recorder: Recorder) -> SubprocessStorage:
     )
 
 
-def test_a_request_fails_when_the_other_process_dies_and_the_next_one_starts_another(
+def test_after_a_death_of_the_subprocess_the_next_request_starts_another(
     storage: SubprocessStorage, recorder: Recorder
 ):
     assert storage.read("a").content == b"1"

@@ -106,7 +106,7 @@ def test_a_lost_answer_is_found_out():
     asyncio.run(main())
 
 
-def test_a_lost_request_is_told():
+def test_a_lost_request_is_reported():
     async def main():
         blob = FaultyBlob(["lost request"])
         async with BrokerQueue(blob) as q:

@@ -232,7 +232,7 @@ async def until_waiting(q):
     return found
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+def test_an_unusable_folder_is_reported(tmp_path):
     (tmp_path / "file").write_bytes(b"")
 
     async def main():

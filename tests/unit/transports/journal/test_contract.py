@@ -115,7 +115,7 @@ def test_what_is_live_can_be_read_after_the_snapshot(opened: Callable[[], Reader
             reader.read(bodies[33])
 
 
-def test_the_growth_since_the_snapshot_is_told(opened: Callable[[], Reader]):
+def test_the_growth_since_the_snapshot_is_counted(opened: Callable[[], Reader]):
     writer, reader = opened(), opened()
     writer.append(*number(30))
     grown = writer.journal.grown

@@ -141,7 +141,7 @@ for number in range(100):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("killed_at", "part"), [(1, 0.5), (2, 0.5), (4, 1), (7, 0.9), (9, 0.1), (12, 0.5)])
-def test_a_killed_process_loses_nothing_that_it_told(folder: Path, killed_at: int, part: float):
+def test_a_killed_process_loses_nothing_it_confirmed(folder: Path, killed_at: int, part: float):
     store = store_on_folder(folder, durable=True)
     publish(store, "before")
     status, output = run(KILLED, folder, killed_at, part)

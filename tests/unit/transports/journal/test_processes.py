@@ -86,7 +86,7 @@ with snapshots_every(5000):
 
 
 @pytest.mark.processes
-def test_processes_killed_at_any_moment_lose_nothing_that_they_told(folder: Path):
+def test_killed_processes_lose_nothing_they_confirmed(folder: Path):
     store, confirmed = store_on_folder(folder, 2000, durable=True), set()
     rounds = soak(4, 40)
     for at in range(rounds):

@@ -255,7 +255,7 @@ def test_what_arrives_or_falls_due_while_held_is_left_to_others(governed: Govern
 
 @contextmanager
 def _supply(governed: Governed, sent: set[str]) -> Iterator[None]:
-    """Publish whenever few messages are left, until the block ends: a busy machine takes its time to fill the memory."""
+    """Publish whenever few messages are left, until the block ends: a busy machine fills the memory slowly."""
     over = threading.Event()
 
     def publish() -> None:

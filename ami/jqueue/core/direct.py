@@ -58,7 +58,6 @@ class _OffLoop:
         self._executor: ThreadPoolExecutor | None = None
 
     async def commit(self, commands: Sequence[Command]) -> list[Any]:
-        """See `KeyedQueue.commit`."""
         if self._journal.is_inline:
             # A caller that never waits would keep every other task of the loop from running.
             await asyncio.sleep(0)

@@ -103,7 +103,6 @@ class InlineWriter(Writer):
             self._wake_up()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         while self._pending:
             await asyncio.sleep(0)
         # Callers that were answered in this turn hear of it in the next one.
@@ -131,7 +130,6 @@ class ThreadWriter(Writer):
             self._wake.set()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         self._is_stopping = True
         self._wake.set()
         await asyncio.shield(self._ended)
@@ -169,7 +167,6 @@ class TaskWriter(Writer):
         self._wake.set()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         self._is_stopping = True
         self._wake.set()
         await asyncio.wait((self._task,))

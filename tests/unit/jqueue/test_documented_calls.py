@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
 
@@ -279,6 +280,28 @@ def test_values_cannot_be_changed():
         job.status = JobStatus.DEAD
     with pytest.raises(ValueError, match="frozen"):
         QueueState().version = 1
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    {
+        "domain.models": ("Job", "JobStatus", "QueueState"),
+        "domain.errors": ("CASConflictError", "JQueueError", "JobNotFoundError", "StorageError"),
+        "ports.storage": ("ObjectStoragePort",),
+        "core.codec": ("decode", "encode"),
+        "core.direct": ("DirectQueue",),
+        "core.group_commit": ("GroupCommitLoop",),
+        "core.broker": ("BrokerQueue",),
+        "core.heartbeat": ("HeartbeatManager",),
+        "adapters.storage.memory": ("InMemoryStorage",),
+        "adapters.storage.filesystem": ("LocalFileSystemStorage",),
+        "adapters.storage.s3": ("S3Storage",),
+        "adapters.storage.gcs": ("GCSStorage",),
+    }.items(),
+)
+def test_modules_and_names_are_those_of_jqueue(module: str, names: tuple[str, ...]):
+    found = import_module(f"ami.jqueue.{module}")
+    assert all(hasattr(found, name) for name in names)
 
 
 @pytest.mark.processes

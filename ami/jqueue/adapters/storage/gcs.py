@@ -26,14 +26,12 @@ class ClientBlob:
         self._blob_name = blob_name
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, generation); see `ObjectStoragePort`."""
         try:
             return await asyncio.to_thread(self._read)
         except Exception as error:
             raise self._failed("read", error) from error
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        """Replace the blob of this generation, or create it; see `ObjectStoragePort`."""
         try:
             return await asyncio.to_thread(self._write, content, int(if_match or 0))
         except Exception as error:

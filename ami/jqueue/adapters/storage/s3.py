@@ -21,7 +21,6 @@ class SessionBlob:
         self._connection = connection
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, etag); see `ObjectStoragePort`."""
         try:
             async with self._session.client("s3", **self._connection) as client:
                 response = await client.get_object(**self._place)
@@ -33,7 +32,6 @@ class SessionBlob:
             raise self._failed("read", error) from error
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        """Replace the blob of this etag, or create it; see `ObjectStoragePort`."""
         # Two first writers that both only put would lose what one of them enqueued.
         condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
         try:

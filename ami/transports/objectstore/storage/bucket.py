@@ -93,7 +93,6 @@ class Bucket:
         self._reads, self._writes = _stores(replace(place, prefix=""))
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         path = self._path(key)
         try:
             return self._ask("read", key, lambda: self._get(path))
@@ -101,15 +100,12 @@ class Bucket:
             return None
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return self._put("create", key, content, "create")
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return self._put("replace", key, content, {VERSIONS[self._place.service]: version})
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         path = self._path(key)
         try:
             self._ask("delete", key, lambda: obstore.delete(self._writes, path))

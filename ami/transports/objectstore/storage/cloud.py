@@ -90,23 +90,18 @@ class CloudObjects:
         return cls(_place("az", container, prefix, ("endpoint", endpoint), timeout_seconds, credentials))
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         return self._storage.read(key)
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return self._storage.create(key, content)
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return self._storage.replace(key, content, version)
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         self._storage.delete(key)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port."""
         return self._storage.list(prefix)
 
     def __repr__(self) -> str:

@@ -58,7 +58,6 @@ class FolderObjects:
         return Stored(content, token.hex())
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         path = self._path(key)
         with self._storage_errors("create", key):
             try:
@@ -72,7 +71,6 @@ class FolderObjects:
         return version
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         path = self._path(key)
         with self._storage_errors("replace", key):
             self._compare(key, version)
@@ -83,7 +81,6 @@ class FolderObjects:
         return new_version
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         path = self._path(key)
         with self._storage_errors("delete", key), suppress(FileNotFoundError):
             # A replace that has compared the version must find the file that it compared.

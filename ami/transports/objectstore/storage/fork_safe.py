@@ -37,24 +37,19 @@ class SubprocessStorage:
         self._place = place
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         stored: Stored | None = self._ask("read", key)
         return stored
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return str(self._ask("create", key, bytes(content)))
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return str(self._ask("replace", key, bytes(content), version))
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         self._ask("delete", key)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port."""
         keys: list[str] = self._ask("list", prefix)
         return keys
 

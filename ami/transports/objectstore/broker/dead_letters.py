@@ -30,25 +30,32 @@ def move_dead_letters(broker: BrokerStorage, queue: str) -> int:
     with store.lock:
         buried = list(store.look().buried.values())[:AT_ONCE]
     for entry in buried:
-        if entry.buried == DAMAGED:
-            continue  # It cannot be read: it stays for `python -m ami.transports.objectstore check`.
-        envelope = unseal(store.payload(entry))
-        targets = _targets(declarations, record.dead_letters, envelope)
-        if not targets:
-            broker.log_once(
-                f"No dead-letter queue for message {entry.id} of {queue}; it stays buried there",
-                queue=queue,
-                message_id=entry.id,
-            )
-            continue
-        _mark(envelope, queue, entry)
-        for target in targets:
-            # The order makes the id unique, also when a replayed message of the same id dies again.
-            broker.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
-            broker.notifier(target).notify()
-        store.commit([Ack(entry.id)], durable=False)
-        moved += 1
+        # A damaged message cannot be read: it stays for `python -m ami.transports.objectstore check`.
+        if entry.buried != DAMAGED:
+            moved += _move(broker, declarations, record.dead_letters, queue, entry)
     return moved
+
+
+def _move(
+    broker: BrokerStorage, declarations: Declarations, letters: tuple[str, str | None], queue: str, entry: Entry
+) -> bool:
+    store = broker.store(queue)
+    envelope = unseal(store.payload(entry))
+    targets = _targets(declarations, letters, envelope)
+    if not targets:
+        broker.log_once(
+            f"No dead-letter queue for message {entry.id} of {queue}; it stays buried there",
+            queue=queue,
+            message_id=entry.id,
+        )
+        return False
+    _mark(envelope, queue, entry)
+    for target in targets:
+        # The order makes the id unique, also when a replayed message of the same id dies again.
+        broker.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
+        broker.notifier(target).notify()
+    store.commit([Ack(entry.id)], durable=False)
+    return True
 
 
 def _targets(declarations: Declarations, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:

@@ -14,7 +14,7 @@ from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encod
 from ami.transports.objectstore.queue.commands import Command
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.entry_index import LINE_BYTES
-from ami.transports.objectstore.queue.pending import BLIND, PendingCommit
+from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from ami.transports.objectstore.journal.objects import ObjectJournal
-from ami.transports.objectstore.queue import pending
+from ami.transports.objectstore.queue import pending_commit
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue, Purge
 from ami.transports.objectstore.queue.store import Store
@@ -101,7 +101,7 @@ def test_large_commits_do_not_make_a_batch_that_is_too_large(
 def test_a_commit_larger_than_any_batch_fails_alone(
     store: Store, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pending, "COMMIT_BYTES", 10_000)
+    monkeypatch.setattr(pending_commit, "COMMIT_BYTES", 10_000)
     with pytest.raises(ValueError, match="up to 10000 fit"):
         publish(store, "huge", size=10_000)
     assert publish(store, "small") == [True]

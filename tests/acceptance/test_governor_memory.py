@@ -118,13 +118,13 @@ def test_who_takes_the_whole_container_along_twice_is_named_and_buried_and_the_i
         until(lambda death=death: effects().get("poison began") == death, 60, "the poison runs")
         container.kill()
         worker.popen.wait(60)
-    assert "was killed at once while it ran" in worker.text
-    assert f"{T}.linger" in worker.text.partition("was killed at once while it ran")[2]
+    assert "was killed without warning while running" in worker.text
+    assert f"{T}.linger" in worker.text.partition("was killed without warning while running")[2]
     last = place.worker("antenna", inside=container.enter)
     until(lambda: place.depth("antenna.dlq") == 1, 60, "the poison is buried")
     (letter,) = place.queues("dead-letters", "antenna.dlq").json
     assert "poison" in letter["arguments"]
-    assert "was running each of the 2 times this worker was killed at once" in last.text
+    assert "was running each of the 2 times this worker was killed without warning" in last.text
     until(lambda: all(effects().get(f"innocent {number}") for number in range(INNOCENT)), 60, "the innocent run")
     assert effects()["poison began"] == 2
     assert "poison" not in effects()

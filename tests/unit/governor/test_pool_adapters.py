@@ -7,7 +7,7 @@ import pytest
 from celery.worker import state
 
 from ami.governor import pool_adapters as module
-from ami.governor.pool_adapters import Crew, PreforkCrew
+from ami.governor.pool_adapters import PoolAdapter, PreforkPoolAdapter
 from ami.governor.settings import GovernorSettings
 from tests.support.governor.prefork_pool import MIB, World
 
@@ -35,36 +35,36 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def crew_of(clock: Clock, told: list[int], **settings: float) -> Crew:
-    """A crew of three threads; each time it says that its places changed, how many there are is told."""
-    crew = Crew(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
-    crew.changed = lambda: told.append(crew.places)
-    return crew
+def adapter_for(clock: Clock, told: list[int], **settings: float) -> PoolAdapter:
+    """A adapter of three threads; each time it says that its places changed, how many there are is told."""
+    adapter = PoolAdapter(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
+    adapter.changed = lambda: told.append(adapter.places)
+    return adapter
 
 
 def test_a_place_rests_after_its_task(clock: Clock) -> None:
     told: list[int] = []
-    crew = crew_of(clock, told, worker_cooldown_seconds=5.0)
-    crew.settled()
+    adapter = adapter_for(clock, told, worker_cooldown_seconds=5.0)
+    adapter.settled()
     clock.passes(3)
-    crew.settled()
-    assert (crew.places, told) == (1, [])
+    adapter.settled()
+    assert (adapter.places, told) == (1, [])
     clock.passes(2.1)
-    assert (crew.places, told) == (2, [2])
+    assert (adapter.places, told) == (2, [2])
     clock.passes(3)
     assert told == [2, 3]
 
 
 def test_no_place_rests_where_no_rest_is_set(clock: Clock) -> None:
-    crew = crew_of(clock, [])
-    crew.settled()
-    assert (crew.places, clock.later) == (3, [])
+    adapter = adapter_for(clock, [])
+    adapter.settled()
+    assert (adapter.places, clock.later) == (3, [])
 
 
 def test_places_open_one_by_one(clock: Clock) -> None:
     told: list[int] = []
-    crew = crew_of(clock, told, worker_stagger_seconds=10.0)
-    assert crew.places == 1
+    adapter = adapter_for(clock, told, worker_stagger_seconds=10.0)
+    assert adapter.places == 1
     for _ in range(4):
         clock.passes(10)
     assert told == [2, 3]
@@ -74,15 +74,15 @@ def test_places_open_one_by_one(clock: Clock) -> None:
 def test_the_baseline_is_measured_once_and_when_every_place_is_there(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crew, kib = crew_of(clock, [], worker_stagger_seconds=10.0), 100
+    adapter, kib = adapter_for(clock, [], worker_stagger_seconds=10.0), 100
     monkeypatch.setattr(module.process, "pss_kib", lambda _: kib)
-    crew.measure_baseline()
-    assert crew.baseline_kib == 0
+    adapter.measure_baseline()
+    assert adapter.baseline_kib == 0
     clock.passes(20)
-    crew.measure_baseline()
+    adapter.measure_baseline()
     kib = 900
-    crew.measure_baseline()
-    assert (crew.baseline_kib, crew.own_kib()) == (100, 900)
+    adapter.measure_baseline()
+    assert (adapter.baseline_kib, adapter.own_kib()) == (100, 900)
 
 
 class Request:
@@ -98,39 +98,39 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkCrew:
+def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkPoolAdapter:
     pool = SimpleNamespace(limit=2, _pool=world.pool)
-    return PreforkCrew(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
+    return PreforkPoolAdapter(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
 
 
 @pytest.mark.parametrize("hard_kib", [0, 900 * MIB])
 def test_what_a_running_child_shares_does_not_count_near_its_soft_limit(
     clock: Clock, world: World, hard_kib: int
 ) -> None:
-    crew = prefork(clock, world, 200 * MIB, hard_kib)
+    adapter = prefork(clock, world, 200 * MIB, hard_kib)
     requests = [Request(1), Request(2)]
     state.active_requests.update(requests)
     for pid, rss_mib in ((1, 250), (2, 150)):
         world.begins(world.starts(pid, 100 * MIB))
         world.rss[pid] = rss_mib * MIB
-    assert {child.pid: child.pss_kib for child in crew.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
+    assert {child.pid: child.pss_kib for child in adapter.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
 
 
 def test_a_child_is_told_to_stop_and_known_to_have_been_until_its_task_is_over(clock: Clock, world: World) -> None:
-    crew = prefork(clock, world, 0, 0)
+    adapter = prefork(clock, world, 0, 0)
     child, request = world.starts(1), Request(1)
-    assert not crew.interrupt(1)
+    assert not adapter.interrupt(1)
     state.active_requests.add(request)
     world.begins(child)
-    assert crew.interrupt(1)
-    (seen,) = crew.children()
+    assert adapter.interrupt(1)
+    (seen,) = adapter.children()
     assert (seen.pid, seen.task, seen.ran_seconds, seen.interrupted) == (1, "ml.detect", 10.0, True)
     state.active_requests.clear()
     world.ends(child)
-    (seen,) = crew.children()
+    (seen,) = adapter.children()
     assert (seen.task, seen.interrupted) == (None, False)
-    assert crew.places == 1
+    assert adapter.places == 1
     state.active_requests.add(request)  # The same task, tried again.
     world.begins(child)
-    (seen,) = crew.children()
+    (seen,) = adapter.children()
     assert (seen.task, seen.interrupted) == ("ml.detect", False)

@@ -78,7 +78,7 @@ def test_a_child_that_has_run_as_many_tasks_as_it_may_leaves_by_itself(monkeypat
     world.events.clear()
     world.runs(child)
     assert world.events == [("ready", 0), "settled"]
-    assert (world.free(child), child.dismissed, world.children.leaving(1)) == (False, 0, True)
+    assert (world.free(child), child.dismissed, world.children.draining(1)) == (False, 0, True)
     assert world.children.recycled == {}
 
 
@@ -144,7 +144,7 @@ def test_a_busy_child_is_recycled_after_its_task(world: World) -> None:
     child = world.starts(1)
     world.begins(child)
     world.children.recycle(1, "held")
-    assert (child.dismissed, world.children.leaving(1)) == (0, True)
+    assert (child.dismissed, world.children.draining(1)) == (0, True)
     world.ends(child)
     assert world.events == [("ready", 0), "settled"]
     assert (child.dismissed, world.children.recycled) == (1, {"held": 1})
@@ -180,7 +180,7 @@ def test_a_child_that_is_up_is_remembered_by_its_first_size_and_those_that_are_g
     world.starts(2, 60 * MIB)
     world.starts(1, 70 * MIB)
     assert [world.children.fresh_kib(pid) for pid in (1, 2)] == [70 * MIB, 60 * MIB]
-    assert not world.children.leaving(1)
+    assert not world.children.draining(1)
     assert world.closed == [1]
 
 

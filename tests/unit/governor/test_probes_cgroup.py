@@ -263,8 +263,8 @@ def test_a_process_that_is_gone_is_an_error(root):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("sys/fs/cgroup/app.slice/worker/memory.max", "lots", "says 'lots'"),
-        ("sys/fs/cgroup/app.slice/worker/memory.max", "", "says ''"),
+        ("sys/fs/cgroup/app.slice/worker/memory.max", "lots", "contains 'lots'"),
+        ("sys/fs/cgroup/app.slice/worker/memory.max", "", "contains ''"),
         ("sys/fs/cgroup/app.slice/worker/memory.stat", "anon 5", "has no inactive_anon"),
         ("sys/fs/cgroup/app.slice/worker/memory.stat", "anon much", "not a name and a number"),
         ("proc/self/cgroup", "0:/", "not ID:CONTROLLERS:PATH"),

@@ -78,13 +78,13 @@ def test_a_message_that_is_due_later_takes_no_slot_until_it_is(worker: Worker, m
     worker.send(3, eta=now + timedelta(hours=1))
     worker.send(2)
     assert worker.drain() == 4
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     monkeypatch.setattr("ami.governor.slot_consumer.time.time", lambda: now.timestamp() + 3600)
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     worker.messages[0].reject(requeue=True)
     worker.messages[1].reject(requeue=True)
     worker.messages[2].reject(requeue=True)
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     assert worker.drain() == 4
 
 

@@ -72,7 +72,7 @@ def test_a_message_that_crossed_with_the_cancel_runs_and_counts_against_the_slot
     worker.lower(1)
     (orphan,) = worker.got
     assert worker.open == []
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     worker.lower(2)
     assert len(worker.open) == 1
     orphan.ack()
@@ -85,9 +85,9 @@ def test_more_messages_than_slots_are_overdrawn() -> None:
     worker = Worker(2)
     messages = [worker.channel.deliver(tag) for tag in worker.open]
     worker.lower(1)
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     messages[0].ack()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
 
 
 def test_a_delivery_that_asks_for_slots_during_a_cancel_does_not_disturb_it() -> None:
@@ -178,7 +178,7 @@ def test_orphans_and_slots_together_are_never_more_than_the_multiplier_allows() 
     worker.lower(2)
     assert len(worker.open) == 1
     worker.consumer.adjust()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     worker.got[0].ack()
     worker.later()
     assert len(worker.open) == 2
@@ -192,9 +192,9 @@ def test_a_slot_that_is_not_full_is_closed_before_one_that_is_and_what_it_runs_c
     worker.calls()
     worker.lower(1)
     assert worker.open == [full]
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     worker.got[2].ack()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
 
 
 def test_a_channel_that_the_broker_closed_is_a_lost_connection_and_its_slots_with_it() -> None:

@@ -10,9 +10,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from ami.governor.governor import Governor
-from ami.governor.pool_adapters import Crew
+from ami.governor.pool_adapters import PoolAdapter
 from ami.governor.probes.machine import Machine
-from ami.governor.sample import Reading
+from ami.governor.sample import Sample
 from ami.governor.settings import GovernorSettings
 from ami.queues import diagnostics, governors
 from ami.queues.queue import QueueState
@@ -20,7 +20,7 @@ from ami.topology.topology import Topology
 from tests.support.place import celery_at
 
 MIB = 1024**2
-FULL = Reading(
+FULL = Sample(
     memory_used_bytes=945 * MIB, memory_limit_bytes=1024 * MIB, scope="container", swap_percent=12.5, gpu_percent=None
 )
 ROOM = replace(FULL, memory_used_bytes=332 * MIB)
@@ -36,18 +36,18 @@ class Solo:
 class Told(Machine):
     """A machine that is as a test says."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
 
-    def read(self) -> Reading:
-        return self.reading
+    def read(self) -> Sample:
+        return self.sample
 
 
-def told(reading: Reading = ROOM, mode: str = "on", **changes: Any) -> dict[str, Any]:
+def told(sample: Sample = ROOM, mode: str = "on", **changes: Any) -> dict[str, Any]:
     """What a governor tells after a look at such a machine, as it arrives: through JSON."""
     settings = GovernorSettings(memory_governor=mode)
-    crew = Crew(Solo(), settings, 1, lambda *_: None)
-    governor = Governor(settings, crew, None, machine=Told(reading))
+    pool = PoolAdapter(Solo(), settings, 1, lambda *_: None)
+    governor = Governor(settings, pool, None, machine=Told(sample))
     governor.look()
     return json.loads(json.dumps(governor.info())) | changes
 
@@ -100,7 +100,7 @@ def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
 
 
 def test_memory_that_nobody_knows_is_said_to_be_unknown(answers: dict[str, Any], topology: Topology):
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(Reading(faults=("The memory probe failed: no.",))))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", told(Sample(faults=("The memory probe failed: no.",))))
     assert "unknown" in governor()
 
 

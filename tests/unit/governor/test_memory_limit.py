@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ami.governor import memory_ceiling
+from ami.governor import memory_limit
 from ami.governor.probes import process
 
 MIB = 1024
@@ -19,7 +19,7 @@ ROOM_MIB = 128
 
 PROGRAM = """
 import json, os, resource
-from ami.governor import ceiling
+from ami.governor import memory_limit
 from ami.governor.probes import process
 
 def takes(mib):
@@ -34,13 +34,13 @@ told = {}
 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 LIMIT = process.pss_kib(os.getpid()) + ROOM * 1024
 told["before"] = takes(4 * ROOM)
-told["ceiling_kib"] = ceiling.impose(LIMIT)
+told["ceiling_kib"] = memory_limit.impose(LIMIT)
 told["limits"] = resource.getrlimit(resource.RLIMIT_DATA)
 told["hard_kept"] = told["limits"][1] == hard
 told["below"] = takes(ROOM // 2)
 told["beyond"] = takes(2 * ROOM)
 told["after"] = takes(ROOM // 2)
-told["allowed"] = ceiling.allowed_kib == LIMIT
+told["allowed"] = memory_limit.allowed_kib == LIMIT
 told["data_kib"] = process.data_kib(os.getpid())
 print(json.dumps(told))
 """
@@ -89,9 +89,9 @@ def test_a_hard_limit_below_it_holds() -> None:
 def test_a_ceiling_that_would_leave_room_for_no_task_is_refused() -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(ValueError, match="raise MAX_MEMORY_PER_CHILD_KIB of its queue"):
-        memory_ceiling.impose(process.pss_kib(os.getpid()) + memory_ceiling.LEAST_KIB // 2)
+        memory_limit.impose(process.pss_kib(os.getpid()) + memory_limit.LEAST_KIB // 2)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
-    assert memory_ceiling.allowed_kib == 0
+    assert memory_limit.allowed_kib == 0
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_a_ceiling_that_would_leave_room_for_no_task_is_refused() -> None:
 def test_what_says_that_the_ceiling_is_reached_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, error: Exception, reached: bool
 ) -> None:
-    assert not memory_ceiling.is_reached(error)
-    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
-    assert memory_ceiling.is_reached(error) is reached
+    assert not memory_limit.is_reached(error)
+    monkeypatch.setattr(memory_limit, "allowed_kib", 4096)
+    assert memory_limit.is_reached(error) is reached
 
 
 def test_where_nobody_imposed_one_there_is_none() -> None:
-    assert memory_ceiling.allowed_kib == 0
+    assert memory_limit.allowed_kib == 0

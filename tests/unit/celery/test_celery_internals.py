@@ -27,8 +27,8 @@ def test_missing_internal_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.delattr(Request, "_retry_worker_lost")
     assert missing() == [
-        "celery.worker.request.Request has no '_retry_worker_lost', which ami.celery.request needs to retry a task that "
-        "was ended: it was checked against celery 5.7.0; 5.7.0 is installed."
+        "celery.worker.request.Request has no '_retry_worker_lost', which ami.celery.request needs to retry a task "
+        "that was ended: it was checked against celery 5.7.0; 5.7.0 is installed."
     ]
 
 

@@ -1,4 +1,4 @@
-"""The ceiling inside a child, in processes of its own: below it all works, beyond it is a MemoryError."""
+"""The memory limit inside a child, in separate processes: beyond it an allocation is a MemoryError."""
 
 import errno
 import json
@@ -30,24 +30,24 @@ def takes(mib):
     except MemoryError:
         return "MemoryError"
 
-told = {}
+report = {}
 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 LIMIT = process.pss_kib(os.getpid()) + ROOM * 1024
-told["before"] = takes(4 * ROOM)
-told["ceiling_kib"] = memory_limit.impose(LIMIT)
-told["limits"] = resource.getrlimit(resource.RLIMIT_DATA)
-told["hard_kept"] = told["limits"][1] == hard
-told["below"] = takes(ROOM // 2)
-told["beyond"] = takes(2 * ROOM)
-told["after"] = takes(ROOM // 2)
-told["allowed"] = memory_limit.allowed_kib == LIMIT
-told["data_kib"] = process.data_kib(os.getpid())
-print(json.dumps(told))
+report["before"] = takes(4 * ROOM)
+report["ceiling_kib"] = memory_limit.impose(LIMIT)
+report["limits"] = resource.getrlimit(resource.RLIMIT_DATA)
+report["hard_kept"] = report["limits"][1] == hard
+report["below"] = takes(ROOM // 2)
+report["beyond"] = takes(2 * ROOM)
+report["after"] = takes(ROOM // 2)
+report["allowed"] = memory_limit.allowed_kib == LIMIT
+report["data_kib"] = process.data_kib(os.getpid())
+print(json.dumps(report))
 """
 
 
 def ran(first: str = "", room_mib: int = ROOM_MIB) -> dict[str, Any]:
-    """Run the program in a process of its own, after ``first``; return what it told."""
+    """Run the program in a process of its own, after ``first``; return its report."""
     program = f"ROOM = {room_mib}\n{first}\n{PROGRAM}"
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     done = subprocess.run(
@@ -58,9 +58,9 @@ def ran(first: str = "", room_mib: int = ROOM_MIB) -> dict[str, Any]:
 
 
 @pytest.mark.processes
-def test_below_it_all_works_and_beyond_it_is_a_memory_error_that_harms_nothing_else() -> None:
-    told = ran()
-    assert (told["before"], told["below"], told["beyond"], told["after"]) == (
+def test_an_allocation_beyond_the_limit_is_a_memory_error() -> None:
+    report = ran()
+    assert (report["before"], report["below"], report["beyond"], report["after"]) == (
         "worked",
         "worked",
         "MemoryError",
@@ -69,24 +69,24 @@ def test_below_it_all_works_and_beyond_it_is_a_memory_error_that_harms_nothing_e
 
 
 @pytest.mark.processes
-def test_only_the_soft_limit_is_lowered_and_the_process_knows_what_it_was_given() -> None:
-    told = ran()
-    assert told["hard_kept"]
-    assert told["allowed"]
-    assert told["limits"][0] == told["ceiling_kib"] * 1024
-    # The interpreter itself gives back and takes a little meanwhile.
-    assert abs(told["ceiling_kib"] - told["data_kib"] - ROOM_MIB * MIB) < 16 * MIB
+def test_only_the_soft_limit_is_lowered() -> None:
+    report = ran()
+    assert report["hard_kept"]
+    assert report["allowed"]
+    assert report["limits"][0] == report["ceiling_kib"] * 1024
+    # The interpreter itself frees and allocates a little meanwhile.
+    assert abs(report["ceiling_kib"] - report["data_kib"] - ROOM_MIB * MIB) < 16 * MIB
 
 
 @pytest.mark.processes
 def test_a_hard_limit_below_it_holds() -> None:
-    told = ran("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 ** 29, 2 ** 29))", room_mib=1024)
-    assert told["limits"] == [2**29, 2**29]
-    assert told["ceiling_kib"] == 2**19
-    assert told["below"] == "MemoryError"
+    report = ran("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 ** 29, 2 ** 29))", room_mib=1024)
+    assert report["limits"] == [2**29, 2**29]
+    assert report["ceiling_kib"] == 2**19
+    assert report["below"] == "MemoryError"
 
 
-def test_a_ceiling_that_would_leave_room_for_no_task_is_refused() -> None:
+def test_a_limit_without_room_for_a_task_is_refused() -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(ValueError, match="raise MAX_MEMORY_PER_CHILD_KIB of its queue"):
         memory_limit.impose(process.pss_kib(os.getpid()) + memory_limit.LEAST_KIB // 2)
@@ -105,7 +105,7 @@ def test_a_ceiling_that_would_leave_room_for_no_task_is_refused() -> None:
         (ValueError("can't start new thread"), False),
     ],
 )
-def test_what_says_that_the_ceiling_is_reached_where_there_is_one(
+def test_errors_that_mean_the_limit_is_reached(
     monkeypatch: pytest.MonkeyPatch, error: Exception, reached: bool
 ) -> None:
     assert not memory_limit.is_reached(error)
@@ -113,5 +113,5 @@ def test_what_says_that_the_ceiling_is_reached_where_there_is_one(
     assert memory_limit.is_reached(error) is reached
 
 
-def test_where_nobody_imposed_one_there_is_none() -> None:
+def test_there_is_no_limit_by_default() -> None:
     assert memory_limit.allowed_kib == 0

@@ -31,7 +31,7 @@ FULL = {"own_kib": 30 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}
         ({}, set()),
     ],
 )
-def test_each_figure_holds_from_its_threshold_on(metrics, causes):
+def test_each_metric_holds_from_its_threshold_on(metrics, causes):
     gate = decide(SETTINGS, Gate(), look(100, **metrics))
     assert gate.held == bool(causes)
     assert gate.causes == causes
@@ -49,27 +49,27 @@ def test_each_figure_holds_from_its_threshold_on(metrics, causes):
         ({"memory": 90, "gpu": 90}, {"memory": 50, "gpu": 80}, {"memory": 50, "gpu": 70}),
     ],
 )
-def test_each_figure_releases_at_its_own_resume_threshold(holds, still, released):
+def test_each_metric_releases_at_its_own_resume_threshold(holds, still, released):
     gates = drive(SETTINGS, [look(0, **holds), look(60, **still), look(120, **released)])
     assert [gate.held for gate in gates] == [True, True, False]
 
 
-def test_figure_that_did_not_trigger_does_not_keep_the_hold():
+def test_metric_that_did_not_trigger_does_not_keep_the_hold():
     gates = drive(SETTINGS, [look(0, 85, gpu=90), look(60, 85, gpu=70)])
     assert [gate.causes for gate in gates] == [{"gpu"}, set()]
 
 
-def test_figure_that_came_back_and_rose_again_during_the_minimum_hold_is_not_released():
+def test_metric_that_rises_again_in_the_minimum_hold_keeps_it():
     gates = drive(SETTINGS, [look(0, 91), look(5, 79), look(11, 85), look(12, 80)])
     assert [sorted(gate.causes) for gate in gates] == [["memory"], ["settling"], ["memory"], []]
 
 
-def test_figure_unknown_at_the_end_of_the_minimum_hold_does_not_release():
+def test_metric_unknown_after_the_minimum_hold_keeps_the_hold():
     gates = drive(SETTINGS, [look(0, 95), look(5, 70), look(20), look(21, 70)])
     assert [gate.held for gate in gates] == [True, True, True, False]
 
 
-def test_figure_unknown_for_the_maximum_hold_is_dropped():
+def test_metric_unknown_for_the_maximum_hold_is_dropped():
     gates = drive(SETTINGS, [look(0, 95), look(5, 95), look(304), look(305)])
     assert [gate.held for gate in gates] == [True, True, True, False]
 
@@ -105,7 +105,7 @@ def test_flapping_doubles_the_minimum_hold_up_to_the_maximum():
     assert gate.hold_for_seconds == 10, "a quiet spell forgets the flapping"
 
 
-def test_one_task_is_let_through_after_the_maximum_hold_and_the_next_only_after_another():
+def test_one_task_is_admitted_per_maximum_hold():
     first = drive(SETTINGS, [look(now, 95) for now in (0, 299, 300, 310)])
     assert [gate.admit_one for gate in first] == [False, False, True, True]
     running = decide(SETTINGS, first[-1], look(315, 95, running=1))
@@ -116,17 +116,17 @@ def test_one_task_is_let_through_after_the_maximum_hold_and_the_next_only_after_
     assert [gate.admit_one for gate in after] == [False, False, True]
 
 
-def test_task_that_came_and_went_between_two_looks_was_the_one_let_through():
+def test_task_that_ran_between_two_checks_was_the_admitted_one():
     gates = drive(SETTINGS, [look(0, 95, started=7), look(300, 95, started=7), look(305, 95, started=8)])
     assert [gate.admit_one for gate in gates] == [False, True, False]
     assert gates[-1].admitted_at == 305
 
 
-def test_nobody_is_let_through_while_tasks_run():
+def test_no_task_is_admitted_while_others_run():
     assert not any(gate.admit_one for gate in drive(SETTINGS, [look(now, 95, running=1) for now in (0, 300, 600)]))
 
 
-def test_full_gpu_holds_nobody_for_ever():
+def test_full_gpu_does_not_hold_for_ever():
     assert drive(SETTINGS, [look(now, gpu=95) for now in (0, 300)])[-1].admit_one
 
 
@@ -194,7 +194,7 @@ def test_little_memory_is_worth_no_exit():
         assert bool(must_exit(settings, gate, replace(inputs, now=60))) is exits
 
 
-def test_child_that_nobody_can_recycle_does_not_hold_the_worker_for_ever():
+def test_unrecyclable_child_does_not_prevent_the_exit_for_ever():
     assert must_exit(SETTINGS, *_held(seconds=299, **FULL, can_recycle=True)) is None
     assert must_exit(SETTINGS, *_held(seconds=300, **FULL, can_recycle=True))
 
@@ -220,7 +220,7 @@ def test_task_that_just_ended_is_given_time_to_give_its_memory_back():
         (80, None, 5),
     ],
 )
-def test_next_look_comes_sooner_when_the_threshold_would_be_crossed_first(before, now, seconds):
+def test_next_check_comes_before_the_threshold_is_crossed(before, now, seconds):
     assert next_check_seconds(SETTINGS, sample(before), sample(now), 5) == pytest.approx(seconds)
 
 
@@ -267,6 +267,6 @@ def test_task_let_through_and_grace_period_are_announced():
     assert "nothing ran for 300 s, so one task is let through: RAM at 95.0%" in announce(before, after, sample(95))
 
 
-def test_a_full_swap_with_memory_to_spare_holds_nobody():
+def test_a_full_swap_with_memory_to_spare_does_not_hold():
     assert not drive(SETTINGS, [look(0, 30, swap=95)])[-1].held
     assert drive(SETTINGS, [look(0, 85, swap=95)])[-1].held

@@ -57,14 +57,14 @@ def test_pause_always_wins(settings, looks):
 
 @many
 @given(governor_settings(), many_looks(paused=True))
-def test_pause_holds_nobody_a_moment_longer(settings, looks):
+def test_a_pause_holds_no_longer_than_it_lasts(settings, looks):
     paused = drive(settings, [replace(inputs, sample=sample(10), paused=True) for inputs in looks])[-1]
     assert not decide(settings, paused, look(paused.checked_at, 10)).held
 
 
 @many
 @given(governor_settings(), many_looks(), st.lists(st.floats(0, 1), min_size=1, max_size=10))
-def test_unknown_figures_change_nothing_until_they_were_unknown_for_the_maximum_hold(settings, looks, parts):
+def test_unknown_metrics_change_nothing_before_the_maximum_hold(settings, looks, parts):
     gate = drive(settings, looks)[-1]
     known_at = [trigger.known_at for trigger in gate.triggers]
     longest = settings.memory_max_hold_seconds

@@ -1,4 +1,4 @@
-"""What the governor sees of a pool: places that rest or open one by one, and how large the running children are."""
+"""The governor's view of a pool: places that cool down or open one by one, and the sizes of running children."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.governor.prefork_pool import MIB, World
 
 
 class Clock:
-    """A clock that stands still, and what was put off."""
+    """A clock that stands still, and the delayed calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.later = 1000.0, []
@@ -35,39 +35,39 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def adapter_for(clock: Clock, told: list[int], **settings: float) -> PoolAdapter:
-    """A adapter of three threads; each time it says that its places changed, how many there are is told."""
+def adapter_for(clock: Clock, changes: list[int], **settings: float) -> PoolAdapter:
+    """A adapter of three threads; each time it says that its places changed, how many there are is changes."""
     adapter = PoolAdapter(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
-    adapter.changed = lambda: told.append(adapter.places)
+    adapter.changed = lambda: changes.append(adapter.places)
     return adapter
 
 
-def test_a_place_rests_after_its_task(clock: Clock) -> None:
-    told: list[int] = []
-    adapter = adapter_for(clock, told, worker_cooldown_seconds=5.0)
+def test_a_place_cools_down_after_its_task(clock: Clock) -> None:
+    changes: list[int] = []
+    adapter = adapter_for(clock, changes, worker_cooldown_seconds=5.0)
     adapter.settled()
     clock.passes(3)
     adapter.settled()
-    assert (adapter.places, told) == (1, [])
+    assert (adapter.places, changes) == (1, [])
     clock.passes(2.1)
-    assert (adapter.places, told) == (2, [2])
+    assert (adapter.places, changes) == (2, [2])
     clock.passes(3)
-    assert told == [2, 3]
+    assert changes == [2, 3]
 
 
-def test_no_place_rests_where_no_rest_is_set(clock: Clock) -> None:
+def test_no_cooldown_without_the_setting(clock: Clock) -> None:
     adapter = adapter_for(clock, [])
     adapter.settled()
     assert (adapter.places, clock.later) == (3, [])
 
 
 def test_places_open_one_by_one(clock: Clock) -> None:
-    told: list[int] = []
-    adapter = adapter_for(clock, told, worker_stagger_seconds=10.0)
+    changes: list[int] = []
+    adapter = adapter_for(clock, changes, worker_stagger_seconds=10.0)
     assert adapter.places == 1
     for _ in range(4):
         clock.passes(10)
-    assert told == [2, 3]
+    assert changes == [2, 3]
     assert clock.later == []
 
 
@@ -104,9 +104,7 @@ def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> Prefork
 
 
 @pytest.mark.parametrize("hard_kib", [0, 900 * MIB])
-def test_what_a_running_child_shares_does_not_count_near_its_soft_limit(
-    clock: Clock, world: World, hard_kib: int
-) -> None:
+def test_shared_memory_does_not_count_near_the_soft_limit(clock: Clock, world: World, hard_kib: int) -> None:
     adapter = prefork(clock, world, 200 * MIB, hard_kib)
     requests = [Request(1), Request(2)]
     state.active_requests.update(requests)
@@ -116,7 +114,7 @@ def test_what_a_running_child_shares_does_not_count_near_its_soft_limit(
     assert {child.pid: child.pss_kib for child in adapter.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
 
 
-def test_a_child_is_told_to_stop_and_known_to_have_been_until_its_task_is_over(clock: Clock, world: World) -> None:
+def test_a_child_counts_as_interrupted_until_its_task_is_over(clock: Clock, world: World) -> None:
     adapter = prefork(clock, world, 0, 0)
     child, request = world.starts(1), Request(1)
     assert not adapter.interrupt(1)

@@ -47,7 +47,7 @@ def test_without_a_limit_the_memory_is_the_hosts(root):
     assert (sample.scope, sample.memory_used_bytes, sample.memory_limit_bytes) == ("host", 1024 * MIB, 4096 * MIB)
 
 
-def test_a_host_that_is_fuller_than_the_container_is_told(root):
+def test_a_host_that_is_fuller_than_the_container_counts(root):
     v2(root, "worker", 1000 * MIB)
 
     sample = Machine(root, Half()).read()
@@ -55,7 +55,7 @@ def test_a_host_that_is_fuller_than_the_container_is_told(root):
     assert (sample.scope, sample.memory_percent, sample.faults) == ("host", 25, ())
 
 
-def test_a_broken_container_hides_the_host_and_is_told_in_one_sentence(root):
+def test_an_unreadable_container_makes_memory_unknown(root):
     path = v2(root, "worker", 200 * MIB) / "memory.max"
     path.write_text("lots")
 
@@ -75,7 +75,7 @@ def test_a_gpu_that_fails_leaves_the_rest(root):
     assert sample.memory_percent == 50
 
 
-def test_an_error_without_words_is_told_by_its_kind(root):
+def test_an_error_without_text_is_reported_by_its_type(root):
     class Silent:
         def percent(self):
             raise KeyError
@@ -83,7 +83,7 @@ def test_an_error_without_words_is_told_by_its_kind(root):
     assert Machine(root, Silent()).read().faults[-1] == "The GPU probe failed: KeyError."
 
 
-def test_a_machine_where_nothing_can_be_read_gives_faults_and_no_figures(tmp_path):
+def test_an_unreadable_machine_gives_only_faults(tmp_path):
     sample = Machine(tmp_path, Broken()).read()
 
     metrics = (sample.memory_percent, sample.swap_percent, sample.pressure_percent, sample.cpu_percent)

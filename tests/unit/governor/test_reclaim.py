@@ -1,4 +1,4 @@
-"""The ladder: which children are recycled, marked, interrupted or ended, and in what order."""
+"""Reclaiming: which children are recycled, marked, interrupted or ended, and in what order."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def taken(found):
     return [(action.kind, action.pid) for action in found]
 
 
-def test_idle_ones_are_recycled_and_busy_ones_marked_fattest_first():
+def test_idle_are_recycled_and_busy_marked_largest_first():
     found = reclaim_actions(SETTINGS, HELD, [child(1, 100), child(2, 300, "ml.detect"), child(3, 200), child(4, 66)])
     assert taken(found) == [("recycle-after", 2), ("recycle-idle", 3), ("recycle-idle", 1)]
     assert found[0].reason == "child that runs ml.detect: it grew by 250 MiB"
@@ -67,11 +67,11 @@ def test_child_is_marked_once():
         (look(0, 50), False),
     ],
 )
-def test_ladder_is_climbed_for_memory_only(inputs, acts):
+def test_memory_is_reclaimed_only_while_it_holds(inputs, acts):
     assert bool(reclaim_actions(SETTINGS, decide(SETTINGS, Gate(), inputs), [child(1, 300)])) is acts
 
 
-def test_ladder_stops_when_memory_is_back_though_the_minimum_hold_is_not_over():
+def test_reclaiming_stops_during_the_rest_of_a_minimum_hold():
     settling = drive(SETTINGS, [look(0, 95), look(5, 50)])[-1]
     assert settling.held
     assert reclaim_actions(SETTINGS, settling, [child(1, 300)]) == []
@@ -80,7 +80,7 @@ def test_ladder_stops_when_memory_is_back_though_the_minimum_hold_is_not_over():
 BUSY = [child(1, 200, "jobs.save", draining=True), child(2, 300, "ml.detect", draining=True, ran_seconds=40)]
 
 
-def test_fattest_busy_one_is_interrupted_when_nothing_else_is_left():
+def test_largest_busy_child_is_interrupted_as_the_last_resort():
     found = reclaim_actions(INTERRUPTS, HELD, BUSY)
     assert taken(found) == [("interrupt-busy", 2)]
     assert found[0].reason == ("child that runs ml.detect grew by 250 MiB in 40 s and no idle child is left to recycle")
@@ -99,7 +99,7 @@ def test_fattest_busy_one_is_interrupted_when_nothing_else_is_left():
     ],
     ids=["not allowed", "too early", "idle left", "idle leaving", "one at a time", "not worth it", "not memory"],
 )
-def test_nobody_is_interrupted_when(settings, gate, others):
+def test_no_child_is_interrupted_when(settings, gate, others):
     assert "interrupt-busy" not in {action.kind for action in reclaim_actions(settings, gate, others)}
 
 
@@ -110,17 +110,17 @@ def test_minimum_hold_before_an_interruption_counts_memory_only():
 
 @many
 @given(children, st.booleans(), st.integers(0, 100))
-def test_ladder_recycles_no_busy_child_and_interrupts_one_at_most(found, interrupts, seconds):
+def test_no_busy_child_is_recycled_and_one_interrupted_at_most(found, interrupts, seconds):
     settings = replace(SETTINGS, memory_interrupt_busy=interrupts)
     by_pid = {child.pid: child for child in found}
-    climbed = reclaim_actions(settings, replace(HELD, checked_at=float(seconds)), found)
-    for action in climbed:
+    actions = reclaim_actions(settings, replace(HELD, checked_at=float(seconds)), found)
+    for action in actions:
         chosen = by_pid[action.pid]
         assert (chosen.task is None) == (action.kind == "recycle-idle")
         assert chosen.pss_kib - chosen.fresh_kib > MIN_GROWTH_KIB
         assert action.kind == "interrupt-busy" or not chosen.draining
-    assert [action.kind for action in climbed].count("interrupt-busy") <= interrupts
-    recycled = [by_pid[action.pid].pss_kib for action in climbed if action.kind != "interrupt-busy"]
+    assert [action.kind for action in actions].count("interrupt-busy") <= interrupts
+    recycled = [by_pid[action.pid].pss_kib for action in actions if action.kind != "interrupt-busy"]
     assert recycled == sorted(recycled, reverse=True)
 
 
@@ -157,7 +157,7 @@ def test_child_born_too_big_is_not_recycled_for_ever():
 
 @many
 @given(children, st.integers(0, 400 * MIB), st.integers(0, 400 * MIB))
-def test_nobody_under_the_limits_is_named(found, soft_kib, hard_kib):
+def test_children_under_their_limits_are_left_alone(found, soft_kib, hard_kib):
     by_pid = {child.pid: child for child in found}
     named = over_limit(found, soft_kib, hard_kib)
     assert len(named) == len({action.pid for action in named})
@@ -170,7 +170,7 @@ def test_nobody_under_the_limits_is_named(found, soft_kib, hard_kib):
     assert ended == {c.pid for c in found if c.task and c.pss_kib > hard_kib > 0 and c.grown_kib > MIN_GROWTH_KIB}
 
 
-def test_while_the_gpu_holds_idle_children_that_were_used_are_recycled_and_fresh_ones_are_not():
+def test_used_idle_children_are_recycled_while_the_gpu_holds():
     gate = Gate(held=True, causes=frozenset({"gpu"}))
     found = [
         Child(1, 100, 100, None, used=True),

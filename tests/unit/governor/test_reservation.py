@@ -157,7 +157,7 @@ def test_file_of_too_many_names_and_samples_is_cut_to_the_newest(tmp_path):
     assert (sizes.p95_kib("task-0"), sizes.p95_kib("task-1")) == (None, 1)
 
 
-def test_disk_that_cannot_be_written_is_a_warning_and_leaves_the_old_file(tmp_path, caplog, monkeypatch):
+def test_a_full_disk_is_a_warning_and_keeps_the_old_file(tmp_path, caplog, monkeypatch):
     sizes = TaskSizes(tmp_path / "sizes.json")
     sizes.learn("ml.detect", 1)
     sizes.save()

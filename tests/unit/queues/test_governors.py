@@ -178,8 +178,8 @@ def test_probe_that_fails_is_a_warning_with_its_sentence(topology: Topology):
 
 def test_tasks_suspected_of_having_killed_a_worker_are_a_warning(topology: Topology):
     suspects = [f"id-{number}" for number in range(7)]
-    level, sentence = found(topology, {"ingest@a": answer(topology, "antenna-ingest", info_of(ROOM, suspects=suspects))})[
-        "suspect"
-    ]
+    level, sentence = found(
+        topology, {"ingest@a": answer(topology, "antenna-ingest", info_of(ROOM, suspects=suspects))}
+    )["suspect"]
     assert level == "warning"
     assert "while it ran id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence

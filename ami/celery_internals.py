@@ -1,8 +1,8 @@
 """Every private or undocumented name of Celery, kombu, billiard and amqp that the project uses, in one place.
 
 ``INTERNALS`` lists them with the versions they were checked against; ``missing()`` reports those that the installed
-versions lack. Names that are read or written on instances have a function here; overrides are spelled in the
-subclasses and listed all the same.
+versions lack. Names on instances are used through the functions below. Overridden names are spelled in their
+subclasses, and listed as well.
 """
 
 import ast

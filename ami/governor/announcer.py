@@ -35,6 +35,6 @@ class ChangeAnnouncer:
             self._pool.call_later(SETTLE_SECONDS, self.announce)
             return
         level = logger.warning if gate.held else logger.info
-        level("%s%s", "" if acts else "[dry-run] ", monitor.change)
+        level("%s%s", "" if acts else "[dry-run] ", monitor.change, extra={"causes": sorted(gate.causes)})
         monitor.change = None
         self.event("worker-governor", held=gate.held, reasons=list(gate.reasons), dry_run=not acts)

@@ -1,4 +1,4 @@
-"""The governor's step in a worker: what happens at each connect, each look, and each task whose time has come."""
+"""The governor's step in a worker: each connect, each check, and each task that becomes due."""
 
 from types import SimpleNamespace
 from typing import Any

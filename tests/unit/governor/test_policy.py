@@ -1,4 +1,4 @@
-"""The policy: when a worker holds, for how long, what ends it, and what it says."""
+"""The policy: when a worker holds, for how long, what ends a hold, and the log lines."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What holds of the policy whatever the samples are, and in whatever order they come."""
+"""Properties of the policy for any samples in any order."""
 
 from dataclasses import replace
 from itertools import pairwise

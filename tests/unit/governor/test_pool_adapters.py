@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def adapter_for(clock: Clock, changes: list[int], **settings: float) -> PoolAdapter:
-    """A adapter of three threads; each time it says that its places changed, how many there are is changes."""
+    """Return an adapter of three threads; ``changes`` collects its number of places at each change."""
     adapter = PoolAdapter(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
     adapter.changed = lambda: changes.append(adapter.places)
     return adapter

@@ -1,4 +1,4 @@
-"""The processes of a prefork pool, on a pool without processes: which may take a task, and which are replaced."""
+"""The children of a prefork pool, without processes: which may receive a task, and which are replaced."""
 
 import signal
 from types import SimpleNamespace

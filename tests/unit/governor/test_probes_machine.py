@@ -1,4 +1,4 @@
-"""One sample of everything: what is fuller, and what it says of a probe that failed."""
+"""One sample of everything: the fuller of container and host, and failed probes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The governor's settings: whose value wins, and what is refused with which words."""
+"""The governor's settings: precedence, and what is refused with which sentence."""
 
 from dataclasses import fields, replace
 

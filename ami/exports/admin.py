@@ -13,6 +13,8 @@ from ami.exports.models import DataExport, ScheduledExport
 from ami.exports.services import files, writer
 from ami.exports.services.filters import FilterError, validate_filters
 from ami.exports.services.formats import choices
+from ami.exports.services.requests import request_export
+from ami.main.admin.projects import ProjectAdmin
 from ami.queues.admin_site.messages import chosen, tell
 from ami.queues.publish import ask
 
@@ -73,3 +75,15 @@ class ScheduledExportAdmin(admin.ModelAdmin):
     list_select_related = ("project", "last_export")
     autocomplete_fields = ("project", "user")
     readonly_fields = ("last_export",)
+
+
+@admin.action(description="Export occurrences (CSV)", permissions=["export"])
+def export_occurrences_csv(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+    """Start a CSV export of each selected project."""
+    for project in chosen(request, queryset):
+        export, asked = request_export(project, request.user, "occurrences_simple_csv")
+        tell(request, f"Exporting {project} as export {export.pk}", asked)
+
+
+# `ami.main` must not import upward: the action is added to its page here.
+ProjectAdmin.actions = (*ProjectAdmin.actions, export_occurrences_csv)

@@ -15,8 +15,8 @@ from ami.exports.services import files
 from ami.exports.services.filters import FilterError
 from ami.exports.services.formats import choices
 from ami.exports.services.requests import request_export
-from ami.jobs.api.errors import Conflict
 from ami.jobs.services.progress import progress
+from ami.main.api.errors import Conflict
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import base_of
 from ami.main.api.files import FileLinks, answer, file_action

@@ -14,3 +14,4 @@ class ExportsConfig(AppConfig):
     def ready(self) -> None:
         """Import what registers itself."""
         from ami.exports import signals  # noqa: F401
+        from ami.exports.services import export_job, formats  # noqa: F401

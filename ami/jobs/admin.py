@@ -14,7 +14,10 @@ from ami.jobs.models import Job, JobImage, JobLog, StoredResult
 from ami.jobs.services import operations
 from ami.jobs.services.kinds import known
 from ami.jobs.services.progress import progress
+from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
+from ami.main.admin.captures import SourceImageAdmin
 from ami.queues.admin_site.messages import chosen, tell
+from ami.queues.publish import ask
 from ami.queues.redaction import redact_text
 
 LOG_LINES = 200
@@ -132,3 +135,15 @@ class StoredResultAdmin(ReadOnlyAdmin):
     list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")
     search_fields = ("=job__id", "key", "task_id")
     show_full_result_count = False
+
+
+@admin.action(description="Reprocess selected captures", permissions=["change"])
+def reprocess_captures(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+    """Start a job per project over the selected captures, with each project's default pipeline."""
+    ids = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
+    if ids:
+        tell(request, f"Reprocessing {len(ids)} captures", ask(reprocess_captures_task, source_image_ids=ids))
+
+
+# `ami.main` must not import upward: the action is added to its page here.
+SourceImageAdmin.actions = (reprocess_captures, *SourceImageAdmin.actions)

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class JobsConfig(AppConfig):
-    """Registers the kind `ml` when Django is ready; other apps register theirs in their own ``ready``."""
+    """Registers the kinds of jobs of the core and of `ml`; `ami.exports` registers its own."""
 
     name = "ami.jobs"
     label = "jobs"
@@ -12,5 +12,8 @@ class JobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import what registers itself."""
-        from ami.jobs.services import ml_job  # noqa: F401
+        """Import what registers itself, and start the jobs that the core asks for."""
+        from ami.jobs.services import core_jobs, ml_job, operations  # noqa: F401
+        from ami.main.services import job_port
+
+        job_port.connect(operations.create_and_enqueue)

@@ -12,8 +12,10 @@ from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
 from ami.jobs.services import audits, db_interrupt, ingest, slice_run, stored_results
+from ami.jobs.services.reprocess import create_jobs
 from ami.jobs.services.transitions import move
 from ami.main.services import tokens
+from ami.ml.models import Pipeline
 from ami.queues.reserved_slot import LONG_HEADER
 from ami.queues.slices import Slice, continue_later
 from ami.topology.router import ORIGIN_HEADER
@@ -149,3 +151,18 @@ def audit_data_integrity() -> dict[str, int]:
 def jobs_health_check() -> dict[str, dict[str, int]]:
     """Run the audits and answer in the platform's four sections of checked, fixed and unfixable."""
     return audits.health_check()
+
+
+@shared_task(
+    bind=True,
+    name="ami.ml.tasks.reprocess_captures",
+    triggered_by="people (admin)",
+    autoretry_for=(OperationalError, InterfaceError),
+    retry_backoff=2,
+    max_retries=3,
+    ignore_result=True,
+)
+def reprocess_captures(self: Task, source_image_ids: list[int], pipeline_id: int | None = None) -> None:
+    """Create and start one job per project for these captures; a redelivered message makes no second one."""
+    pipeline = Pipeline.objects.filter(pk=pipeline_id).first() if pipeline_id else None
+    create_jobs(source_image_ids, pipeline, once=str(self.request.id), request=self.request)

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class MainConfig(AppConfig):
-    """Registers the signals and the job kinds of the core when Django is ready."""
+    """Connects the core's signals when Django is ready."""
 
     name = "ami.main"
     label = "main"

@@ -8,8 +8,8 @@ from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import receiver
 
 from ami.main.models import Detection, Identification, Project
-from ami.main.services.counts import mark_stale
 from ami.main.services.determinations import determine
+from ami.main.services.stale_marks import mark_stale
 
 
 @receiver([post_save, post_delete], sender=Identification)

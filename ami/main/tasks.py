@@ -10,12 +10,12 @@ from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import (
     bulk_deletion,
     capture_sets,
-    counts,
     leases,
     login_attempts,
     public_urls,
     sessions,
     stale_counts,
+    stale_marks,
     station_sync,
 )
 from ami.queues.slices import Slice, continue_later
@@ -57,14 +57,14 @@ def update_stale_counts(self: Task) -> bool | None:
 
     Returns whether everything is counted; None when another worker is at it.
     """
-    name, owner = "update_stale_counts", uuid4().hex
+    lease, owner = leases.named("update_stale_counts"), uuid4().hex
     # Nothing depends on the lease: two flushes at once are only wasted work.
-    if leases.acquire(name, owner) is None:
+    if not leases.acquire(lease, owner):
         return None
     try:
         return stale_counts.flush(Slice(self))
     finally:
-        leases.release(name, owner)
+        leases.release(lease, owner)
 
 
 @shared_task(name="ami.main.tasks.update_login_attempts", triggered_by="beat", **RETRIES)
@@ -89,7 +89,7 @@ def update_public_urls(self: Task, deployment_id: int, base_url: str) -> None:
 def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
     """Group a station's captures into events, in slices; while another worker does, the station stays marked."""
     if not marked:
-        counts.mark_stale("sessions", [deployment_id])
+        stale_marks.mark_stale("sessions", [deployment_id])
     outcome = sessions.regroup(deployment_id, Slice(self))
     if outcome is sessions.Outcome.MORE:
         continue_later(self, deployment_id=deployment_id, marked=True)

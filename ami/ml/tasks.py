@@ -1,10 +1,9 @@
 """The tasks of the app `ml`; each is a thin door to a function beside it."""
 
-from celery import Task, shared_task
+from celery import shared_task
 from django.db import InterfaceError, OperationalError
 
-from ami.jobs.services.reprocess import create_jobs
-from ami.ml.models import Pipeline, ProcessingService
+from ami.ml.models import ProcessingService
 from ami.ml.services import crops, probes
 from ami.ml.services.registration import register
 
@@ -54,18 +53,3 @@ def check_processing_service(service_id: int, project_ids: list[int] | None = No
         projects = service.projects.order_by("pk").values_list("pk", flat=True)
         wanted = [pk for pk in projects if project_ids is None or pk in project_ids]
         register(service, wanted, status.pipeline_configs)
-
-
-@shared_task(
-    bind=True,
-    name="ami.ml.tasks.reprocess_captures",
-    triggered_by="people (admin)",
-    autoretry_for=(OperationalError, InterfaceError),
-    retry_backoff=2,
-    max_retries=3,
-    ignore_result=True,
-)
-def reprocess_captures(self: Task, source_image_ids: list[int], pipeline_id: int | None = None) -> None:
-    """Create and start one job per project for these captures; a redelivered message makes no second one."""
-    pipeline = Pipeline.objects.filter(pk=pipeline_id).first() if pipeline_id else None
-    create_jobs(source_image_ids, pipeline, once=str(self.request.id), request=self.request)

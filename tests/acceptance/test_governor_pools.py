@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -146,6 +147,14 @@ def governed(ground: Ground) -> Iterator[Governed]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def released_afterwards(governed: Governed) -> Iterator[None]:
+    """A test that fails while the worker holds leaves it released all the same."""
+    yield
+    governed.ballast.hold(0)
+    until(lambda: said(governed.worker, RELEASED) == said(governed.worker, HELD), what="it takes work again")
+
+
 @contextmanager
 def _broker(place: Place, ground: Ground) -> Iterator[None]:
     """Point the place, and this process, at the ground's broker."""
@@ -210,7 +219,7 @@ def test_no_task_starts_while_held(governed: Governed) -> None:
     sent = governed.send(governed.ground.messages)
     until(lambda: len(governed.ran) > ran + 5, what="tasks run")
     held = said(governed.worker, HELD)
-    with lateness() as late:
+    with lateness() as late, _supply(governed, sent):
         fill(governed.group, governed.ballast, FULL_PERCENT)
         crossed_at = time.time()
         until(lambda: said(governed.worker, HELD) == held + 1, what="it holds")
@@ -242,6 +251,25 @@ def test_what_arrives_or_falls_due_while_held_is_left_to_others(governed: Govern
     assert len(governed.ran) == ran + 4
     governed.release()
     _every_message_runs_once(governed, sent)
+
+
+@contextmanager
+def _supply(governed: Governed, sent: set[str]) -> Iterator[None]:
+    """Publish whenever few messages are left, until the block ends: a busy machine fills the memory slowly."""
+    over = threading.Event()
+
+    def publish() -> None:
+        while not over.wait(0.1):
+            if governed.depth < governed.ground.messages // 2:
+                sent.update(governed.send(10))
+
+    thread = threading.Thread(target=publish, name="supply", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _tell_reaction(ground: Ground, seconds: float, late_seconds: float) -> None:

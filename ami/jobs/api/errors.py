@@ -8,38 +8,15 @@ from django.db import DataError
 from django.http import UnreadablePostError
 from kombu.exceptions import OperationalError
 from rest_framework import status
-from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as default_handler
 
 from ami.jobs.errors import NatsUnavailable, NotAllowed, UnknownKind
 from ami.main.api.budgets import TooLarge
+from ami.main.api.errors import Conflict, TooSlow
 
 RETRY_AFTER_SECONDS = 5
-BUSY_RETRY_SECONDS = 30
-
-
-class TooSlow(APIException):
-    """The request body came too slowly."""
-
-    status_code = status.HTTP_408_REQUEST_TIMEOUT
-    default_code = "too_slow"
-
-
-class Busy(APIException):
-    """Another large body is worked on; nothing of this one was read or kept."""
-
-    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_code = "busy"
-    #: Django REST framework makes this the header Retry-After.
-    wait = BUSY_RETRY_SECONDS
-
-
-class Conflict(APIException):
-    """The state of the object does not allow what was asked."""
-
-    status_code = status.HTTP_409_CONFLICT
-    default_code = "conflict"
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:

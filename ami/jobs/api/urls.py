@@ -1,9 +1,9 @@
 """The URLs of the jobs' API, below ``/api/v2/``."""
 
-from typing import Any
-
+from django.urls import path
 from rest_framework.routers import BaseRouter
 
+from ami.jobs.api.reprocess import ReprocessCaptureView
 from ami.jobs.api.views import JobViewSet
 
 
@@ -12,4 +12,4 @@ def register(router: BaseRouter) -> None:
     router.register("jobs", JobViewSet, basename="job")
 
 
-urlpatterns: list[Any] = []
+urlpatterns = [path("captures/<int:capture_id>/reprocess/", ReprocessCaptureView.as_view())]

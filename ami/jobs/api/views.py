@@ -12,15 +12,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs.api import polling
-from ami.jobs.api.accepted import AskedSerializer, accepted
-from ami.jobs.api.errors import Conflict
 from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
 from ami.jobs.api.workers import WorkerActions
 from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL
 from ami.jobs.services import operations
 from ami.jobs.services.progress import progress_of
+from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_LIST
+from ami.main.api.errors import Conflict
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
 from ami.main.permissions import has_role
 

@@ -8,10 +8,11 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import bodies, polling
+from ami.jobs.api import polling
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
 from ami.jobs.services import claims, stored_results
+from ami.ml.api import bodies
 from ami.ml.schemas import (
     QueuedResult,
     ResultAcceptedResponse,

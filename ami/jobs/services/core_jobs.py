@@ -9,7 +9,7 @@ from ami.jobs.models import Job
 from ami.jobs.services.kinds import SliceOfWork, job_kind
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import bulk_deletion, capture_sets, sessions, station_sync
-from ami.main.services.counts import mark_stale
+from ami.main.services.stale_marks import mark_stale
 
 HELD_PAUSE_SECONDS = 0.5
 

@@ -14,9 +14,9 @@ from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL, DispatchMode, JobStatus
 from ami.jobs.services import completion, stored_results
 from ami.jobs.services.kinds import kind_of
-from ami.jobs.services.leases import nobody_works
 from ami.jobs.services.settlement import reset_images
 from ami.jobs.services.transitions import move, reopen
+from ami.main.services.leases import lease_is_free
 from ami.queues.publish import Asked, ask
 
 
@@ -112,7 +112,7 @@ def cancel(job: Job) -> bool:
 
 def finish_cancel(job: Job, *, owner: str = "") -> bool:
     """Move a job that is being cancelled to REVOKED; ``owner`` is the worker that has its lease and now stops."""
-    free = nobody_works() if not owner else _held_by(owner)
+    free = lease_is_free() if not owner else _held_by(owner)
     job.refresh_from_db()
     if job.status != JobStatus.CANCELING or not move(job, JobStatus.REVOKED, when=free):
         return False
@@ -133,7 +133,7 @@ def _withdraw(job: Job) -> bool:
 
 
 def _held_by(owner: str) -> Q:
-    return nobody_works() | Q(lease_owner=owner)
+    return lease_is_free() | Q(lease_owner=owner)
 
 
 def _start_over(job: Job) -> None:

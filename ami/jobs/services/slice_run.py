@@ -9,10 +9,12 @@ from django.utils import timezone
 
 from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
+from ami.jobs.models.job import LEASE_SECONDS
 from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
-from ami.jobs.services import completion, db_interrupt, leases, operations
+from ami.jobs.services import completion, db_interrupt, operations
 from ami.jobs.services.kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
+from ami.main.services import leases
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +36,11 @@ def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
         UnknownKind: no code is registered for the job's type.
         Exception: whatever the kind raised; the lease is given back before.
     """
-    if job.is_final or not leases.claim(job, owner):
+    if job.is_final or not claim(job, owner):
         logger.info("Job %s is %s, held by '%s'; this message has nothing to do.", job.pk, job.status, job.lease_owner)
         return Next.NOTHING
     if operations.finish_cancel(job, owner=owner) or not _start(job):
-        leases.release(job, owner)
+        release(job, owner)
         return Next.NOTHING
     try:
         finished = _advance(job, work)
@@ -46,14 +48,28 @@ def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
         _stop(job, owner)
         return Next.NOTHING
     except BaseException:
-        leases.release(job, owner)
+        release(job, owner)
         raise
     if not finished:
-        leases.release(job, owner)
+        release(job, owner)
         return Next.SUCCESSOR
     kind_of(job.job_type_key).finish(job)
     _stop(job, owner)
     return Next.NOTHING
+
+
+def claim(job: Job, owner: str) -> bool:
+    """Take the job's lease; a redelivered message has its old task id and so takes its own lease again at once."""
+    values = {"heartbeat_at": timezone.now(), "task_id": owner}
+    taken = leases.acquire(Job.objects.filter(pk=job.pk), owner, LEASE_SECONDS, **values)
+    if taken:
+        job.refresh_from_db()
+    return taken
+
+
+def release(job: Job, owner: str) -> bool:
+    """Free the job's lease; False if another worker holds it by now."""
+    return leases.release(Job.objects.filter(pk=job.pk), owner, heartbeat_at=timezone.now())
 
 
 def seconds_to_wait(job: Job) -> float:
@@ -93,4 +109,4 @@ def _advance(job: Job, work: SliceOfWork) -> bool:
 def _stop(job: Job, owner: str) -> None:
     """Give the lease back; a job that was cancelled meanwhile is revoked now."""
     operations.finish_cancel(job, owner=owner)
-    leases.release(job, owner)
+    release(job, owner)

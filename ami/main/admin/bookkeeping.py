@@ -36,7 +36,7 @@ class StaleCountAdmin(ReadOnlyAdmin):
 class LeaseAdmin(ReadOnlyAdmin):
     """Leases; deleting one frees it and drops how far its work was."""
 
-    list_display = ("name", "owner", "expires_at")
+    list_display = ("name", "lease_owner", "lease_expires_at")
     search_fields = ("name",)
 
 

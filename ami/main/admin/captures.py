@@ -10,7 +10,6 @@ from django.utils.html import format_html
 from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, file_urls
-from ami.ml.admin_actions import reprocess_captures
 from ami.queues.admin_site.messages import chosen, tell
 from ami.queues.publish import ask
 
@@ -27,7 +26,7 @@ class SourceImageAdmin(admin.ModelAdmin):
     raw_id_fields = ("project", "deployment", "event")
     readonly_fields = ("detections_count", "picture")
     show_full_result_count = False
-    actions = (reprocess_captures, "bulk_delete")
+    actions = ("bulk_delete",)
 
     @admin.display(description="picture")
     def picture(self, capture: SourceImage) -> str:

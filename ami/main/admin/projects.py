@@ -14,7 +14,7 @@ from ami.queues.publish import ask
 
 @admin.register(Project)
 class ProjectAdmin(admin.ModelAdmin):
-    """Projects, with a recount and an export."""
+    """Projects, with a recount; `ami.exports` adds an export."""
 
     list_display = ("name", "owner", "stations", "active", "draft", "session_time_gap_seconds", "created_at")
     list_filter = ("active", "draft")
@@ -22,7 +22,7 @@ class ProjectAdmin(admin.ModelAdmin):
     search_fields = ("name",)
     autocomplete_fields = ("owner", "members", "default_filters_include_taxa", "default_filters_exclude_taxa")
     raw_id_fields = ("default_processing_pipeline",)
-    actions = ("refresh_counts", "export_occurrences_csv")
+    actions = ("refresh_counts",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Count the stations of all rows in one query."""
@@ -39,15 +39,6 @@ class ProjectAdmin(admin.ModelAdmin):
         for project in chosen(request, queryset):
             asked = ask(tasks.refresh_project_calculated_fields, project_id=project.pk)
             tell(request, f"Refreshing counts of {project}", asked)
-
-    @admin.action(description="Export occurrences (CSV)", permissions=["export"])
-    def export_occurrences_csv(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a CSV export of each project."""
-        from ami.exports.services.requests import request_export
-
-        for project in chosen(request, queryset):
-            export, asked = request_export(project, request.user, "occurrences_simple_csv")
-            tell(request, f"Exporting {project} as export {export.pk}", asked)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Let those export who may add exports."""

@@ -10,8 +10,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api.accepted import AskedSerializer, accepted
-from ami.jobs.services.operations import create_and_enqueue
+from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
@@ -19,6 +18,7 @@ from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.models import Project, SourceImage, SourceImageCollection
 from ami.main.services.capture_sets import OptionError, validate_options
+from ami.main.services.job_port import start_job
 from ami.main.services.stored_files import CAPTURE
 
 
@@ -117,7 +117,7 @@ class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollecti
     def populate(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Fill the set with the captures that its method chooses."""
         collection: SourceImageCollection = self.get_object()
-        job, asked = create_and_enqueue(
+        job, asked = start_job(
             "populate_captures_collection",
             collection.project,
             name=f"Populate {collection.name}",

@@ -8,12 +8,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api.accepted import AskedSerializer, accepted, answer
-from ami.jobs.services.operations import create_and_enqueue
+from ami.main.api.accepted import AskedSerializer, accepted, answer
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.models import Deployment, Event, Project
 from ami.main.services import path_patterns
+from ami.main.services.job_port import start_job
 from ami.main.services.paths import problem_of
 
 MOST_SYNCED_AT_ONCE = 500
@@ -126,12 +126,12 @@ class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
         """Group the station's captures into sessions anew."""
         station: Deployment = self.get_object()
         name = f"Group {station.name} into sessions"
-        return accepted(*create_and_enqueue("regroup_events", station.project, name=name, deployment=station))
+        return accepted(*start_job("regroup_events", station.project, name=name, deployment=station))
 
 
 def ask_for_sync(station: Deployment) -> Any:
     """Create and enqueue the job that syncs one station; return it and what was asked."""
-    return create_and_enqueue("data_storage_sync", station.project, name=f"Sync {station.name}", deployment=station)
+    return start_job("data_storage_sync", station.project, name=f"Sync {station.name}", deployment=station)
 
 
 class EventSerializer(serializers.ModelSerializer[Event]):

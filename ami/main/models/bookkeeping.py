@@ -40,12 +40,12 @@ class Lease(models.Model):
     """
 
     name = models.CharField(max_length=255, unique=True)
-    owner = models.CharField(max_length=64, blank=True)
-    expires_at = models.DateTimeField()
+    lease_owner = models.CharField(max_length=64, blank=True, db_column="owner")
+    lease_expires_at = models.DateTimeField(null=True, db_column="expires_at")
     state = models.JSONField(default=dict, blank=True)
 
     def __str__(self) -> str:
-        return f"{self.name}, held by {self.owner or 'nobody'}"
+        return f"{self.name}, owner {self.lease_owner or 'none'}"
 
 
 class BulkDeletion(TimestampedModel):

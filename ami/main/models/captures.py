@@ -1,5 +1,6 @@
 """Captures: the pictures a station took, and chosen sets of them."""
 
+from django.apps import apps
 from django.db import models
 from django.db.models import Exists, OuterRef
 
@@ -21,9 +22,8 @@ class SourceImageQuerySet(models.QuerySet["SourceImage"]):
 
 
 def _detections_by(algorithm_ids: list[int]) -> models.QuerySet:
-    from ami.main.models.findings import Detection
-
-    return Detection.objects.filter(source_image_id=OuterRef("pk"), detection_algorithm_id__in=algorithm_ids)
+    detections = apps.get_model("main", "Detection").objects
+    return detections.filter(source_image_id=OuterRef("pk"), detection_algorithm_id__in=algorithm_ids)
 
 
 class SourceImage(TimestampedModel):

@@ -8,6 +8,7 @@ from django.db import models, transaction
 from django.utils.text import slugify
 
 from ami.main.models.base import TimestampedModel
+from ami.main.services.stale_marks import mark_stale
 
 if TYPE_CHECKING:
     from ami.main.models.people import User
@@ -85,8 +86,6 @@ class Project(TimestampedModel):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; a changed score threshold makes its counts stale, a changed gap its sessions."""
-        from ami.main.services.counts import mark_stale
-
         before = Project.objects.filter(pk=self.pk).first() if self.pk else None
         with transaction.atomic():
             super().save(*args, **kwargs)

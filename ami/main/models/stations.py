@@ -10,6 +10,7 @@ from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
 from ami.main.services import outbound, path_patterns
 from ami.main.services.paths import problem_of
+from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import validate_time_zone
 
 
@@ -99,8 +100,6 @@ class Deployment(TimestampedModel):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; another time zone makes the sessions stale, because a night is named by its local date."""
-        from ami.main.services.counts import mark_stale
-
         before = Deployment.objects.filter(pk=self.pk).values_list("time_zone", flat=True).first() if self.pk else None
         with transaction.atomic():
             super().save(*args, **kwargs)

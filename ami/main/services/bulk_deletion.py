@@ -9,7 +9,7 @@ from django.utils import timezone
 from ami.main.models.bookkeeping import BulkDeletion
 from ami.main.models.captures import SourceImage
 from ami.main.models.findings import Detection, Occurrence
-from ami.main.services.counts import mark_stale
+from ami.main.services.stale_marks import mark_stale
 from ami.queues.slices import Slice
 
 STEP = 100

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from ami.main.models.findings import Classification, Identification, Occurrence
-from ami.main.services.counts import mark_stale
+from ami.main.services.stale_marks import mark_stale
 
 Determination = tuple[int | None, float | None]
 

@@ -19,7 +19,7 @@ STRANGERS_FORM_BYTES = 4 * 1024
 SILENCE_SECONDS = 30.0
 SLOWEST_BYTES_PER_SECOND = 256 * 1024
 
-#: A body above this waits for its turn, unread, for so long before it is answered 503 (ami.jobs.api.gate); a client
+#: A body above this waits for its turn, unread, for so long before it is answered 503 (ami.ml.api.gate); a client
 #: that posts results does not repeat a POST by itself.
 LARGE_BYTES = 32 * 1024**2
 WAIT_SECONDS = 60.0

@@ -6,14 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
-from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.bookkeeping import Lease, StaleCount
 from ami.main.models.captures import SourceImage
 from ami.main.models.findings import Occurrence
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import leases
-from ami.main.services.counts import mark_stale
+from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import local_date
 from ami.queues.slices import Slice
 
@@ -42,11 +42,10 @@ def regroup(deployment_id: int, turn: Slice) -> Outcome:
     The station must be marked (``mark_stale("sessions", [pk])``): marks are removed only when a run that began after
     them has finished, so neither a miss of the lease nor a crash loses a request (incident 46). Safe to run twice.
     """
-    name, owner = f"regroup:{deployment_id}", uuid4().hex
-    lease = leases.acquire(name, owner)
-    if lease is None:
+    lease, owner = leases.named(f"regroup:{deployment_id}"), uuid4().hex
+    if not leases.acquire(lease, owner):
         return Outcome.HELD
-    state: State = lease.state
+    state: State = lease.get().state
     try:
         while True:
             station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
@@ -54,13 +53,13 @@ def regroup(deployment_id: int, turn: Slice) -> Outcome:
             if station is None or not state["seen"]:
                 _forget(deployment_id)
                 return Outcome.DONE
-            state = _fenced_step(station, state, name, owner)
+            state = _fenced_step(station, state, lease, owner)
             if state and turn.over():
                 return Outcome.MORE
     except LeaseLost:
         return Outcome.HELD
     finally:
-        leases.release(name, owner)
+        leases.release(lease, owner)
 
 
 def _begin(deployment_id: int) -> State:
@@ -74,12 +73,12 @@ def _forget(deployment_id: int) -> None:
         StaleCount.objects.filter(kind="sessions", object_pk=deployment_id).delete()
 
 
-def _fenced_step(station: Deployment, state: State, name: str, owner: str) -> State:
+def _fenced_step(station: Deployment, state: State, lease: QuerySet[Lease], owner: str) -> State:
     with transaction.atomic():
-        if not leases.renew(name, owner, state):
-            raise LeaseLost(name)
+        if not leases.renew(lease, owner, state=state):
+            raise LeaseLost(f"The sessions of station {station.pk} are grouped by another worker.")
         state = _step(station, state)
-        leases.renew(name, owner, state)
+        leases.renew(lease, owner, state=state)
     return state
 
 

@@ -8,10 +8,10 @@ from django.utils import timezone
 
 from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
-from ami.main.services.counts import mark_stale
 from ami.main.services.file_times import time_in_name
 from ami.main.services.paths import problem_of
 from ami.main.services.sources import Found, pictures
+from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import station_time
 from ami.queues.slices import Slice
 

@@ -1,6 +1,4 @@
-"""Where a pull worker says which pipelines it runs, and where a person reprocesses one capture."""
-
-from typing import Any
+"""Where a pull worker says which pipelines it runs."""
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -12,12 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ami.jobs.api.accepted import AskedSerializer, accepted
-from ami.jobs.api.bodies import read
-from ami.jobs.services import operations
-from ami.jobs.services.reprocess import pipeline_for
-from ami.main.models import Project, SourceImage
+from ami.main.models import Project
 from ami.main.permissions import visible_projects
+from ami.ml.api.bodies import read
 from ami.ml.api.serializers import PipelineSerializer
 from ami.ml.models import Pipeline
 from ami.ml.schemas import AsyncPipelineRegistrationRequest, PipelineRegistrationResponse
@@ -67,40 +62,6 @@ class ProjectPipelinesView(APIView):
             error=" ".join(made.not_applied)[:MAX_ERROR_CHARACTERS] or None,
         )
         return Response(answer.model_dump(mode="json"), status=status.HTTP_201_CREATED)
-
-
-class ReprocessCaptureView(APIView):
-    """Runs a pipeline over one capture."""
-
-    permission_classes = (IsAuthenticated,)
-
-    @extend_schema(request=None, responses={202: AskedSerializer}, operation_id="capture_reprocess")
-    def post(self, request: Request, capture_id: int) -> Response:
-        """Create and start a job for this capture, with ``{"pipeline": id}`` or the project's default pipeline."""
-        visible = visible_projects(request).order_by().values("pk")
-        capture = get_object_or_404(SourceImage.objects.select_related("project"), pk=capture_id, project__in=visible)
-        job, asked = operations.create_and_enqueue(
-            "ml",
-            capture.project,
-            name=f"Reprocess {capture.path}",
-            pipeline=_pipeline(request, capture.project),
-            source_image_single=capture,
-            deployment_id=capture.deployment_id,
-        )
-        return accepted(job, asked)
-
-
-def _pipeline(request: Request, project: Project) -> Pipeline:
-    asked: Any = request.data.get("pipeline") if isinstance(request.data, dict) else None
-    if asked is None:
-        if (default := pipeline_for(project)) is not None:
-            return default
-        raise ValidationError({"pipeline": ["The project has no pipeline; register one."]})
-    enabled = Pipeline.objects.enabled_for(project.pk)
-    found = enabled.filter(pk=asked).first() if type(asked) is int and 0 < asked < 2**63 else None
-    if found is None:
-        raise ValidationError({"pipeline": [f"Invalid pk '{str(asked)[:50]}': not enabled for this project."]})
-    return found
 
 
 def _project(request: Request, project_id: int) -> Project:

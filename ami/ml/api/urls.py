@@ -15,5 +15,4 @@ def register(router: BaseRouter) -> None:
 
 urlpatterns = [
     path("projects/<int:project_id>/pipelines/", registration.ProjectPipelinesView.as_view()),
-    path("captures/<int:capture_id>/reprocess/", registration.ReprocessCaptureView.as_view()),
 ]

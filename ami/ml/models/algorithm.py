@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -73,9 +74,11 @@ class AlgorithmQuerySet(models.QuerySet["Algorithm"]):
 
     def used_in(self, projects: QuerySet[Any] | Collection[int]) -> "AlgorithmQuerySet":
         """Return the projects' own algorithms and the shared ones of pipelines that are enabled for them."""
-        from ami.ml.models.pipeline import ProjectPipelineConfig
-
-        enabled = ProjectPipelineConfig.objects.filter(project__in=projects, enabled=True).values("pipeline_id")
+        enabled = (
+            apps.get_model("ml", "ProjectPipelineConfig")
+            .objects.filter(project__in=projects, enabled=True)
+            .values("pipeline_id")
+        )
         steps = Algorithm.pipelines.through.objects.filter(algorithm=OuterRef("pk"), pipeline__in=enabled)
         return self.filter(Q(project__in=projects) | Q(Exists(steps), project=None))
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from ami.main.models import Classification, Detection, Occurrence, SourceImage
 from ami.main.services.boxes import bbox_key
-from ami.main.services.counts import mark_stale
 from ami.main.services.determinations import determine
+from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import station_time
 from ami.ml.schemas import BoundingBox, ClassificationResponse, DetectionResponse
 from ami.ml.services.catalogue import Catalogue

@@ -8,7 +8,7 @@ from django.db import connection
 from ami.exports.models import DataExport
 from ami.exports.services import writer
 from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
-from ami.main.services import capture_sets, counts, sessions, stale_counts
+from ami.main.services import capture_sets, sessions, stale_counts, stale_marks
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -47,7 +47,7 @@ def test_two_flushes_leave_right_counts_and_no_marks():
     stations = [factories.station() for _ in range(5)]
     for station in stations:
         factories.captures(station, 3)
-    counts.mark_stale("deployment", [station.pk for station in stations])
+    stale_marks.mark_stale("deployment", [station.pk for station in stations])
     together(*[lambda: stale_counts.flush(Turn())] * 2)
     assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
     assert not StaleCount.objects.exists()
@@ -59,7 +59,7 @@ def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
     def ingest():
         for _ in range(20):
             factories.capture(station)
-            counts.mark_stale("deployment", [station.pk])
+            stale_marks.mark_stale("deployment", [station.pk])
 
     def flush():
         for _ in range(20):
@@ -78,7 +78,7 @@ def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypa
     factories.captures(station, 40, every_minutes=60)
 
     def regroup():
-        counts.mark_stale("sessions", [station.pk])
+        stale_marks.mark_stale("sessions", [station.pk])
         sessions.regroup(station.pk, Turn())
 
     together(*[regroup] * 4)

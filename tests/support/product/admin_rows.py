@@ -100,7 +100,7 @@ def everything() -> None:
     TaxaList.objects.create(name=f"List {next(_numbers)}")
     SourceImageCollection.objects.create(name="Set", project=station.project).images.add(capture)
     StaleCount.objects.create(kind="event", object_pk=capture.event_id)
-    Lease.objects.create(name=f"lease {next(_numbers)}", expires_at=timezone.now())
+    Lease.objects.create(name=f"lease {next(_numbers)}", lease_expires_at=timezone.now())
     login_attempts.count_address("192.0.2.1")
     BulkDeletion.objects.create(target="captures", pks=[capture.pk], requested_by=person)
     AlgorithmCategoryMap.objects.create(labels=["a"], data=[{"index": 0, "label": "a"}], version=str(next(_numbers)))

@@ -11,10 +11,10 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 from rest_framework.test import APIClient
 
-from ami.jobs.api import bodies, gate
 from ami.jobs.models import JobImage, StoredResult
 from ami.jobs.services import ingest, stored_results
 from ami.main.models import Classification, Detection
+from ami.ml.api import bodies, gate
 from ami.ml.services import results, wire
 from tests.support.product.job_setup import World
 

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import kinds, leases, operations
+from ami.jobs.services import kinds, operations, slice_run
 from ami.jobs.services.kinds import job_kind
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
@@ -104,7 +104,7 @@ def test_a_second_message_drops_itself_and_a_redelivered_one_goes_on(world: Worl
     kind["advance"] = lambda job, work: bool(calls.append(job.lease_owner)) or True
     job = make(world)
     move(job, JobStatus.PENDING)
-    assert leases.claim(job, "the-first")
+    assert slice_run.claim(job, "the-first")
     run_job.apply(kwargs={"job_id": job.pk}, task_id="another", throw=True)
     assert calls == []
     run_job.apply(kwargs={"job_id": job.pk}, task_id="the-first", throw=True)
@@ -303,7 +303,7 @@ def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
     kind["advance"] = lambda job, work: True
     job = make(world)
     move(job, JobStatus.STARTED)
-    leases.claim(job, "gone")
+    slice_run.claim(job, "gone")
     Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     assert stalled.run_stalled_again().fixed == 1
     job.refresh_from_db()

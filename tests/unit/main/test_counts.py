@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from ami.main.models import Deployment, Event, Identification, StaleCount
-from ami.main.services import counts, sessions, stale_counts
+from ami.main.services import counts, sessions, stale_counts, stale_marks
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -18,7 +18,7 @@ def station():
     for capture in factories.captures(station, 3):
         factories.occurrence(capture, factories.taxon(), 0.9)
         factories.null_marker(capture)
-    counts.mark_stale("sessions", [station.pk])
+    stale_marks.mark_stale("sessions", [station.pk])
     assert sessions.regroup(station.pk, Turn()) is sessions.Outcome.DONE
     return station
 
@@ -74,8 +74,8 @@ def test_what_nobody_classified_counts():
 def test_no_keys_mean_nothing_and_never_everything_hazard_5(station):
     StaleCount.objects.all().delete()
     for kind in StaleCount.Kind.values:
-        counts.mark_stale(kind, [])
-        counts.mark_stale(kind, [None])
+        stale_marks.mark_stale(kind, [])
+        stale_marks.mark_stale(kind, [None])
     assert not StaleCount.objects.exists()
     with CaptureQueriesContext(connection) as queries:
         counts.refresh_captures([])
@@ -84,12 +84,12 @@ def test_no_keys_mean_nothing_and_never_everything_hazard_5(station):
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="choose one of"):
-        counts.mark_stale("evnt", [1])
+        stale_marks.mark_stale("evnt", [1])
 
 
 def test_many_marks_are_one_refresh(station):
     for _ in range(50):
-        counts.mark_stale("deployment", [station.pk])
+        stale_marks.mark_stale("deployment", [station.pk])
     StaleCount.objects.filter(kind="event").delete()
     with CaptureQueriesContext(connection) as queries:
         flush()
@@ -110,10 +110,10 @@ def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
 def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
     def refresh_and_mark(kind, pk):
         counts.refresh(kind, pk)
-        counts.mark_stale(kind, [pk])
+        stale_marks.mark_stale(kind, [pk])
 
     StaleCount.objects.all().delete()
-    counts.mark_stale("deployment", [station.pk])
+    stale_marks.mark_stale("deployment", [station.pk])
     monkeypatch.setattr(stale_counts, "refresh", refresh_and_mark)
     stale_counts.refresh_marked("deployment", station.pk)
     assert StaleCount.objects.count() == 1
@@ -122,7 +122,7 @@ def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
 def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monkeypatch, caplog):
     other = factories.station()
     StaleCount.objects.all().delete()
-    counts.mark_stale("deployment", [station.pk, other.pk])
+    stale_marks.mark_stale("deployment", [station.pk, other.pk])
     refresh = counts.refresh
 
     def refuse_one(kind, pk):
@@ -137,7 +137,7 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
 
 
 def test_what_a_slice_leaves_the_next_one_counts(station):
-    counts.mark_stale("deployment", [factories.station().pk for _ in range(4)])
+    stale_marks.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
     while not stale_counts.flush(Turn(2)):
         rounds += 1
@@ -147,8 +147,8 @@ def test_what_a_slice_leaves_the_next_one_counts(station):
 
 
 def test_an_object_that_is_gone_loses_its_mark():
-    counts.mark_stale("event", [12345])
-    counts.mark_stale("sessions", [12345])
+    stale_marks.mark_stale("event", [12345])
+    stale_marks.mark_stale("sessions", [12345])
     flush()
 
 

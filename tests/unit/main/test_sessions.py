@@ -6,7 +6,7 @@ import pytest
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, Lease, StaleCount
-from ami.main.services import counts, leases, sessions, stale_counts
+from ami.main.services import leases, sessions, stale_counts, stale_marks
 from ami.main.services.sessions import Outcome
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def group(station, turn=None):
-    counts.mark_stale("sessions", [station.pk])
+    stale_marks.mark_stale("sessions", [station.pk])
     return sessions.regroup(station.pk, turn or Turn())
 
 
@@ -103,10 +103,10 @@ def test_captures_without_a_time_belong_to_no_event():
 def test_a_miss_of_the_lease_marks_the_station_instead_of_skipping_it_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    assert leases.acquire(f"regroup:{station.pk}", "somebody else")
+    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "somebody else")
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
-    leases.release(f"regroup:{station.pk}", "somebody else")
+    leases.release(leases.named(f"regroup:{station.pk}"), "somebody else")
     assert stale_counts.flush(Turn())
     assert days(station) == [date(2026, 6, 1)]
     assert not StaleCount.objects.filter(kind="sessions").exists()
@@ -122,7 +122,7 @@ def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_4
         finish(at, seen)
         if not late:
             late.append(factories.capture(station, NIGHT + timedelta(days=3)))
-            counts.mark_stale("sessions", [station.pk])
+            stale_marks.mark_stale("sessions", [station.pk])
 
     monkeypatch.setattr(sessions, "_finish", finish_while_another_capture_comes)
     assert group(station) is Outcome.DONE
@@ -133,22 +133,23 @@ def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_4
 def test_who_lost_the_lease_writes_nothing_more_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    Lease.objects.create(name=f"regroup:{station.pk}", owner="gone", expires_at=NIGHT - timedelta(days=999))
-    assert leases.acquire(f"regroup:{station.pk}", "me")
-    Lease.objects.update(owner="somebody else")
+    Lease.objects.create(name=f"regroup:{station.pk}", lease_owner="gone", lease_expires_at=NIGHT - timedelta(days=999))
+    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "me")
+    Lease.objects.update(lease_owner="somebody else")
     with pytest.raises(sessions.LeaseLost):
-        sessions._fenced_step(station, sessions._begin(station.pk), f"regroup:{station.pk}", "me")
+        sessions._fenced_step(station, sessions._begin(station.pk), leases.named(f"regroup:{station.pk}"), "me")
     assert days(station) == []
 
 
 def test_an_expired_lease_is_taken_and_its_state_goes_on():
-    assert leases.acquire("work", "first", seconds=-1)
+    assert leases.acquire(leases.named("work"), "first", seconds=-1)
     Lease.objects.update(state={"after": 7})
-    assert leases.acquire("work", "second").state == {"after": 7}
-    assert not leases.renew("work", "first", {})
-    assert leases.acquire("work", "third") is None
-    assert not leases.release("work", "first")
-    assert leases.release("work", "second")
+    assert leases.acquire(leases.named("work"), "second")
+    assert leases.named("work").get().state == {"after": 7}
+    assert not leases.renew(leases.named("work"), "first", state={})
+    assert leases.acquire(leases.named("work"), "third") is False
+    assert not leases.release(leases.named("work"), "first")
+    assert leases.release(leases.named("work"), "second")
 
 
 @pytest.mark.parametrize("changed", ["time_zone", "gap"])
@@ -165,7 +166,7 @@ def test_another_zone_or_gap_marks_the_sessions(changed):
 
 def test_a_deleted_station_loses_its_marks():
     station = factories.station()
-    counts.mark_stale("sessions", [station.pk])
+    stale_marks.mark_stale("sessions", [station.pk])
     Deployment.objects.all().delete()
     assert sessions.regroup(station.pk, Turn()) is Outcome.DONE
     assert not StaleCount.objects.filter(kind="sessions").exists()

@@ -98,9 +98,9 @@ def test_a_project_is_counted_in_slices(one_step_slices, published):
 def test_one_flush_at_a_time():
     from ami.main.services import leases
 
-    assert leases.acquire("update_stale_counts", "another worker")
+    assert leases.acquire(leases.named("update_stale_counts"), "another worker")
     assert tasks.update_stale_counts.apply(throw=True).result is None
-    leases.release("update_stale_counts", "another worker")
+    leases.release(leases.named("update_stale_counts"), "another worker")
     assert tasks.update_stale_counts.apply(throw=True).result is True
 
 
@@ -163,10 +163,10 @@ def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(m
     station = factories.station()
     factories.capture(station)
     work = job("regroup_events", station.project, deployment=station)
-    assert leases.acquire(f"regroup:{station.pk}", "another worker")
+    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "another worker")
     monkeypatch.setattr(core_jobs, "HELD_PAUSE_SECONDS", 0)
     assert not core_jobs.regroup_events(Job.objects.get(pk=work.pk), Turn())
-    leases.release(f"regroup:{station.pk}", "another worker")
+    leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
     advance(work)
     assert station.events.count() == 1
     assert not StaleCount.objects.filter(kind="sessions").exists()

@@ -5,7 +5,6 @@ from typing import Any
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from ami.jobs.models import Job
 from ami.queues.publish import Asked
 
 
@@ -19,7 +18,7 @@ class AskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-def answer(job: Job, asked: Asked) -> dict[str, Any]:
+def answer(job: Any, asked: Asked) -> dict[str, Any]:
     """Return the body that `AskedSerializer` describes."""
     return {
         "job_id": job.pk,
@@ -30,6 +29,6 @@ def answer(job: Job, asked: Asked) -> dict[str, Any]:
     }
 
 
-def accepted(job: Job, asked: Asked) -> Response:
+def accepted(job: Any, asked: Asked) -> Response:
     """Answer 202 with the job, its task and its queue."""
     return Response(answer(job, asked), status=status.HTTP_202_ACCEPTED)

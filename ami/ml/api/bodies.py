@@ -10,10 +10,10 @@ from django.http import UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.request import Request
 
-from ami.jobs.api.errors import TooSlow
-from ami.jobs.api.gate import GATE, LARGE_BYTES
 from ami.main.api.budgets import TooLarge
+from ami.main.api.errors import TooSlow
 from ami.main.services.request_body import SILENCE_SECONDS, SLOWEST_BYTES_PER_SECOND
+from ami.ml.api.gate import GATE, LARGE_BYTES
 from ami.ml.schemas import WireModel
 from ami.ml.services import wire
 

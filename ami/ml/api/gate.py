@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ami.jobs.api.errors import Busy
+from ami.main.api.errors import Busy
 from ami.main.services.request_body import LARGE_BYTES, WAIT_SECONDS
 
 __all__ = ["GATE", "LARGE_BYTES", "Gate"]

@@ -10,17 +10,17 @@ from ami.topology.topology import Topology
 
 BEAT, PERSON, TASK = "beat", "person", "task"
 
-_asking: ContextVar[str | None] = ContextVar("antenna_asking", default=None)
+_publisher: ContextVar[str | None] = ContextVar("antenna_publisher", default=None)
 
 
 @contextmanager
-def asked_by(origin: str) -> Iterator[None]:
+def published_by(origin: str) -> Iterator[None]:
     """Mark every task published inside the block as asked for by ``origin``."""
-    token = _asking.set(origin)
+    token = _publisher.set(origin)
     try:
         yield
     finally:
-        _asking.reset(token)
+        _publisher.reset(token)
 
 
 def of_request(request: Any) -> str:
@@ -34,7 +34,7 @@ def of_publish(topology: Topology, task: str, parent: Any) -> str:
     A subtask keeps its publisher's origin only where its row says so: a person's run of a long export stays a
     person's through all its slices, while the results it leads to are ingest like any other.
     """
-    if asking := _asking.get():
+    if asking := _publisher.get():
         return asking
     if parent is not None and topology.home(task).inherits_origin:
         return of_request(parent.request)

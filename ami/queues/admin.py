@@ -12,8 +12,8 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
 from django_celery_results.models import TaskResult
 
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm
 from ami.queues.tasks import load_tasks
 
@@ -54,14 +54,14 @@ class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
     def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         """Publish each selected entry's task on behalf of the person who clicked."""
         load_tasks()
-        for entry in chosen(request, queryset):
+        for entry in selected_rows(request, queryset):
             task = current_app.tasks.get(entry.task)
             if task is None:
                 messages.error(request, f"{entry.task} is not registered; nothing was sent.")
                 continue
             try:
-                asked = ask(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
+                published = publish_for_user(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
             except (TypeError, ValueError) as error:
                 messages.error(request, f"{entry.name}: its arguments do not fit {entry.task}: {error}")
                 continue
-            tell(request, entry.task, asked)
+            report_published(request, entry.task, published)

@@ -15,6 +15,9 @@ from celery.signals import task_postrun
 #: Marks a message whose work is known to be long: it does nothing before it has a slot for long work.
 LONG_HEADER = "antenna_long"
 
+#: The delay of the successor of a slice that made room for other work.
+ROOM_SECONDS = 1
+
 #: Open lock files by the id of the task that holds one; closing a file frees its lock.
 _held: dict[str, int] = {}
 

@@ -4,14 +4,12 @@ import time
 from typing import Any
 
 from celery.exceptions import Ignore
-from celery.utils import uuid
 from celery.utils.log import get_logger
-from django.db import transaction
 
 from ami.celery import origin
 from ami.celery.declaration import depth
 from ami.queues import reserved_slot
-from ami.topology.router import ORIGIN_HEADER
+from ami.queues.publish import publish_successor
 
 logger = get_logger(__name__)
 
@@ -19,9 +17,6 @@ SLICE_SECONDS = 60.0
 
 #: Work is short until it has run this long; from then on it needs one of the worker's slots for long work.
 FAIR_SHARE_SECONDS = 0.25
-
-#: How long the successor of a slice that made room stays away.
-ROOM_SECONDS = 1
 
 
 class Slice:
@@ -44,7 +39,7 @@ class Slice:
         self._over = False
         self._has_slot = False
         if _headers(task).get(reserved_slot.LONG_HEADER) and not self._take_slot():
-            continue_later(task, **(task.request.kwargs or {}))
+            publish_successor(task, **(task.request.kwargs or {}))
             raise Ignore
 
     def over(self) -> bool:
@@ -94,15 +89,3 @@ def others_wait(task: Any) -> bool:
         # The answer only shortens this slice; whatever is wrong with the broker, its minute still bounds it.
         logger.warning("Could not ask for the depth of %s: %r", queue, error)
         return False
-
-
-def continue_later(task: Any, **kwargs: Any) -> str:
-    """Publish the successor of the running slice after commit, with the same origin; return its task id."""
-    task_id: str = uuid()
-    options = {
-        "task_id": task_id,
-        "headers": {ORIGIN_HEADER: origin.of_request(task.request), reserved_slot.LONG_HEADER: True},
-        "countdown": ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None,
-    }
-    transaction.on_commit(lambda: task.apply_async(kwargs=kwargs, **options))
-    return task_id

@@ -12,8 +12,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.main.models import User
 from ami.queues.admin import PeriodicTaskAdmin
-from ami.queues.admin_site.messages import tell
-from ami.queues.publish import Asked
+from ami.queues.admin_site.messages import report_published
+from ami.queues.publish import PublishedTask
 from ami.topology.router import ORIGIN_HEADER
 
 TASK = "ami.jobs.tasks.audit_jobs"
@@ -30,27 +30,27 @@ class Kept(BaseStorage):
         return []
 
 
-def told(what: str, asked: Asked) -> str:
+def told(what: str, published: PublishedTask) -> str:
     request = RequestFactory().get("/")
     request._messages = Kept(request)
-    tell(request, what, asked)
+    report_published(request, what, published)
     (message,) = list(get_messages(request))
     assert message.level_tag == "success"
     return str(message)
 
 
 def test_person_is_told_id_queue_and_link():
-    text = told("audit", Asked("7f", "antenna-interactive", "http://flower.example/task/7f"))
+    text = told("audit", PublishedTask("7f", "antenna-interactive", "http://flower.example/task/7f"))
     assert text.startswith("audit: task 7f sent to antenna-interactive.")
     assert '<a href="http://flower.example/task/7f">Watch it in Flower</a>' in text
 
 
 def test_without_flower_there_is_no_link():
-    assert "<a " not in told("audit", Asked("7f", "antenna-interactive", None))
+    assert "<a " not in told("audit", PublishedTask("7f", "antenna-interactive", None))
 
 
 def test_what_a_person_typed_is_escaped():
-    assert "<script>" not in told("<script>alert(1)</script>", Asked("7f", "antenna", None))
+    assert "<script>" not in told("<script>alert(1)</script>", PublishedTask("7f", "antenna", None))
 
 
 def test_schedule_is_registered_with_our_own_action():

@@ -23,12 +23,12 @@ def publish(app: Any, sent: Sent, name: str = AUDIT, **options: Any) -> dict[str
     return sent[-1]
 
 
-def running(name: str, asker: str | None) -> Any:
-    """A task that runs, and who asked for it."""
+def running(name: str, publisher: str | None) -> Any:
+    """A task that runs, and the origin of its message."""
 
     class Parent:
         class request:
-            headers = {ORIGIN_HEADER: asker} if asker else None
+            headers = {ORIGIN_HEADER: publisher} if publisher else None
 
     return Parent
 
@@ -37,8 +37,8 @@ def running(name: str, asker: str | None) -> Any:
 def parent(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make a task of this origin the one that publishes."""
 
-    def parent(asker: str | None) -> None:
-        current = property(lambda _: running(AUDIT, asker))
+    def parent(publisher: str | None) -> None:
+        current = property(lambda _: running(AUDIT, publisher))
         monkeypatch.setattr(type(app), "current_worker_task", current, raising=False)
 
     return parent
@@ -104,7 +104,7 @@ def test_origin_is_inherited_only_where_the_row_says_so(app: Any, sent: Sent, pa
 
 def test_asked_by_beats_what_would_be_inherited_and_a_header_beats_both(app: Any, sent: Sent, parent: Any):
     parent(origin.PERSON)
-    with origin.asked_by(origin.BEAT):
+    with origin.published_by(origin.BEAT):
         assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.BEAT
         explicit = publish(app, sent, headers={ORIGIN_HEADER: origin.TASK, "other": 1})["headers"]
         assert (explicit[ORIGIN_HEADER], explicit["other"]) == (origin.TASK, 1)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-#: What a message was published with, as far as a copy must keep it.
+#: The properties that a copy keeps.
 PROPERTIES = (
     "correlation_id",
     "reply_to",

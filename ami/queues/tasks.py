@@ -1,4 +1,4 @@
-"""Every registered task: its queue, the rule that put it there, its limits, and who triggers it."""
+"""Every registered task: its queue, the rule that routes it, its limits, and its publishers."""
 
 import importlib
 from dataclasses import dataclass

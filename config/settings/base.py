@@ -53,7 +53,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "ami.queues.middleware.BrokerAwayMiddleware",
+    "ami.queues.middleware.BrokerUnreachableMiddleware",
     "ami.queues.middleware.UnstorableValueMiddleware",
     "ami.main.api.audit.AuditMiddleware",
 ]

@@ -11,7 +11,7 @@ from ami.celery.events import EventDispatcher
 
 
 class Line:
-    """A connection to RabbitMQ that publishes into a list, and tells what it has to tell when it is read."""
+    """A connection to RabbitMQ that publishes into a list, and delivers its notices when it is read."""
 
     connection_errors = (OSError,)
 
@@ -30,7 +30,7 @@ class Line:
         raise AssertionError("it waits for a confirmation")
 
     def drain_events(self, timeout: float) -> None:
-        """Tell the next thing, or time out."""
+        """Deliver the next notice, or time out."""
         if not self.to_tell:
             raise TimeoutError
         self.to_tell.pop(0)()
@@ -81,10 +81,10 @@ def test_incident_7_events_are_dropped_while_the_broker_reads_nothing(dispatcher
 
 
 def test_a_connection_that_the_broker_does_not_read_is_not_closed_in_order(dispatcher: EventDispatcher, line: Line):
-    dispatcher.let_go()
+    dispatcher.drop_blocked_connection()
     assert line.collected == 0, "Celery closes it"
     line.connection.on_blocked("low on disk")
-    dispatcher.let_go()
+    dispatcher.drop_blocked_connection()
     assert line.collected == 1
 
 

@@ -204,7 +204,7 @@ def test_next_message_runs_while_the_dead_letters_cannot_be_stored(world: World,
     world.until(lambda: len(tries) >= 2, "it is tried again")
     assert tries[1] - tries[0] >= 0.2, "after a pause"
     assert world.letters() == 0
-    assert "Dead letters not stored, retrying" in caplog.text
+    assert "Dead letters not stored; retrying" in caplog.text
     monkeypatch.setattr(dead_letter_publisher, "copy", copy)
     assert world.letter().headers[REASON_HEADER].startswith("MalformedMessage")
 

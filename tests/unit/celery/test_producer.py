@@ -85,6 +85,6 @@ def test_the_live_check_goes_on_to_the_alarm_when_the_question_to_the_workers_is
     monkeypatch.setattr(app, "connection_for_read", connection)
     for name in ("_queues", "_given_up"):
         monkeypatch.setattr(diagnostics, name, lambda *_, **__: [])
-    monkeypatch.setattr(diagnostics, "_beyond", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
+    monkeypatch.setattr(diagnostics, "_management_findings", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
     found = [(one.level, one.name) for one in diagnostics.findings(app.topology, app, "")]
     assert found == [("error", "alarm"), ("unseen", "no-worker")]

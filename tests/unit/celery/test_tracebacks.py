@@ -218,9 +218,9 @@ def test_error_keeps_its_words_and_its_cause():
     with pytest.raises(ValueError, match="wrong") as raised:
         fail_from_another(None)
     error = raised.value
-    tracebacks.let_go(error)
+    tracebacks.clear(error)
     assert (str(error), type(error.__cause__), error.__traceback__) == ("wrong", LookupError, None)
 
 
 def test_what_is_no_error_is_left_alone():
-    assert [tracebacks.let_go(value) for value in (None, 1, "text", CeleryTask)] == [None] * 4
+    assert [tracebacks.clear(value) for value in (None, 1, "text", CeleryTask)] == [None] * 4

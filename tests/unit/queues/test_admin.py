@@ -1,4 +1,4 @@
-"""The schedule in the admin, and what a person is told after a click."""
+"""The schedule in the admin, and the messages after a click."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Kept(BaseStorage):
         return []
 
 
-def told(what: str, published: PublishedTask) -> str:
+def shown(what: str, published: PublishedTask) -> str:
     request = RequestFactory().get("/")
     request._messages = Kept(request)
     report_published(request, what, published)
@@ -39,18 +39,18 @@ def told(what: str, published: PublishedTask) -> str:
     return str(message)
 
 
-def test_person_is_told_id_queue_and_link():
-    text = told("audit", PublishedTask("7f", "antenna-interactive", "http://flower.example/task/7f"))
+def test_message_names_id_queue_and_link():
+    text = shown("audit", PublishedTask("7f", "antenna-interactive", "http://flower.example/task/7f"))
     assert text.startswith("audit: task 7f sent to antenna-interactive.")
     assert '<a href="http://flower.example/task/7f">Watch it in Flower</a>' in text
 
 
 def test_without_flower_there_is_no_link():
-    assert "<a " not in told("audit", PublishedTask("7f", "antenna-interactive", None))
+    assert "<a " not in shown("audit", PublishedTask("7f", "antenna-interactive", None))
 
 
 def test_what_a_person_typed_is_escaped():
-    assert "<script>" not in told("<script>alert(1)</script>", PublishedTask("7f", "antenna", None))
+    assert "<script>" not in shown("<script>alert(1)</script>", PublishedTask("7f", "antenna", None))
 
 
 def test_schedule_is_registered_with_our_own_action():

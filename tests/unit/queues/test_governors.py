@@ -1,4 +1,4 @@
-"""What the workers' governors tell: the table, the JSON, and the findings of the live check."""
+"""The governors' status: the table, the JSON, and the findings of the live check."""
 
 import io
 import json
@@ -33,7 +33,7 @@ class Solo:
     limit = 1
 
 
-class Told(Machine):
+class FakeMachine(Machine):
     """A machine that is as a test says."""
 
     def __init__(self, reading: Reading) -> None:
@@ -43,11 +43,11 @@ class Told(Machine):
         return self.reading
 
 
-def told(reading: Reading = ROOM, mode: str = "on", **changes: Any) -> dict[str, Any]:
-    """What a governor tells after a look at such a machine, as it arrives: through JSON."""
+def status(reading: Reading = ROOM, mode: str = "on", **changes: Any) -> dict[str, Any]:
+    """A governor's status on such a machine, as it arrives: through JSON."""
     settings = GovernorSettings(memory_governor=mode)
     crew = Crew(Solo(), settings, 1, lambda *_: None)
-    governor = Governor(settings, crew, None, machine=Told(reading))
+    governor = Governor(settings, crew, None, machine=FakeMachine(reading))
     governor.look()
     return json.loads(json.dumps(governor.info())) | changes
 
@@ -78,8 +78,8 @@ def governor(*argv: str) -> str:
 
 
 def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], topology: Topology):
-    answers["ingest@b"] = answer(topology, "antenna-ingest", told(FULL, recycled={"held": 3, "soft-limit": 2}))
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(places=4, slots=3, running=2))
+    answers["ingest@b"] = answer(topology, "antenna-ingest", status(FULL, recycled={"held": 3, "soft-limit": 2}))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", status(places=4, slots=3, running=2))
     answers["fallback@a"] = answer(topology, "antenna")
     answers["other@a"] = {}
     head, *lines = governor().splitlines()
@@ -94,18 +94,18 @@ def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], 
 
 
 def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL, mode="dry-run"))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", status(FULL, mode="dry-run"))
     assert "dry-run  would hold" in governor()
     assert not list(diagnostics.worker_findings(topology, answers))
 
 
 def test_memory_that_nobody_knows_is_said_to_be_unknown(answers: dict[str, Any], topology: Topology):
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(Reading(faults=("The memory probe failed: no.",))))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", status(Reading(faults=("The memory probe failed: no.",))))
     assert "unknown" in governor()
 
 
 def test_json_is_all_that_each_worker_tells(answers: dict[str, Any], topology: Topology):
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", status(FULL))
     answers["fallback@a"] = answer(topology, "antenna")
     fallback, ingest = json.loads(governor("--json"))
     assert fallback == {"worker": "fallback@a", "queues": ["antenna"], "mode": "off", "governor": None}
@@ -124,33 +124,33 @@ def found(topology: Topology, answers: dict[str, Any]) -> dict[str, tuple[str, s
 
 
 def test_workers_that_take_tasks_are_nothing_to_report(topology: Topology):
-    healthy = {f"{row.key}@a": answer(topology, row.queue, told()) for row in topology.workloads}
+    healthy = {f"{row.key}@a": answer(topology, row.queue, status()) for row in topology.workloads}
     assert found(topology, {**healthy, "ungoverned@a": answer(topology, "antenna")}) == {}
 
 
 def test_worker_that_holds_is_a_warning_while_another_takes_the_work(topology: Topology):
     both = {
-        "ingest@a": answer(topology, "antenna-ingest", told(FULL)),
-        "ingest@b": answer(topology, "antenna-ingest", told()),
+        "ingest@a": answer(topology, "antenna-ingest", status(FULL)),
+        "ingest@b": answer(topology, "antenna-ingest", status()),
     }
     assert found(topology, both) == {"held": ("warning", f"ingest@a takes no tasks: {REASON}.")}
 
 
 @pytest.mark.parametrize("beside", [None, "dry-run"], ids=["ungoverned", "dry-run"])
 def test_worker_that_cannot_hold_takes_the_work(topology: Topology, beside: str | None):
-    other = told(FULL, mode=beside) if beside else None
+    other = status(FULL, mode=beside) if beside else None
     both = {
-        "ingest@a": answer(topology, "antenna-ingest", told(FULL)),
+        "ingest@a": answer(topology, "antenna-ingest", status(FULL)),
         "ingest@b": answer(topology, "antenna-ingest", other),
     }
     assert set(found(topology, both)) == {"held"}
 
 
 def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
-    held = {f"ingest@{host}": answer(topology, "antenna-ingest", told(FULL)) for host in "ab"}
-    level, sentence = found(topology, {**held, "fallback@a": answer(topology, "antenna", told())})["all-held"]
+    held = {f"ingest@{host}": answer(topology, "antenna-ingest", status(FULL)) for host in "ab"}
+    level, sentence = found(topology, {**held, "fallback@a": answer(topology, "antenna", status())})["all-held"]
     assert level == "error"
-    assert sentence.startswith("Nobody takes work from antenna-ingest: ingest@a, ingest@b held.")
+    assert sentence.startswith("Every worker of antenna-ingest is held: ingest@a, ingest@b.")
 
 
 def test_queue_without_consumers_is_not_told_to_start_a_worker_that_holds(
@@ -158,18 +158,18 @@ def test_queue_without_consumers_is_not_told_to_start_a_worker_that_holds(
 ):
     states = [QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]
     monkeypatch.setattr(diagnostics, "queue_states", lambda *_: states)
-    answers["ingest@a"] = answer(topology, "antenna-ingest", told(FULL))
+    answers["ingest@a"] = answer(topology, "antenna-ingest", status(FULL))
     errors = [(item.name, item.sentence) for item in diagnostics.findings(topology, app, "") if item.level == "error"]
     assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [
         ("no-consumer", topology.workloads[1].queue),
-        ("all-held", "Nobody takes work from antenna-ingest"),
+        ("all-held", "Every worker of antenna-ingest is held"),
     ]
 
 
 def test_probe_that_fails_is_a_warning_with_its_sentence(topology: Topology):
     fault = "The GPU probe failed: NVML says: Unknown Error."
     level, sentence = found(
-        topology, {"ingest@a": answer(topology, "antenna-ingest", told(replace(ROOM, faults=(fault,))))}
+        topology, {"ingest@a": answer(topology, "antenna-ingest", status(replace(ROOM, faults=(fault,))))}
     )["probe"]
     assert level == "warning"
     assert sentence.startswith("ingest@a ")
@@ -178,8 +178,8 @@ def test_probe_that_fails_is_a_warning_with_its_sentence(topology: Topology):
 
 def test_tasks_suspected_of_having_killed_a_worker_are_a_warning(topology: Topology):
     suspects = [f"id-{number}" for number in range(7)]
-    level, sentence = found(topology, {"ingest@a": answer(topology, "antenna-ingest", told(ROOM, suspects=suspects))})[
-        "suspect"
-    ]
+    level, sentence = found(
+        topology, {"ingest@a": answer(topology, "antenna-ingest", status(ROOM, suspects=suspects))}
+    )["suspect"]
     assert level == "warning"
-    assert "while it ran id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence
+    assert "while running id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence

@@ -23,7 +23,7 @@ INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
-    """A broker in this process's memory, and a RabbitMQ management API that nobody may ask."""
+    """A broker in this process's memory, and a RabbitMQ management API that must not be called."""
     monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
     settings.RABBITMQ_MANAGEMENT_URL = "http://nobody:nothing@127.0.0.1:1"
     with celery_at(f"objectstore+memory://{uuid.uuid4().hex}"):
@@ -65,7 +65,7 @@ def found(code: int = 1) -> dict[str, str]:
 def test_declare_makes_everything_but_delays_and_policies(declared: dict[str, Any], channel: Any, settings: Any):
     topology = settings.ANTENNA_TOPOLOGY
     assert set(declared["queues"]) == {*topology.queues, *burial_queues(topology)}
-    assert declared["policies"] == "none, they are RabbitMQ's"
+    assert declared["policies"] == "none, only RabbitMQ has policies"
     bindings = set(channel.list_bindings())
     assert {(queue, "antenna", queue) for queue in topology.queues} <= bindings
     assert {(f"{queue}.dlq", "antenna.dlx", queue) for queue in topology.queues} <= bindings
@@ -97,7 +97,7 @@ def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
     for queue in (state["queue"] for state in stage["queues"]):
         channel.basic_consume(queue, callback=print)
     assert queues("rollout")["name"] == "split"
-    with pytest.raises(CommandError, match="Workers still read the split queues; stop celeryworker_ingest"):
+    with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
         queues("rollback")
 
 
@@ -160,10 +160,10 @@ def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel
     bury(channel, INGEST)
     rows = found()
     assert rows.keys() == {"unknown-queue", "unrouted", "dead-letters"}
-    unknown = "antena-ingest holds 1 messages and is no queue of ours. Did you mean 'antenna-ingest'?"
+    unknown = "antena-ingest holds 1 messages and is not a queue of the topology. Did you mean 'antenna-ingest'?"
     assert rows["unknown-queue"] == unknown
     assert rows["unrouted"].startswith("1 messages matched no binding and are kept in antenna.unrouted; look with")
-    assert rows["dead-letters"].startswith("1 messages were given up and are kept in antenna-ingest.dlq; look with")
+    assert rows["dead-letters"].startswith("1 messages were buried and are kept in antenna-ingest.dlq; look with")
 
 
 def test_live_check_tells_of_a_queue_with_other_arguments(store: None, channel: Any):
@@ -178,6 +178,6 @@ def test_store_that_cannot_be_opened_is_one_sentence(tmp_path: Path, argv: tuple
     in_the_way.touch()
     with (
         celery_at(f"objectstore+{in_the_way.as_uri()}"),
-        pytest.raises(CommandError, match=f"The broker at objectstore.*{in_the_way}.* did not do it: "),
+        pytest.raises(CommandError, match=rf"Broker operation failed \(objectstore.*{in_the_way}.*\): "),
     ):
         queues(*argv)

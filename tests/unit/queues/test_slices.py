@@ -107,4 +107,5 @@ def test_broker_that_does_not_answer_ends_no_slice(caplog: Any):
 
     task.app.connection_or_acquire = away
     assert slices.others_wait(task) is False
-    assert "Could not ask for the depth of antenna-interactive" in caplog.text
+    (record,) = [record for record in caplog.records if record.getMessage().startswith("Queue depth unknown: ")]
+    assert record.queue == "antenna-interactive"

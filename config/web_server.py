@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Any
 
+from gunicorn.glogging import Logger as GunicornLogger
 from gunicorn.workers.gthread import ThreadWorker
 
 from ami.main.services.request_body import (
@@ -17,6 +18,7 @@ from ami.main.services.request_body import (
     SLOWEST_BYTES_PER_SECOND,
     WAIT_SECONDS,
 )
+from config.logs import JsonFormatter
 
 #: How long the first line and the headers may take in all, and a body of at most SMALL_BYTES.
 HEADERS_SECONDS = 10.0
@@ -26,6 +28,7 @@ SMALL_BYTES = 64 * 1024
 PIECE_BYTES = 64 * 1024
 
 worker_class = "config.web_server.Worker"
+logger_class = "config.web_server.Logger"
 
 
 class DeadlineSocket(socket.socket):
@@ -84,6 +87,18 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         """Answer a request whose headers are here."""
         conn.sock.begin_body(_length(dict(req.headers)))
         return super().handle_request(req, conn)
+
+
+class Logger(GunicornLogger):  # type: ignore[misc]
+    """gunicorn's logs, in JSON where ``ANTENNA_LOG_FORMAT`` says so."""
+
+    def setup(self, cfg: Any) -> None:
+        from django.conf import settings
+
+        super().setup(cfg)
+        if settings.LOG_FORMAT == "json":
+            for handler in (*self.error_log.handlers, *self.access_log.handlers):
+                handler.setFormatter(JsonFormatter())
 
 
 def pre_request(_: Any, request: Any) -> None:

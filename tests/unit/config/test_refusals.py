@@ -44,6 +44,7 @@ WRONG = {
     "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
     "no proxy that speaks https": ("ANTENNA_PROXIES", "", "usually 1"),
     "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),
+    "misspelt log format": ("ANTENNA_LOG_FORMAT", "jason", "use one of text, json"),
     "misspelt log level": ("ANTENNA_LOG_LEVEL", "INFOO", "Did you mean 'INFO'?"),
     "largest picture out of bounds": ("ANTENNA_MAX_MEGAPIXELS", "179", "must be a whole number from 1 to 178"),
     "allowed endpoint with a port": ("ANTENNA_ALLOWED_ENDPOINTS", "minio,127.0.0.1:9000", "the entry '127.0.0.1:9000'"),

@@ -69,7 +69,9 @@ def own_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return what a line of ours has in ``extra``, its secrets masked."""
     if not record.name.startswith(OWN):
         return {}
-    masked: dict[str, Any] = redact({key: value for key, value in vars(record).items() if key not in _STANDARD})
+    masked: dict[str, Any] = redact(
+        {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
+    )
     return masked
 
 

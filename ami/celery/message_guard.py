@@ -27,8 +27,8 @@ from ami.governor.slot_consumer import SlotConsumer
 
 logger = get_logger(__name__)
 
-BURIED = "Message of %s buried before its task started: %s"
-DROPPED = "Message of %s rejected before its task started; its queue keeps no dead letters: %s"
+BURIED = "Message buried before its task started: %s"
+DROPPED = "Message rejected before its task started; its queue keeps no dead letters: %s"
 
 #: A task that is due sooner waits in the worker, as Celery does; a clock may be a little behind.
 POSTPONED_SECONDS = 60.0
@@ -132,7 +132,7 @@ class GuardedWorker(CeleryConsumer):
             return
         queue = consumer.queue_of(message)
         target = self._target(queue)
-        logger.error(BURIED if target else DROPPED, queue, why, exc_info=_unexpected(error))
+        logger.error(BURIED if target else DROPPED, why, exc_info=_unexpected(error), extra={"queue": queue})
         if target is None or UNREADABLE in message.properties:
             message.reject_log_error(logger, self.connection_errors)
         else:
@@ -150,7 +150,7 @@ class GuardedWorker(CeleryConsumer):
         queue = consumer.queue_of(message)
         if queue is None:
             return False
-        logger.info("Message of %s postponed by the broker for %.0f s, until its ETA", queue, seconds)
+        logger.info("Message postponed by the broker until its ETA", extra={"queue": queue, "seconds": round(seconds)})
         key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
         self._submit(consumer, message, (level_name(MAX_LEVEL), key), {})
         return True

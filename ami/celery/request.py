@@ -48,7 +48,8 @@ class Request(CeleryRequest):
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Log a time limit; a hard one was settled by ``on_failure`` when the pool reported it."""
         if not soft and self.acknowledged:
-            logger.error("Hard time limit (%ss) exceeded for %s[%s]", timeout, self.name, self.id)
+            fields = {"task": self.name, "task_id": self.id, "limit_seconds": timeout, "worker": self.hostname}
+            logger.error("Hard time limit exceeded", extra=fields)
             return
         super().on_timeout(soft, timeout)
 

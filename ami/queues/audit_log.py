@@ -56,7 +56,7 @@ def record(
             with transaction.atomic():
                 _write_history(who.pk, rows, flag, f"{what}: {outcome}")
         except DatabaseError:
-            logger.exception("History entry of '%s' not written", what)
+            logger.exception("History entry not written", extra={"operation": what})
 
 
 @contextmanager

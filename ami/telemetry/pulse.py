@@ -60,7 +60,7 @@ class Pulse(bootsteps.StartStopStep):
 
     def _beat(self, consumer: Any) -> None:
         if overdue := _overdue(state.active_requests, consumer.controller.time_limit, time.time()):
-            logger.error("No pulse: %s", overdue)
+            logger.error("Pulse withheld: a task has outlived its hard time limit", extra=overdue)
         else:
             self._write("consumes")
 
@@ -71,16 +71,16 @@ class Pulse(bootsteps.StartStopStep):
             if ahead:
                 os.utime(self._file, (time.time() + ahead,) * 2)
         except OSError as error:
-            logger.warning("No pulse: %r (%s)", error, VARIABLE)
+            logger.warning("Pulse file not written: %r", error, extra={"variable": VARIABLE})
 
 
-def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> str:
-    """Return the task that has outlived its hard limit by far, if any."""
+def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> dict[str, Any]:
+    """Return the fields of a task that has outlived its hard limit by far; empty when there is none."""
     for request in list(requests):
         most = (request.time_limits or (None, None))[0] or request.task.time_limit or limit
         if most and request.time_start and now - request.time_start > most + OVERDUE_SECONDS:
-            return f"{request.name} [{request.id}] has outlived its limit of {most:g} s"
-    return ""
+            return {"task": request.name, "task_id": request.id, "limit_seconds": most}
+    return {}
 
 
 def install(app: Any) -> None:

@@ -79,7 +79,7 @@ class CheckedValues(CheckedFields):
         except (*NOT_STORABLE, ValueError) as error:
             if not request.GET:
                 raise
-            logger.warning("Wrong filter in a list of %s", self.model._meta.label, exc_info=True)
+            logger.warning("List filter refused", extra={"model": self.model._meta.label}, exc_info=True)
             raise IncorrectLookupParameters(error) from error
 
 

@@ -99,13 +99,14 @@ def test_hard_time_limit_whose_retry_cannot_be_published_is_buried(request_of: A
     assert settled(request) == "buried"
 
 
-def test_hard_time_limit_of_a_settled_message_is_logged_once_more_and_settles_nothing(request_of: Any, caplog: Any):
+def test_hard_time_limit_of_a_settled_message_is_only_logged(request_of: Any, caplog: Any):
     request = request_of(retries=1)
     request.on_failure(raised(TimeLimitExceeded(5)))
     rejected = request.on_reject.call_count
     request.on_timeout(soft=False, timeout=5)
     assert request.on_reject.call_count == rejected
-    assert f"Hard time limit (5s) exceeded for {NAME}[{request.id}]" in caplog.text
+    (record,) = [record for record in caplog.records if record.getMessage() == "Hard time limit exceeded"]
+    assert (record.task, record.task_id, record.limit_seconds) == (NAME, request.id, 5)
 
 
 def beyond_its_ceiling() -> CeilingReached:

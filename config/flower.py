@@ -25,7 +25,7 @@ def require_login(**_: Any) -> None:
     from flower.options import options
 
     if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in FALSE:
-        refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to everybody; remove it and send a login instead.")
+        refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to anyone; remove it and send a login instead.")
     if not options.auth and not options.basic_auth:
         refuse(
             "FLOWER_BASIC_AUTH is not set and Flower can stop workers; set it to USER:PASSWORD, or FLOWER_AUTH, "
@@ -45,7 +45,7 @@ def _refuse_weak(login: str) -> None:
 
 
 def _close_metrics() -> None:
-    """Ask for the login on ``/metrics`` too, which Flower 2.2 leaves open; ``/healthcheck`` says OK to everybody."""
+    """Require the login on ``/metrics``, which Flower 2.2 leaves open; ``/healthcheck`` stays open."""
     from flower.views.monitor import Metrics
     from tornado.web import authenticated
 

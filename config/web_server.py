@@ -1,6 +1,6 @@
-"""What gunicorn asks of each connection and request before the application sees it (`python:config.web_server`).
+"""gunicorn's deadlines and logs for each connection and request (`python:config.web_server`).
 
-A thread belongs to a request from its first byte on. Without a deadline four silent strangers would have all of them.
+A thread serves one request from its first byte on. Without a deadline four silent clients would hold all threads.
 """
 
 import errno
@@ -55,7 +55,7 @@ class DeadlineSocket(socket.socket):
         """Read, until the deadline.
 
         Raises:
-            ConnectionResetError: the headers did not come in time; nobody waits for an answer, and none is logged.
+            ConnectionResetError: the headers did not come in time; no answer is sent, and nothing is logged.
             TimeoutError: the body did not.
         """
         try:
@@ -112,6 +112,6 @@ def pre_request(_: Any, request: Any) -> None:
 
 
 def _length(headers: dict[str, str]) -> int:
-    """Return the Content-Length, -1 where it is no number."""
+    """Return the Content-Length, -1 where it is not a number."""
     text = headers.get("CONTENT-LENGTH", "0")
     return int(text[:20]) if text.isdecimal() else -1

@@ -80,7 +80,7 @@ def test_incident_7_events_are_dropped_while_the_broker_reads_nothing(dispatcher
     assert line.published == ["task-started"]
 
 
-def test_a_connection_that_the_broker_does_not_read_is_not_closed_in_order(dispatcher: EventDispatcher, line: Line):
+def test_blocked_connection_is_dropped_not_closed(dispatcher: EventDispatcher, line: Line):
     dispatcher.drop_blocked_connection()
     assert line.collected == 0, "Celery closes it"
     line.connection.on_blocked("low on disk")
@@ -88,7 +88,7 @@ def test_a_connection_that_the_broker_does_not_read_is_not_closed_in_order(dispa
     assert line.collected == 1
 
 
-def test_a_pooled_connection_keeps_its_confirmations_for_tasks_are_published_on_it(app: Any):
+def test_pooled_connection_keeps_its_confirmations(app: Any):
     with app.connection_for_write().Pool(1).acquire() as pooled:
         EventDispatcher(pooled, app=app)
         assert not pooled.connected, "it was not even opened"

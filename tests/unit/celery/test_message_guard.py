@@ -209,7 +209,7 @@ def test_next_message_runs_while_the_dead_letters_cannot_be_stored(world: World,
     assert world.letter().headers[REASON_HEADER].startswith("MalformedMessage")
 
 
-def test_message_whose_copy_cannot_be_stored_for_long_returns_to_its_queue(world: World, monkeypatch: Any):
+def test_message_whose_copy_cannot_be_stored_is_requeued(world: World, monkeypatch: Any):
     monkeypatch.setattr(dead_letter_publisher, "copy", lambda *_: (_ for _ in ()).throw(OSError("away")))
     monkeypatch.setattr(dead_letter_publisher, "RETURN_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(dead_letter_publisher, "FIRST_PAUSE_SECONDS", 0.05)
@@ -226,7 +226,7 @@ def test_message_that_cannot_be_copied_is_rejected_so_that_the_broker_keeps_it(w
     assert world.letter().headers["x-death"][0]["reason"] == "rejected"
 
 
-def test_broker_without_dead_letters_is_named_and_the_message_rejected(world: World, monkeypatch: Any, caplog: Any):
+def test_message_is_rejected_on_a_broker_without_dead_letters(world: World, monkeypatch: Any, caplog: Any):
     monkeypatch.setattr(message_guard, "kind_of", lambda _: BrokerKind())
     world.send("body null")
     world.until(world.letters, "it is rejected")
@@ -252,7 +252,7 @@ def test_control_message_that_cannot_be_decoded_is_only_logged(world: World, cap
 
 
 def test_connection_error_is_left_to_celery(world: World):
-    world.strategy = lambda *_: (_ for _ in ()).throw(ConnectionResetError("gone"))
+    world.strategy = lambda *_: (_ for _ in ()).throw(ConnectionResetError("lost"))
     world.send()
     with pytest.raises(ConnectionResetError):
         world.until(lambda: False)

@@ -108,7 +108,7 @@ def test_patience_is_a_whole_number_of_seconds(monkeypatch, raw: str, seconds: i
 
 
 @pytest.mark.parametrize("raw", ["-1", "1.5", "five", "86401", "²"])
-def test_patience_that_is_no_such_number_stops_the_process(monkeypatch, raw: str):
+def test_invalid_patience_stops_the_process(monkeypatch, raw: str):
     monkeypatch.setenv(PATIENCE_VARIABLE, raw)
     with pytest.raises(SystemExit, match=f"{PATIENCE_VARIABLE} is '{raw}'; it must be a whole number from 0"):
         patience_seconds()

@@ -70,11 +70,11 @@ WRONG = {
 
 
 def test_a_new_interpreter_stops_like_the_forked_one(run: Run, run_anew: Run):
-    told = [start("manage.py", "check", NATS_URL="") for start in (run_anew, run)]
-    assert told[0].returncode == told[1].returncode == 1
-    assert told[0].stdout == told[1].stdout == ""
-    assert told[0].stderr == told[1].stderr
-    assert told[0].stderr.startswith("Configuration refused: NATS_URL is not set")
+    refused = [start("manage.py", "check", NATS_URL="") for start in (run_anew, run)]
+    assert refused[0].returncode == refused[1].returncode == 1
+    assert refused[0].stdout == refused[1].stdout == ""
+    assert refused[0].stderr == refused[1].stderr
+    assert refused[0].stderr.startswith("Configuration refused: NATS_URL is not set")
 
 
 @pytest.mark.parametrize(("name", "value", "remedy"), WRONG.values(), ids=WRONG)

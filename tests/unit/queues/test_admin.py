@@ -78,7 +78,7 @@ def entry(task: str, **fields: Any) -> PeriodicTask:
     return PeriodicTask.objects.create(name=f"daily {task}", task=task, interval=interval, **fields)
 
 
-def test_run_selected_tasks_asks_as_a_person_with_the_entrys_arguments(
+def test_run_selected_tasks_publishes_for_a_person_with_the_arguments(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
@@ -97,10 +97,10 @@ def test_positional_arguments_of_an_entry_are_sent_too(
     assert [list(message["args"] or ()) for message in sent] == [[5]]
 
 
-def test_entry_of_a_task_that_is_gone_is_named_and_the_others_are_sent(
+def test_entry_of_a_removed_task_is_named_and_the_others_are_sent(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
-        texts = run_selected(browser, entry("ami.gone"), entry(TASK))
-    assert "ami.gone is not registered; nothing was sent." in texts
+        texts = run_selected(browser, entry("ami.removed"), entry(TASK))
+    assert "ami.removed is not registered; nothing was sent." in texts
     assert [message["name"] for message in sent] == [TASK]

@@ -99,12 +99,12 @@ def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
     assert not list(diagnostics.worker_findings(topology, answers))
 
 
-def test_memory_that_nobody_knows_is_said_to_be_unknown(answers: dict[str, Any], topology: Topology):
+def test_unknown_memory_is_shown_as_unknown(answers: dict[str, Any], topology: Topology):
     answers["ingest@a"] = answer(topology, "antenna-ingest", status(Reading(faults=("The memory probe failed: no.",))))
     assert "unknown" in governor()
 
 
-def test_json_is_all_that_each_worker_tells(answers: dict[str, Any], topology: Topology):
+def test_json_holds_each_workers_whole_status(answers: dict[str, Any], topology: Topology):
     answers["ingest@a"] = answer(topology, "antenna-ingest", status(FULL))
     answers["fallback@a"] = answer(topology, "antenna")
     fallback, ingest = json.loads(governor("--json"))
@@ -114,7 +114,7 @@ def test_json_is_all_that_each_worker_tells(answers: dict[str, Any], topology: T
     assert ingest["governor"]["memory_limit_bytes"] == 1024 * MIB
 
 
-def test_nobody_who_answers_is_one_sentence(answers: dict[str, Any]):
+def test_no_answering_worker_is_one_sentence(answers: dict[str, Any]):
     with pytest.raises(CommandError, match=r"^No worker answered within 2 s; start one, or see .* at memory://"):
         governor()
 
@@ -153,7 +153,7 @@ def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
     assert sentence.startswith("Every worker of antenna-ingest is held: ingest@a, ingest@b.")
 
 
-def test_queue_without_consumers_is_not_told_to_start_a_worker_that_holds(
+def test_queue_of_a_held_worker_is_not_reported_without_consumer(
     answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any
 ):
     states = [QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]

@@ -25,7 +25,7 @@ INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs
 def store(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
     """A broker in this process's memory, and a RabbitMQ management API that must not be called."""
     monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
-    settings.RABBITMQ_MANAGEMENT_URL = "http://nobody:nothing@127.0.0.1:1"
+    settings.RABBITMQ_MANAGEMENT_URL = "http://unused:unused@127.0.0.1:1"
     with celery_at(f"objectstore+memory://{uuid.uuid4().hex}"):
         yield
 
@@ -101,7 +101,7 @@ def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
         queues("rollback")
 
 
-def test_rollback_hands_keys_and_messages_over_and_a_worker_takes_its_own_back(
+def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
     declared: dict[str, Any], channel: Any, app: Any, settings: Any
 ):
     app.send_task(RESULT)
@@ -151,7 +151,7 @@ def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict
     assert depth(channel, INGEST)[0] == 1
 
 
-def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel: Any, app: Any):
+def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channel: Any, app: Any):
     assert found() == {}
     Queue("antena-ingest", durable=True)(channel).declare()
     channel.basic_publish(channel.prepare_message("x"), "", "antena-ingest")
@@ -166,7 +166,7 @@ def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel
     assert rows["dead-letters"].startswith("1 messages were buried and are kept in antenna-ingest.dlq; look with")
 
 
-def test_live_check_tells_of_a_queue_with_other_arguments(store: None, channel: Any):
+def test_live_check_finds_a_queue_with_other_arguments(store: None, channel: Any):
     Queue(INGEST, durable=True)(channel).declare()
     assert {"arguments", "missing-queue"} <= found().keys()
 

@@ -59,7 +59,7 @@ def test_short_work_asks_for_no_slot(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.django_db
-def test_second_long_task_of_a_worker_of_two_makes_room_and_stays_away(django_capture_on_commit_callbacks: Any):
+def test_second_long_task_of_a_worker_of_two_makes_room(django_capture_on_commit_callbacks: Any):
     long, second = FakeTask("a"), FakeTask("b", **{ORIGIN_HEADER: "person"})
     assert not Slice(long).over()
     assert Slice(second).over()

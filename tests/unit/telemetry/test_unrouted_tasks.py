@@ -13,7 +13,7 @@ from ami.telemetry.models import UnroutedTask
 from config import celery_app
 
 pytestmark = pytest.mark.django_db
-NAME = "somebody.elses.task"
+NAME = "other.project.task"
 
 
 def sender(name: str) -> Any:

@@ -17,7 +17,7 @@ def require_login(**_: Any) -> None:
     """Refuse to start an open Flower.
 
     Flower has no hook of its own. It imports the tasks after it has read its environment, its command line and
-    its configuration file, and before it listens: whichever of them the login comes from, it is known here.
+    its configuration file, and before it listens: the login is known here, whatever its source.
     """
     command = click.get_current_context(silent=True)
     if command is None or command.info_name != "flower" or not settings.FLOWER_LOGIN_REQUIRED:

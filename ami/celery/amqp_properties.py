@@ -1,7 +1,7 @@
 """Reads an AMQP message whose properties cannot be read as one without any, instead of ending the worker.
 
 RabbitMQ carries header tables that py-amqp cannot decode: a time beyond the year 9999, tables within tables. The error
-would come out of the connection's own loop, before anything knows that there is a message, at every delivery.
+would be raised in the connection's own loop, before any code sees the message, at every delivery.
 """
 
 from typing import Any

@@ -30,9 +30,9 @@ class Node(KombuNode):
 class Mailbox(KombuMailbox):
     """Gives each connection of a worker a control queue with a name of its own.
 
-    On RabbitMQ a control queue belongs to its connection and goes with it (incident 8). To the broker a connection that
-    was cut off lives until its heartbeats have been missed, minutes later: a worker that reconnects sooner would find
-    the queue of the same name locked (405), and Celery ends it for that. Commands are sent to all queues, so no
+    On RabbitMQ a control queue belongs to its connection and is deleted with it (incident 8). To the broker a
+    connection that was cut off lives until its heartbeats have been missed, minutes later: a worker that reconnects
+    sooner would find the queue of the same name locked (405), and Celery ends it for that. Commands are sent to all queues, so no
     publisher depends on the name.
     """
 

@@ -32,7 +32,7 @@ def record(
     flag: int = CHANGE,
     in_history: bool = True,
 ) -> None:
-    """Record an operation that happened, or was tried.
+    """Record an operation that happened or was tried; a failure to write the history is logged, not raised.
 
     Args:
         what: the operation, in words or as its name.
@@ -42,8 +42,6 @@ def record(
         outcome: its result.
         flag: the kind of the history's entries: ADDITION, CHANGE or DELETION.
         in_history: whether a user's operation also shows on the pages of its rows.
-
-    An entry that cannot be written does not undo what happened: the history's failure is logged.
     """
     outcome = redact_text(outcome)[:LONGEST_OUTCOME]
     named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
@@ -52,11 +50,7 @@ def record(
     # JSON, so that a user's text cannot look like a separate line.
     logger.info(json.dumps(entry))
     if in_history and rows and getattr(who, "pk", None):
-        try:
-            with transaction.atomic():
-                _write_history(who.pk, rows, flag, f"{what}: {outcome}")
-        except DatabaseError:
-            logger.exception("History entry not written", extra={"operation": what})
+        _add_to_history(who.pk, rows, flag, f"{what}: {outcome}")
 
 
 @contextmanager
@@ -111,6 +105,14 @@ def ranges(keys: Sequence[Any]) -> str:
         else:
             parts.append([key, key])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _add_to_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -> None:
+    try:
+        with transaction.atomic():
+            _write_history(user_id, rows, flag, message)
+    except DatabaseError:
+        logger.exception("History entry not written", extra={"operation": message})
 
 
 def _write_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -> None:

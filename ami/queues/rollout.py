@@ -16,7 +16,7 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class Stage:
-    """Where the deployment stands. ``may_split`` is False while a routed queue has no live consumer."""
+    """The rollout's stage and next step. ``may_split`` is False while a routed queue has no live consumer."""
 
     name: str
     next_step: str
@@ -29,7 +29,7 @@ class RollbackRefused(Exception):
 
 
 def stage(topology: Topology, connection: Connection) -> Stage:
-    """Return where the deployment stands and what comes next. Reads only."""
+    """Return the rollout's stage and next step. Reads only."""
     states = tuple(queue_states(topology, connection))
     missing = [state.queue for state in states if state.messages is None]
     idle = [state for state in states if not state.consumers and state.messages is not None]
@@ -63,7 +63,7 @@ def rollback(
 
     Raises:
         RollbackRefused: workers still consume a split queue.
-        amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running again goes on.
+        amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running it again resumes.
     """
     split = [row for row in topology.workloads if row.queue != FALLBACK]
     declare(topology, connection)

@@ -83,7 +83,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "static"
-# Nothing serves the media folder: files are asked for at the API, which checks a role or a signature. Django's test
+# Nothing serves the media folder: files are requested from the API, which checks a role or a signature. Django's test
 # server wants an address all the same.
 MEDIA_URL = "/media/"
 MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()

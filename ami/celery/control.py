@@ -32,8 +32,8 @@ class Mailbox(KombuMailbox):
 
     On RabbitMQ a control queue belongs to its connection and is deleted with it (incident 8). To the broker a
     connection that was cut off lives until its heartbeats have been missed, minutes later: a worker that reconnects
-    sooner would find the queue of the same name locked (405), and Celery ends it for that. Commands are sent to all queues, so no
-    publisher depends on the name.
+    sooner would find the queue of the same name locked (405), and Celery ends it for that. Commands are
+    sent to all queues, so no publisher depends on the name.
     """
 
     node_cls = Node

@@ -8,6 +8,7 @@ from celery.events.dispatcher import EventDispatcher as CeleryEventDispatcher
 from celery.utils.log import get_logger
 from kombu.connection import PooledConnection
 
+from ami import celery_internals
 from ami.celery.broker_kind import kind_of
 
 logger = get_logger(__name__)
@@ -30,7 +31,7 @@ class EventDispatcher(CeleryEventDispatcher):
         connection = self.connection
         if connection and not isinstance(connection, PooledConnection) and kind_of(connection).confirms:
             channel = connection.default_channel
-            channel.basic_publish = channel._basic_publish
+            channel.basic_publish = celery_internals.publish_unconfirmed(channel)
             connection.connection.on_blocked = self._on_blocked
             connection.connection.on_unblocked = self._on_unblocked
 

@@ -17,6 +17,7 @@ from kombu.transport.native_delayed_delivery import (
     level_name,
 )
 
+from ami import celery_internals
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.broker_kind import kind_of
 from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
@@ -196,7 +197,7 @@ class GuardedWorker(CeleryConsumer):
     def _guard_start(self) -> None:
         """Guard the hand-over to the pool: with a semaphore it happens later, after a child's answer."""
         controller = self.controller
-        start = getattr(controller, "_process_task", None)
+        start = celery_internals.task_starter(controller)
         if start is None:
             return
 
@@ -209,10 +210,10 @@ class GuardedWorker(CeleryConsumer):
                     raise
                 state.task_ready(request)
                 self.bury(request.message, error)
-                if release := getattr(controller, "_quick_release", None):
+                if release := celery_internals.semaphore_release(controller):
                     release()
 
-        controller._process_task = start_or_bury
+        celery_internals.set_task_starter(controller, start_or_bury)
         if self.on_task_request == start:
             self.on_task_request = start_or_bury
 

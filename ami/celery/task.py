@@ -5,7 +5,7 @@ from typing import Any
 from celery.contrib.django.task import DjangoTask
 
 from ami.celery import tracebacks  # noqa: F401 - connects to task_postrun
-from ami.governor import memory_ceiling
+from ami.governor import memory_limit
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
 
@@ -27,6 +27,6 @@ class Task(DjangoTask):
         try:
             return self.run(*args, **kwargs)
         except (MemoryError, OSError, RuntimeError) as error:
-            if not memory_ceiling.is_reached(error):
+            if not memory_limit.is_reached(error):
                 raise
-            raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, memory_ceiling.allowed_kib)) from error
+            raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, memory_limit.allowed_kib)) from error

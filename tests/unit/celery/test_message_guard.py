@@ -27,7 +27,7 @@ class Controller:
     """A worker's controller whose pool starts nothing, or fails."""
 
     use_eventloop = False
-    governor_plan = SimpleNamespace(settings=SimpleNamespace(memory_governor="off"))
+    governor_plan = SimpleNamespace(settings=SimpleNamespace(memory_governor="off", acts=False))
 
     def __init__(self) -> None:
         self.started: list[Any] = []

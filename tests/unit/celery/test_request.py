@@ -13,7 +13,7 @@ from kombu.serialization import dumps
 
 from ami.celery.request import Request, TaskMemoryError
 from ami.celery.task import Task
-from ami.governor import memory_ceiling
+from ami.governor import memory_limit
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
 NAME = "ami.jobs.tasks.audit_settled"
@@ -182,7 +182,7 @@ def delivered(task: Task) -> None:
 
 
 def test_memory_error_below_a_ceiling_says_what_the_process_was_given(greedy: Task, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    monkeypatch.setattr(memory_limit, "allowed_kib", 4096)
     with pytest.raises(CeilingReached) as reached:
         delivered(greedy)
     assert isinstance(reached.value.exc, MemoryLimitExceeded)
@@ -196,7 +196,7 @@ def test_memory_error_without_a_ceiling_is_the_tasks_own(greedy: Task):
 
 
 def test_task_called_directly_is_a_function_like_any_other(greedy: Task, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    monkeypatch.setattr(memory_limit, "allowed_kib", 4096)
     with pytest.raises((MemoryError, OSError), match="no more"):
         greedy()
 

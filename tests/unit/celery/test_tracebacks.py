@@ -18,7 +18,7 @@ from kombu.serialization import dumps
 
 from ami.celery import tracebacks
 from ami.celery.request import Request
-from ami.governor import memory_ceiling
+from ami.governor import memory_limit
 from tests.support.place import until
 
 NAME = "ami.jobs.tasks.audit_let_go"
@@ -197,7 +197,7 @@ def test_task_that_is_over_keeps_no_body_in_the_worker_itself(
 
 
 def test_task_that_reached_its_ceiling_keeps_no_body(app: Any, task_of: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    monkeypatch.setattr(memory_limit, "allowed_kib", 4096)
     work = Work(run_out_of_memory)
     request = {"args": (), "kwargs": {}, "is_eager": False, "ignore_result": True, "delivery_info": {}}
     outcome = task_of(work).__trace__(uuid(), (), {}, request)

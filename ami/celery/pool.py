@@ -1,4 +1,4 @@
-"""The prefork pool of a worker, which keeps the tasks that it has written to its children."""
+"""The prefork pool of a worker, which keeps the tasks already written to its children."""
 
 from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool

@@ -150,7 +150,7 @@ def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
     held = {f"ingest@{host}": answer(topology, "antenna-ingest", info_of(FULL)) for host in "ab"}
     level, sentence = found(topology, {**held, "fallback@a": answer(topology, "antenna", info_of())})["all-held"]
     assert level == "error"
-    assert sentence.startswith("Nobody takes work from antenna-ingest: ingest@a, ingest@b held.")
+    assert sentence.startswith("Every worker of antenna-ingest is held: ingest@a, ingest@b.")
 
 
 def test_holding_worker_is_not_reported_as_a_missing_consumer(
@@ -162,7 +162,7 @@ def test_holding_worker_is_not_reported_as_a_missing_consumer(
     errors = [(item.name, item.sentence) for item in diagnostics.findings(topology, app, "") if item.level == "error"]
     assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [
         ("no-consumer", topology.workloads[1].queue),
-        ("all-held", "Nobody takes work from antenna-ingest"),
+        ("all-held", "Every worker of antenna-ingest is held"),
     ]
 
 
@@ -182,4 +182,4 @@ def test_tasks_suspected_of_having_killed_a_worker_are_a_warning(topology: Topol
         topology, {"ingest@a": answer(topology, "antenna-ingest", info_of(ROOM, suspects=suspects))}
     )["suspect"]
     assert level == "warning"
-    assert "while it ran id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence
+    assert "while running id-0, id-1, id-2, id-3, id-4 and 2 more; " in sentence

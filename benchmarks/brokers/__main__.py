@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.brokers.contenders import Contender, contenders, virtual_host
-from benchmarks.brokers.measuring import Manner, drain, manners
+from benchmarks.brokers.measurements import Manner, drain, manners
 
 #: A shallow queue is drained so quickly that it is measured more often. What has no target is there for comparison.
 ROUNDS = {100: 5, 1_000: 3, 10_000: 2}

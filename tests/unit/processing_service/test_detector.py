@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from demo.drawing import draw_capture, draw_nights
 from demo.evaluate import score, total
+from demo.ground_truth import DrawnFrame
 from demo.moths import SPECIES
+from demo.renderer import draw_capture, draw_nights
 from demo.sheets import Sheet
-from demo.truth import DrawnFrame
 from processing_service import detector
 from processing_service.classifier import SPECIES_LABELS, is_moth, look_at, species_of
 from processing_service.detector import Found, detect

@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.brokers.contenders import Contender, contenders, virtual_host
 from benchmarks.brokers.measurements import Responsiveness, drain, responsiveness
 
-#: A shallow queue is drained quickly, so it is measured more often. Contenders without a target are for comparison only.
+#: A shallow queue is drained quickly, so it is measured more often. Contenders without a target are for comparison.
 ROUNDS = {100: 5, 1_000: 3, 10_000: 2}
 ROUNDS_BESIDE = {100: 2, 1_000: 2}
 IDLE_TARGET_PERCENT = 1.0

@@ -1,8 +1,8 @@
 """``python -m benchmarks.brokers``: empty tasks over each broker, compared with RabbitMQ in the same run.
 
 A real worker process with two children drains a queue that was filled before. The reference is RabbitMQ: a classic
-queue with Celery's defaults (four messages per child, acknowledged before the task), and a quorum queue as deployed (one
-message per child, acknowledged after the task). Reference and contender alternate, since a shared machine's speed
+queue with Celery's defaults (four messages per child, acknowledged before the task), and a quorum queue as deployed
+(one message per child, acknowledged after the task). Reference and contender alternate, since a shared machine's speed
 varies. A folder's queue of 10,000 or more is filled with copies of one published message under new ids.
 """
 

@@ -159,7 +159,7 @@ def measured(body: str, where: str, size: int, pid: int | str, base: float, run:
 
 
 @dataclass
-class Door:
+class WebServer:
     """One gunicorn with one process, and a job to post results to."""
 
     process: Process
@@ -186,12 +186,12 @@ class Door:
 
 
 @contextmanager
-def door(place: Place, job: Job, token: str, small: bytes) -> Iterator[Door]:
+def web_server(place: Place, job: Job, token: str, small: bytes) -> Iterator[WebServer]:
     """Start web as deployed, with one process, and warm it up with small results."""
     from tests.support.web_server import web_of
 
     server = web_of(place)
-    web = Door(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
+    web = WebServer(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
     for _ in range(20):
         answer = web.post(small)
         assert answer.status_code == 200, answer.text
@@ -287,7 +287,7 @@ class Stage:
         image = self.captures[0]
         bodies = hostile_requests(self.world, image, hostile_bytes)
         hostile = hostile_items(self.world, image, hostile_bytes)
-        with door(self.place, self.job, key, request_of([self.small])) as web:
+        with web_server(self.place, self.job, key, request_of([self.small])) as web:
             yield web.measure(REAL, request_of(self.real))
             for name, body in bodies.items():
                 yield web.measure(name, body)

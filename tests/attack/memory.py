@@ -181,8 +181,8 @@ class BodyAttack:
         for path in (LOGIN, "/api/v2/jobs/", f"/api/v2/jobs/{self.job}/tasks/"):
             self.report.count(PART)
             with Connection(self.stage.web.url) as connection:
-                told = {"Content-Type": JSON, "Content-Length": str(large.length), **self.owner.headers}
-                connection.head("POST", path, told)
+                headers = {"Content-Type": JSON, "Content-Length": str(large.length), **self.owner.headers}
+                connection.head("POST", path, headers)
                 whole = connection.send(large.pieces())
                 status, headers, _ = connection.answer()
                 if not whole or headers.get("connection", "").lower() == "close":
@@ -216,8 +216,8 @@ class BodyAttack:
         with Connection(self.stage.web.url) as connection:
             connection.head("POST", path, headers)
             connection.send(pieces, chunked=chunked)
-            status, told, _ = connection.answer()
-        if status >= 500 and not (status == 503 and "retry-after" in told):
+            status, headers, _ = connection.answer()
+        if status >= 500 and not (status == 503 and "retry-after" in headers):
             repeat = f"POST {path}, {length} bytes of {name}, as {role.name}"
             self.report.found(PART, "errors", f"{status} of POST {path} with {name}", repeat)
         return status

@@ -16,16 +16,16 @@ from tests.support.product.pull_server import TOKEN, Contract
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a worker, ``anew`` in a new interpreter."""
+    """Start a worker: forked, or in a new interpreter."""
     started = []
 
-    def start(url, *options, anew=False, **environment):
+    def start(url, *options, new_interpreter=False, **environment):
         argv = ["-m", "processing_service", "pull", "--antenna", url, "--project", "3"]
         argv += ["--name", "bench", "--poll-seconds", "0.1", *options]
         env = {**os.environ, "ANTENNA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment}
         log = tmp_path / f"{len(started)}.log"
         with log.open("wb") as output:
-            if anew:
+            if new_interpreter:
                 argv = [sys.executable, *argv]
                 popen = subprocess.Popen(argv, env=env, stdout=output, stderr=output, start_new_session=True)
             else:
@@ -47,7 +47,7 @@ def test_every_task_is_answered_even_with_a_bad_picture(start, serve, pictures):
     antenna = Contract([f"{pictures}/{name}" for name in names], "sheet-moths")
     with serve(antenna.app()) as url:
         code, log = finish(
-            start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5", anew=True)
+            start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5", new_interpreter=True)
         )
     assert code == 0, log
     assert len(antenna.results) == 5

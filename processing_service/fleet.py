@@ -47,6 +47,8 @@ class Credentials:
 
 @dataclass(frozen=True)
 class FleetSettings:
+    """The settings of `run_fleet`; `pullers` is the number of threads."""
+
     antenna: str
     credentials: Credentials
     project: int

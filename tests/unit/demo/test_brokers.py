@@ -22,7 +22,7 @@ BAD = {
     "nothing": ("", "is not a broker"),
     "unknown scheme": ("rabbit://broker", "rabbit:// is not a known broker scheme"),
     "the memory of one process": ("objectstore+memory://", "is limited to one process, and the demo has many"),
-    "an unknown store": ("objectstore+s4://bucket", "'s4' is no kind of object storage; write objectstore.file:"),
+    "an unknown store": ("objectstore+s4://bucket", "'s4' is not an object storage; write objectstore.file:"),
     "a folder without a path": ("objectstore+file://", "a folder needs an absolute path after file://"),
     "kombu's memory": ("memory://", "is limited to one process, and the demo has many"),
 }

@@ -240,7 +240,7 @@ def test_deleted_dead_letter_queue_is_declared_again(world: World, monkeypatch: 
     with world.connection.channel() as channel:
         channel.queue_delete(LETTERS)
     world.send("body null")
-    world.until(lambda: LETTERS in world.connection.transport.site.catalogue.current(fresh=True).queues, "declared")
+    world.until(lambda: LETTERS in world.connection.transport.broker.declarations.current(fresh=True).queues, "declared")
     assert REASON_HEADER in world.letter().headers
 
 

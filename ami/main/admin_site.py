@@ -8,7 +8,7 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 
 from ami.main.services import login_attempts
-from ami.main.services.callers import address_of
+from ami.main.services.client_address import address_of
 from ami.queues.admin_site.site import AdminSite as GuardedSite
 
 

@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from ami.jobs.services import operations
 from ami.jobs.services.reprocess import pipeline_for
-from ami.main.api.accepted import AskedSerializer, accepted
+from ami.main.api.published_jobs import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects
 from ami.ml.models import Pipeline

@@ -18,10 +18,10 @@ from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL
 from ami.jobs.services import operations
 from ami.jobs.services.progress import progress_of
-from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_LIST
 from ami.main.api.errors import Conflict
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
+from ami.main.api.published_jobs import AskedSerializer, accepted
 from ami.main.permissions import has_role
 
 FILTERS = {

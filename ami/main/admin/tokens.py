@@ -6,7 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from ami.main.admin.bookkeeping import ReadOnlyAdmin
+from ami.main.admin.maintenance import ReadOnlyAdmin
 from ami.main.models import ApiToken
 from ami.queues.admin_site.messages import selected_rows
 

@@ -15,7 +15,7 @@ from ami.main.api.budgets import LOGIN
 from ami.main.api.throttles import LoginAddressThrottle
 from ami.main.models import ApiToken
 from ami.main.services import login_attempts, tokens
-from ami.main.services.callers import address_of
+from ami.main.services.client_address import address_of
 
 
 class LoginSerializer(serializers.Serializer[Any]):

@@ -10,12 +10,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
 from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.published_jobs import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage, SourceImageCollection
 from ami.main.services.capture_sets import OptionError, validate_options
 from ami.main.services.job_port import start_job

@@ -8,9 +8,9 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.accepted import AskedSerializer, accepted, answer
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.published_jobs import AskedSerializer, accepted, answer
 from ami.main.models import Deployment, Event, Project
 from ami.main.services import path_patterns
 from ami.main.services.job_port import start_job

@@ -5,7 +5,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from ami.main.services import login_attempts
-from ami.main.services.callers import address_of
+from ami.main.services.client_address import address_of
 
 
 class LoginAddressThrottle(BaseThrottle):

@@ -11,7 +11,7 @@ from ami.main.models.base import TimestampedModel
 from ami.main.services.stale_marks import mark_stale
 
 if TYPE_CHECKING:
-    from ami.main.models.people import User
+    from ami.main.models.users import User
 
 
 def default_feature_flags() -> dict[str, bool]:

@@ -6,9 +6,9 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models, transaction
 from django.utils import timezone
 
-from ami.main.models.bookkeeping import BulkDeletion
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Detection, Occurrence
+from ami.main.models.maintenance import BulkDeletion
+from ami.main.models.occurrences import Detection, Occurrence
 from ami.main.services.stale_marks import mark_stale
 from ami.queues.slices import Slice
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Detection, Occurrence
+from ami.main.models.occurrences import Detection, Occurrence
 from ami.main.models.projects import Project
 from ami.main.models.stations import Deployment, Event
 from ami.main.services.default_filters import default_filter

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from django.db import transaction
 
-from ami.main.models.findings import Classification, Identification, Occurrence
+from ami.main.models.occurrences import Classification, Identification, Occurrence
 from ami.main.services.stale_marks import mark_stale
 
 Determination = tuple[int | None, float | None]

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from ami.main.models.bookkeeping import Lease
+from ami.main.models.maintenance import Lease
 
 #: Longer than any single step between two renewals, and than the clocks of two hosts differ.
 LEASE_SECONDS = 120.0

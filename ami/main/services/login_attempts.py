@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils.crypto import salted_hmac
 
 from ami.main.models import LoginAttempts
-from ami.main.services.callers import network_of
+from ami.main.services.client_address import network_of
 
 logger = logging.getLogger(__name__)
 

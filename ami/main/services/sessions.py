@@ -8,9 +8,9 @@ from uuid import uuid4
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
-from ami.main.models.bookkeeping import Lease, StaleCount
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Occurrence
+from ami.main.models.maintenance import Lease, StaleCount
+from ami.main.models.occurrences import Occurrence
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import leases
 from ami.main.services.stale_marks import mark_stale

@@ -3,7 +3,7 @@
 from celery.utils.log import get_task_logger
 from django.db.models import Q
 
-from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.maintenance import StaleCount
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import sessions
 from ami.main.services.counts import refresh

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.maintenance import StaleCount
 
 
 def mark_stale(kind: str, pks: Iterable[int | None]) -> None:

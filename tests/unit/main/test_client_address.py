@@ -3,7 +3,7 @@
 import pytest
 from django.test import RequestFactory
 
-from ami.main.services.callers import address_of, network_of
+from ami.main.services.client_address import address_of, network_of
 
 REQUEST = {"REMOTE_ADDR": "10.0.0.1"}
 

@@ -19,7 +19,7 @@ from ami.jobs.services.progress import progress
 from ami.main.api.errors import Conflict
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import base_of
-from ami.main.api.files import FileLinks, answer, file_action
+from ami.main.api.files import FileLinks, file_action, file_response
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
 from ami.main.permissions import MEMBER
 
@@ -127,7 +127,7 @@ class ExportViewSet(
         export: DataExport = self.get_object()
         if not export.file_path:
             raise Conflict("This export is not written yet. Its job says how far it is.")
-        found = answer(request, files.download(export))
+        found = file_response(request, files.download(export))
         if request.method == "GET":
             logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
         return found

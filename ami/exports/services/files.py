@@ -6,7 +6,7 @@ from ami.main.api.files import ANY_BYTES, Download
 from ami.main.services import file_urls
 from ami.main.services.stored_files import EXPORT
 
-GONE = "The file of this export was deleted. Run the export again."
+FILE_DELETED = "The file of this export was deleted. Run the export again."
 
 
 def stable_url(export: DataExport) -> str:
@@ -33,7 +33,7 @@ def download(export: DataExport) -> Download:
         name=f"{export.project.slug}_export-{export.pk}.{extension}",
         content_type=_content_type(export),
         is_attachment=True,
-        missing=GONE,
+        missing=FILE_DELETED,
     )
 
 

@@ -1,15 +1,17 @@
-"""What the API answers when a person's request became a job."""
+"""The 202 responses of requests that create a job."""
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
 from ami.queues.publish import PublishedTask
 
 
-class AskedSerializer(serializers.Serializer[Any]):
-    """The job that will do it, and where its task went."""
+@extend_schema_serializer(component_name="Asked")
+class PublishedJobSerializer(serializers.Serializer[Any]):
+    """A job and the task that was published for it."""
 
     job_id = serializers.IntegerField()
     name = serializers.CharField()
@@ -18,8 +20,8 @@ class AskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-def answer(job: Any, published: PublishedTask) -> dict[str, Any]:
-    """Return the body that `AskedSerializer` describes."""
+def published_job(job: Any, published: PublishedTask) -> dict[str, Any]:
+    """Return the body that `PublishedJobSerializer` describes."""
     return {
         "job_id": job.pk,
         "name": job.name,
@@ -29,6 +31,5 @@ def answer(job: Any, published: PublishedTask) -> dict[str, Any]:
     }
 
 
-def accepted(job: Any, published: PublishedTask) -> Response:
-    """Answer 202 with the job, its task and its queue."""
-    return Response(answer(job, published), status=status.HTTP_202_ACCEPTED)
+def accepted_response(job: Any, published: PublishedTask) -> Response:
+    return Response(published_job(job, published), status=status.HTTP_202_ACCEPTED)

@@ -22,7 +22,7 @@ OPTIONS: dict[str, dict[str, type]] = {
     "manual": {"image_ids": list},
 }
 NEEDED = {"random": "size", "interval": "minute_interval", "nth": "nth", "manual": "image_ids"}
-MOST_IDS = 100_000
+MAX_IDS = 100_000
 
 Row = tuple[int, int, datetime | None]
 
@@ -56,8 +56,8 @@ def _validate_value(option: str, value: Any, kind: type) -> None:
         raise OptionError(option, f"must be {kind.__name__}, not {type(value).__name__}.")
     if kind is int and option != "seed" and not 1 <= value <= 10_000_000:
         raise OptionError(option, "must be between 1 and 10000000.")
-    if kind is list and (len(value) > MOST_IDS or any(type(item) is not int for item in value)):
-        raise OptionError(option, f"must be a list of at most {MOST_IDS} whole numbers.")
+    if kind is list and (len(value) > MAX_IDS or any(type(item) is not int for item in value)):
+        raise OptionError(option, f"must be a list of at most {MAX_IDS} whole numbers.")
     if kind is str:
         try:
             date.fromisoformat(value)

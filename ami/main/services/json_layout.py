@@ -15,18 +15,18 @@ Text: TypeAlias = bytes | bytearray
 Path: TypeAlias = tuple[str | int, ...]
 
 KIB = 1024
-MOST_LONG_ENTRIES = 100_000
+MAX_LONG_ENTRIES = 100_000
 """Most entries of one long flat list; 29,176 classes were seen."""
-MOST_SKELETON_BYTES = 4096 * KIB
+MAX_SKELETON_BYTES = 4096 * KIB
 """Most bytes of one part outside its cut-outs; what it costs to parse is a small multiple of this."""
-MOST_PLAIN_BYTES = 512 * KIB
+MAX_PLAIN_BYTES = 512 * KIB
 INLINE_BYTES = 512
 """A flat list of at most this size is not cut out, only not counted."""
 
 _STRING, _KEY, _OPEN, _CLOSE, _COMMA, _QUOTE = range(1, 7)
 # Every alternative starts with another character and is possessive, so that no text makes this quadratic or recursive.
 _TOKEN = re.compile(
-    # Four million runs are more than a string of MOST_SKELETON_BYTES can have.
+    # Four million runs are more than a string of MAX_SKELETON_BYTES can have.
     rb'[^"\[\]{},]*+(?:("(?:[^"\\]++|\\.){0,4200000}+")(\s*+:)?+|([\[{])|([\]}])|(,)|(")|\Z)',
     re.DOTALL,
 )
@@ -56,11 +56,11 @@ class FlatList:
     def length(self, text: Text, start: int, end: int) -> int:
         """Return the number of entries, or one more than is taken."""
         commas = text.count(b",", start, end)
-        if self.entry is None or commas < MOST_LONG_ENTRIES and self is TEXTS:
+        if self.entry is None or commas < MAX_LONG_ENTRIES and self is TEXTS:
             return commas + 1
         count = 0
         for count, _ in enumerate(self.entry.finditer(text, start, end), 1):  # noqa: B007
-            if count > MOST_LONG_ENTRIES:
+            if count > MAX_LONG_ENTRIES:
                 break
         return count
 
@@ -158,7 +158,7 @@ def unstorable(text: Text, start: int, end: int) -> int | None:
 
 def is_plain(text: Text, bounds: Bounds) -> bool:
     """Tell whether a small text is within the bounds as a whole, long lists and all, and needs no walk."""
-    if len(text) > MOST_PLAIN_BYTES or b"\\u" in text:
+    if len(text) > MAX_PLAIN_BYTES or b"\\u" in text:
         return False
     structure = _ANY_STRING.sub(b"", text)
     if sum(map(structure.count, (b",", b"{", b"["))) > bounds.elements:
@@ -272,15 +272,15 @@ class _Walk:
             return 0
         end = found.end()
         if end - at > INLINE_BYTES:
-            if (length := kind.length(self.text, at, end)) > MOST_LONG_ENTRIES:
-                message = f"List should have at most {MOST_LONG_ENTRIES} items after validation, not {length}"
+            if (length := kind.length(self.text, at, end)) > MAX_LONG_ENTRIES:
+                message = f"List should have at most {MAX_LONG_ENTRIES} items after validation, not {length}"
                 raise LayoutError(self._path(), message)
             self.part.cuts.append(Cut(at, end, kind))
         return end
 
     def _measure(self, part: Part) -> None:
-        if part.skeleton_bytes() > MOST_SKELETON_BYTES:
-            message = f"More than {MOST_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
+        if part.skeleton_bytes() > MAX_SKELETON_BYTES:
+            message = f"More than {MAX_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
             raise LayoutError(part.path, message)
 
     def _path(self) -> Path:

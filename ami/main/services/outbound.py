@@ -34,24 +34,24 @@ _EMBEDDING = [ip_network(network) for network in ("::/96", "::ffff:0:0/96", "64:
 PORTS = {"http": 80, "https": 443}
 
 #: The most addresses of one name that are tried.
-MOST_ADDRESSES = 4
+MAX_ADDRESSES = 4
 
 #: A kept connection is found again by its address alone, and another name may have been checked for it.
-NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
 
 
 class EndpointRefused(Exception):
     """An address leads where no call may go; the message names the setting that allows it."""
 
 
-def checked(host: str, port: int) -> list[str]:
+def checked_addresses(host: str, port: int) -> list[str]:
     """Return the addresses that ``host`` resolves to at this moment, all of them fit to connect to.
 
     Raises:
         EndpointRefused: one of them is forbidden, and neither it nor the name is in ANTENNA_ALLOWED_ENDPOINTS.
         OSError, UnicodeError: the name does not resolve.
     """
-    return _fit(host, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return _allowed(host, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 def refusal(url: str) -> str:
@@ -62,7 +62,7 @@ def refusal(url: str) -> str:
     if not (settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS and url.lower().startswith(tuple(PORTS))):
         return ""
     try:
-        checked(*_target(url))
+        checked_addresses(*_target(url))
     except EndpointRefused as error:
         return str(error)
     except (OSError, ValueError):
@@ -73,14 +73,14 @@ def refusal(url: str) -> str:
 def client(**options: Any) -> httpx.Client:
     """Return a client for addresses that people entered; a call raises `EndpointRefused`, also at a redirect."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = CheckedTransport(limits=NOT_KEPT, verify=trusted())
+        options["transport"] = CheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
     return httpx.Client(verify=trusted(), **options)
 
 
 def async_client(**options: Any) -> httpx.AsyncClient:
     """Return the same as `client`, for a loop."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT, verify=trusted())
+        options["transport"] = AsyncCheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
     return httpx.AsyncClient(verify=trusted(), **options)
 
 
@@ -130,7 +130,7 @@ class CheckedTransport(httpx.HTTPTransport):
         host, port = _target(str(request.url))
         failure: Exception = httpx.ConnectError("The name has no address.")
         try:
-            addresses = checked(host, port)
+            addresses = checked_addresses(host, port)
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error)) from error
         for address in addresses:
@@ -152,7 +152,7 @@ class AsyncCheckedTransport(httpx.AsyncHTTPTransport):
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error)) from error
-        for address in _fit(host, found):
+        for address in _allowed(host, found):
             try:
                 return await super().handle_async_request(_pinned(request, host, address))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -173,7 +173,7 @@ def pin_s3(client: Any) -> None:
 def _pin_s3(request: Any, **_: Any) -> None:
     host, port = _target(request.url)
     parts = urlsplit(request.url)
-    addresses = checked(host, port)
+    addresses = checked_addresses(host, port)
     if parts.scheme == "http":
         request.headers["Host"] = parts.netloc.rpartition("@")[2]
         request.url = parts._replace(netloc=f"{_bracketed(addresses[0])}:{port}").geturl()
@@ -190,8 +190,8 @@ def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
     return httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
 
 
-def _fit(host: str, found: list[Any]) -> list[str]:
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:MOST_ADDRESSES]
+def _allowed(host: str, found: list[Any]) -> list[str]:
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:MAX_ADDRESSES]
     if host.lower().rstrip(".") in settings.ANTENNA_ALLOWED_ENDPOINTS:
         return addresses
     for address in addresses:
@@ -206,7 +206,7 @@ def _fit(host: str, found: list[Any]) -> list[str]:
 def _forbidden(address: str) -> str:
     """Return what kind of forbidden address it is; nothing for others, and for those that the setting allows."""
     allowed = _allowed_networks()
-    for each in _meanings(address):
+    for each in _carried_addresses(address):
         if any(each in network for network in allowed):
             continue
         for kind, network in _FORBIDDEN:
@@ -215,7 +215,7 @@ def _forbidden(address: str) -> str:
     return ""
 
 
-def _meanings(address: str) -> list[Any]:
+def _carried_addresses(address: str) -> list[Any]:
     """Return the address and the IPv4 addresses that an IPv6 address carries."""
     parsed = ip_address(address.partition("%")[0])
     carried: list[Any] = []

@@ -9,15 +9,15 @@ from typing import Any
 
 import regex
 
-MOST_MIB = 192
-MOST_CPU_SECONDS = 2
+MAX_MIB = 192
+MAX_CPU_SECONDS = 2
 WAIT_SECONDS = 20.0
 TOO_COSTLY = "Takes too much memory or time to compile; write fewer repeats within repeats."
 
 _CHILD = f"""
 import resource, sys
 import regex
-limits = {{"CORE": 0, "CPU": {MOST_CPU_SECONDS}, "AS": {MOST_MIB} << 20}}
+limits = {{"CORE": 0, "CPU": {MAX_CPU_SECONDS}, "AS": {MAX_MIB} << 20}}
 for name, most in limits.items():
     resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (most, most))
 try:

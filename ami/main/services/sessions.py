@@ -18,7 +18,7 @@ from ami.main.services.times import local_date
 from ami.queues.slices import Slice
 
 STEP_CAPTURES = 1000
-MOST_MARKS = 5000
+MAX_MARKS = 5000
 
 Capture = tuple[int, datetime, int | None]
 State = dict[str, Any]
@@ -64,7 +64,7 @@ def regroup(deployment_id: int, turn: Slice) -> Outcome:
 
 def _begin(deployment_id: int) -> State:
     marks = StaleCount.objects.filter(kind="sessions", object_pk=deployment_id)
-    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MOST_MARKS]), "after": None, "day": None}
+    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MAX_MARKS]), "after": None, "day": None}
 
 
 def _forget(deployment_id: int) -> None:

@@ -28,7 +28,7 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceFile:
     """One picture file: ``path`` from the source's root with ``/``, size in bytes."""
 
     path: str
@@ -36,7 +36,7 @@ class Found:
     last_modified: datetime
 
 
-def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
+def pictures(station: Deployment, after: str = "") -> Iterator[SourceFile]:
     """Yield the station's pictures whose path sorts after ``after``, ordered by path.
 
     Raises:
@@ -80,7 +80,7 @@ def _matches(pattern: Any, path: str) -> bool:
         raise SourceError(f"data_source_regex takes too long on '{path[:100]}'; write a simpler one.") from None
 
 
-def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[SourceFile]:
     root = Path(unquote(urlparse(source.endpoint_url).path)).resolve()
     top, start = (root / place.source_prefix).resolve(), (root / place.prefix).resolve()
     allowed = [Path(folder).resolve() for folder in _allowed_folders()]
@@ -107,7 +107,7 @@ def _allowed_folders() -> list[str]:
     return list(getattr(settings, "ANTENNA_LOCAL_SOURCE_ROOTS", None) or [settings.MEDIA_ROOT])
 
 
-def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
+def _descend(folder: Path, prefix: str, after: str) -> Iterator[SourceFile]:
     # "/" belongs to a folder's sort key, or "a.b" and "a/b" would come in another order than as whole paths.
     with os.scandir(folder) as scan:
         entries = sorted(scan, key=lambda entry: entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
@@ -120,10 +120,10 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
                 yield from _descend(Path(entry.path), f"{path}/", after)
         elif path > after and entry.is_file(follow_symlinks=False):
             stat = entry.stat()
-            yield Found(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+            yield SourceFile(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
 
 
-def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[SourceFile]:
     pages = _client(source).get_paginator("list_objects_v2")
     folder = f"{place.prefix}/" if place.prefix else ""
     try:
@@ -131,7 +131,7 @@ def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[
             for item in page.get("Contents", ()):
                 # A foreign server may answer more than it was asked for.
                 if item["Key"].startswith(folder):
-                    yield Found(item["Key"], item["Size"], item["LastModified"])
+                    yield SourceFile(item["Key"], item["Size"], item["LastModified"])
     except outbound.EndpointRefused as error:
         raise SourceError(f"Storage source '{source.name}': {error}") from error
 

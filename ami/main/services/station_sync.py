@@ -10,7 +10,7 @@ from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
 from ami.main.services.file_times import time_in_name
 from ami.main.services.paths import problem_of
-from ami.main.services.sources import Found, pictures
+from ami.main.services.sources import SourceFile, pictures
 from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import station_time
 from ami.queues.slices import Slice
@@ -52,7 +52,7 @@ def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
     return SyncState(**{**asdict(state), "finished": True})
 
 
-def _take(station: Deployment, batch: list[Found], state: SyncState) -> SyncState:
+def _take(station: Deployment, batch: list[SourceFile], state: SyncState) -> SyncState:
     captures = [capture for found in batch if (capture := _capture(station, found))]
     with transaction.atomic():
         SourceImage.objects.bulk_create(
@@ -68,7 +68,7 @@ def _take(station: Deployment, batch: list[Found], state: SyncState) -> SyncStat
     )
 
 
-def _capture(station: Deployment, found: Found) -> SourceImage | None:
+def _capture(station: Deployment, found: SourceFile) -> SourceImage | None:
     taken_at = time_in_name(found.path)
     if taken_at is None or not _storable(found.path):
         return None

@@ -19,15 +19,15 @@ logger = logging.getLogger(__name__)
 Scope = ApiToken.Scope
 
 #: How many tokens a person may have, of each scope; a sign-in beyond ends the ones that were not used for longest.
-MOST_TOKENS = 200
+MAX_TOKENS = 200
 
 #: How old ``last_used_at`` may be while its token is in use.
-USE_NOTED_EVERY = timedelta(minutes=5)
+LAST_USED_INTERVAL = timedelta(minutes=5)
 
 #: How long a token that was revoked or has expired is still listed for staff.
-ENDED_KEPT = timedelta(days=30)
+ENDED_RETENTION = timedelta(days=30)
 
-PURGED_AT_ONCE = 10_000
+PURGE_BATCH = 10_000
 
 
 def issue(
@@ -55,7 +55,7 @@ def issue(
 
 
 def sign_in(user: User) -> str:
-    """Return the key of a new token of the person's; beyond `MOST_TOKENS` the longest unused ones end."""
+    """Return the key of a new token of the person's; beyond `MAX_TOKENS` the longest unused ones end."""
     with transaction.atomic():
         token, key = issue(user, name="signed in")
         # One sign-in of a person at a time counts, so that many at once do not leave too many.
@@ -67,7 +67,7 @@ def sign_in(user: User) -> str:
 
 def _end_longest_unused(user: User, new: ApiToken) -> None:
     others = ApiToken.objects.filter(user=user, scope=Scope.PERSON, revoked_at=None).exclude(pk=new.pk)
-    surplus = others.count() + 1 - MOST_TOKENS
+    surplus = others.count() + 1 - MAX_TOKENS
     if surplus <= 0:
         return
     longest = others.with_last_use().order_by("used", "pk").values_list("pk", "used")[:surplus]
@@ -88,12 +88,12 @@ def find(key: str) -> ApiToken | None:
     if token is None or not token.is_usable(now):
         return None
     last = token.last_used_at
-    if last is None or token.signed_in_since or now - last >= USE_NOTED_EVERY:
-        _note_use(token, now)
+    if last is None or token.signed_in_since or now - last >= LAST_USED_INTERVAL:
+        _record_use(token, now)
     return token
 
 
-def _note_use(token: ApiToken, now: datetime) -> None:
+def _record_use(token: ApiToken, now: datetime) -> None:
     """Write the time of use, unless a later one is there; a request does not fail for it."""
     try:
         with transaction.atomic():
@@ -108,9 +108,9 @@ def purge() -> int:
     now = timezone.now()
     idle = now - timedelta(days=settings.ANTENNA_TOKEN_IDLE_DAYS)
     unused = Q(last_used_at__lt=idle) | Q(last_used_at=None, created_at__lt=idle)
-    ended = Q(revoked_at__lt=now - ENDED_KEPT) | Q(expires_at__lt=now - ENDED_KEPT)
+    ended = Q(revoked_at__lt=now - ENDED_RETENTION) | Q(expires_at__lt=now - ENDED_RETENTION)
     due = ApiToken.objects.filter(Q(unused, scope=Scope.PERSON) | ended).order_by("pk")
-    keys = list(due.values_list("pk", flat=True)[:PURGED_AT_ONCE])
+    keys = list(due.values_list("pk", flat=True)[:PURGE_BATCH])
     for start in range(0, len(keys), 500):
         ApiToken.objects.filter(pk__in=keys[start : start + 500]).delete()
     return len(keys)

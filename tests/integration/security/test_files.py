@@ -79,7 +79,7 @@ def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket,
     head = mine.client.head(path)
     assert (head.status_code, head["Content-Length"]) == (200, str(export.file_size))
     default_storage.delete(export.file_path)
-    assert mine.client.get(path).json() == {"detail": files.GONE}
+    assert mine.client.get(path).json() == {"detail": files.FILE_DELETED}
 
 
 def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):

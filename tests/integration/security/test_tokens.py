@@ -166,7 +166,7 @@ def test_nobody_sees_or_revokes_anothers_token(mine, theirs):
 
 
 def test_number_of_workers_tokens_is_bounded(mine, monkeypatch):
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 2)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
     body = {"name": "x", "scope": "worker", "projects": [mine.world.project.pk]}
     client = mine.client
     assert [client.post(LIST, body, format="json").status_code for _ in range(3)] == [201, 201, 400]
@@ -187,7 +187,7 @@ def test_sessions_and_forced_users_reach_all_their_projects(mine, rf):
 def test_many_sign_ins_at_once_leave_no_more_than_allowed(transactional_db, monkeypatch):
     if connection.vendor == "sqlite":
         pytest.skip("needs a database that several connections can wait for")
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 5)
     person = factories.user()
     worker = tokens.sign_in(person)
     barrier = Barrier(8)

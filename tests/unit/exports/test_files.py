@@ -91,7 +91,7 @@ def test_a_file_that_was_deleted_is_a_404_with_its_reason(client, project):
     export = export_of(project)
     default_storage.delete(export.file_path)
     answer = client.get(path_of(export))
-    assert (answer.status_code, answer.json()) == (404, {"detail": files.GONE})
+    assert (answer.status_code, answer.json()) == (404, {"detail": files.FILE_DELETED})
 
 
 @pytest.mark.parametrize(

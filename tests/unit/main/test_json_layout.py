@@ -9,7 +9,7 @@ import pytest
 
 from ami.main.services.json_layout import (
     INLINE_BYTES,
-    MOST_SKELETON_BYTES,
+    MAX_SKELETON_BYTES,
     NUMBERS,
     OBJECTS,
     TEXTS,
@@ -134,7 +134,7 @@ def test_no_text_takes_longer_than_its_length(unit, head):
 
 
 def test_bytes_outside_long_lists_are_bounded():
-    assert refused('{"a": "' + "x" * (MOST_SKELETON_BYTES + 1) + '"}').field == "body"
+    assert refused('{"a": "' + "x" * (MAX_SKELETON_BYTES + 1) + '"}').field == "body"
 
 
 def test_a_plain_text_is_within_the_bounds():

@@ -112,7 +112,7 @@ def test_new_password_ends_a_persons_tokens_and_no_workers(person):
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 5)
 
 
 @pytest.mark.sqlite

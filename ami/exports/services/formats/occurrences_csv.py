@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from ami.exports.services.formats.registry import register
-from ami.exports.services.formats.row import COLUMNS, record, with_all_it_needs
+from ami.exports.services.formats.row import COLUMNS, record, with_related
 from ami.main.models import Occurrence
 
 #: A spreadsheet takes a cell that begins so for a formula and runs it (OWASP, "CSV Injection"): also in full-width
@@ -49,7 +49,7 @@ class OccurrencesCsv:
 
     def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
         """Load all that a batch of rows needs."""
-        return with_all_it_needs(occurrences)
+        return with_related(occurrences)
 
     def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
         """Return one line per occurrence."""

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 
 
-def with_all_it_needs(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
+def with_related(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
     """Load everything that `record` reads in three queries, however many rows there are."""
     predictions = Classification.objects.select_related("taxon", "algorithm").filter(taxon__isnull=False)
     predictions = predictions.defer("scores", "logits").order_by("-terminal", "-score", "pk")
@@ -56,7 +56,7 @@ def with_all_it_needs(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurren
 
 
 def record(occurrence: Occurrence) -> dict[str, Any]:
-    """Return the occurrence as ``COLUMNS`` -> value; loaded through `with_all_it_needs`."""
+    """Return the occurrence as ``COLUMNS`` -> value; loaded through `with_related`."""
     return {**_place(occurrence), **_determination(occurrence), **_people(occurrence), **_appearance(occurrence)}
 
 

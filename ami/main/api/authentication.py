@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from ami.main.models import ApiToken, User
 from ami.main.services import tokens
 
-WORKER_TOKEN_REFUSED = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
+OUTSIDE_WORKER_SCOPE = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
 
 
 class TokenAuthentication(HeaderAuthentication):
@@ -27,7 +27,7 @@ class TokenAuthentication(HeaderAuthentication):
         """
         found: tuple[User, ApiToken] | None = super().authenticate(request)
         if found is not None and found[1].is_worker and not _admits(request):
-            raise PermissionDenied(WORKER_TOKEN_REFUSED)
+            raise PermissionDenied(OUTSIDE_WORKER_SCOPE)
         return found
 
     def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:

@@ -197,12 +197,12 @@ def test_operator_makes_lists_and_revokes_a_workers_token(person):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "No person has the e-mail"),
+        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "No account has the e-mail"),
         (("create", "x", "--user", "{person}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--project", "{project}"), "needs --project"),
-        (("create", "x", "--user", "{person}", "--project", "{project}"), "is no member of project"),
+        (("create", "x", "--user", "{person}", "--project", "{project}"), "is not a member of project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--expires-days", "0"), "--expires-days is 0"),
-        (("revoke", "0"), "There is no live token 0"),
+        (("revoke", "0"), "There is no valid token 0"),
     ],
 )
 def test_command_refuses_in_one_sentence(person, argv, sentence):

@@ -1,4 +1,4 @@
-"""Who a request comes from: the address that the setting ANTENNA_PROXIES lets us believe."""
+"""The client address of a request, read from X-Forwarded-For as far as ANTENNA_PROXIES trusts it."""
 
 import ipaddress
 from typing import Any
@@ -7,10 +7,10 @@ from django.conf import settings
 
 
 def address_of(request: Any) -> str:
-    """Return the caller's address, an empty text where there is none (a Unix socket).
+    """Return the client's address; empty if there is none (a Unix socket).
 
-    Behind n proxies of our own it is the n-th entry of X-Forwarded-For from the right; whatever stands before it is the
-    caller's to invent. With no proxy, or an entry that is no address, it is the connection's own.
+    Behind n trusted proxies it is the n-th entry of X-Forwarded-For from the right; the client controls the entries
+    before it. Without a proxy, or if the entry is not an address, it is the address of the connection.
     """
     connection = str(request.META.get("REMOTE_ADDR") or "")
     proxies = settings.ANTENNA_PROXIES
@@ -22,20 +22,20 @@ def address_of(request: Any) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return what counts as one caller: an IPv4 address, or the /64 of an IPv6 address, which one machine has whole."""
+    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 address, all of which one host has."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
 
 
 def _address(entry: str) -> str:
-    """Return the address of one entry without brackets and port; empty when it is none."""
+    """Return the address in one entry, without brackets and port; empty if it is not an address."""
     text = entry.strip()[:64]
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,6 +1,6 @@
-"""Calculated fields, written behind: who changes data marks what is stale, a flush counts it again once.
+"""Calculated fields, updated with a delay: a change of data marks them stale, a flush recounts them.
 
-Counting inside every ingest transaction costs a scan of the station per image, quadratic in its size (facts 4).
+Counting inside every ingest transaction would scan the whole station per image, quadratic in its size (facts 4).
 """
 
 from collections.abc import Iterable
@@ -20,10 +20,10 @@ from ami.main.services.stale_marks import mark_stale
 
 
 def refresh(kind: str, pk: int) -> None:
-    """Count one event or deployment anew, or mark all of a project stale; an object that is gone is left alone.
+    """Recount one event or deployment, or mark all of a project stale; a deleted object is skipped.
 
-    Its row is locked first, so that of two refreshes the later one counts what the earlier could not see yet. The
-    lock does not keep ingest from adding rows that refer to it.
+    The row is locked first, so that the later of two refreshes counts what the earlier could not see yet. The lock
+    does not block inserts of rows that refer to it.
     """
     {"event": _refresh_event, "deployment": _refresh_deployment, "project": _mark_whole_project}[kind](pk)
 
@@ -80,7 +80,7 @@ def _mark_whole_project(pk: int) -> None:
 
 
 def refresh_captures(pks: Iterable[int]) -> None:
-    """Count the detections of these captures anew, where the stored count differs; no keys mean nothing."""
+    """Correct the detection counts of these captures; no keys change nothing."""
     keys = sorted(set(pks))
     captures = SourceImage.objects.filter(pk__in=keys)
     for project in Project.objects.filter(pk__in=captures.values("project_id")):
@@ -91,7 +91,7 @@ def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> No
     found = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
     found = found.filter(default_filter(project, "occurrence__")).order_by()
     number = Subquery(found.values("source_image_id").annotate(number=Count("pk")).values("number"))
-    # Only rows that differ are written: an unchanged row needs no lock and no new version.
+    # Write only rows that differ: an unchanged row needs no lock and no new version.
     wrong = captures.annotate(counted=Coalesce(number, 0)).exclude(Q(detections_count=F("counted")))
     wrong.order_by().update(detections_count=Coalesce(number, 0), updated_at=timezone.now())
 

@@ -1,4 +1,4 @@
-"""Every action of the admin, ours or a library's, leaves an entry on the page of each row it was run on."""
+"""Every admin action, our own or a library's, leaves an entry in the history of its rows."""
 
 import json
 
@@ -20,7 +20,7 @@ def person(db):
 
 @pytest.fixture
 def browser(person, monkeypatch):
-    """A superuser's browser; nothing leaves the process."""
+    """A superuser's browser; no message leaves the process."""
     from celery.app.task import Task
 
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: None)
@@ -50,14 +50,14 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
     caplog.set_level("INFO", "ami.audit")
     admin_rows.everything()
     silent, run = [], 0
-    # Deleting comes last, or the others would have no rows.
+    # Delete last, or the other actions have no rows.
     for model, name, description in sorted(offered(person, rf), key=lambda action: action[1] == "delete_selected"):
         row = model._default_manager.exclude(pk=person.pk).first() if model is type(person) else None
         row = row or model._default_manager.first() or fresh(model)
         caplog.clear()
         data = {"action": name, "_selected_action": [row.pk], "post": "yes"}
         status = browser.post(changelist(model), data).status_code
-        # 403: rows that hang on this one are the system's to delete; that is an entry, too.
+        # 403: dependent rows may not be deleted by users; that leaves an entry, too.
         assert status in (302, 403) if name == "delete_selected" else status == 302, (model, name)
         lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "ami.audit"]
         written = entries(model, row.pk, person).exists()
@@ -69,7 +69,7 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
 
 
 def fresh(model):
-    """Make rows anew, where an earlier deletion took those of this model along."""
+    """Recreate rows if an earlier deletion cascaded to this model."""
     admin_rows.everything()
     return model._default_manager.first()
 

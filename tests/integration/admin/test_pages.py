@@ -1,4 +1,4 @@
-"""The index of the admin, the number of queries of its lists, and who gets in; its pages: test_every_page.py."""
+"""The admin's index, the number of queries of its lists, and its access control; pages: test_every_page.py."""
 
 import pytest
 from django.db import connection
@@ -43,7 +43,7 @@ def queries(pages, model):
     return len(asked)
 
 
-def test_nobody_gets_in_without_being_staff(db):
+def test_admin_needs_staff(db):
     visitor = Client()
     for model in MODELS:
         assert visitor.get(address(model, "changelist")).status_code == 302

@@ -1,4 +1,4 @@
-"""Whatever is typed into a form or a filter of the admin, the answer says so; nothing is lost and nothing fails."""
+"""Invalid input in the admin's forms and filters is reported; no input is lost and no page fails."""
 
 import json
 import logging
@@ -37,13 +37,13 @@ def pages(db):
 
 
 def errors(answer, field):
-    """Return what a form that came back says about a field."""
+    """Return the errors of a field in a redisplayed form."""
     assert answer.status_code == 200
     return list(answer.context["adminform"].form.errors.get(field, []))
 
 
 def refused(answer):
-    """Tell whether a list without the filter is shown instead."""
+    """Whether the list is shown without the filter."""
     return answer.status_code == 302 and answer.headers["Location"].endswith("?e=1")
 
 
@@ -85,7 +85,7 @@ def test_text_in_place_of_a_key_comes_back_with_an_error(pages):
         for text in NO_KEYS if names else ():
             answer = pages.post(address(model, "add"), dict.fromkeys(names, text))
             if answer.status_code == 403:
-                break  # Nobody adds such rows.
+                break  # Such rows cannot be added.
             assert not [name for name in names if not errors(answer, name)], (model, text)
             tried.add(model)
     assert {Deployment, Taxon, Project} <= tried
@@ -102,7 +102,7 @@ def test_the_other_rows_stay_chosen_beside_one_that_cannot_be(pages):
 
 
 def json_fields():
-    """Every JSON field of an add form, inlines apart."""
+    """Every JSON field of an add form, without inlines."""
     for model in MODELS:
         shown = admin.site._registry[model]
         for field in model._meta.concrete_fields:
@@ -176,7 +176,7 @@ def test_json_left_empty_is_the_default(pages):
     assert (made.labels, made.data) == ([], [])
 
 
-def test_name_that_another_row_has_is_refused_where_its_project_is_only_read(pages):
+def test_taken_name_is_refused_where_the_project_is_read_only(pages):
     taken, row = admin_rows.service(), admin_rows.service()
     values = {"name": taken.name, "endpoint_url": row.endpoint_url}
     answer = pages.post(address(ProcessingService, "change", row.pk), values)
@@ -218,7 +218,7 @@ def test_schedule_entry_with_a_wrong_value_comes_back(pages, field, text):
     assert 'value="Kept"' in answer.content.decode()
 
 
-def test_nobody_adds_a_result_of_a_task(pages):
+def test_task_results_cannot_be_added(pages):
     assert pages.get(address(TaskResult, "add")).status_code == 403
     assert pages.post(address(TaskResult, "add"), {}).status_code == 403
     assert not TaskResult.objects.exists()

@@ -1,4 +1,4 @@
-"""What the attacks share: two projects of two people who do not know each other, and what each of them has."""
+"""Fixtures of the security tests: two unrelated users, each with a project."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def theirs(db) -> Side:
 
 @pytest.fixture(autouse=True)
 def published(monkeypatch, request):
-    """What would have been published; nothing leaves the process."""
+    """The messages that would be published; none leaves the process."""
     messages: list[tuple[str, dict[str, Any]]] = []
     if "place" not in request.fixturenames:
         from celery.app.task import Task

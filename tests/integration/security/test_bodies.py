@@ -1,4 +1,4 @@
-"""Bodies that are too large, too deep or no JSON: a 4xx, never a 500, and nothing is stored that breaks a list."""
+"""Bodies that are too large, too deep or not JSON: a 4xx, never a 500, and no stored value breaks a list."""
 
 import gzip
 import json
@@ -94,10 +94,10 @@ def test_a_body_that_is_no_object_is_a_400(mine, where):
 @pytest.mark.parametrize(
     "text", ["", "x", "[]", "null", "[" * 4000, '{"email": "a\\u0000@b.org", "password": "x"}', '{"email": {}}']
 )
-def test_nobody_breaks_the_login(db, text):
+def test_invalid_login_bodies_are_4xx(db, text):
     client = APIClient(raise_request_exception=False)
     assert post(client, "auth/token/login/", text).status_code == 400
-    assert post(client, "auth/token/login/", DEEP).status_code == 413, "4 KiB are enough to sign in"
+    assert post(client, "auth/token/login/", DEEP).status_code == 413, "the sign-in accepts at most 4 KiB"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_reply_subject_that_no_database_takes_is_a_400(mine, subject):
     assert post(mine.client, f"jobs/{mine.job.pk}/result/", json.dumps(body)).status_code == 400
 
 
-def test_a_body_of_results_above_the_cap_is_a_413_by_its_length_or_by_reading(mine, settings):
+def test_too_large_results_are_a_413_by_length_or_by_reading(mine, settings):
     settings.ANTENNA_RESULT_MAX_BYTES = 1000
     path = f"jobs/{mine.job.pk}/result/"
     assert post(mine.client, path, "x" * 1001).status_code == 413

@@ -1,4 +1,4 @@
-"""Pipelines, algorithms and taxa by project: a name registered in one project does nothing in another."""
+"""Pipelines, algorithms and taxa by project: a name registered in one project has no effect in another."""
 
 from typing import Any
 
@@ -89,13 +89,13 @@ def test_slug_registered_first_elsewhere_keeps_the_owners_labels(mine: Side, the
 
 
 def finished_job(side: Side, pipeline_id: int) -> Job:
-    """A job of the side over its capture with this pipeline, its image handed out."""
+    """A running job of the tenant over its capture with this pipeline."""
     side.world.pipeline = Pipeline.objects.get(pk=pipeline_id)
     return side.world.running([side.capture])
 
 
 def found(side: Side, slug: str, label: str) -> dict[str, Any]:
-    """A result of the pipeline `described` for the side's capture."""
+    """A result of the pipeline `described` for the tenant's capture."""
     result = side.world.found(side.capture, label=label)
     result["pipeline"] = slug
     for detection in result["detections"]:
@@ -136,7 +136,7 @@ def test_polling_a_slug_marks_no_service_of_another_project_as_seen(mine: Side, 
     assert list(seen) == [f"worker {mine.capture.pk}"]
 
 
-def test_result_naming_another_projects_pipeline_or_algorithm_is_not_registered(mine: Side, theirs: Side) -> None:
+def test_result_does_not_register_another_projects_pipeline(mine: Side, theirs: Side) -> None:
     from ami.ml.errors import PipelineNotConfigured
 
     Detection.objects.filter(source_image=mine.capture).delete()
@@ -223,7 +223,7 @@ def test_shared_service_names_no_project_and_no_pipeline_of_others(mine: Side, t
     assert (row["projects"], row["pipelines"]) == ([mine.world.project.pk], [mine.world.pipeline.pk])
 
 
-def test_person_has_a_shared_service_registered_only_in_ones_own_projects(
+def test_user_registers_a_shared_service_in_own_projects_only(
     mine: Side, theirs: Side, published, monkeypatch, django_capture_on_commit_callbacks
 ) -> None:
     shared = ProcessingService.objects.create(name="push", endpoint_url="http://push.example")

@@ -1,4 +1,4 @@
-"""A connection goes on after a body was refused, or its end is announced: the next request is never garbage."""
+"""After a refused body the connection stays usable or is closed as announced; its rest is never read as a request."""
 
 import re
 import socket
@@ -14,13 +14,13 @@ from tests.support.web_server import Web, web_of
 
 @pytest.fixture(scope="module")
 def web(django_db_setup, django_db_blocker) -> Iterator[Web]:
-    """One web server for all tests here: they leave nothing behind in it."""
+    """One web server for all tests of this module; they leave no state in it."""
     with django_db_blocker.unblock(), place_with_own_database("connections") as place:
         yield web_of(place)
 
 
 def statuses(web: Web, *requests: bytes) -> list[str]:
-    """Send all at once on one connection; return the status of each answer."""
+    """Send all requests at once on one connection; return the status of each response."""
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(b"".join(requests))
         text = b""
@@ -51,7 +51,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
     }
     for name, (first, status) in refused.items():
         assert statuses(web, first, live) == [status, "200"], name
-    assert statuses(web, chunked) == ["411"], "and its end is announced"
+    assert statuses(web, chunked) == ["411"], "and the connection is closed as announced"
 
     with httpx.Client(base_url=web.url, timeout=60) as client:
         for body in (b"x" * 5_000, b"x" * 3 * MIB, pieces()):

@@ -1,4 +1,4 @@
-"""Files over real connections: links that a bucket signs, and the links that processing services follow."""
+"""Files over real connections: links signed by a bucket, and links for processing services."""
 
 import io
 import time
@@ -33,7 +33,7 @@ def server() -> Iterator[s3_server.S3Server]:
 
 @pytest.fixture
 def bucket(server, settings) -> s3_server.S3Server:
-    """The default storage as production has it with ANTENNA_S3_BUCKET."""
+    """The default storage of production with ANTENNA_S3_BUCKET."""
     pytest.importorskip("storages", reason="django-storages, of requirements/production.txt, is not installed")
     options = {
         "bucket_name": "antenna",
@@ -106,7 +106,7 @@ def test_a_bucket_signs_no_export_for_a_capture_that_names_one(bucket, mine):
     assert public_url(mine.capture, "http://testserver").startswith("http://testserver/api/v2/captures/")
 
 
-def test_a_bucket_that_is_away_is_a_503(bucket, mine, settings):
+def test_unreachable_bucket_is_a_503(bucket, mine, settings):
     export = export_of(mine.world.project)
     options = {**settings.STORAGES["default"]["OPTIONS"], "endpoint_url": "http://127.0.0.1:9"}
     settings.STORAGES = {**settings.STORAGES, "default": {**settings.STORAGES["default"], "OPTIONS": options}}

@@ -1,4 +1,4 @@
-"""Passwords stay out of answers and logs; the login is slowed down; files stay in their folder; cells stay text."""
+"""No passwords in responses and logs; a limited login; no files outside their folder; no formulas in cells."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def test_a_broker_that_is_away_is_a_503_that_names_no_password(place, transactional_db, caplog):
+def test_unreachable_broker_is_a_503_without_its_password(place, transactional_db, caplog):
     from tests.support.place import celery_at
     from tests.support.product.sides import side
 
@@ -87,7 +87,7 @@ def test_a_wrong_password_and_an_unknown_person_answer_the_same(mine):
     client = APIClient()
     answers = [
         client.post("/api/v2/auth/token/login/", {"email": email, "password": "wrong"}, format="json").content
-        for email in (user.email, "nobody@example.org")
+        for email in (user.email, "unknown@example.org")
     ]
     assert answers[0] == answers[1]
     assert login(email=user.email, password="right") == 200
@@ -112,7 +112,7 @@ def test_a_wrong_password_and_an_unknown_person_answer_the_same(mine):
     ],
 )
 def test_the_media_folder_is_not_served(way, tmp_path, db):
-    """Files are asked for at the API alone (test_files.py): no path that a caller writes is opened."""
+    """Only the API serves files (test_files.py): no path of a request is opened."""
     (tmp_path / "media" / "seen.txt").write_text("hidden")
     (tmp_path / "hidden.txt").write_text("hidden")
     answer = Client(raise_request_exception=False).get(f"/media/{way}")

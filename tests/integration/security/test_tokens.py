@@ -1,4 +1,4 @@
-"""How far a token reaches: a worker's the worker contract of its projects, a person's what the person may."""
+"""The scope of tokens: a worker's the worker contract of its projects, a person's the person's rights."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -22,7 +22,7 @@ POLL = f"{BASE}/jobs/?ids_only=1&incomplete_only=1"
 
 
 def calls(side, job=None):
-    """The worker contract's calls in their order, as (method, address, body, status when all is well)."""
+    """The requests of the worker contract in order, as (method, path, body, expected status)."""
     job = job or side.job.pk
     return [
         ("post", f"{BASE}/projects/{side.world.project.pk}/pipelines/", REGISTRATION, 201),
@@ -76,7 +76,7 @@ def test_worker_whose_person_left_the_project_reaches_nothing(mine, theirs, no_n
     assert worker.get(POLL).json()["count"] == 0
 
 
-#: What a worker may ask for, with the number 1 for each key; the row behind it is nobody's here.
+#: The endpoints of the worker contract, with the key 1, which does not exist here.
 CONTRACT = {
     ("post", f"{BASE}/auth/token/logout/"),
     ("get", f"{BASE}/projects/1/pipelines/"),
@@ -91,11 +91,11 @@ def test_worker_is_refused_everywhere_else(mine):
     for address in API:
         for method in METHODS:
             answer = getattr(worker, method)(address, {}, format="json").status_code
-            # 405: nothing answers this method, so nothing is reached.
+            # 405: the method does not exist, so there is no access.
             if answer not in (403, 404, 405):
                 reached[method, address] = answer
                 worker = mine.worker()
-    # Who signs in shows no token.
+    # The sign-in ignores tokens.
     signing_in = ("post", f"{BASE}/auth/token/login/")
     assert set(reached) <= CONTRACT | {signing_in}, reached
     assert reached["post", f"{BASE}/auth/token/logout/"] == 204
@@ -157,7 +157,7 @@ def test_wrong_wish_for_a_token_is_a_400_with_its_field(mine, theirs, body, fiel
     assert field in answer.json()
 
 
-def test_nobody_sees_or_revokes_anothers_token(mine, theirs):
+def test_token_of_another_user_is_neither_shown_nor_revoked(mine, theirs):
     token, key = tokens.issue(theirs.world.user, name="secret plans")
     client = mine.client
     assert "secret plans" not in client.get(LIST).content.decode()

@@ -85,7 +85,7 @@ def pipeline() -> Pipeline:
 
 def everything() -> None:
     """Add at least one row to each table that the admin shows."""
-    person = factories.user(name="Somebody")
+    person = factories.user(name="Ada")
     station = synced_station()
     capture = factories.capture(station)
     capture.event = Event.objects.create(

@@ -1,4 +1,4 @@
-"""Downloading an export: by role, by a signed link, and by nobody else."""
+"""Downloads of exports: by role or signed link only."""
 
 import logging
 
@@ -57,7 +57,7 @@ def test_a_member_downloads_the_file(client, project, format_key, content_type, 
     assert int(answer["Content-Length"]) == export.file_size
 
 
-def test_a_stranger_gets_404_and_nobody_401(project):
+def test_non_member_gets_404_and_anonymous_401(project):
     export, stranger = export_of(project), APIClient()
     stranger.force_authenticate(factories.user())
     assert stranger.get(path_of(export)).status_code == 404
@@ -138,7 +138,7 @@ def test_a_download_is_logged_without_its_signature(client, project, owner, capl
 
 
 def test_nothing_stored_opens_anything(client, project, tmp_path):
-    """After an export and its answers: no signature in a row, in a job's result or in a file."""
+    """Neither rows, job results nor files of an export contain a signature."""
     from ami.jobs.models import Job
     from ami.jobs.services.kinds import kind_of
 

@@ -1,4 +1,4 @@
-"""Asking for exports: by people through the API and the admin, by beat through schedules."""
+"""Requests for exports: by users through the API and the admin, by beat through schedules."""
 
 from datetime import timedelta
 
@@ -51,7 +51,7 @@ def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
         assert slices < 10
     job = Job.objects.get()
     assert job.result["record_count"] == job.done == job.total == 1
-    # What is stored needs a token; what a person is answered is signed now.
+    # The stored URL needs a token; the URL in a response is newly signed.
     assert job.result["file_url"] == f"{settings.ANTENNA_PUBLIC_URL}{PATH}{body['id']}/file/"
     assert (
         client.get(f"{PATH}{body['id']}/")
@@ -73,7 +73,7 @@ def test_a_job_that_is_run_again_writes_the_export_anew(client, project):
     assert DataExport.objects.get().record_count == 1
 
 
-def test_a_job_whose_export_is_gone_fails_with_a_sentence(client, project):
+def test_job_of_a_deleted_export_fails_with_the_reason(client, project):
     post(client, project)
     DataExport.objects.all().delete()
     with pytest.raises(ValueError, match="the export was deleted"):
@@ -156,7 +156,7 @@ def test_a_schedule_that_is_off_or_not_due_makes_none(project):
     assert requests.due_exports() == []
 
 
-def test_a_schedule_whose_capture_set_is_gone_is_switched_off(project):
+def test_schedule_with_a_deleted_capture_set_is_disabled(project):
     daily = schedule(project, filters={"collection_id": 987654})
     assert requests.due_exports() == []
     daily.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Writing exports: formats, slices, repeats."""
+"""The export writer: formats, slices, repeated runs."""
 
 import csv
 import io

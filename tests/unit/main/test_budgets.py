@@ -1,4 +1,4 @@
-"""Budgets of JSON bodies: what they count, what they refuse before it becomes objects, and what must still fit."""
+"""Budgets of JSON bodies: what counts, what is refused before parsing, and what must fit."""
 
 import gc
 import io
@@ -52,7 +52,7 @@ def test_more_than_the_budget_is_refused(text):
         SMALL.check(text.encode())
 
 
-def test_brackets_that_nobody_opened_count_too():
+def test_unopened_brackets_count_too():
     with pytest.raises(TooManyElements):
         SMALL.check(b"]" * 900)
 
@@ -74,7 +74,7 @@ def test_counting_makes_no_object_of_the_body():
     assert peak < len(body)
 
 
-def test_a_body_above_the_budget_is_told_from_its_length_or_after_one_byte_more():
+def test_too_large_body_is_refused_by_length_or_after_one_byte():
     stream = io.BytesIO(b"x" * 5000)
     with pytest.raises(TooLarge):
         SMALL.read(stream, "5000")
@@ -193,7 +193,7 @@ def test_a_body_without_a_length_is_a_411(client):
     assert answer.status_code == 411
 
 
-def test_a_session_proves_itself_by_the_header_and_no_body_is_read_for_it(project, owner):
+def test_session_needs_the_csrf_header_and_reads_no_body(project, owner):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(owner)
     browser.cookies["csrftoken"] = "a" * 32

@@ -1,4 +1,4 @@
-"""Capture sets and the methods that fill them."""
+"""Capture sets and their selection methods."""
 
 from datetime import timedelta
 

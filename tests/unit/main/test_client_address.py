@@ -1,4 +1,4 @@
-"""Whose address counts, and whether https is believed, behind no proxy, one and two."""
+"""The client address behind no proxy, one and two."""
 
 import pytest
 from django.test import RequestFactory

@@ -63,7 +63,7 @@ def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
     assert Event.objects.get().occurrences_count == 1
 
 
-def test_what_nobody_classified_counts():
+def test_unclassified_occurrence_counts():
     station = factories.station()
     factories.occurrence(factories.capture(station))
     counts.refresh("deployment", station.pk)
@@ -146,13 +146,13 @@ def test_what_a_slice_leaves_the_next_one_counts(station):
     assert not StaleCount.objects.exists()
 
 
-def test_an_object_that_is_gone_loses_its_mark():
+def test_mark_of_a_deleted_object_is_removed():
     stale_marks.mark_stale("event", [12345])
     stale_marks.mark_stale("sessions", [12345])
     flush()
 
 
-def test_a_persons_word_beats_the_machines_and_withdrawn_it_does_not(station):
+def test_identification_beats_classifications_until_withdrawn(station):
     found, named = station.occurrences.first(), factories.taxon("Named by a person")
     machine = found.determination
     said = Identification.objects.create(occurrence=found, user=factories.user(), taxon=named)

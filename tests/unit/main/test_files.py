@@ -1,4 +1,4 @@
-"""Captures and crops in the API: who opens one, by which address, and what is never opened."""
+"""Files of captures and crops in the API: access by role and link, and refused paths."""
 
 import os
 
@@ -19,7 +19,7 @@ BASE = "/api/v2"
 
 @pytest.fixture
 def anybody() -> APIClient:
-    """A caller without an account, as `<img>` and a processing service are."""
+    """A client without an account, such as `<img>` or a processing service."""
     return APIClient()
 
 
@@ -61,7 +61,7 @@ def test_a_list_carries_them_too_and_a_crop_that_is_not_made_is_null(client, any
     assert client.get(f"{BASE}/detections/{found[1]['id']}/crop/").status_code == 404
 
 
-def test_without_a_link_a_member_opens_a_file_and_nobody_else(client, anybody, capture, crop):
+def test_without_a_link_only_a_member_opens_a_file(client, anybody, capture, crop):
     stranger = APIClient()
     stranger.force_authenticate(factories.user())
     for path, content in ((image(capture), b"picture"), (f"{BASE}/detections/{crop.pk}/crop/", b"crop")):
@@ -146,7 +146,7 @@ def test_a_processing_service_gets_an_absolute_link_that_needs_no_token(anybody,
     assert body(anybody.get(pulled.removeprefix("http://web:8000"))) == b"picture"
 
 
-def test_a_pushed_link_leads_where_services_reach_web_and_a_person_s_where_people_do(client, capture, settings):
+def test_links_have_the_base_url_of_their_audience(client, capture, settings):
     settings.ANTENNA_PUBLIC_URL, settings.ANTENNA_SERVICES_URL = "https://antenna.example", "http://web:8000"
     assert public_url(capture).startswith(f"http://web:8000{image(capture)}?")
     assert public_url(capture, "http://elsewhere").startswith(f"http://elsewhere{image(capture)}?")
@@ -154,7 +154,7 @@ def test_a_pushed_link_leads_where_services_reach_web_and_a_person_s_where_peopl
     assert "http://web:8000" not in client.get(f"{BASE}/captures/{capture.pk}/").text
 
 
-def test_a_file_that_is_gone_is_a_404_with_its_reason(client, capture):
+def test_missing_file_is_a_404_with_the_reason(client, capture):
     default_storage.delete(capture.path)
     answer = client.get(image(capture))
     assert (answer.status_code, answer.json()) == (404, {"detail": "The picture is not in the storage."})

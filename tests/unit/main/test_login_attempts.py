@@ -1,4 +1,4 @@
-"""Attempts to sign in, counted one by one however many come at once, at both entrances."""
+"""Limits of sign-in attempts in the API and the admin, also for concurrent attempts."""
 
 import re
 import threading
@@ -33,7 +33,7 @@ ENTRANCES = pytest.mark.parametrize("entrance", [by_api, by_admin])
 
 @pytest.fixture
 def checked(monkeypatch) -> list[str]:
-    """The e-mail address of each password that was checked."""
+    """The e-mail addresses whose passwords were checked."""
     from django.contrib.auth import authenticate
 
     found: list[str] = []
@@ -48,7 +48,7 @@ def checked(monkeypatch) -> list[str]:
 
 
 def together(count: int, call) -> list:
-    """Call so often at the same moment, each in a thread with a database connection of its own."""
+    """Make concurrent calls, each in a thread with its own database connection."""
     barrier = threading.Barrier(count)
 
     def one(number: int):
@@ -84,8 +84,8 @@ def test_the_eleventh_try_is_a_429_with_retry_after(entrance, db, checked):
     assert answers[-1].status_code == 429
     assert 1 <= int(answers[-1]["Retry-After"]) <= 60
     assert len(checked) == 10
-    assert entrance("other@example.org").status_code != 429, "another account from there goes on"
-    assert entrance(VICTIM, "192.0.2.9").status_code != 429, "the same account from elsewhere goes on"
+    assert entrance("other@example.org").status_code != 429, "another account from the same address is not limited"
+    assert entrance(VICTIM, "192.0.2.9").status_code != 429, "the same account from another address is not limited"
 
 
 def test_both_entrances_count_together(db, checked):
@@ -180,7 +180,7 @@ def test_a_cache_that_vanishes_neither_opens_nor_closes_the_sign_in(db, monkeypa
 
 
 def _unreachable(*_, **__):
-    raise ConnectionError("Redis is away")
+    raise ConnectionError("Redis is unreachable")
 
 
 def test_a_429_does_not_read_the_body(db):

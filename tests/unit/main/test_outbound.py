@@ -1,4 +1,4 @@
-"""Addresses that people entered: what a name resolves to at the call decides, and that is what is connected to."""
+"""Requests to URLs that users entered: the resolved address is checked, and connected to."""
 
 import asyncio
 import gzip
@@ -55,7 +55,7 @@ def enforced(settings):
 
 
 class Server(ThreadingHTTPServer):
-    """Answers on one loopback address and remembers the Host of each request; redirects where told."""
+    """Serves on one loopback address and records the Host of each request; may redirect."""
 
     def __init__(self, address: str, port: int = 0, redirect: str = "") -> None:
         self.hosts: list[str] = []
@@ -97,7 +97,7 @@ def serve() -> Iterator:
 
 @pytest.fixture
 def names(monkeypatch):
-    """Names with the addresses that each resolution gives, one list after the other; the last one stays."""
+    """Names with the addresses of successive resolutions; the last list repeats."""
     known: dict[str, list[list[str]]] = {}
     real = socket.getaddrinfo
 
@@ -157,7 +157,7 @@ def test_one_forbidden_address_among_several_refuses_the_name(names, call):
 
 @BOTH
 def test_connection_goes_to_the_address_that_was_checked(serve, names, settings, call):
-    """A name that resolves to another address a moment later gains nothing."""
+    """DNS rebinding has no effect."""
     settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.2",)
     good = serve("127.0.0.2")
     evil = serve("127.0.0.1", port=good.port)
@@ -276,7 +276,7 @@ def test_redirect_of_a_storage_source_is_not_followed(db, serve, settings):
     assert hidden.hosts == []
 
 
-def test_an_answer_is_read_to_its_limit_in_bytes_after_unpacking_and_in_time():
+def test_response_is_bounded_in_decompressed_bytes_and_in_time():
     packed = gzip.compress(b"x" * 1024**2)
 
     def answer(request: httpx.Request) -> httpx.Response:

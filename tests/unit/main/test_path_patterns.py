@@ -1,4 +1,4 @@
-"""A member's pattern for paths may not take the memory of the process that compiles it."""
+"""Path patterns of members, compiled within limits of memory and time."""
 
 import resource
 
@@ -14,7 +14,7 @@ GROWN_KIB = 64 * 1024
 
 
 @pytest.mark.parametrize("pattern", ["((((a{100}){100}){100}){100})", "(" * 60 + "a" + "+)" * 60 + "+"])
-def test_a_pattern_of_repeats_within_repeats_is_refused_and_takes_no_memory_here(pattern):
+def test_pattern_of_nested_repeats_is_refused_without_memory_cost(pattern):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert problem_of(pattern) == TOO_COSTLY
     with pytest.raises(PatternRefused):

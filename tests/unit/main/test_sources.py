@@ -1,4 +1,4 @@
-"""Where a station's pictures may lie: below its source's own prefix, whatever a subfolder says."""
+"""Listing of storage sources: only below the source's prefix, whatever the subfolder."""
 
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ OUT = [
 
 @pytest.fixture
 def folder(tmp_path, settings):
-    """A source with two projects' folders and a secret beside it."""
+    """A folder source with two projects' folders, and a secret outside it."""
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path / "source")]
     for place in ("source/mine/a", "source/theirs", "outside"):
         (tmp_path / place).mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_an_ordinary_subfolder_is_taken(client, project, subdir):
 def test_an_older_row_that_leaves_the_source_lists_nothing(folder, subdir, scheme, monkeypatch):
     monkeypatch.setattr(sources, "_client", lambda source: pytest.fail("was asked"))
     station = station_of(folder)
-    # As it was stored before the rule, and PostgreSQL takes no NUL.
+    # Bypasses validation, as in old rows; PostgreSQL stores no NUL.
     station.data_source_subdir = subdir
     if scheme == "bucket":
         station.data_source.endpoint_url = "https://s3.example"

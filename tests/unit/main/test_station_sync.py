@@ -1,4 +1,4 @@
-"""Syncing a station with a folder."""
+"""Sync of a station with a folder."""
 
 from datetime import UTC, datetime
 

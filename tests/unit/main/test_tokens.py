@@ -1,4 +1,4 @@
-"""Tokens: only hashes are stored, each sign-in has its own, and who is in use is never the one to go."""
+"""Tokens: stored as hashes, one per sign-in; tokens in use are never deleted."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def test_key_of_40_hexadecimal_digits_is_stored_only_as_a_hash(person):
     assert (row["prefix"], len(row["digest"])) == (key[:8], 64)
 
 
-def test_request_with_a_token_costs_one_query_and_its_use_one_more_in_five_minutes(person):
+def test_token_costs_one_query_and_one_write_in_five_minutes(person):
     _, key = tokens.issue(person)
     counts = []
     for _ in range(3):
@@ -122,7 +122,7 @@ def test_sign_ins_keep_at_most_so_many_tokens_and_the_longest_unused_go(person, 
     assert [tokens.find(key) is not None for key in keys] == [False] * 3 + [True] * 5
 
 
-def test_worker_that_signed_in_once_outlives_a_browser_that_signs_in_all_the_time(person, few):
+def test_workers_token_survives_many_later_sign_ins(person, few):
     worker = tokens.sign_in(person)
     for number in range(30):
         browser = tokens.sign_in(person)
@@ -161,7 +161,7 @@ def test_token_in_use_at_this_moment_is_not_ended(person, few, monkeypatch):
 
 
 @pytest.mark.sqlite
-def test_audit_deletes_what_nobody_used_and_what_ended_long_ago(person):
+def test_audit_deletes_idle_and_long_ended_tokens(person):
     idle, old_worker, kept, revoked, expired = (tokens.issue(person)[0] for _ in range(5))
     age(idle, created_at=timedelta(days=91))
     ApiToken.objects.filter(pk=old_worker.pk).update(scope=tokens.Scope.WORKER)
@@ -197,7 +197,7 @@ def test_operator_makes_lists_and_revokes_a_workers_token(person):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "No account has the e-mail"),
+        (("create", "x", "--user", "unknown@example.org", "--project", "1"), "No account has the e-mail"),
         (("create", "x", "--user", "{person}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--project", "{project}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--project", "{project}"), "is not a member of project"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from tests.support.product.sides import Side, side
+from tests.support.product.tenants import Tenant, tenant
 
 
 @pytest.fixture(autouse=True)
@@ -17,13 +17,13 @@ def folders(tmp_path, settings):
 
 
 @pytest.fixture
-def mine(db) -> Side:
-    return side("mine")
+def mine(db) -> Tenant:
+    return tenant("mine")
 
 
 @pytest.fixture
-def theirs(db) -> Side:
-    return side("theirs")
+def theirs(db) -> Tenant:
+    return tenant("theirs")
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,9 @@ def free_port() -> int:
 
 def test_unreachable_broker_is_a_503_without_its_password(place, transactional_db, caplog):
     from tests.support.place import celery_at
-    from tests.support.product.sides import side
+    from tests.support.product.tenants import tenant
 
-    mine = side("mine")
+    mine = tenant("mine")
     caplog.set_level(logging.DEBUG)
     with celery_at(f"amqp://antenna:{SECRET}@127.0.0.1:{free_port()}/x"):
         station, service = mine.world.station, mine.rows["ml/processing_services"]

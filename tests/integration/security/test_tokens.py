@@ -21,13 +21,13 @@ REGISTRATION = {"processing_service_name": "puller", "pipelines": []}
 POLL = f"{BASE}/jobs/?ids_only=1&incomplete_only=1"
 
 
-def calls(side, job=None):
+def calls(tenant, job=None):
     """The requests of the worker contract in order, as (method, path, body, expected status)."""
-    job = job or side.job.pk
+    job = job or tenant.job.pk
     return [
-        ("post", f"{BASE}/projects/{side.world.project.pk}/pipelines/", REGISTRATION, 201),
-        ("get", f"{BASE}/projects/{side.world.project.pk}/pipelines/", None, 200),
-        ("get", f"{POLL}&pipeline__slug__in={side.world.pipeline.slug}", None, 200),
+        ("post", f"{BASE}/projects/{tenant.world.project.pk}/pipelines/", REGISTRATION, 201),
+        ("get", f"{BASE}/projects/{tenant.world.project.pk}/pipelines/", None, 200),
+        ("get", f"{POLL}&pipeline__slug__in={tenant.world.pipeline.slug}", None, 200),
         ("post", f"{BASE}/jobs/{job}/tasks/", {"batch_size": 1}, 200),
         ("post", f"{BASE}/jobs/{job}/result/", {"results": []}, 200),
     ]

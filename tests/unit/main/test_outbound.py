@@ -12,7 +12,7 @@ import pytest
 
 from ami.main.models import S3StorageSource
 from ami.main.services import outbound
-from ami.main.services.outbound import EndpointRefused, checked
+from ami.main.services.outbound import EndpointRefused, checked_addresses
 from ami.main.services.sources import SourceError, pictures
 from tests.support import s3_server
 from tests.support.product import factories
@@ -131,12 +131,12 @@ BOTH = pytest.mark.parametrize("call", [get, async_get])
 @pytest.mark.parametrize(("host", "kind"), FORBIDDEN.items())
 def test_internal_address_is_refused_in_every_spelling(host, kind):
     with pytest.raises(EndpointRefused, match=rf"\({kind}\).*ANTENNA_ALLOWED_ENDPOINTS"):
-        checked(host, 80)
+        checked_addresses(host, 80)
 
 
 @pytest.mark.parametrize("host", ALLOWED)
 def test_public_and_private_addresses_are_called(host):
-    assert checked(host, 80) == [host]
+    assert checked_addresses(host, 80) == [host]
 
 
 @BOTH
@@ -227,9 +227,9 @@ def test_tls_is_asked_for_the_name_and_not_for_its_address(names, monkeypatch):
 def test_allow_list_has_names_addresses_and_networks(names, settings, entry):
     names["minio.example"] = [["127.0.0.1"]]
     settings.ANTENNA_ALLOWED_ENDPOINTS = (entry,)
-    assert checked("minio.example", 80) == ["127.0.0.1"]
+    assert checked_addresses("minio.example", 80) == ["127.0.0.1"]
     with pytest.raises(EndpointRefused):
-        checked("169.254.169.254", 80)
+        checked_addresses("169.254.169.254", 80)
 
 
 def test_nothing_is_refused_where_it_is_not_enforced(settings, serve):

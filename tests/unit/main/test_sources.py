@@ -111,7 +111,7 @@ def test_what_antenna_made_is_no_capture(folder, settings):
     found = [found.path for found in pictures(station_of(folder, prefix=""))]
     assert found == [f"mine/a/{NAME}", f"theirs/{NAME}"]
     for name in ("detections", "exports"):
-        with pytest.raises(SourceError, match="holds what Antenna made"):
+        with pytest.raises(SourceError, match="holds files that Antenna made"):
             list(pictures(station_of(folder, name, prefix="")))
 
 

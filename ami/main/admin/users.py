@@ -39,8 +39,8 @@ class UserAdmin(DjangoUserAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Make the rights read-only for everyone but superusers, so that staff cannot promote themselves."""
-        shown = super().get_readonly_fields(request, obj)
-        return shown if request.user.is_superuser else (*shown, *RIGHTS)
+        readonly = super().get_readonly_fields(request, obj)
+        return readonly if request.user.is_superuser else (*readonly, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Refuse users with more rights than the editor: changing their password would give access to those rights."""

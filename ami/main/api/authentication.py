@@ -25,10 +25,10 @@ class TokenAuthentication(HeaderAuthentication):
         Raises:
             PermissionDenied: a worker's token on a view that does not admit workers.
         """
-        found: tuple[User, ApiToken] | None = super().authenticate(request)
-        if found is not None and found[1].is_worker and not _admits(request):
+        user_and_token: tuple[User, ApiToken] | None = super().authenticate(request)
+        if user_and_token is not None and user_and_token[1].is_worker and not _admits(request):
             raise PermissionDenied(OUTSIDE_WORKER_SCOPE)
-        return found
+        return user_and_token
 
     def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:
         """Return the user and the token; the 401 does not say what is wrong with the key."""

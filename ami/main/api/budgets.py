@@ -60,10 +60,10 @@ class Budget:
         Raises:
             TooManyElements: it has more elements or levels than the budget.
         """
-        found, brackets = 0, bytearray()
+        elements, brackets = 0, bytearray()
         for piece in _structure(body):
-            found += 1 + sum(map(piece.count, MARKS))
-            if found > self.elements:
+            elements += 1 + sum(map(piece.count, MARKS))
+            if elements > self.elements:
                 raise TooManyElements(f"has more than {self.elements} elements")
             brackets += piece.translate(None, NOT_BRACKETS)
         if max(accumulate(map(STEPS.__getitem__, brackets)), default=0) > self.depth:
@@ -91,5 +91,5 @@ CAPTURE_SET = Budget(4 * 1024**2, 110_000)
 
 def budget_of(view: Any) -> Budget:
     """Return the ``budget`` of ``view``, ``ORDINARY`` when it declares none."""
-    found = getattr(view, "budget", ORDINARY)
-    return found if isinstance(found, Budget) else ORDINARY
+    budget = getattr(view, "budget", ORDINARY)
+    return budget if isinstance(budget, Budget) else ORDINARY

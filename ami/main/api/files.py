@@ -195,10 +195,10 @@ def _from_bucket(request: Request, download: Download) -> HttpResponseBase:
             # A URL that is signed for GET refuses HEAD.
             headers = {**download.headers(), "Content-Length": str(default_storage.size(download.path))}
             return HttpResponse(headers=headers, content_type=download.content_type)
-        shown = "attachment" if download.is_attachment else "inline"
+        disposition = "attachment" if download.is_attachment else "inline"
         parameters = {
             "ResponseContentType": download.content_type,
-            "ResponseContentDisposition": f'{shown}; filename="{download.name}"',
+            "ResponseContentDisposition": f'{disposition}; filename="{download.name}"',
         }
         address = default_storage.url(download.path, parameters=parameters, expire=REDIRECT_SECONDS)
     except (BotoCoreError, ClientError) as error:

@@ -98,7 +98,7 @@ class Project(TimestampedModel):
 
 
 class Site(TimestampedModel):
-    """A research site, where one or more stations stand."""
+    """A research site with one or more stations."""
 
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True)

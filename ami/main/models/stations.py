@@ -105,7 +105,7 @@ class Deployment(TimestampedModel):
 
 
 class Event(TimestampedModel):
-    """A session: captures of one station without a gap longer than the project allows."""
+    """A session: captures of one station without a gap longer than the project's ``session_time_gap_seconds``."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="events")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events")

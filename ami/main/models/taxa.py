@@ -76,11 +76,11 @@ class Taxon(TimestampedModel):
     @classmethod
     def with_descendants(cls, pks: set[int]) -> set[int]:
         """Return ``pks`` and the keys of all descendants, one query per level."""
-        found, frontier = set(pks), set(pks)
+        keys, frontier = set(pks), set(pks)
         while frontier:
-            frontier = set(cls.objects.filter(parent_id__in=frontier).values_list("pk", flat=True)) - found
-            found |= frontier
-        return found
+            frontier = set(cls.objects.filter(parent_id__in=frontier).values_list("pk", flat=True)) - keys
+            keys |= frontier
+        return keys
 
 
 class TaxaList(TimestampedModel):

@@ -35,12 +35,12 @@ def _refresh_event(pk: int) -> None:
         return
     captures = SourceImage.objects.filter(event_id=pk)
     _correct_captures(captures, event.project)
-    taken = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
+    totals = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
     detections = Detection.objects.real().filter(source_image__event_id=pk)
     Event.objects.filter(pk=pk).update(
-        captures_count=taken["number"],
-        start=taken["first"],
-        end=taken["last"],
+        captures_count=totals["number"],
+        start=totals["first"],
+        end=totals["last"],
         detections_count=detections.filter(default_filter(event.project, "occurrence__")).count(),
         occurrences_count=_occurrences(event.project).filter(event_id=pk).count(),
         calculated_fields_updated_at=timezone.now(),
@@ -55,20 +55,20 @@ def _refresh_deployment(pk: int) -> None:
         return
     captures = SourceImage.objects.filter(deployment_id=pk)
     _correct_captures(captures.filter(event=None), station.project)
-    taken = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
+    totals = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
     detections = Detection.objects.real().filter(source_image__deployment_id=pk)
-    found = _occurrences(station.project).filter(deployment_id=pk)
-    found_counts = found.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
+    occurrences = _occurrences(station.project).filter(deployment_id=pk)
+    occurrence_totals = occurrences.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
     Deployment.objects.filter(pk=pk).update(
-        captures_count=taken["number"],
-        data_source_total_files=taken["number"],
-        data_source_total_size=taken["bytes"] or 0,
-        first_capture_timestamp=taken["first"],
-        last_capture_timestamp=taken["last"],
+        captures_count=totals["number"],
+        data_source_total_files=totals["number"],
+        data_source_total_size=totals["bytes"] or 0,
+        first_capture_timestamp=totals["first"],
+        last_capture_timestamp=totals["last"],
         events_count=Event.objects.filter(deployment_id=pk).count(),
         detections_count=detections.filter(default_filter(station.project, "occurrence__")).count(),
-        occurrences_count=found_counts["number"],
-        taxa_count=found_counts["taxa"],
+        occurrences_count=occurrence_totals["number"],
+        taxa_count=occurrence_totals["taxa"],
         calculated_fields_updated_at=timezone.now(),
     )
 
@@ -88,9 +88,9 @@ def refresh_captures(pks: Iterable[int]) -> None:
 
 
 def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> None:
-    found = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
-    found = found.filter(default_filter(project, "occurrence__")).order_by()
-    number = Subquery(found.values("source_image_id").annotate(number=Count("pk")).values("number"))
+    detections = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
+    detections = detections.filter(default_filter(project, "occurrence__")).order_by()
+    number = Subquery(detections.values("source_image_id").annotate(number=Count("pk")).values("number"))
     # Write only rows that differ: an unchanged row needs no lock and no new version.
     wrong = captures.annotate(counted=Coalesce(number, 0)).exclude(Q(detections_count=F("counted")))
     wrong.order_by().update(detections_count=Coalesce(number, 0), updated_at=timezone.now())

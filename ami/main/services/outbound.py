@@ -85,41 +85,43 @@ def async_client(**options: Any) -> httpx.AsyncClient:
 
 
 def fetch(
-    client: httpx.Client, method: str, url: str, most_bytes: int, seconds: float, **options: Any
+    client: httpx.Client, method: str, url: str, max_bytes: int, seconds: float, **options: Any
 ) -> httpx.Response:
     """Return the response with its whole body, bounded in size and time.
 
     Raises:
-        httpx.HTTPError: as the client does; also for a decompressed body of more than ``most_bytes``, or one that is
+        httpx.HTTPError: as the client does; also for a decompressed body of more than ``max_bytes``, or one that is
             incomplete after ``seconds``.
     """
     until = time.monotonic() + seconds
-    with client.stream(method, url, **options) as answer:
+    with client.stream(method, url, **options) as response:
         body = bytearray()
-        for piece in answer.iter_bytes():
+        for piece in response.iter_bytes():
             body += piece
-            if len(body) > most_bytes:
-                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
+            if len(body) > max_bytes:
+                raise httpx.ReadError(f"The response has more than {max_bytes} bytes.", request=response.request)
             if time.monotonic() > until:
-                raise httpx.ReadTimeout(f"The answer took longer than {seconds:.0f} seconds.", request=answer.request)
-        return _whole(answer, body)
+                raise httpx.ReadTimeout(
+                    f"The response took longer than {seconds:.0f} seconds.", request=response.request
+                )
+        return _buffered(response, body)
 
 
-async def fetch_async(client: httpx.AsyncClient, url: str, most_bytes: int) -> httpx.Response:
+async def fetch_async(client: httpx.AsyncClient, url: str, max_bytes: int) -> httpx.Response:
     """Return the same for an asynchronous GET, without a time limit of its own."""
-    async with client.stream("GET", url) as answer:
+    async with client.stream("GET", url) as response:
         body = bytearray()
-        async for piece in answer.aiter_bytes():
+        async for piece in response.aiter_bytes():
             body += piece
-            if len(body) > most_bytes:
-                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
-        return _whole(answer, body)
+            if len(body) > max_bytes:
+                raise httpx.ReadError(f"The response has more than {max_bytes} bytes.", request=response.request)
+        return _buffered(response, body)
 
 
-def _whole(answer: httpx.Response, body: bytearray) -> httpx.Response:
-    content_type = answer.headers.get("Content-Type", "application/json")
+def _buffered(response: httpx.Response, body: bytearray) -> httpx.Response:
+    content_type = response.headers.get("Content-Type", "application/json")
     headers = {"Content-Type": content_type}
-    return httpx.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
+    return httpx.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
 
 class CheckedTransport(httpx.HTTPTransport):
@@ -149,10 +151,10 @@ class AsyncCheckedTransport(httpx.AsyncHTTPTransport):
         host, port = _target(str(request.url))
         failure: Exception = httpx.ConnectError("The name has no address.")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addrinfos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error)) from error
-        for address in _allowed(host, found):
+        for address in _allowed(host, addrinfos):
             try:
                 return await super().handle_async_request(_pinned(request, host, address))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -190,8 +192,9 @@ def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
     return httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
 
 
-def _allowed(host: str, found: list[Any]) -> list[str]:
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:MAX_ADDRESSES]
+def _allowed(host: str, addrinfos: list[Any]) -> list[str]:
+    """Return the addresses of getaddrinfo's result; raise `EndpointRefused` if one is forbidden."""
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in addrinfos))[:MAX_ADDRESSES]
     if host.lower().rstrip(".") in settings.ANTENNA_ALLOWED_ENDPOINTS:
         return addresses
     for address in addresses:
@@ -206,34 +209,34 @@ def _allowed(host: str, found: list[Any]) -> list[str]:
 def _forbidden(address: str) -> str:
     """Return the kind of a forbidden address; empty for other addresses and those that the setting allows."""
     allowed = _allowed_networks()
-    for each in _carried_addresses(address):
-        if any(each in network for network in allowed):
+    for candidate in _with_embedded(address):
+        if any(candidate in network for network in allowed):
             continue
         for kind, network in _FORBIDDEN:
-            if each in network:
+            if candidate in network:
                 return kind
     return ""
 
 
-def _carried_addresses(address: str) -> list[Any]:
+def _with_embedded(address: str) -> list[Any]:
     """Return the address and the IPv4 addresses embedded in it."""
     parsed = ip_address(address.partition("%")[0])
-    carried: list[Any] = []
+    embedded: list[Any] = []
     if isinstance(parsed, IPv6Address):
         if any(parsed in network for network in _EMBEDDING):
-            carried.append(ip_address(int(parsed) & 0xFFFFFFFF))
-        carried += [each for each in (parsed.sixtofour, *(parsed.teredo or ())) if each]
-    return [parsed, *carried]
+            embedded.append(ip_address(int(parsed) & 0xFFFFFFFF))
+        embedded += [each for each in (parsed.sixtofour, *(parsed.teredo or ())) if each]
+    return [parsed, *embedded]
 
 
 def _allowed_networks() -> list[Any]:
-    found = []
+    networks = []
     for entry in settings.ANTENNA_ALLOWED_ENDPOINTS:
         try:
-            found.append(ip_network(entry))
+            networks.append(ip_network(entry))
         except ValueError:
             continue
-    return found
+    return networks
 
 
 def _bracketed(address: str) -> str:

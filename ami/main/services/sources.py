@@ -51,7 +51,7 @@ def pictures(station: Deployment, after: str = "") -> Iterator[SourceFile]:
         raise SourceError(f"data_source_regex '{station.data_source_regex}': {error}") from error
     place = _place(station, source)
     walk = _walk_folder if source.endpoint_url.startswith("file:") else _walk_bucket
-    return (found for found in walk(source, place, after) if _matches(pattern, found.path))
+    return (file for file in walk(source, place, after) if _matches(pattern, file.path))
 
 
 class Place(NamedTuple):

@@ -52,7 +52,7 @@ def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
 
 
 def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) -> SyncState:
-    captures = [capture for found in batch if (capture := _capture(station, found))]
+    captures = [capture for file in batch if (capture := _capture(station, file))]
     with transaction.atomic():
         SourceImage.objects.bulk_create(
             captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
@@ -63,22 +63,22 @@ def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) 
         after=batch[-1].path,
         synced=state.synced + len(captures),
         failed=state.failed + len(batch) - len(captures),
-        total_bytes=state.total_bytes + sum(found.size for found in batch),
+        total_bytes=state.total_bytes + sum(file.size for file in batch),
     )
 
 
-def _capture(station: Deployment, found: SourceFile) -> SourceImage | None:
-    taken_at = time_in_name(found.path)
-    if taken_at is None or not _storable(found.path):
+def _capture(station: Deployment, file: SourceFile) -> SourceImage | None:
+    taken_at = time_in_name(file.path)
+    if taken_at is None or not _storable(file.path):
         return None
     return SourceImage(
         project_id=station.project_id,
         deployment=station,
-        path=found.path,
+        path=file.path,
         public_base_url=station.data_source.public_base_url if station.data_source else "",
         timestamp=station_time(taken_at, station),
-        size=found.size,
-        last_modified=found.last_modified,
+        size=file.size,
+        last_modified=file.last_modified,
     )
 
 

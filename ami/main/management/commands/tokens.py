@@ -54,10 +54,10 @@ class Command(BaseCommand):
             raise CommandError(
                 "A worker's token needs --project; a person's token covers all their projects and takes none."
             )
-        found = list(Project.objects.visible_to(user).filter(pk__in=keys))
-        if missing := sorted(set(keys) - {project.pk for project in found}):
+        projects = list(Project.objects.visible_to(user).filter(pk__in=keys))
+        if missing := sorted(set(keys) - {project.pk for project in projects}):
             raise CommandError(f"{user} is not a member of project {missing[0]}; add the account to it first.")
-        return found
+        return projects
 
     def _list(self, options: dict[str, Any]) -> None:
         live = ApiToken.objects.live().select_related("user")

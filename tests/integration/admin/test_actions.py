@@ -129,7 +129,7 @@ def test_action_on_no_or_deleted_rows_says_so_and_publishes_nothing(place, brows
     assert not waiting(place)
 
 
-def test_every_action_that_sends_a_task_is_in_the_table(rf, superuser):
+def test_every_publishing_action_is_in_the_table(rf, superuser):
     request = rf.get("/admin/")
     request.user = superuser
     offered = {
@@ -151,7 +151,7 @@ def test_every_action_declares_its_permission(rf, superuser):
     assert not bare
 
 
-def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, browser, reader):
+def test_cancel_revokes_the_job_and_reports_when_it_is_too_late(place, browser, reader):
     job = admin_rows.job()
     act(reader, Job, "cancel", job.pk)
     job.refresh_from_db()
@@ -161,14 +161,14 @@ def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, 
     assert not waiting(place)
 
 
-def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser):
+def test_running_job_cannot_be_retried_and_the_user_sees_why(place, browser):
     job = admin_rows.job("STARTED")
     [text] = act(browser, Job, "retry", job.pk)
     assert re.search(r"STARTED; only a finished job", text)
     assert not waiting(place)
 
 
-def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
+def test_action_on_many_rows_publishes_and_reports_each(place, browser):
     stations = [factories.station() for _ in range(5)]
     shown = act(browser, Deployment, "regroup", *[station.pk for station in stations])
     sent = taken(place, INTERACTIVE)
@@ -176,7 +176,7 @@ def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
     assert all(any(message.headers["id"] in text for text in shown) for message in sent)
 
 
-def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, browser):
+def test_station_without_a_source_is_reported_and_others_are_synced(place, browser):
     bare, full = factories.station(name="Bare"), admin_rows.synced_station()
     for action in ("sync", "update_public_urls"):
         shown = act(browser, Deployment, action, bare.pk, full.pk)
@@ -184,7 +184,7 @@ def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, br
         assert len(taken(place, INTERACTIVE)) == 1
 
 
-def test_a_thousand_captures_travel_as_one_key(place, browser):
+def test_message_for_a_thousand_captures_carries_one_key(place, browser):
     station = factories.station()
     pks = [capture.pk for capture in factories.captures(station, 300)]
     [text] = act(browser, type(station.captures.first()), "bulk_delete", *pks)

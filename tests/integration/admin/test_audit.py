@@ -101,7 +101,7 @@ def test_history_page_of_a_row_shows_the_action(browser, person):
     assert f"Cancel selected jobs: success: Job {job.pk} is REVOKED." in page
 
 
-def test_job_of_a_type_that_no_code_runs_is_named_and_the_others_run(browser, person):
+def test_job_of_unknown_type_is_reported_and_others_run(browser, person):
     unknown, known = admin_rows.job(), admin_rows.job()
     Job.objects.filter(pk=unknown.pk).update(job_type_key="unknown")
     for action in ("run", "retry"):
@@ -116,7 +116,7 @@ def test_job_of_a_type_that_no_code_runs_is_named_and_the_others_run(browser, pe
         assert "1 success" in entry.change_message
 
 
-def test_form_of_a_new_job_offers_types_that_code_runs_and_chooses_none(browser, person):
+def test_new_job_form_offers_known_types_without_a_default(browser, person):
     page = browser.get(reverse("admin:jobs_job_add"))
     field = page.context["adminform"].form["job_type_key"]
     assert field.value() == ""

@@ -32,7 +32,7 @@ def reader(db):
     return person
 
 
-def test_form_that_comes_back_wrong_shows_no_secret_either(db):
+def test_invalid_form_shows_no_secret(db):
     client = Client()
     client.force_login(superuser(db))
     seed()
@@ -123,7 +123,7 @@ def test_one_option_can_be_changed_beside_masked_ones(browser_with_secrets):
     assert pipeline.default_config == {**OPTIONS, "batch": 16}
 
 
-def test_mask_in_a_new_address_is_refused_with_a_sentence(browser_with_secrets):
+def test_mask_in_a_new_url_is_refused_with_the_reason(browser_with_secrets):
     service = ProcessingService.objects.first()
     page = address(ProcessingService, "change", service.pk)
     values = {**form_of(browser_with_secrets, page), "endpoint_url": f"https://antenna:{MASK}@elsewhere.example"}

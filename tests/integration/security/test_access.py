@@ -143,7 +143,7 @@ def test_a_default_pipeline_is_one_that_the_project_uses(mine, theirs):
     assert mine.client.post("/api/v2/projects/", body, format="json").status_code == 400
 
 
-def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
+def test_job_takes_no_captures_of_another_project(mine, theirs):
     from ami.jobs.services.collection import images_of
 
     body = {
@@ -158,7 +158,7 @@ def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
 
 
 @pytest.mark.parametrize("kind", ["data_export", "bulk_delete"])
-def test_a_job_cannot_be_pointed_at_anothers_export_or_deletion(mine, theirs, kind):
+def test_job_cannot_refer_to_another_users_export_or_deletion(mine, theirs, kind):
     deletion = BulkDeletion.objects.create(target="captures", pks=[theirs.capture.pk])
     params = {"export_id": theirs.rows["exports"].pk, "deletion_id": deletion.pk}
     body = {"name": "x", "project": mine.world.project.pk, "job_type_key": kind, "params": params}
@@ -182,7 +182,7 @@ def test_export_job_of_another_project_fails_without_revealing_it(mine, theirs):
         data_export(job, Turn())
 
 
-def test_results_for_anothers_capture_change_nothing_there(mine, theirs):
+def test_results_for_another_projects_capture_change_nothing(mine, theirs):
     from ami.jobs.services import ingest, stored_results
 
     theirs.rows["detections"].classifications.all().delete()
@@ -221,7 +221,7 @@ def test_results_for_anothers_capture_change_nothing_there(mine, theirs):
         ),
     ],
 )
-def test_what_the_system_decides_cannot_be_written(mine, kind, values):
+def test_read_only_fields_cannot_be_written(mine, kind, values):
     row = mine.rows[kind]
     before = mine.client.get(f"/api/v2/{kind}/{row.pk}/").json()
     answer = mine.client.patch(f"/api/v2/{kind}/{row.pk}/", values, format="json")
@@ -230,7 +230,7 @@ def test_what_the_system_decides_cannot_be_written(mine, kind, values):
     assert {name: after.get(name) for name in values} == {name: before.get(name) for name in values}
 
 
-def test_a_new_export_or_project_is_the_callers_whatever_the_body_says(mine, theirs):
+def test_new_export_or_project_belongs_to_the_caller(mine, theirs):
     other = theirs.world.user.pk
     body = {"name": "x", "owner": other, "project": mine.world.project.pk, "user": other, "file_url": "//evil"}
     made = mine.client.post("/api/v2/projects/", body, format="json").json()
@@ -240,14 +240,14 @@ def test_a_new_export_or_project_is_the_callers_whatever_the_body_says(mine, the
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:15672/", "http://x/"])
-def test_only_staff_give_an_address_that_the_server_calls(mine, url):
+def test_only_staff_set_endpoint_urls(mine, url):
     body = {"name": "evil", "project": mine.world.project.pk, "endpoint_url": url}
     assert mine.client.post("/api/v2/ml/processing_services/", body, format="json").status_code == 403
     assert not ProcessingService.objects.filter(name="evil").exists()
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "gopher://x", "//x", "http://", "javascript:1", "ftp://x/"])
-def test_an_address_is_http_even_from_staff(mine, url):
+def test_endpoint_url_must_be_http(mine, url):
     mine.world.user.is_staff = True
     mine.world.user.save()
     body = {"name": "evil", "project": mine.world.project.pk, "endpoint_url": url}

@@ -175,20 +175,20 @@ def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Tenant, their
     assert rows(mine.client, f"taxa/?name={secret.name}") == []
 
 
-def test_taxon_that_a_person_names_is_listed_for_the_project(mine: Tenant, theirs: Tenant) -> None:
+def test_taxon_of_an_identification_is_listed_for_the_project(mine: Tenant, theirs: Tenant) -> None:
     taxon = factories.taxon("Secretaria ignota", shared=False)
     Identification.objects.create(occurrence=theirs.rows["occurrences"], user=theirs.world.user, taxon=taxon)
     assert [row["name"] for row in rows(theirs.client, "taxa/?name=Secretaria")] == [taxon.name]
     assert not rows(mine.client, "taxa/?name=Secretaria")
 
 
-def test_taxon_of_the_checklist_stays_everybodys_when_a_result_names_it(mine: Tenant, theirs: Tenant) -> None:
+def test_result_keeps_a_shared_taxon_shared(mine: Tenant, theirs: Tenant) -> None:
     checklist = factories.taxon("Noctua comes")
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label=checklist.name))
     assert checklist.name in [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
 
 
-def test_taxa_of_a_deleted_project_do_not_become_everybodys(mine: Tenant, theirs: Tenant) -> None:
+def test_taxa_of_a_deleted_project_do_not_become_shared(mine: Tenant, theirs: Tenant) -> None:
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     assert theirs.client.delete(f"/api/v2/projects/{theirs.world.project.pk}/").status_code == 204
     assert not rows(mine.client, "taxa/?name=Secretaria")
@@ -202,7 +202,7 @@ def test_algorithms_of_another_project_are_neither_listed_nor_read(mine: Tenant,
 
 
 @pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "ml/processing_services", "taxa"])
-def test_list_costs_the_same_queries_however_long_it_is(mine: Tenant, kind: str) -> None:
+def test_queries_of_a_list_do_not_grow_with_rows(mine: Tenant, kind: str) -> None:
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert rows(mine.client, f"{kind}/?limit=500")

@@ -61,7 +61,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
         assert client.get("/livez").status_code == 200
 
 
-def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
+def test_connection_is_closed_when_the_rest_is_not_read(web: Web):
     head = request("POST", LOGIN, "Content-Type: application/json", f"Content-Length: {17 * MIB}")
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(head + b"x" * MIB)
@@ -71,7 +71,7 @@ def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
     assert "connection: close" in answer.lower()
 
 
-def test_four_clients_that_stop_in_the_middle_give_their_threads_back(web: Web):
+def test_stalled_clients_release_their_threads(web: Web):
     stopped = [
         b"GET /livez HTTP/1.1\r\nHost: loc",
         b"GET /livez HTTP/1.1\r\nX-Drip: ",

@@ -63,7 +63,7 @@ def export_of(project) -> DataExport:
     return export
 
 
-def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket, mine, theirs):
+def test_download_from_a_bucket_redirects_to_a_signed_url(bucket, mine, theirs):
     export = export_of(mine.world.project)
     path = f"/api/v2/exports/{export.pk}/file/"
     assert theirs.client.get(path).status_code == 404
@@ -82,7 +82,7 @@ def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket,
     assert mine.client.get(path).json() == {"detail": files.FILE_DELETED}
 
 
-def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):
+def test_responses_and_services_get_urls_signed_by_the_bucket(bucket, mine):
     [capture] = mine.world.captures(1)
     detection = factories.detection(capture, [1, 1, 9, 9])
     crops.make_crops([capture.pk])
@@ -96,7 +96,7 @@ def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):
         assert downloader.fetch(public_url(capture))[:3] == b"\xff\xd8\xff"
 
 
-def test_a_bucket_signs_no_export_for_a_capture_that_names_one(bucket, mine):
+def test_capture_with_an_exports_path_gets_no_signed_url(bucket, mine):
     export = export_of(mine.world.project)
     mine.capture.path = export.file_path
     mine.capture.save()

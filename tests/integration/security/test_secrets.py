@@ -59,11 +59,11 @@ def codes(emails, headers=lambda number: {}) -> list[int]:
     return [login(email=email, **headers(number)) for number, email in enumerate(emails)]
 
 
-def test_the_eleventh_try_in_a_minute_is_a_429(db):
+def test_eleventh_attempt_in_a_minute_is_a_429(db):
     assert codes(["victim@example.org"] * 11) == [400] * 10 + [429]
 
 
-def test_another_case_or_spaces_around_are_the_same_person(db):
+def test_case_and_spaces_do_not_make_another_account(db):
     spelled = [" " * n + "Victim@Example.org".swapcase() + " " * (n % 3) for n in range(6)]
     spelled += [
         "VICTIM@example.org\t" * 1,
@@ -75,7 +75,7 @@ def test_another_case_or_spaces_around_are_the_same_person(db):
     assert codes(spelled)[-1] == 429
 
 
-def test_a_header_that_the_caller_writes_is_no_other_address(db):
+def test_forged_header_does_not_change_the_address(db):
     tried = codes(["victim@example.org"] * 11, lambda number: {"HTTP_X_FORWARDED_FOR": f"10.0.0.{number}"})
     assert tried[-1] == 429
 
@@ -137,5 +137,5 @@ def test_a_text_cell_never_begins_like_a_formula(text):
 
 
 @pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1", "\u00a0=1", "\u3000=1", "＝1"])
-def test_what_a_spreadsheet_strips_does_not_hide_a_formula(text):
+def test_stripped_characters_do_not_hide_a_formula(text):
     assert safe(text).startswith("'")

@@ -29,7 +29,7 @@ def post(client, project, **fields):
     return client.post(PATH, {"project": project.pk, "format": CSV, **fields}, format="json")
 
 
-def test_asking_makes_an_export_with_its_job_and_counts_nothing(client, project):
+def test_request_creates_an_export_and_its_job_without_counting(client, project):
     with CaptureQueriesContext(connection) as queries:
         answer = post(client, project)
     assert answer.status_code == 201
@@ -40,7 +40,7 @@ def test_asking_makes_an_export_with_its_job_and_counts_nothing(client, project)
     assert not [query for query in queries if "main_occurrence" in query["sql"]]
 
 
-def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
+def test_job_writes_the_export_and_stores_its_url(client, project):
     factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     body = post(client, project).json()
     Job.objects.update(status="STARTED")
@@ -60,7 +60,7 @@ def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
     )
 
 
-def test_a_job_that_is_run_again_writes_the_export_anew(client, project):
+def test_job_that_is_run_again_rewrites_the_export(client, project):
     post(client, project)
     Job.objects.update(status="STARTED")
     advance = kind_of("data_export").advance
@@ -123,7 +123,7 @@ def test_deleting_an_export_deletes_its_file_and_strangers_cannot(client, projec
 
 
 @pytest.mark.parametrize(("origin", "queue"), [("person", "antenna-interactive"), ("beat", "antenna-housekeeping")])
-def test_a_persons_export_and_beats_go_to_different_queues(origin, queue):
+def test_exports_of_users_and_of_beat_use_different_queues(origin, queue):
     assert settings.ANTENNA_TOPOLOGY.place("ami.exports.tasks.run_export", origin).queue == queue
 
 
@@ -131,7 +131,7 @@ def schedule(project, **fields):
     return ScheduledExport.objects.create(name="Daily", project=project, format=CSV, **fields)
 
 
-def test_a_schedule_that_is_due_makes_one_export_and_moves_on(project):
+def test_due_schedule_creates_one_export_and_advances(project):
     daily = schedule(project)
     (pk,) = requests.due_exports()
     assert requests.due_exports() == []
@@ -141,7 +141,7 @@ def test_a_schedule_that_is_due_makes_one_export_and_moves_on(project):
 
 
 @pytest.mark.sqlite
-def test_two_ticks_at_once_make_one_export(project):
+def test_concurrent_ticks_create_one_export(project):
     daily = schedule(project)
     stale_copy = ScheduledExport.objects.get(pk=daily.pk)
     ScheduledExport.objects.filter(pk=daily.pk).update(next_run_at=timezone.now() - timedelta(hours=1))
@@ -150,7 +150,7 @@ def test_two_ticks_at_once_make_one_export(project):
     assert DataExport.objects.count() == 1
 
 
-def test_a_schedule_that_is_off_or_not_due_makes_none(project):
+def test_disabled_or_early_schedule_creates_no_export(project):
     schedule(project, enabled=False)
     schedule(project, next_run_at=timezone.now() + timedelta(hours=1))
     assert requests.due_exports() == []

@@ -76,7 +76,7 @@ def test_every_page_opens(browser, model, page):
         (lambda: factories.capture(factories.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
     ],
 )
-def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, action, task):
+def test_action_publishes_for_a_user_and_reports_the_queue(browser, sent, make, action, task):
     row = make()
     answer, shown = act(browser, type(row), action, row)
     assert answer.status_code == 302
@@ -118,7 +118,7 @@ def test_actions_need_their_permission(sent):
     assert not BulkDeletion.objects.exists()
 
 
-def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
+def test_bulk_deletion_publishes_one_key(browser, sent):
     captures = factories.captures(factories.station(), 5)
     act(browser, SourceImage, "bulk_delete", *captures)
     deletion = BulkDeletion.objects.get()

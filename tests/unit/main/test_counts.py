@@ -97,7 +97,7 @@ def test_many_marks_are_one_refresh(station):
     assert len(updates) == 1
 
 
-def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
+def test_queries_of_a_refresh_do_not_grow_with_captures(station):
     with CaptureQueriesContext(connection) as few:
         counts.refresh("deployment", station.pk)
     for capture in factories.captures(station, 20, every_minutes=3):
@@ -107,7 +107,7 @@ def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
     assert len(many) == len(few)
 
 
-def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
+def test_mark_set_during_a_refresh_stays(station, monkeypatch):
     def refresh_and_mark(kind, pk):
         counts.refresh(kind, pk)
         stale_marks.mark_stale(kind, [pk])
@@ -119,7 +119,7 @@ def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
     assert StaleCount.objects.count() == 1
 
 
-def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monkeypatch, caplog):
+def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch, caplog):
     other = factories.station()
     StaleCount.objects.all().delete()
     stale_marks.mark_stale("deployment", [station.pk, other.pk])
@@ -136,7 +136,7 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
     assert "cannot be counted" in caplog.text
 
 
-def test_what_a_slice_leaves_the_next_one_counts(station):
+def test_next_slice_counts_the_remaining_marks(station):
     stale_marks.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
     while not stale_counts.flush(Turn(2)):

@@ -201,7 +201,7 @@ def test_proxy_of_the_environment_is_not_asked(serve, monkeypatch, call):
 
 
 @BOTH
-def test_unknown_name_is_a_connection_that_fails(names, call, monkeypatch):
+def test_unknown_name_is_a_connection_error(names, call, monkeypatch):
     def unknown(*args, **options):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -232,7 +232,7 @@ def test_allow_list_has_names_addresses_and_networks(names, settings, entry):
         checked_addresses("169.254.169.254", 80)
 
 
-def test_nothing_is_refused_where_it_is_not_enforced(settings, serve):
+def test_nothing_is_refused_without_the_setting(settings, serve):
     settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
     server = serve()
     assert get(f"http://127.0.0.1:{server.port}/").text == async_get(f"http://127.0.0.1:{server.port}/").text == "ok"

@@ -22,7 +22,7 @@ def test_pattern_of_nested_repeats_is_refused_without_memory_cost(pattern):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GROWN_KIB
 
 
-def test_an_ordinary_pattern_matches_and_a_broken_one_says_what_is_wrong():
+def test_valid_pattern_matches_and_invalid_one_has_a_reason():
     assert compiled(r"^night_\d{4}-\d{2}-\d{2}/.*\.jpe?g$").match("night_2024-06-01/é 1.jpg")
     assert problem_of("") == ""
     assert problem_of("(").startswith("Does not compile: missing )")

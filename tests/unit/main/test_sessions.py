@@ -23,7 +23,7 @@ def days(station):
     return list(Event.objects.filter(deployment=station).order_by("group_by").values_list("group_by", flat=True))
 
 
-def test_a_gap_begins_another_session():
+def test_gap_starts_another_session():
     station = factories.station()
     for hours in (0, 1, 2, 24, 25):
         factories.capture(station, NIGHT + timedelta(hours=hours))
@@ -57,7 +57,7 @@ def test_grouping_twice_changes_nothing():
     assert list(station.captures.values_list("pk", "event_id")) == before
 
 
-def test_slices_come_to_the_same_as_one_go(monkeypatch):
+def test_slices_have_the_same_result_as_one_run(monkeypatch):
     monkeypatch.setattr(sessions, "STEP_CAPTURES", 2)
     station = factories.station()
     for hours in (0, 1, 2, 24, 25, 26, 48):

@@ -103,7 +103,7 @@ def test_a_link_out_of_the_source_is_not_followed(folder):
             list(pictures(station_of(folder, subdir)))
 
 
-def test_what_antenna_made_is_no_capture(folder, settings):
+def test_generated_files_are_not_captures(folder, settings):
     settings.MEDIA_ROOT = str(folder / "source")
     for name in ("detections", "exports"):
         (folder / "source" / name).mkdir()
@@ -127,7 +127,7 @@ def test_a_bucket_that_answers_other_keys_gives_no_captures(folder, monkeypatch)
     assert [capture.path for capture in SourceImage.objects.all()] == [f"mine/{NAME}"]
 
 
-def test_a_path_is_said_to_be_wrong_in_words():
+def test_invalid_path_has_a_reason():
     assert "relative" in problem_of("/x")
     assert "'..'" in problem_of("x/../y")
     assert "backslash" in problem_of("x\\y")

@@ -184,7 +184,7 @@ def test_the_job_that_deletes():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", ["populate_captures_collection", "data_storage_sync", "regroup_events", "bulk_delete"])
-def test_a_job_without_its_object_fails_and_says_what_is_missing(kind):
+def test_job_without_its_object_fails_with_the_reason(kind):
     work = job(kind, factories.project())
     with pytest.raises(ValueError, match="is missing or was deleted"):
         kind_of(kind).advance(work, Turn())

@@ -57,7 +57,7 @@ def test_token_costs_one_query_and_one_write_in_five_minutes(person):
     assert timezone.now() - token.last_used_at < timedelta(minutes=1)
 
 
-def test_use_that_cannot_be_noted_fails_no_request(person, monkeypatch):
+def test_unrecorded_use_does_not_fail_the_request(person, monkeypatch):
     def refuse(*_, **__):
         raise DatabaseError("locked")
 
@@ -67,7 +67,7 @@ def test_use_that_cannot_be_noted_fails_no_request(person, monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["revoked", "expired", "idle", "idle since it was made", "inactive", "no key"])
-def test_token_that_ended_is_a_401(person, what):
+def test_revoked_or_expired_token_is_a_401(person, what):
     token, key = tokens.issue(person)
     assert answer(key) == 200
     if what == "revoked":
@@ -87,7 +87,7 @@ def test_token_that_ended_is_a_401(person, what):
     assert answer(key) == 401
 
 
-def test_workers_token_has_no_end_unless_given_one(person):
+def test_workers_token_does_not_expire_by_default(person):
     token, key = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[factories.project(owner=person)])
     age(token, last_used_at=timedelta(days=4000), created_at=timedelta(days=4001))
     assert tokens.find(key)
@@ -116,7 +116,7 @@ def few(monkeypatch):
 
 
 @pytest.mark.sqlite
-def test_sign_ins_keep_at_most_so_many_tokens_and_the_longest_unused_go(person, few):
+def test_sign_in_over_the_maximum_deletes_least_recently_used(person, few):
     keys = [tokens.sign_in(person) for _ in range(8)]
     assert ApiToken.objects.count() == 5
     assert [tokens.find(key) is not None for key in keys] == [False] * 3 + [True] * 5
@@ -181,7 +181,7 @@ def run(*argv):
     return out.getvalue().strip()
 
 
-def test_operator_makes_lists_and_revokes_a_workers_token(person):
+def test_operator_creates_lists_and_revokes_a_workers_token(person):
     project = factories.project(owner=person)
     key = run("create", "GPU box", "--user", person.email.upper(), "--project", str(project.pk))
     token = tokens.find(key)
@@ -205,7 +205,7 @@ def test_operator_makes_lists_and_revokes_a_workers_token(person):
         (("revoke", "0"), "There is no valid token 0"),
     ],
 )
-def test_command_refuses_in_one_sentence(person, argv, sentence):
+def test_command_errors_are_one_sentence(person, argv, sentence):
     project = Project.objects.create(name="another's")
     argv = [word.format(person=person.email, project=project.pk) for word in argv]
     with pytest.raises(CommandError, match=sentence):

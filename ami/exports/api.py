@@ -129,7 +129,8 @@ class ExportViewSet(
             raise Conflict("This export is not written yet. Its job shows the progress.")
         response = file_response(request, files.download(export))
         if request.method == "GET":
-            logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
+            user = str(request.user) if request.user.pk else "a signed link"
+            logger.info("Export downloaded", extra={"export": export.pk, "user": user})
         return response
 
 

@@ -165,7 +165,7 @@ def file_response(request: Request, download: Download) -> HttpResponseBase:
     try:
         return _from_folder(request, download) if stored_files.in_folder() else _from_bucket(request, download)
     except (FileRefused, OSError) as error:
-        logger.warning("File not available: %s: %s", request.path_info, error)
+        logger.warning("File not available", extra={"path": request.path_info, "reason": str(error)})
         raise NotFound(download.missing) from error
 
 

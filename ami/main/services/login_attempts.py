@@ -73,5 +73,5 @@ def _count(limit: Limit, key: str) -> int:
     if attempts <= limit.attempts:
         return 0
     if attempts == limit.attempts + 1:
-        logger.warning("Sign-in limit reached: more than %d attempts a minute per %s", limit.attempts, limit.name)
+        logger.warning("Sign-in limit reached", extra={"per": limit.name, "attempts_a_minute": limit.attempts})
     return max(1, ends_at - now)

@@ -48,7 +48,7 @@ def _refresh_logged(kind: str, pk: int, turn: Slice) -> None:
         else:
             refresh_marked(kind, pk)
     except Exception:
-        logger.exception("Recount failed: %s %s; its mark stays for the next flush", kind, pk)
+        logger.exception("Recount failed; the mark stays for the next flush", extra={"kind": kind, "object_pk": pk})
 
 
 def _stale_keys(tried: set[Key], project_id: int | None) -> list[Key]:

@@ -100,7 +100,7 @@ def _record_use(token: ApiToken, now: datetime) -> None:
             earlier = Q(last_used_at=None) | Q(last_used_at__lt=now)
             ApiToken.objects.filter(earlier, pk=token.pk).update(last_used_at=now)
     except DatabaseError as error:
-        logger.warning("Last use of a token not recorded: %r", error)
+        logger.warning("Last use of a token not recorded", extra={"reason": repr(error)})
 
 
 def purge() -> int:

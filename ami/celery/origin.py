@@ -1,4 +1,4 @@
-"""Who asked for a task: beat, a person, or another task."""
+"""The origin of a message, which decides its queue: beat, a person, or another task."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _publisher: ContextVar[str | None] = ContextVar("antenna_publisher", default=Non
 
 @contextmanager
 def published_by(origin: str) -> Iterator[None]:
-    """Mark every task published inside the block as asked for by ``origin``."""
+    """Publish every task inside the block with this origin."""
     token = _publisher.set(origin)
     try:
         yield
@@ -24,7 +24,7 @@ def published_by(origin: str) -> Iterator[None]:
 
 
 def of_request(request: Any) -> str:
-    """Return who asked for the task that this Celery request runs; ``task`` when its publisher did not say."""
+    """Return the origin of the message of this Celery request; ``task`` when it has none."""
     return (getattr(request, "headers", None) or {}).get(ORIGIN_HEADER) or TASK
 
 

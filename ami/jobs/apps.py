@@ -13,6 +13,7 @@ class JobsConfig(AppConfig):
 
     def ready(self) -> None:
         """Import what registers itself, and start the jobs that the core asks for."""
+        from ami.jobs import tasks  # noqa: F401 - services publish them by name
         from ami.jobs.services import core_jobs, ml_job, operations  # noqa: F401
         from ami.main.services import job_port
 

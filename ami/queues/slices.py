@@ -24,11 +24,11 @@ class Slice:
 
     It is over after ``SLICE_SECONDS``. Beyond its fair share it needs one of the worker's slots for long work, of which
     there is one less than the worker has (:mod:`ami.queues.reserved_slot`): five long exports leave a slot for clicks.
-    Where none is free it is over, and its successor comes back ``ROOM_SECONDS`` later. On a worker of a single slot it
+    Where none is free it is over, and its successor is delayed by ``ROOM_SECONDS``. On a worker of a single slot it
     makes room instead as soon as another message waits.
 
     Raises:
-        celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or asked for as such)
+        celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or published as long)
             and no slot for long work is free; the same message was published again for later.
     """
 
@@ -80,12 +80,12 @@ def _queue_of(task: Any) -> str:
 
 
 def others_wait(task: Any) -> bool:
-    """Whether a message waits in the queue that the running task came from. An unreachable broker says no."""
+    """Whether a message waits in the queue that the running task came from. False for an unreachable broker."""
     queue = _queue_of(task)
     try:
         with task.app.connection_or_acquire() as connection, connection.channel() as channel:
             return depth(channel, queue)[0] > 0
     except Exception as error:
-        # The answer only shortens this slice; whatever is wrong with the broker, its minute still bounds it.
-        logger.warning("Could not ask for the depth of %s: %r", queue, error)
+        # The answer only shortens this slice; its time limit still bounds it.
+        logger.warning("Queue depth unknown: %r", error, extra={"queue": queue})
         return False

@@ -50,7 +50,7 @@ class Ground:
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing more may happen after a hold was declared."""
+        """For how long nothing may happen after a hold was announced."""
         return 3 if self.synloop else 2
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class Governed:
         until(lambda: said(self.worker, HELD) == before + 1, what="it holds")
 
     def release(self) -> None:
-        """Give the memory back, and wait until it takes work again."""
+        """Free the memory, and wait until the worker consumes again."""
         before = said(self.worker, RELEASED)
         self.ballast.hold(0)
         until(lambda: said(self.worker, RELEASED) == before + 1, what="it takes work again")
@@ -183,7 +183,7 @@ def _folder(place: Path) -> tuple[str, dict[str, object]]:
     folder = place / "broker"
     (folder / "control").mkdir(parents=True)
     messages = str(folder)
-    # Looked into more often than once a second, or four slots would run four tasks a second.
+    # Polled more often than once a second, or four slots would run four tasks a second.
     return "filesystem://", {
         "data_folder_in": messages,
         "data_folder_out": messages,
@@ -213,7 +213,7 @@ def test_a_hold_comes_before_the_first_consume(governed: Governed) -> None:
 
 
 @pytest.mark.parametrize("ground", GROUNDS, ids=str, indirect=True)
-def test_after_held_not_one_more_task_starts(governed: Governed) -> None:
+def test_no_task_starts_while_held(governed: Governed) -> None:
     _every_message_runs_once(governed, governed.waiting)
     ran, received = len(governed.ran), governed.received
     sent = governed.send(governed.ground.messages)

@@ -12,6 +12,7 @@ from ami.ml.services.adoption import take_over
 from ami.ml.services.catalogue import Catalogue
 from ami.ml.services.crops import captures_without_crops
 from ami.ml.services.results import save_image
+from ami.ml.tasks import create_detection_images
 from ami.queues.publish import publish_task
 
 
@@ -44,8 +45,6 @@ def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] 
 
 def publish_crops(images: dict[int, SourceImage]) -> None:
     """Publish one task for those of the images that have a box without a crop; the rows decide, not who made them."""
-    from ami.ml.tasks import create_detection_images
-
     if without := captures_without_crops(images):
         publish_task(create_detection_images, source_image_ids=without)
 

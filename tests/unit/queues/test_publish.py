@@ -90,7 +90,7 @@ def test_publisher_waits_for_the_brokers_confirmation_only_so_long(app: Any, sen
     assert publish(app, sent, confirm_timeout=1)["confirm_timeout"] == 1
 
 
-def test_origin_is_a_tasks_when_nobody_said_otherwise(app: Any, sent: Sent):
+def test_origin_is_task_by_default(app: Any, sent: Sent):
     assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.TASK
 
 
@@ -102,7 +102,7 @@ def test_origin_is_inherited_only_where_the_row_says_so(app: Any, sent: Sent, pa
     assert publish(app, sent, AUDIT)["headers"][ORIGIN_HEADER] == origin.TASK
 
 
-def test_asked_by_beats_what_would_be_inherited_and_a_header_beats_both(app: Any, sent: Sent, parent: Any):
+def test_published_by_overrides_inheritance_and_a_header_overrides_both(app: Any, sent: Sent, parent: Any):
     parent(origin.PERSON)
     with origin.published_by(origin.BEAT):
         assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.BEAT
@@ -136,7 +136,7 @@ def test_retry_forgets_where_the_last_try_was_delivered(app: Any, sent: Sent):
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_retry_for_a_queue_that_is_gone_is_routed_anew(app: Any, sent: Sent, retries: int):
+def test_retry_for_a_removed_queue_is_routed_anew(app: Any, sent: Sent, retries: int):
     if retries:
         assert "queue" not in publish(app, sent, queue="antenna-slow", retries=retries)
     else:

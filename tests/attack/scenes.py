@@ -11,7 +11,7 @@ from django.db import models
 from ami.jobs.models import Job, StoredResult
 from ami.main.models import Identification, User
 from ami.ml.models import Algorithm
-from tests.support.product.sides import Side, side
+from tests.support.product.tenants import Tenant, tenant
 
 APPS = ("main", "ml", "jobs", "exports")
 #: Fields without a marker: their text has a meaning, or is echoed from the request.
@@ -70,7 +70,7 @@ class Scene:
     """One owner's project; ``marker`` is in each of its free texts, ``rows`` are the keys of its rows by model."""
 
     name: str
-    side: Side
+    side: Tenant
     marker: str
     rows: dict[type[models.Model], list[Any]]
     secrets: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ def new_scene(name: str, **user: Any) -> Scene:
     """Create a project, its owner and a row of each kind, with the marker in all texts."""
     tables = [model for model in apps.get_models() if model._meta.app_label in APPS]
     before = {model: set(model._base_manager.values_list("pk", flat=True)) for model in tables}
-    made = side(name)
+    made = tenant(name)
     _more_rows(made)
     made.world.user.set_password(PASSWORD)
     for attribute, value in user.items():
@@ -114,7 +114,7 @@ def new_scene(name: str, **user: Any) -> Scene:
     return scene
 
 
-def _more_rows(made: Side) -> None:
+def _more_rows(made: Tenant) -> None:
     """Add further rows: a job of an unknown type, a log line, a stored result, an identification."""
     project = made.world.project
     Job.objects.create(name="unknown", project=project, job_type_key="unknown")

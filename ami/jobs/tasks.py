@@ -11,8 +11,8 @@ from ami.celery import origin
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import audits, db_interrupt, ingest, slice_run, stored_results
-from ami.jobs.services.reprocess import create_jobs
+from ami.jobs.services import audits, db_interrupt, ingest, job_slice, stored_results
+from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
 from ami.main.services import tokens
 from ami.ml.models import Pipeline
@@ -44,11 +44,11 @@ def run_job(self: Task, job_id: int) -> None:
     job = Job.objects.filter(pk=job_id).first()
     if job is None:
         raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
-    if wait := slice_run.seconds_to_wait(job):
+    if wait := job_slice.seconds_to_wait(job):
         _come_back(self, job_id, wait)
         return
     try:
-        if slice_run.run_slice(job, str(self.request.id), Slice(self)) is slice_run.Next.SUCCESSOR:
+        if job_slice.run_slice(job, str(self.request.id), Slice(self)) is job_slice.Next.SUCCESSOR:
             continue_later(self, job_id=job_id)
     except TaskPredicate:
         raise
@@ -72,7 +72,7 @@ def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
         move(job, JobStatus.RETRY)
         job.log(f"Trying again after: {type(error).__name__}: {error}", level="WARNING")
         raise task.retry(countdown=_backoff(tries), max_retries=task.request.retries + 1, exc=error) from error
-    slice_run.fail(job, f"{type(error).__name__}: {error}")
+    job_slice.fail(job, f"{type(error).__name__}: {error}")
     raise error
 
 
@@ -125,7 +125,7 @@ def process_nats_pipeline_result(
     result_data: dict[str, Any] | None = None,
 ) -> None:
     """Save one result of a pull worker: a stored one by its key, or an older publisher's whole ``result_data``."""
-    with db_interrupt.recovered():
+    with db_interrupt.cancel_query_on_soft_limit():
         ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
 
 

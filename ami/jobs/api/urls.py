@@ -3,7 +3,7 @@
 from django.urls import path
 from rest_framework.routers import BaseRouter
 
-from ami.jobs.api.reprocess import ReprocessCaptureView
+from ami.jobs.api.capture_reprocess import ReprocessCaptureView
 from ami.jobs.api.views import JobViewSet
 
 

@@ -11,7 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import polling
+from ami.jobs.api import next_job
 from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
 from ami.jobs.api.workers import WorkerActions
 from ami.jobs.models import Job
@@ -38,7 +38,7 @@ LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log 
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=[*parameters(FILTERS), *polling.PARAMETERS]),
+    list=extend_schema(parameters=[*parameters(FILTERS), *next_job.PARAMETERS]),
     retrieve=extend_schema(parameters=[LOGS_LIMIT], responses=JobDetailSerializer),
     create=extend_schema(parameters=[START_NOW]),
 )
@@ -53,7 +53,7 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     def get_queryset(self) -> QuerySet[Job]:
         """Return the caller's jobs, in a list those that the query asks for."""
         jobs: QuerySet[Job] = super().get_queryset()
-        return polling.narrow(jobs, self.request) if self.action == "list" else jobs
+        return next_job.narrow(jobs, self.request) if self.action == "list" else jobs
 
     def get_serializer_class(self) -> Any:
         """Show the log only of a single job."""
@@ -68,8 +68,8 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
         """Answer a page of jobs; with ``ids_only`` one random job that has work for the caller's pipelines."""
-        if polling.ids_only(request):
-            return Response(polling.claim_next(self.get_queryset(), request))
+        if next_job.ids_only(request):
+            return Response(next_job.claim_next(self.get_queryset(), request))
         page = self.paginate_queryset(self.get_queryset()) or []
         context = {**self.get_serializer_context(), "progress": progress_of(page)}
         return self.get_paginated_response(JobSerializer(page, many=True, context=context).data)

@@ -8,10 +8,10 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import polling
+from ami.jobs.api import next_job
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claims, stored_results
+from ami.jobs.services import image_claims, stored_results
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     QueuedResult,
@@ -20,7 +20,7 @@ from ami.ml.schemas import (
     TasksRequest,
     TasksResponse,
 )
-from ami.ml.services.heartbeats import heard_from
+from ami.ml.services.heartbeats import record_heartbeat
 from ami.ml.services.wire import PostedResult
 
 POSTED = {200: ResultAcceptedResponse}
@@ -35,7 +35,7 @@ class WorkerActions:
     def admits_worker(self, request: Request) -> bool:
         """Admit a worker to `tasks`, `result`, and the list that hands it its next job."""
         action: str | None = self.action  # type: ignore[attr-defined]
-        return action in {"tasks", "result"} or (action == "list" and polling.ids_only(request))
+        return action in {"tasks", "result"} or (action == "list" and next_job.ids_only(request))
 
     @extend_schema(request=TasksRequest, responses=TasksResponse)
     @action(detail=True, methods=["post"])
@@ -45,10 +45,10 @@ class WorkerActions:
         wanted = bodies.read(request, TasksRequest, bodies.SMALL_BODY_BYTES)
         if job.dispatch_mode != DispatchMode.ASYNC_API or job.pipeline is None:
             raise ValidationError({"dispatch_mode": ["Only an async_api job with a pipeline has tasks to fetch."]})
-        heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+        record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
         if job.status not in ACTIVE:
             return Response({"tasks": []})
-        tasks = claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
+        tasks = image_claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
 
     @extend_schema(request=ResultRequest, responses=POSTED)
@@ -63,7 +63,7 @@ class WorkerActions:
         job: Job = self.get_object()  # type: ignore[attr-defined]
         with bodies.results(request) as posted:
             if job.pipeline is not None:
-                heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+                record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
             return Response(accept(job, posted).model_dump(mode="json"))
 
 

@@ -25,7 +25,7 @@ def complete_if_settled(job_id: int) -> bool:
         return False
     counts = count_images([job_id]).get(job_id, ImageCounts())
     job = ready
-    if not move(job, counts.verdict, when=ALL_SETTLED):
+    if not move(job, counts.final_status, when=ALL_SETTLED):
         return False
     share = f"{counts.captures} of {counts.total} images processed, {counts.failed} failed"
     job.log(f"Finished as {job.status}: {share}.", level="INFO" if job.status == JobStatus.SUCCESS else "ERROR")

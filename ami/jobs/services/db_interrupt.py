@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def recovered() -> Iterator[None]:
+def cancel_query_on_soft_limit() -> Iterator[None]:
     """Let a soft time limit out of the block only with no query left running and a connection that works.
 
     psycopg leaves a connection whose query was cut off waiting for that query's answer, and every further command on it

@@ -32,7 +32,7 @@ class ImageCounts:
         return self.total - self.unsettled
 
     @property
-    def verdict(self) -> JobStatus:
+    def final_status(self) -> JobStatus:
         """What the job comes to once everything is settled."""
         return JobStatus.FAILURE if self.failed > FAILURE_THRESHOLD * self.total else JobStatus.SUCCESS
 
@@ -109,7 +109,7 @@ def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
     total = counts.total
     collected = 1.0 if job.collected_at else 0.0
     share = (counts.settled / total if total else 1.0) if job.collected_at else 0.0
-    verdict = counts.verdict if share >= 1.0 else None
+    final_status = counts.final_status if share >= 1.0 else None
     collect = [{"name": "Total Images", "key": "total_images", "category": "default", "value": total}]
     process = [
         _param("processed", counts.settled),
@@ -123,8 +123,8 @@ def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
     ]
     stages = [
         _stage("collect", "Collect", job, collected, collect),
-        _stage("process", "Process", job, share, process, verdict),
-        _stage("results", "Results", job, share, results, verdict),
+        _stage("process", "Process", job, share, process, final_status),
+        _stage("results", "Results", job, share, results, final_status),
     ]
     if job.delay:
         stages.insert(0, _stage("delay", "Delay", job, 1.0 if job.collected_at or counts.total else 0.0, []))
@@ -136,11 +136,11 @@ def _param(key: str, value: int) -> dict[str, Any]:
 
 
 def _stage(
-    key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], verdict: JobStatus | None = None
+    key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], final_status: JobStatus | None = None
 ) -> dict[str, Any]:
     """Return one stage; its status follows its progress, never the other way round."""
     if share >= 1.0:
-        status = verdict or JobStatus.SUCCESS
+        status = final_status or JobStatus.SUCCESS
     elif job.status in FINAL or job.status == JobStatus.CANCELING:
         status = JobStatus(job.status) if job.status != JobStatus.SUCCESS else JobStatus.STARTED
     else:

@@ -8,9 +8,9 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.services.settlement import settle_processed
 from ami.main.models import SourceImage
 from ami.ml.schemas import DetectionResponse, PipelineResultsResponse
-from ami.ml.services.adoption import take_over
-from ami.ml.services.catalogue import Catalogue
+from ami.ml.services.adoption import reassign_results
 from ami.ml.services.crops import captures_without_crops
+from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.results import save_image
 
 
@@ -30,9 +30,9 @@ def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] 
         images = {pk: image for pk, image in images.items() if pk in only}
     if images:
         wanted = [detection for pk in sorted(images) for detection in found[str(pk)]]
-        catalogue = Catalogue.of(response.pipeline, wanted, job.project_id, job.pipeline)
+        lookup = NameLookup.of(response.pipeline, wanted, job.project_id, job.pipeline)
         for pk in sorted(images):
-            _save_one(job, images[pk], found[str(pk)], catalogue)
+            _save_one(job, images[pk], found[str(pk)], lookup)
     if strangers := sorted(set(found) - {str(pk) for pk in images}):
         job.log(
             f"Results for {len(strangers)} images that the job does not have.", level="WARNING", ids=strangers[:100]
@@ -49,10 +49,10 @@ def publish_crops(images: dict[int, SourceImage]) -> None:
         transaction.on_commit(lambda: create_detection_images.apply_async(kwargs={"source_image_ids": without}))
 
 
-def _save_one(job: Job, image: SourceImage, found: list[DetectionResponse], catalogue: Catalogue) -> None:
+def _save_one(job: Job, image: SourceImage, found: list[DetectionResponse], lookup: NameLookup) -> None:
     with transaction.atomic():
-        take_over(image, catalogue.twins)
-        saved = save_image(image, found, catalogue)
+        reassign_results(image, lookup.twins)
+        saved = save_image(image, found, lookup)
         settle_processed(job.pk, image.pk, detections=saved.detections, classifications=saved.classifications)
 
 

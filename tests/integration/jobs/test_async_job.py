@@ -8,10 +8,10 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
-from ami.jobs.services import ingest, jetstream, operations, slice_run
+from ami.jobs.services import ingest, jetstream, job_slice, operations
 from ami.jobs.services.audits import streams
+from ami.jobs.services.job_slice import Next
 from ami.jobs.services.progress import progress
-from ami.jobs.services.slice_run import Next
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import run_job
 from ami.main.models import Detection
@@ -41,7 +41,7 @@ def client(world: World) -> APIClient:
 
 def started(world: World, number: int, captures: list) -> Job:
     job = world.job(captures, pk=number)
-    assert slice_run.run_slice(job, "first", Now()) is Next.NOTHING
+    assert job_slice.run_slice(job, "first", Now()) is Next.NOTHING
     job.refresh_from_db()
     return job
 
@@ -96,14 +96,14 @@ def test_incident_27_what_is_settled_is_acknowledged_and_not_handed_out_again(
 def test_hazard_10_a_redelivered_run_job_goes_on_and_resets_nothing(world: World, number: int, published) -> None:
     captures = world.captures(5)
     job = world.job(captures, pk=number)
-    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert job_slice.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert JobImage.objects.filter(job=job).count() == 5
     job.refresh_from_db()
-    slice_run.run_slice(job, "second", Now())
+    job_slice.run_slice(job, "second", Now())
     [delivery] = jetstream.fetch(number, 1)
     ingest.handle(number, result_data=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
     job.refresh_from_db()
-    slice_run.run_slice(job, "second", Now())
+    job_slice.run_slice(job, "second", Now())
     states = sorted(JobImage.objects.filter(job=job).values_list("state", flat=True))
     assert states == [ImageState.PROCESSED] + [ImageState.PUBLISHED] * 4
     assert len(jetstream.fetch(number, 10)) == 4
@@ -113,9 +113,9 @@ def test_incident_42_a_cancelled_job_has_no_stream_and_hands_nothing_out(
     world: World, client: APIClient, number: int, published
 ) -> None:
     job = world.job(world.captures(3), pk=number)
-    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert job_slice.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert operations.cancel(job)
-    assert slice_run.run_slice(job, "second", Now()) is Next.NOTHING
+    assert job_slice.run_slice(job, "second", Now()) is Next.NOTHING
     job.refresh_from_db()
     assert job.status == JobStatus.REVOKED
     assert jetstream.consumer_state(number) is None
@@ -149,12 +149,12 @@ def test_hazard_11_nats_away_while_publishing_fails_no_job(settings, world: Worl
     url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
     jetstream.close()
     with pytest.raises(NatsUnavailable):
-        slice_run.run_slice(job, "first", Now())
+        job_slice.run_slice(job, "first", Now())
     job.refresh_from_db()
     assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
     settings.NATS_URL = url
     jetstream.close()
-    slice_run.run_slice(job, "first", Now())
+    job_slice.run_slice(job, "first", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
@@ -181,7 +181,7 @@ def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
     assert lost_images.publish_expired_again().fixed == 1
     assert nudged == [number]
     job.refresh_from_db()
-    slice_run.run_slice(job, "again", Now())
+    job_slice.run_slice(job, "again", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
@@ -203,7 +203,7 @@ def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
 
 def test_a_failed_jobs_stream_is_deleted_with_it(world: World, number: int, published) -> None:
     job = started(world, number, world.captures(2))
-    assert slice_run.fail(job, "broken")
+    assert job_slice.fail(job, "broken")
     assert jetstream.consumer_state(number) is None
 
 
@@ -265,7 +265,7 @@ def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_
             return False
 
     monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task: Breaks())
-    monkeypatch.setattr("ami.jobs.services.dispatch.CHUNK", 2)
+    monkeypatch.setattr("ami.jobs.services.pull_dispatch.CHUNK", 2)
     run_job.apply(kwargs={"job_id": number}, throw=False)
     job.refresh_from_db()
     assert (job.status, job.tries, len(in_flight)) == (JobStatus.STARTED, 1, 1)

@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import db_interrupt, ingest, slice_run, stored_results
+from ami.jobs.services import db_interrupt, ingest, job_slice, stored_results
 from ami.jobs.services import results as saving
 from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
@@ -101,7 +101,7 @@ def test_incident_40_one_of_many_verdicts_wins(world: World) -> None:
 
 def test_one_of_many_workers_gets_the_lease(world: World) -> None:
     job = world.job([])
-    won = at_once(lambda i: slice_run.claim(Job.objects.get(pk=job.pk), f"owner-{i}"))
+    won = at_once(lambda i: job_slice.claim(Job.objects.get(pk=job.pk), f"owner-{i}"))
     assert won.count(True) == 1
 
 
@@ -243,7 +243,7 @@ def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the
 
     monkeypatch.setattr("ami.jobs.services.ml_job.collect", slow)
     try:
-        assert slice_run.run_slice(job, "me", Now()) is slice_run.Next.SUCCESSOR
+        assert job_slice.run_slice(job, "me", Now()) is job_slice.Next.SUCCESSOR
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, limited[0])

@@ -6,7 +6,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services import ingest, slice_run
+from ami.jobs.services import ingest, job_slice
 from ami.jobs.services.jetstream import connection, delete_job
 from ami.main.models import Detection, User
 from ami.main.services import tokens
@@ -108,7 +108,7 @@ def test_same_slug_of_two_projects_runs_in_both(worlds: list[World], number: int
         assert client.register(world.project.pk)["pipelines_created"] == [SLUG]
         world.pipeline = Pipeline.objects.get(project=world.project, slug=SLUG)
         job = world.job(list(world.project.captures.all()), pk=pk)
-        slice_run.run_slice(job, "first", Now())
+        job_slice.run_slice(job, "first", Now())
     for world, client in zip(worlds, clients, strict=True):
         job = Job.objects.get(project=world.project)
         assert {"id": job.pk, "pipeline_slug": SLUG} in client.jobs()

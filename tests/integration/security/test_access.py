@@ -144,7 +144,7 @@ def test_a_default_pipeline_is_one_that_the_project_uses(mine, theirs):
 
 
 def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
-    from ami.jobs.services.collection import images_of
+    from ami.jobs.services.job_images import images_of
 
     body = {
         "name": "x",

@@ -4,7 +4,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services.reprocess import create_jobs
+from ami.jobs.services.reprocess_jobs import create_jobs
 from tests.support.product.job_setup import World
 
 

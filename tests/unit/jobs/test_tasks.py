@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import kinds, operations, slice_run
+from ami.jobs.services import job_slice, kinds, operations
 from ami.jobs.services.kinds import job_kind
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
@@ -104,7 +104,7 @@ def test_a_second_message_drops_itself_and_a_redelivered_one_goes_on(world: Worl
     kind["advance"] = lambda job, work: bool(calls.append(job.lease_owner)) or True
     job = make(world)
     move(job, JobStatus.PENDING)
-    assert slice_run.claim(job, "the-first")
+    assert job_slice.claim(job, "the-first")
     run_job.apply(kwargs={"job_id": job.pk}, task_id="another", throw=True)
     assert calls == []
     run_job.apply(kwargs={"job_id": job.pk}, task_id="the-first", throw=True)
@@ -177,7 +177,7 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -187,8 +187,8 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
     old = timezone.now() - timedelta(days=2)
     Job.objects.update(created_at=old, updated_at=old, queued_at=timezone.now() - timedelta(hours=3), queued_times=6)
     for _ in range(3):
-        assert stalled.run_stalled_again().checked == 0
-        assert stalled.publish_queued_again().fixed == 0
+        assert stalled_jobs.run_stalled_again().checked == 0
+        assert stalled_jobs.publish_queued_again().fixed == 0
     job.refresh_from_db()
     assert (job.status, len(messages)) == (JobStatus.PENDING, sent)
 
@@ -198,7 +198,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -208,7 +208,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
 
     def audit_after(minutes: int) -> int:
         Job.objects.update(queued_at=timezone.now() - timedelta(minutes=minutes))
-        return stalled.publish_queued_again().fixed
+        return stalled_jobs.publish_queued_again().fixed
 
     assert [audit_after(minutes) for minutes in (9, 11, 11, 19, 21, 39, 41)] == [0, 1, 0, 0, 1, 0, 1]
     Job.objects.update(queued_times=1000)
@@ -221,7 +221,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
     run_job.apply(kwargs=messages[0]["kwargs"], throw=True)
     run_job.apply(kwargs=messages[1]["kwargs"], throw=True)
     job.refresh_from_db()
-    assert (job.status, stalled.publish_queued_again().checked) == (JobStatus.SUCCESS, 0)
+    assert (job.status, stalled_jobs.publish_queued_again().checked) == (JobStatus.SUCCESS, 0)
 
 
 def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monkeypatch) -> None:
@@ -229,15 +229,15 @@ def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monk
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **_: None)
     operations.run(world.job([], delay=3600))
     now = timezone.now()
     Job.objects.update(queued_at=now - timedelta(minutes=50), scheduled_at=now + timedelta(minutes=10))
-    assert stalled.publish_queued_again().fixed == 0
+    assert stalled_jobs.publish_queued_again().fixed == 0
     Job.objects.update(scheduled_at=now - timedelta(minutes=11))
-    assert stalled.publish_queued_again().fixed == 1
+    assert stalled_jobs.publish_queued_again().fixed == 1
 
 
 def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, kind, monkeypatch) -> None:
@@ -298,28 +298,28 @@ def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     kind["advance"] = lambda job, work: True
     job = make(world)
     move(job, JobStatus.STARTED)
-    slice_run.claim(job, "gone")
+    job_slice.claim(job, "gone")
     Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
-    assert stalled.run_stalled_again().fixed == 1
+    assert stalled_jobs.run_stalled_again().fixed == 1
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
 
 
 def test_job_that_ends_every_worker_it_runs_in_is_failed_and_not_run_for_ever(world: World, monkeypatch) -> None:
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     nudged: list[int] = []
-    monkeypatch.setattr(stalled, "nudge", lambda job_id, why: nudged.append(job_id))
+    monkeypatch.setattr(stalled_jobs, "nudge", lambda job_id, why: nudged.append(job_id))
     job = world.claim(world.running(world.captures(1)))
-    for _ in range(stalled.MOST_TRIES + 1):
+    for _ in range(stalled_jobs.MOST_TRIES + 1):
         past = timezone.now() - timedelta(seconds=1)
         Job.objects.filter(pk=job.pk).update(lease_owner="gone", lease_expires_at=past)
-        assert stalled.run_stalled_again().fixed == 1
+        assert stalled_jobs.run_stalled_again().fixed == 1
     job.refresh_from_db()
-    assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled.MOST_TRIES)
+    assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)
     assert "dead letters" in job.params["error"]

@@ -96,14 +96,14 @@ def test_incident_36_a_log_line_that_the_database_refuses_leaves_the_transaction
 
 
 def test_limit_and_shuffle_choose_the_same_images_in_every_slice(world: World) -> None:
-    from ami.jobs.services import collection
+    from ami.jobs.services import job_images
     from tests.support.product.job_setup import Now
 
     captures = world.captures(20)
     job = world.job(captures, limit=5)
     move(job, JobStatus.STARTED)
-    assert collection.collect(job, Now())
+    assert job_images.collect(job, Now())
     job.cursor = {}
-    assert collection.collect(job, Now())
+    assert job_images.collect(job, Now())
     assert JobImage.objects.filter(job=job).count() == 5
     assert JobImage.objects.values("position").distinct().count() == 5

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rest_framework.test import APIClient
 
-from ami.jobs.services.reprocess import pipeline_for
+from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.ml.schemas import PipelineConfigResponse
 from ami.ml.services.registration import RegistrationRefused, register, register_pull_service

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import JobImage
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import slice_run
+from ami.jobs.services import job_slice
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.services import heartbeats
 from ami.ml.services import probes as probing
@@ -67,9 +67,9 @@ def test_incident_39_a_heartbeat_is_written_once_in_a_while(world: World, django
     service = push_service(world, "")
     cache.clear()
     heartbeats._last.clear()
-    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    assert heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     with django_assert_num_queries(0):
-        assert not heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+        assert not heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     service.refresh_from_db()
     assert service.last_seen_live
 
@@ -79,7 +79,7 @@ def test_hazard_7_a_cache_that_is_down_stops_no_heartbeat(settings, world: World
     heartbeats._last.clear()
     monkeypatch.setattr(heartbeats.cache, "add", lambda *args: False)
     monkeypatch.setattr(heartbeats.cache, "get", lambda *args: None)
-    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    assert heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     service.refresh_from_db()
     assert service.last_seen
 
@@ -135,7 +135,7 @@ def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: Wo
     with served(answer) as url:
         push_service(world, url)
         job = world.job(captures, mode="sync_api", shuffle=False)
-        slice_run.run_slice(job, "me", Now())
+        job_slice.run_slice(job, "me", Now())
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
     assert [len(body["source_images"]) for body in seen] == [2, 2, 1]
@@ -156,7 +156,7 @@ def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, mon
     with served(hang) as url:
         push_service(world, url)
         job = world.job(world.captures(1), mode="sync_api")
-        slice_run.run_slice(job, "me", Now())
+        job_slice.run_slice(job, "me", Now())
         release.set()
     job.refresh_from_db()
     assert job.status == JobStatus.FAILURE

@@ -6,7 +6,12 @@ from collections.abc import Callable
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.audits.lost_images import fail_lost_images, publish_expired_again
-from ami.jobs.services.audits.stalled import finish_cancelled, finish_complete, publish_queued_again, run_stalled_again
+from ami.jobs.services.audits.stalled_jobs import (
+    finish_cancelled,
+    finish_complete,
+    publish_queued_again,
+    run_stalled_again,
+)
 from ami.jobs.services.audits.streams import delete_orphan_streams, snapshot_running_jobs
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.audits.stalled import nudge
+from ami.jobs.services.audits.stalled_jobs import nudge
 from ami.jobs.services.completion import complete_if_settled
 from ami.jobs.services.jetstream.streams import STREAM_MAX_AGE_SECONDS
 from ami.jobs.services.settlement import RESET, settle_failed

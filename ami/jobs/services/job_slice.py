@@ -99,7 +99,7 @@ def _start(job: Job) -> bool:
 def _advance(job: Job, work: SliceOfWork) -> bool:
     """Run the kind's code; the soft time limit ends the slice, not the job (incident 35)."""
     try:
-        with db_interrupt.recovered():
+        with db_interrupt.cancel_query_on_soft_limit():
             return kind_of(job.job_type_key).advance(job, work)
     except SoftTimeLimitExceeded:
         job.log("The slice reached its soft time limit and goes on in another.", level="WARNING")

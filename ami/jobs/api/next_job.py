@@ -11,7 +11,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
 from ami.main.api.lists import MOST_PER_PAGE, whole_number
 from ami.main.permissions import is_worker, visible_projects
-from ami.ml.services.heartbeats import heard_from
+from ami.ml.services.heartbeats import record_heartbeat
 
 PARAMETERS = [
     OpenApiParameter("ids_only", OpenApiTypes.BOOL, description="one random job's id and pipeline slug (workers)"),
@@ -60,7 +60,7 @@ def _heartbeat(request: Request) -> None:
     if is_worker(request) or not request.user.is_superuser:
         projects = list(visible_projects(request).values_list("pk", flat=True))
     if wanted := slugs(request):
-        heard_from(project_ids=projects, slugs=wanted)
+        record_heartbeat(project_ids=projects, slugs=wanted)
 
 
 def _limit(request: Request) -> int:

@@ -12,7 +12,7 @@ from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
 from ami.jobs.services import operations
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.completion import ALL_SETTLED, complete_if_settled
-from ami.jobs.services.slice_run import fail
+from ami.jobs.services.job_slice import fail
 from ami.topology.router import ORIGIN_HEADER
 
 SILENT_SECONDS = 900

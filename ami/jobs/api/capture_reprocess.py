@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ami.jobs.services import operations
-from ami.jobs.services.reprocess import pipeline_for
+from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects

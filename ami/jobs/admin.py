@@ -1,4 +1,4 @@
-"""The admin of jobs: their stages and log to read, and run, retry, cancel."""
+"""The admin of jobs: stages, log, and the actions run, retry and cancel."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ LOG_LINES = 200
 
 
 class JobForm(forms.ModelForm):
-    """Offers the types that code is registered for; an old job keeps its own, which nothing may run any more."""
+    """Offers the registered job types; an existing job keeps its own type even if it is no longer registered."""
 
     job_type_key = forms.ChoiceField(label="type")
 
@@ -39,7 +39,7 @@ class JobForm(forms.ModelForm):
 
 @admin.register(Job)
 class JobAdmin(admin.ModelAdmin):
-    """Jobs; the status is read-only, it moves by what is done with the job."""
+    """Jobs; the status is read-only and changes through the actions."""
 
     form = JobForm
     list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
@@ -62,7 +62,7 @@ class JobAdmin(admin.ModelAdmin):
 
     @admin.display(description="stages")
     def stages(self, job: Job) -> SafeString:
-        """Show each stage with its progress and numbers."""
+        """Render each stage with its progress and numbers."""
         rows = (
             (s["name"], s["status"], f"{s['progress']:.0%}", ", ".join(f"{p['key']} {p['value']}" for p in s["params"]))
             for s in progress(job)["stages"]
@@ -71,24 +71,23 @@ class JobAdmin(admin.ModelAdmin):
 
     @admin.display(description="log")
     def log(self, job: Job) -> SafeString:
-        """Show the newest lines of the log."""
+        """Render the newest LOG_LINES lines of the log, without secrets."""
         lines = JobLog.objects.filter(job=job)[:LOG_LINES]
         shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, redact_text(line.message)) for line in lines)
         return format_html("<div>{}</div>", format_html_join("", "<div>{} {} {}</div>", shown))
 
     @admin.action(description="Run selected jobs", permissions=["change"])
     def run(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Run each; finished ones start over."""
+        """Run each job; finished jobs start over."""
         self._do(request, queryset, operations.run, "Running")
 
     @admin.action(description="Retry selected jobs", permissions=["change"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Retry what failed in each."""
         self._do(request, queryset, operations.retry, "Retrying")
 
     @admin.action(description="Cancel selected jobs", permissions=["change"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Cancel each that is not finished."""
+        """Cancel each job that is not finished."""
         for job in chosen(request, queryset):
             done = operations.cancel(job)
             text = f"Job {job.pk} is {job.status}." if done else f"Job {job.pk} is {job.status} already."
@@ -103,24 +102,21 @@ class JobAdmin(admin.ModelAdmin):
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """Rows that only the system writes."""
+    """Read-only rows; deleting their job deletes them."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody adds."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody deletes; deleting their job does."""
         return False
 
 
 @admin.register(JobImage)
 class JobImageAdmin(ReadOnlyAdmin):
-    """Where each image of each job stands."""
+    """The state of each image of each job."""
 
     list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
     list_filter = ("state",)
@@ -130,7 +126,7 @@ class JobImageAdmin(ReadOnlyAdmin):
 
 @admin.register(StoredResult)
 class StoredResultAdmin(ReadOnlyAdmin):
-    """Results that workers posted, and what became of them."""
+    """Results that workers posted, and whether they were handled."""
 
     list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")
     search_fields = ("=job__id", "key", "task_id")
@@ -139,11 +135,11 @@ class StoredResultAdmin(ReadOnlyAdmin):
 
 @admin.action(description="Reprocess selected captures", permissions=["change"])
 def reprocess_captures(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-    """Start a job per project over the selected captures, with each project's default pipeline."""
+    """Start one job per project for the selected captures, with each project's default pipeline."""
     ids = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
     if ids:
         tell(request, f"Reprocessing {len(ids)} captures", ask(reprocess_captures_task, source_image_ids=ids))
 
 
-# `ami.main` must not import upward: the action is added to its page here.
+# `ami.main` must not import `ami.jobs`, so the action is added to its admin here.
 SourceImageAdmin.actions = (reprocess_captures, *SourceImageAdmin.actions)

@@ -14,7 +14,7 @@ class CaptureUnreadable(Exception):
 
 
 class PictureRefused(Exception):
-    """A picture is refused before it is opened: not JPEG or PNG, too many pixels, or a forbidden address. No retry helps."""
+    """A picture is never decoded: not JPEG or PNG, too many pixels, or a forbidden address. No retry helps."""
 
 
 class ServiceRefused(Exception):

@@ -52,7 +52,7 @@ def _in_range(moment: datetime) -> datetime:
 
 
 def _restore(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """Replace a placeholder by its list, if the context has cut lists out of the text (`ami.ml.services.long_lists`)."""
+    """Replace a placeholder by the list that was cut out of the text (`ami.ml.services.long_lists`)."""
     return handler(value) if info.context is None else info.context.restore(value, handler)
 
 

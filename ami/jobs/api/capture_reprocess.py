@@ -1,4 +1,4 @@
-"""Runs a pipeline over one capture again, for a user."""
+"""The endpoint that runs a pipeline over one capture again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The URLs of the jobs' API, below ``/api/v2/``."""
+"""URLs of the jobs API, below ``/api/v2/``."""
 
 from django.urls import path
 from rest_framework.routers import BaseRouter
@@ -8,7 +8,6 @@ from ami.jobs.api.views import JobViewSet
 
 
 def register(router: BaseRouter) -> None:
-    """Register the jobs' view."""
     router.register("jobs", JobViewSet, basename="job")
 
 

@@ -1,4 +1,4 @@
-"""A job's progress as the API shows it, derived from rows each time and stored nowhere."""
+"""Derives a job's progress for the API from its rows; nothing is stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from ami.jobs.models.states import FINAL, UNSETTLED, ImageState, JobStatus
 from ami.jobs.services.kinds import Kind, kind_of
 
 FAILURE_THRESHOLD = 0.5
-"""A job fails when more than this share of its images failed, and not before all are settled (incident 33)."""
+"""A job fails if more than this share of its images failed, decided only when all are settled (incident 33)."""
 
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images of a job are where."""
+    """Numbers of a job's images by state, and of its detections and classifications."""
 
     total: int = 0
     unsettled: int = 0
@@ -33,7 +33,7 @@ class ImageCounts:
 
     @property
     def final_status(self) -> JobStatus:
-        """What the job comes to once everything is settled."""
+        """The job's status once all images are settled."""
         return JobStatus.FAILURE if self.failed > FAILURE_THRESHOLD * self.total else JobStatus.SUCCESS
 
 
@@ -59,14 +59,14 @@ def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
 
 
 def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:
-    """Return the progress JSON of each job, by primary key, with one query for all of them."""
+    """Return primary key -> progress JSON, with one query for all jobs."""
     jobs = list(jobs)
     counts = count_images(job.pk for job in jobs if _kind(job) is None or _kind(job).per_image)  # type: ignore[union-attr]
     return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
 
 
 def progress(job: Job) -> dict[str, Any]:
-    """Return the progress JSON of one job; the shape is the platform's."""
+    """Return the progress JSON of one job, in the platform's shape."""
     return progress_of([job])[job.pk]
 
 
@@ -138,7 +138,7 @@ def _param(key: str, value: int) -> dict[str, Any]:
 def _stage(
     key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], final_status: JobStatus | None = None
 ) -> dict[str, Any]:
-    """Return one stage; its status follows its progress, never the other way round."""
+    """Return one stage; its status is derived from its progress."""
     if share >= 1.0:
         status = final_status or JobStatus.SUCCESS
     elif job.status in FINAL or job.status == JobStatus.CANCELING:

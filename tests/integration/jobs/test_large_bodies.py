@@ -1,4 +1,4 @@
-"""Large bodies at one real web process: one is read, one waits, and everybody else is served."""
+"""Large bodies at one real web process: one is read, one waits, and small requests are served."""
 
 import socket
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ SIZE = 40 * MIB
 
 
 def stalled_post(web: Door, stack: ExitStack) -> socket.socket:
-    """Begin to post a large body and stop after a MiB of it."""
+    """Begin to post a large body and stop after 1 MiB."""
     address, _, path = web.url.removeprefix("http://").partition("/")
     host, port = address.split(":")
     connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))

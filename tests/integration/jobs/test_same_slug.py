@@ -1,4 +1,4 @@
-"""One client, one public slug, two projects of different owners: each gets its own rows, over HTTP and real NATS."""
+"""One slug in two projects of different owners: each project gets its own rows, over HTTP and real NATS."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SLUG, LABELS = "sheet-moths", ["Noctua pronuba", "Agrotis exclamationis"]
 
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, Any]]:
-    """What the product published to Celery, kept instead of sent."""
+    """Messages that the product published to Celery, recorded instead of sent."""
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr(
         "ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: messages.append(kwargs)
@@ -39,7 +39,7 @@ def worlds(transactional_db, number: int):
 
 
 class PullClient:
-    """A processing service's client as real ones are: it knows a token, a project and a slug."""
+    """The client of a processing service; like real ones it knows a token, a project and a slug."""
 
     def __init__(self, person: User) -> None:
         self.http = APIClient()

@@ -1,4 +1,4 @@
-"""Reprocessing captures because a person asked."""
+"""Reprocessing of captures on request of a user."""
 
 import pytest
 from rest_framework.test import APIClient

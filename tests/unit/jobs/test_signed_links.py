@@ -1,4 +1,4 @@
-"""What services report about a picture opens nothing: an error may quote the link that they were given."""
+"""Errors that services report contain no usable signed link."""
 
 from ami.jobs.models import JobImage, JobLog
 from ami.jobs.services.settlement import settle_failed

@@ -1,4 +1,4 @@
-"""Addresses of services and captures in production: refused when entered and when called, each with its reason."""
+"""Forbidden addresses of services and captures are refused when entered and when called, with a reason."""
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -30,7 +30,7 @@ def asked() -> list[str]:
 
 @pytest.fixture
 def loopback(asked: list[str]):
-    """A server on this machine that would answer anything."""
+    """A server on this machine that answers every request."""
     with served(lambda path, body: asked.append(path) or (200, {"status": ["a"]})) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""Periodic repairs; each check stands alone, so that one that fails leaves the others running."""
+"""Periodic repairs of jobs; the checks are independent, so one failing check does not stop the others."""
 
 from ami.jobs.services.audits.data_integrity import audit_data_integrity
 from ami.jobs.services.audits.health import audit_jobs, health_check

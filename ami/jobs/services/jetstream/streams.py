@@ -1,4 +1,4 @@
-"""A job's stream and consumers on JetStream: create, look at, delete."""
+"""Creates, inspects and deletes a job's stream and consumers on JetStream."""
 
 import contextlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class StreamState:
 
 
 def create_stream(job_id: int) -> None:
-    """Create the job's stream and consumers if they are not there.
+    """Create the job's stream and consumers if they do not exist.
 
     Raises:
         NatsUnavailable: no answer in time.
@@ -42,7 +42,7 @@ def create_stream(job_id: int) -> None:
 
 
 def recreate_stream(job_id: int) -> None:
-    """Delete whatever has the job's names (left over from another database) and create them anew."""
+    """Delete streams and consumers with the job's names (leftovers of another database) and create new ones."""
 
     async def recreate(_: Client, js: JetStreamContext) -> None:
         await _delete(js, job_id)
@@ -63,7 +63,7 @@ def delete_job(job_id: int) -> bool:
 def consumer_state(job_id: int) -> dict[str, Any] | None:
     """Return the consumer's counters, or None if the job has no consumer."""
 
-    async def look(_: Client, js: JetStreamContext) -> dict[str, Any]:
+    async def read(_: Client, js: JetStreamContext) -> dict[str, Any]:
         info = await js.consumer_info(names.stream(job_id), names.consumer(job_id))
         return {
             "num_pending": info.num_pending,
@@ -72,15 +72,15 @@ def consumer_state(job_id: int) -> dict[str, Any] | None:
         }
 
     try:
-        return call(look)
+        return call(read)
     except NotFoundError:
         return None
 
 
 def job_streams() -> list[StreamState]:
-    """Return every stream on the server that has a job's name."""
+    """Return all streams on the server with the name of a job."""
 
-    async def look(_: Client, js: JetStreamContext) -> list[StreamState]:
+    async def read(_: Client, js: JetStreamContext) -> list[StreamState]:
         found: list[StreamState] = []
         offset = 0
         while True:
@@ -91,7 +91,7 @@ def job_streams() -> list[StreamState]:
             if not streams or offset >= page.get("total", 0):
                 return found
 
-    return call(look)
+    return call(read)
 
 
 def _stream_state(raw: dict[str, Any]) -> StreamState | None:

@@ -240,27 +240,27 @@ def test_second_large_body_is_a_503_while_small_ones_pass(world, client, monkeyp
 
 
 def test_one_large_body_waits_and_a_third_is_refused() -> None:
-    lock, waiting, done = gate.Gate(), threading.Event(), threading.Event()
+    large_bodies, waiting, done = gate.Gate(), threading.Event(), threading.Event()
 
     def second() -> None:
         waiting.set()
-        with lock.turn():
+        with large_bodies.turn():
             done.set()
 
     with ExitStack() as stack:
-        stack.enter_context(lock.turn())
+        stack.enter_context(large_bodies.turn())
         thread = threading.Thread(target=second)
         thread.start()
         waiting.wait(5)
         deadline = threading.Event()
-        while lock._places._value and not deadline.wait(0.01):
+        while large_bodies._places._value and not deadline.wait(0.01):
             pass
-        with pytest.raises(gate.Busy), lock.turn():
+        with pytest.raises(gate.Busy), large_bodies.turn():
             pass
         assert not done.is_set()
     assert done.wait(5)
     thread.join(5)
-    with lock.turn():
+    with large_bodies.turn():
         pass
 
 

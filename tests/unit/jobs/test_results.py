@@ -125,7 +125,7 @@ def test_late_result_of_a_lost_image_is_saved(world: World) -> None:
 
 
 MOST_QUERIES = 45
-"""Number of queries for one result of one image, independent of the size of the job."""
+"""Maximum number of queries for one result of one image, independent of the size of the job."""
 
 
 def test_incident_37_queries_per_result_do_not_grow_with_the_job(world: World, django_assert_max_num_queries) -> None:

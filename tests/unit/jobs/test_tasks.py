@@ -322,4 +322,4 @@ def test_job_that_kills_every_worker_is_failed(world: World, monkeypatch) -> Non
         assert stalled_jobs.run_stalled_again().fixed == 1
     job.refresh_from_db()
     assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)
-    assert "dead letters" in job.params["error"]
+    assert "dead-letter queue" in job.params["error"]

@@ -23,7 +23,7 @@ def config(world: World, name: str, **fields: Any) -> PipelineConfigResponse:
 
 
 def shared_use(world: World, **fields: Any) -> ProjectPipelineConfig:
-    """Move the world's pipeline to the shared catalogue, enabled for its project."""
+    """Make the world's project use a pipeline of the shared catalogue."""
     shared = new_world("shared", own=False).pipeline
     Pipeline.objects.filter(pk=shared.pk).update(default_config={"threshold": 1})
     return ProjectPipelineConfig.objects.create(project=world.project, pipeline=shared, **fields)

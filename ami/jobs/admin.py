@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from ami.jobs.errors import NotAllowed, UnknownKind
 from ami.jobs.models import Job, JobImage, JobLog, StoredResult
 from ami.jobs.services import operations
-from ami.jobs.services.kinds import known
+from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
@@ -32,7 +32,7 @@ class JobForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if field := self.fields.get("job_type_key"):
             own = [self.instance.job_type_key] if self.instance.pk else [""]
-            field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *known()])]
+            field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *registered_keys()])]
             if not self.instance.pk:
                 self.initial["job_type_key"] = ""
 

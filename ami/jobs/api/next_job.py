@@ -26,8 +26,8 @@ def ids_only(request: Request) -> bool:
 
 def slugs(request: Request) -> list[str]:
     """Return the pipeline slugs in the query, at most 1000."""
-    asked = request.query_params.get("pipeline__slug__in", "")
-    return [slug.strip() for slug in asked.replace("\x00", "").split(",") if slug.strip()][:1000]
+    text = request.query_params.get("pipeline__slug__in", "")
+    return [slug.strip() for slug in text.replace("\x00", "").split(",") if slug.strip()][:1000]
 
 
 def apply_filters(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:

@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from ami.jobs.models import Job, JobLog
-from ami.jobs.services.kinds import known
+from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress_of
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.ml.models import Pipeline
@@ -72,12 +72,12 @@ class JobSerializer(serializers.ModelSerializer[Job]):
     @extend_schema_field({"type": "object"})
     def get_progress(self, job: Job) -> dict[str, Any]:
         """Return the derived progress; a list computes it for all jobs in one query and passes it in ``context``."""
-        found = self.context.get("progress") or {}
-        return found.get(job.pk) or progress_of([job])[job.pk]
+        computed = self.context.get("progress") or {}
+        return computed.get(job.pk) or progress_of([job])[job.pk]
 
     def validate_job_type_key(self, key: str) -> str:
-        if key not in known():
-            raise serializers.ValidationError(f"Choose one of {', '.join(known())}.")
+        if key not in registered_keys():
+            raise serializers.ValidationError(f"Choose one of {', '.join(registered_keys())}.")
         return key
 
     def validate_params(self, params: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ FILTERS = {
     "job_type_key": ("job_type_key", words),
     "status": ("status", words),
 }
-START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="run the job at once")
+START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="start the job immediately")
 LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log lines, at most {MOST_LOGS}")
 
 

@@ -80,8 +80,8 @@ class Job(models.Model):
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save the editable columns; an existing row keeps its guarded columns."""
         if not self._state.adding:
-            asked = kwargs.get("update_fields")
-            fields = set(asked) if asked is not None else {f.name for f in self._meta.concrete_fields if f.name != "id"}
+            given = kwargs.get("update_fields")
+            fields = set(given) if given is not None else {f.name for f in self._meta.concrete_fields if f.name != "id"}
             kwargs["update_fields"] = (fields - GUARDED - {"created_at"}) | {"updated_at"}
         super().save(*args, **kwargs)
 

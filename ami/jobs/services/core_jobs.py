@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.db.models import Model
 
 from ami.jobs.models import Job
-from ami.jobs.services.kinds import SliceOfWork, job_kind
+from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import bulk_deletion, capture_sets, sessions, station_sync
 from ami.main.services.stale_marks import mark_stale

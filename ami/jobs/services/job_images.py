@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.models import SourceImage
 
 CHUNK = 1000

@@ -12,7 +12,7 @@ from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
 from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
 from ami.jobs.services import completion, db_interrupt, operations
-from ami.jobs.services.kinds import SliceOfWork, kind_of
+from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
 from ami.main.services import leases
 

@@ -13,7 +13,7 @@ from ami.jobs.errors import NotAllowed
 from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL, DispatchMode, JobStatus
 from ami.jobs.services import completion, stored_results
-from ami.jobs.services.kinds import kind_of
+from ami.jobs.services.job_kinds import kind_of
 from ami.jobs.services.settlement import reset_images
 from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
@@ -138,7 +138,7 @@ def _held_by(owner: str) -> Q:
 
 def _start_over(job: Job) -> None:
     reset_images(job.pk, everything=True)
-    stored_results.forget_handled(job.pk)
+    stored_results.delete_handled(job.pk)
     reopen(
         job,
         cursor={},

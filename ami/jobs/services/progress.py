@@ -9,7 +9,7 @@ from django.db.models import Count, Q, Sum
 from ami.jobs.errors import UnknownKind
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import FINAL, UNSETTLED, ImageState, JobStatus
-from ami.jobs.services.kinds import Kind, kind_of
+from ami.jobs.services.job_kinds import Kind, kind_of
 
 FAILURE_THRESHOLD = 0.5
 """A job fails if more than this share of its images failed, decided only when all are settled (incident 33)."""

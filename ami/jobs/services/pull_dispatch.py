@@ -9,7 +9,7 @@ from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
 from ami.jobs.services import jetstream
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 
 CHUNK = 200
 

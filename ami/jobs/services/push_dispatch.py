@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.results import save_results
 from ami.jobs.services.settlement import settle_failed
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable

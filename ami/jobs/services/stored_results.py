@@ -122,7 +122,7 @@ def mark_failed(key: str, error: str) -> None:
     row.update(error=(error or "failed").replace("\x00", "")[:10_000])
 
 
-def forget_handled(job_id: int) -> int:
+def delete_handled(job_id: int) -> int:
     """Delete the handled results of a job that starts over, so that an equal result is handled again."""
     rows = StoredResult.objects.filter(job_id=job_id).exclude(handled_at=None)
     names = list(rows.values_list("name", flat=True))

@@ -28,7 +28,7 @@ class CropsRefused(CropsFailed):
     """As `CropsFailed`, and a retry cannot help for any of them."""
 
 
-def without_crop(image_ids: Iterable[int]) -> "list[Detection]":
+def detections_without_crop(image_ids: Iterable[int]) -> "list[Detection]":
     """Return the real detections of these captures that have no crop; null markers need none (hazard 8)."""
     return list(Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by("pk"))
 
@@ -49,7 +49,7 @@ def make_crops(image_ids: Iterable[int]) -> int:
         CropsRefused: as above, and no retry helps for any of them.
     """
     by_image: dict[int, list[Detection]] = {}
-    for detection in without_crop(image_ids):
+    for detection in detections_without_crop(image_ids):
         by_image.setdefault(detection.source_image_id, []).append(detection)
     failed: list[str] = []
     made, hopeless = 0, True

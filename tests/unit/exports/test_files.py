@@ -140,7 +140,7 @@ def test_a_download_is_logged_without_its_signature(client, project, owner, capl
 def test_nothing_stored_opens_anything(client, project, tmp_path):
     """After an export and its answers: no signature in a row, in a job's result or in a file."""
     from ami.jobs.models import Job
-    from ami.jobs.services.kinds import kind_of
+    from ami.jobs.services.job_kinds import kind_of
 
     factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     answer = client.post("/api/v2/exports/", {"project": project.pk, "format": JSON}, format="json")

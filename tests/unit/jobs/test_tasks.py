@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import job_slice, kinds, operations
-from ami.jobs.services.kinds import job_kind
+from ami.jobs.services import job_kinds, job_slice, operations
+from ami.jobs.services.job_kinds import job_kind
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
 from tests.support.product.job_setup import World, new_world
@@ -38,7 +38,7 @@ def kind() -> Iterator[dict[str, Any]]:
     code: dict[str, Any] = {}
     job_kind("test_kind", stages=["work"])(lambda job, work: code["advance"](job, work))
     yield code
-    kinds._kinds.pop("test_kind")
+    job_kinds._kinds.pop("test_kind")
 
 
 def make(world: World) -> Job:

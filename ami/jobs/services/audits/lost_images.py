@@ -29,7 +29,7 @@ def fail_lost_images() -> Findings:
     not update the row, if a JetStream advisory names it. An image whose stored result is not handled yet is not lost.
     """
     findings = Findings()
-    lost = _by_rows()
+    lost = _exhausted_rows()
     nats: Exception | None = None
     for job_id in _async_jobs():
         try:
@@ -50,7 +50,7 @@ def fail_lost_images() -> Findings:
     return findings
 
 
-def _by_rows() -> dict[int, dict[int, int]]:
+def _exhausted_rows() -> dict[int, dict[int, int]]:
     over = timezone.now() - timedelta(seconds=GRACE_SECONDS)
     rows = JobImage.objects.filter(
         state=ImageState.CLAIMED,
@@ -74,7 +74,7 @@ def _fail(job_id: int, images: dict[int, int], findings: Findings) -> None:
     if not images:
         return
     findings.checked += len(images)
-    waiting = _with_a_result(job_id, set(images))
+    waiting = _with_stored_result(job_id, set(images))
     with transaction.atomic():
         for image_id, deliveries in images.items():
             if image_id not in waiting:
@@ -82,7 +82,7 @@ def _fail(job_id: int, images: dict[int, int], findings: Findings) -> None:
     complete_if_settled(job_id)
 
 
-def _with_a_result(job_id: int, image_ids: set[int]) -> set[int]:
+def _with_stored_result(job_id: int, image_ids: set[int]) -> set[int]:
     """Return the images whose last delivery has a stored result that is not handled yet."""
     claims = JobImage.objects.filter(job_id=job_id, source_image_id__in=image_ids).exclude(reply_subject="")
     answered = Job.objects.get(pk=job_id).stored_results.filter(handled_at=None, error="").values("reply_subject")

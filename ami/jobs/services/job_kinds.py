@@ -83,9 +83,11 @@ def kind_of(key: str) -> Kind:
     try:
         return _kinds[key]
     except KeyError:
-        raise UnknownKind(f"No code is registered for jobs of type '{key}'. Known: {', '.join(known())}.") from None
+        raise UnknownKind(
+            f"No code is registered for jobs of type '{key}'. Known: {', '.join(registered_keys())}."
+        ) from None
 
 
-def known() -> list[str]:
+def registered_keys() -> list[str]:
     """Return the registered keys, sorted."""
     return sorted(_kinds)

@@ -17,7 +17,7 @@ def require_login(**_: Any) -> None:
     """Refuse to start an open Flower.
 
     Flower has no hook of its own. It imports the tasks after it has read its environment, its command line and
-    its configuration file, and before it listens: whichever of them the login comes from, it is known here.
+    its configuration file, and before it listens: the login is known here, whatever its source.
     """
     command = click.get_current_context(silent=True)
     if command is None or command.info_name != "flower" or not settings.FLOWER_LOGIN_REQUIRED:
@@ -25,7 +25,7 @@ def require_login(**_: Any) -> None:
     from flower.options import options
 
     if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in FALSE:
-        refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to everybody; remove it and send a login instead.")
+        refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to anyone; remove it and send a login instead.")
     if not options.auth and not options.basic_auth:
         refuse(
             "FLOWER_BASIC_AUTH is not set and Flower can stop workers; set it to USER:PASSWORD, or FLOWER_AUTH, "
@@ -45,7 +45,7 @@ def _refuse_weak(login: str) -> None:
 
 
 def _close_metrics() -> None:
-    """Ask for the login on ``/metrics`` too, which Flower 2.2 leaves open; ``/healthcheck`` says OK to everybody."""
+    """Require the login on ``/metrics``, which Flower 2.2 leaves open; ``/healthcheck`` stays open."""
     from flower.views.monitor import Metrics
     from tornado.web import authenticated
 

@@ -8,7 +8,7 @@ from django.db import router, transaction
 from django_celery_results.backends.database import DatabaseBackend, trigger_callback
 from django_celery_results.models import ChordCounter
 
-#: Longer than sending a body takes. Whoever began it and has not ended it by then has died over it.
+#: Longer than sending a body takes. A process that has not finished by then has died.
 SENDING_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 
@@ -22,7 +22,7 @@ class Backend(DatabaseBackend):
     """
 
     def as_uri(self, include_password: bool = False) -> str:  # noqa: ARG002 - Celery's name
-        """Return what a worker's banner shows."""
+        """Return the name in a worker's banner."""
         return "the database"
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **_: Any) -> None:
@@ -41,7 +41,7 @@ class Backend(DatabaseBackend):
         """Count a part. Return the counter once no part is missing, and whether it was this one that was missing.
 
         One part at a time: the row is locked, and SQLite lets one writer in. A counter at 0 is one whose body is being
-        sent; when that is done the counter is gone.
+        sent; after that the counter is deleted.
         """
         with transaction.atomic(using=router.db_for_write(ChordCounter)):
             counter = ChordCounter.objects.select_for_update().filter(group_id=request.group).first()
@@ -59,7 +59,7 @@ def _came_before(request: Any) -> bool:
 
 
 def _is_abandoned(counter: ChordCounter) -> bool:
-    """Whether the process that began to send the body is gone: it did not remove the counter in time."""
+    """Whether the process that began to send the body has died: it did not delete the counter in time."""
     deadline = time.monotonic() + SENDING_SECONDS
     while ChordCounter.objects.filter(pk=counter.pk).exists():
         if time.monotonic() > deadline:

@@ -19,7 +19,7 @@ for app in (main_urls, ml_urls, jobs_urls, exports_api):
 
 
 def live(_: HttpRequest) -> HttpResponse:
-    """Answer that the web process runs; it asks no service."""
+    """Answer that the web process runs; no service is queried."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 

@@ -1,6 +1,6 @@
-"""What gunicorn asks of each connection and request before the application sees it (`python:config.web_server`).
+"""gunicorn's deadlines and logs for each connection and request (`python:config.web_server`).
 
-A thread belongs to a request from its first byte on. Without a deadline four silent strangers would have all of them.
+A thread serves one request from its first byte on. Without a deadline four silent clients would hold all threads.
 """
 
 import errno
@@ -8,6 +8,7 @@ import socket
 import time
 from typing import Any
 
+from gunicorn.glogging import Logger as GunicornLogger
 from gunicorn.workers.gthread import ThreadWorker
 
 from ami.main.services.request_body import (
@@ -17,6 +18,7 @@ from ami.main.services.request_body import (
     SLOWEST_BYTES_PER_SECOND,
     WAIT_SECONDS,
 )
+from config.logs import JsonFormatter
 
 #: How long the first line and the headers may take in all, and a body of at most SMALL_BYTES.
 HEADERS_SECONDS = 10.0
@@ -26,6 +28,7 @@ SMALL_BYTES = 64 * 1024
 PIECE_BYTES = 64 * 1024
 
 worker_class = "config.web_server.Worker"
+logger_class = "config.web_server.Logger"
 
 
 class DeadlineSocket(socket.socket):
@@ -52,7 +55,7 @@ class DeadlineSocket(socket.socket):
         """Read, until the deadline.
 
         Raises:
-            ConnectionResetError: the headers did not come in time; nobody waits for an answer, and none is logged.
+            ConnectionResetError: the headers did not come in time; no answer is sent, and nothing is logged.
             TimeoutError: the body did not.
         """
         try:
@@ -86,6 +89,18 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         return super().handle_request(req, conn)
 
 
+class Logger(GunicornLogger):  # type: ignore[misc]
+    """gunicorn's logs, in JSON where ``ANTENNA_LOG_FORMAT`` says so."""
+
+    def setup(self, cfg: Any) -> None:
+        from django.conf import settings
+
+        super().setup(cfg)
+        if settings.LOG_FORMAT == "json":
+            for handler in (*self.error_log.handlers, *self.access_log.handlers):
+                handler.setFormatter(JsonFormatter())
+
+
 def pre_request(_: Any, request: Any) -> None:
     """Announce the end of the connection after a body that is too large to be thrown away when it is refused.
 
@@ -97,6 +112,6 @@ def pre_request(_: Any, request: Any) -> None:
 
 
 def _length(headers: dict[str, str]) -> int:
-    """Return the Content-Length, -1 where it is no number."""
+    """Return the Content-Length, -1 where it is not a number."""
     text = headers.get("CONTENT-LENGTH", "0")
     return int(text[:20]) if text.isdecimal() else -1

@@ -1,1 +1,21 @@
-"""What subclasses or hooks Celery, one file per hook."""
+"""What subclasses or hooks Celery, one file per hook, in the order in which they fire.
+
+Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_properties``, ``decompression`` and ``pool``
+(installed by ``bootsteps``), ``declaration`` (declares the topology before the first consume or publish).
+
+Publish: ``app`` (``send_task``: origin, delay, unknown queues), ``origin`` (who published), ``producer`` (bounded wait
+for confirmations).
+
+Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a message), ``dead_letter_publisher``
+(stores what is buried).
+
+Run: ``task`` (base class of every task).
+
+Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks).
+
+Beside tasks: ``events`` and ``control`` (``celery inspect``) of a worker.
+
+Beat: ``scheduler``, ``watchdog`` (ends a frozen beat).
+
+Helpers: ``broker_kind`` (what the broker can do), ``message_copy`` (publishes a message again).
+"""

@@ -1,4 +1,4 @@
-"""Worker bootsteps: refuse what cannot work, declare the topology before consuming, and tell its fingerprint."""
+"""Worker bootsteps: refuse what cannot work, declare the topology before consuming, and report its fingerprint."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ PROCESSES_REFUSED = (
 
 
 class RefuseProcesses(bootsteps.Step):
-    """Refuses a pool of processes on a broker in the memory of one: its children would publish where nobody reads."""
+    """Refuses a pool of processes on a broker in the memory of one: its children would publish without consumers."""
 
     def __init__(self, worker: Any, **options: Any) -> None:
         super().__init__(worker, **options)
@@ -32,13 +32,13 @@ class DeclareTopology(bootsteps.StartStopStep):
     requires = (Connection,)
 
     def start(self, consumer: Any) -> None:
-        """Declare; a reconnect may have found a broker that lost its definitions."""
+        # A reconnect may have found a broker that lost its definitions.
         app = consumer.app
         with app.connection_for_write() as connection:
             declare(app.topology, connection, own=app.amqp.queues.consume_from)
 
     def info(self, consumer: Any) -> dict[str, Any]:
-        """What ``celery -A config inspect stats`` shows of it."""
+        """Return what ``celery -A config inspect stats`` shows."""
         topology = consumer.app.topology
         return {
             "topology": {
@@ -49,23 +49,22 @@ class DeclareTopology(bootsteps.StartStopStep):
         }
 
 
-class LetEventsGo(bootsteps.StartStopStep):
-    """Drops the events' connection before Celery closes it, when the broker would not hear that."""
+class DropEventConnection(bootsteps.StartStopStep):
+    """Drops the events' connection before Celery closes it, while the broker does not read from it."""
 
     requires = (Events,)
 
     def stop(self, consumer: Any) -> None:
-        """Let it go; see :class:`ami.celery.events.EventDispatcher`."""
         if consumer.event_dispatcher:
-            consumer.event_dispatcher.let_go()
+            consumer.event_dispatcher.drop_blocked_connection()
 
 
 def install(app: Any) -> None:
     """Add the steps to the worker and to its consumer, and guard this process against what it may receive.
 
-    Celery orders steps by ``requires`` alone and has no "before": its own ``Tasks`` is told to wait for ours. Celery's
-    ``DelayedDelivery`` is left out: it would bind every queue of the topology again, also those that a rollback took
-    their keys from, and ours has declared the same exchanges.
+    Celery orders steps by ``requires`` alone and has no "before": its own ``Tasks`` step is made to require ours.
+    Celery's ``DelayedDelivery`` is left out: it would bind every queue of the topology again, also those that a
+    rollback took their keys from, and ours has declared the same exchanges.
     """
     amqp_properties.install()
     decompression.install()
@@ -73,4 +72,4 @@ def install(app: Any) -> None:
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].add(RefuseProcesses)
-    app.steps["consumer"].update((DeclareTopology, LetEventsGo))
+    app.steps["consumer"].update((DeclareTopology, DropEventConnection))

@@ -1,4 +1,4 @@
-"""What the broker at the other end can do, so that no operation asks for its name."""
+"""What the broker at the other end can do, so that no operation depends on its name."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ class BrokerKind:
 
     ``routes``: it keeps exchanges, bindings, alternate exchanges and dead letters, and knows which queues are missing.
     ``delays``: it keeps a delayed message until it is due, for whole seconds. Elsewhere the worker does, to the moment.
-    ``confirms``: a publisher may wait for its word that it has a message; where it does not, publishing itself waits.
-    ``lists``: it tells the names of all its queues.
+    ``confirms``: it confirms each message; where it does not, publishing itself waits.
+    ``lists``: it lists the names of all its queues.
     ``is_managed``: it does so through RabbitMQ's management API, and has policies, alarms and a version there.
     """
 

@@ -28,18 +28,17 @@ class Node(KombuNode):
 
 
 class Mailbox(KombuMailbox):
-    """Gives a worker that comes back a queue that nobody can hold against it.
+    """Gives each connection of a worker a control queue with a name of its own.
 
-    On RabbitMQ a control queue belongs to its connection and goes with it (incident 8). To the broker a connection that
-    was cut off lives until its heartbeats have been missed, minutes later: a worker that comes back sooner would find
-    the queue of the same name locked (405), and Celery ends it for that. Commands are sent to all queues, so the name
-    is nobody's address.
+    On RabbitMQ a control queue belongs to its connection and is deleted with it (incident 8). To the broker a
+    connection that was cut off lives until its heartbeats have been missed, minutes later: a worker that reconnects
+    sooner would find the queue of the same name locked (405), and Celery ends it for that. Commands are
+    sent to all queues, so no publisher depends on the name.
     """
 
     node_cls = Node
 
     def get_queue(self, hostname: str) -> Queue:
-        """Return a new queue for the worker called ``hostname``."""
         queue: Any = super().get_queue(hostname)
         if queue.exclusive and kind_of(current_app.connection_for_read()).is_managed:
             queue.name = f"{hostname}.{secrets.token_hex(4)}.{self.namespace}.pidbox"

@@ -19,23 +19,23 @@ from ami.celery.message_copy import copy
 
 logger = get_logger(__name__)
 
-#: So many may wait to be stored before a further one keeps its place in the worker.
+#: Messages that may wait to be stored; each further one keeps its slot in the worker.
 BACKLOG = 100
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 
-#: A message whose copy could not be stored for so long is returned to its queue, which counts as a delivery.
+#: A message whose copy could not be stored for this long is requeued, which counts as a delivery.
 RETURN_AFTER_SECONDS = 300.0
 
-#: An idle connection is closed after so long: its heartbeats are not read.
+#: An idle connection is closed after this long: its heartbeats are not read.
 IDLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Letter:
-    """A message to be buried: what was received, where its copy goes, and what to do when that is known.
+class DeadLetter:
+    """A received message to bury: where its copy goes, and how to settle it.
 
-    ``stored``, ``refused`` (the copy cannot be published at all) and ``given_back`` run on the loop's thread.
+    ``stored``, ``refused`` (the copy cannot be published at all) and ``requeue`` run on the loop's thread.
     """
 
     message: Any
@@ -44,7 +44,7 @@ class Letter:
     headers: Mapping[str, Any]
     stored: Callable[[], None]
     refused: Callable[[], None]
-    given_back: Callable[[], None]
+    requeue: Callable[[], None]
     since: float = field(default_factory=time.monotonic)
 
 
@@ -62,18 +62,18 @@ class DeadLetterPublisher:
         declare: Callable[[Connection], Any] = lambda _: None,
     ) -> None:
         self._connect, self._call_soon, self._declare = connect, call_soon, declare
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[DeadLetter] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._pause = FIRST_PAUSE_SECONDS
 
     @property
     def is_full(self) -> bool:
-        """Whether so many wait already that no more should be taken on."""
+        """Whether more than ``BACKLOG`` messages wait."""
         return len(self._letters) > BACKLOG
 
-    def submit(self, letter: Letter) -> None:
-        """Store a copy soon; from the loop's thread."""
+    def submit(self, letter: DeadLetter) -> None:
+        """Store a copy soon. Call it on the loop's thread."""
         with self._changed:
             self._letters.append(letter)
             if self._thread is None:
@@ -82,7 +82,7 @@ class DeadLetterPublisher:
             self._changed.notify()
 
     def forget(self) -> None:
-        """Drop what waits: the connection that it came by is gone, and the broker delivers it again."""
+        """Drop what waits: its connection was lost, and the broker delivers it again."""
         with self._changed:
             self._letters.clear()
 
@@ -93,7 +93,7 @@ class DeadLetterPublisher:
                 self._store_all()
                 self._pause = FIRST_PAUSE_SECONDS
             except Exception as error:  # No failure may end the thread: the worker would hold what waits for ever.
-                logger.warning("Dead letters not stored, retrying in %s s: %r", self._pause, error)
+                logger.warning("Dead letters not stored; retrying in %s s: %r", self._pause, error)
                 self._return_old()
                 time.sleep(self._pause)
                 self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
@@ -112,8 +112,8 @@ class DeadLetterPublisher:
             raise
         connection.release()
 
-    def _is_publishable(self, letter: Letter, channel: Any, connection: Connection) -> bool:
-        """Publish a letter; return whether it can be published at all. Raises what the broker or the network did."""
+    def _is_publishable(self, letter: DeadLetter, channel: Any, connection: Connection) -> bool:
+        """Publish a letter; return whether it can be published at all. Raises the errors of broker and network."""
         try:
             copy(channel, letter.message, letter.exchange, letter.routing_key, letter.headers)
         except connection.channel_errors:
@@ -143,17 +143,17 @@ class DeadLetterPublisher:
         finally:
             connection.collect()
 
-    def _next(self, timeout: float | None) -> Letter | None:
+    def _next(self, timeout: float | None) -> DeadLetter | None:
         with self._changed:
             self._changed.wait_for(lambda: self._letters, timeout)
             return self._letters[0] if self._letters else None
 
     def _rotate(self) -> None:
-        """Let another one be first: what fails may be about this one alone."""
+        """Move the first message to the end: the failure may concern it alone."""
         with self._changed:
             self._letters.rotate(-1)
 
-    def _done(self, letter: Letter, settle: Callable[[], None]) -> None:
+    def _done(self, letter: DeadLetter, settle: Callable[[], None]) -> None:
         with self._changed:
             if letter in self._letters:
                 self._letters.remove(letter)
@@ -162,4 +162,4 @@ class DeadLetterPublisher:
     def _return_old(self) -> None:
         before = time.monotonic() - RETURN_AFTER_SECONDS
         for letter in [letter for letter in list(self._letters) if letter.since < before]:
-            self._done(letter, letter.given_back)
+            self._done(letter, letter.requeue)

@@ -22,8 +22,8 @@ DELAY_QUEUE_TYPE = "quorum"
 def declare(topology: Topology, connection: Connection, own: Collection[str] = ()) -> list[str]:
     """Declare queues, dead letters, the alternate exchange and the delay exchanges; return the queues' names.
 
-    A queue that exists keeps the bindings it has, unless it is one of ``own``: those take their routing keys (back)
-    from the fallback queue, where a rollback put them. Who consumes a queue owns its key. On a broker that does not
+    A queue that exists keeps the bindings it has, unless it is one of ``own``: those take their routing keys
+    from the fallback queue, where a rollback put them: a queue's consumer owns its key. On a broker that does not
     route only the queues themselves are declared, and delay exchanges only on one that delays.
 
     Raises:

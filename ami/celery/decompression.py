@@ -10,7 +10,7 @@ from kombu import compression
 
 from ami.celery.task_message import MAX_BODY_BYTES
 
-#: What an lzma stream may ask for as its dictionary.
+#: The largest dictionary of an lzma stream.
 LZMA_MEMORY_BYTES = 64 * 1024**2
 
 
@@ -19,7 +19,7 @@ class DecompressionError(ValueError):
 
 
 def install() -> None:
-    """Replace the decoders of this process. What has no bounded one (brotli, zstd) is refused as unknown."""
+    """Replace the decoders of this process. A format without a bounded decoder (brotli, zstd) is refused."""
     bounded: dict[str, Callable[[], Any]] = {
         "application/x-gzip": zlib.decompressobj,
         "application/x-bz2": bz2.BZ2Decompressor,

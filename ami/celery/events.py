@@ -1,4 +1,4 @@
-"""A worker's events: nothing waits for the broker to take them, and they are dropped while it takes none."""
+"""A worker's events: sent without waiting for the broker, and dropped while it is blocked."""
 
 from contextlib import suppress
 from typing import Any
@@ -8,17 +8,18 @@ from celery.events.dispatcher import EventDispatcher as CeleryEventDispatcher
 from celery.utils.log import get_logger
 from kombu.connection import PooledConnection
 
+from ami import celery_internals
 from ami.celery.broker_kind import kind_of
 
 logger = get_logger(__name__)
 
 
 class EventDispatcher(CeleryEventDispatcher):
-    """Publishes without waiting for confirmations on a connection of its own, which a worker's has.
+    """Publishes without waiting for confirmations where it has a connection of its own, as a worker's has.
 
     A worker sends events from its loop. While RabbitMQ is short of disk or memory it confirms nothing and reads nothing
-    from who publishes: waiting for either would stop the loop, and with it all work (incident 7). Under gevent the loop
-    would read the confirmation itself, and the greenlet that waits for it would wait for ever.
+    from publishers: waiting for either would stop the loop, and with it all work (incident 7). Under gevent the loop
+    would read the confirmation itself, and the greenlet waiting for it would never end.
 
     A pooled connection is left as it is: tasks are published on it.
     """
@@ -26,26 +27,25 @@ class EventDispatcher(CeleryEventDispatcher):
     is_blocked = False
 
     def enable(self) -> None:
-        """Start to send; see Celery."""
         super().enable()
         connection = self.connection
         if connection and not isinstance(connection, PooledConnection) and kind_of(connection).confirms:
             channel = connection.default_channel
-            channel.basic_publish = channel._basic_publish
+            channel.basic_publish = celery_internals.publish_unconfirmed(channel)
             connection.connection.on_blocked = self._on_blocked
             connection.connection.on_unblocked = self._on_unblocked
 
-    def let_go(self) -> None:
-        """Drop the connection while the broker does not read it: to close it in order would wait for that."""
-        if self._hears_blocked():
+    def drop_blocked_connection(self) -> None:
+        """Drop the connection while the broker does not read from it: closing it in order would wait for that."""
+        if self._is_still_blocked():
             self.connection.collect()
 
     def _publish(self, event: Any, producer: Any, *args: Any, **kwargs: Any) -> None:
-        if not self._hears_blocked():
+        if not self._is_still_blocked():
             super()._publish(event, producer, *args, **kwargs)
 
-    def _hears_blocked(self) -> bool:
-        """Whether the broker reads nothing; it says so, and when that is over, on the same connection."""
+    def _is_still_blocked(self) -> bool:
+        """Whether the broker reads nothing. It announces the end of that on the same connection."""
         if self.is_blocked:
             with suppress(TimeoutError, *self.connection.connection_errors):
                 self.connection.drain_events(timeout=0)
@@ -53,11 +53,11 @@ class EventDispatcher(CeleryEventDispatcher):
 
     def _on_blocked(self, _: str) -> None:
         self.is_blocked = True
-        logger.warning("The broker takes no messages; events are dropped until it does.")
+        logger.warning("Broker blocked; dropping events until it accepts messages")
 
     def _on_unblocked(self) -> None:
         self.is_blocked = False
-        logger.info("The broker takes messages again.")
+        logger.info("Broker accepts messages again")
 
 
 class Events(CeleryEvents):

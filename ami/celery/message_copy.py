@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-#: What a message was published with, as far as a copy must keep it.
+#: The properties that a copy keeps.
 PROPERTIES = (
     "correlation_id",
     "reply_to",
@@ -36,7 +36,7 @@ def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: M
     """Publish a message again as it is, and wait until the broker has it; ``headers`` replace those of the same name.
 
     ``channel`` must be one that waits for confirmations, where the broker gives any. A body that kombu has decompressed
-    goes on as it is now.
+    stays decompressed.
 
     Raises:
         amqp.exceptions.AMQPError: the broker refused it, or no queue takes it.

@@ -1,4 +1,4 @@
-"""Keeps a message that is no proper task from ending its worker: it is buried, with a reason, before a task starts."""
+"""Buries a message that is not a proper task, with a reason, before it can end its worker."""
 
 import math
 from collections.abc import Callable
@@ -17,9 +17,10 @@ from kombu.transport.native_delayed_delivery import (
     level_name,
 )
 
+from ami import celery_internals
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.broker_kind import kind_of
-from ami.celery.dead_letter_publisher import DeadLetterPublisher, Letter
+from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
 from ami.celery.declaration import declare
 from ami.celery.message_copy import REASON_HEADER
 from ami.celery.task_message import check, seconds_ahead
@@ -27,8 +28,8 @@ from ami.governor.slot_consumer import SlotConsumer
 
 logger = get_logger(__name__)
 
-BURIED = "Message of %s buried before its task started: %s"
-DROPPED = "Message of %s rejected before its task started; its queue keeps no dead letters: %s"
+BURIED = "Message buried before its task started: %s"
+DROPPED = "Message rejected before its task started; its queue keeps no dead letters: %s"
 
 #: A task that is due sooner waits in the worker, as Celery does; a clock may be a little behind.
 POSTPONED_SECONDS = 60.0
@@ -42,7 +43,7 @@ MAX_HEADERS_BYTES = 100_000
 class GuardedConsumer(SlotConsumer):
     """A task consumer whose messages raise nothing but what the broker's connection raises.
 
-    Whatever else goes wrong with a message, in kombu, in the governor or in Celery, is handed to ``on_decode_error``.
+    Any other error, in kombu, in the governor or in Celery, goes to ``on_decode_error``.
     """
 
     on_decode_error: Callable[[Any, BaseException], Any] | None = None
@@ -76,7 +77,7 @@ class GuardedWorker(CeleryConsumer):
     """Celery's consumer of a worker; set as ``worker_consumer``.
 
     Every way that a message can be wrong before its task starts ends in :meth:`bury`: it cannot be decoded or
-    decompressed, is no task message, names an unknown task, has an invalid header, or makes Celery raise.
+    decompressed, is not a task message, names an unknown task, has an invalid header, or makes Celery raise.
     """
 
     on_task_request: Any
@@ -103,12 +104,11 @@ class GuardedWorker(CeleryConsumer):
         return check_and_handle
 
     def on_decode_error(self, message: Any, exc: BaseException) -> None:
-        """Bury what cannot be decoded; kombu's consumers call it, those of remote control too."""
+        """Bury what cannot be decoded; called by kombu's consumers, also those of remote control."""
         self.bury(message, exc)
 
     def on_unknown_message(self, body: Any, message: Any) -> None:  # noqa: ARG002 - Celery's name
-        """Bury what is no task."""
-        self.bury(message, ValueError("it is no task message"))
+        self.bury(message, ValueError("it is not a task message"))
 
     def on_unknown_task(self, body: Any, message: Any, exc: BaseException) -> None:  # noqa: ARG002 - Celery's name
         """Bury a task that this worker does not know."""
@@ -121,8 +121,8 @@ class GuardedWorker(CeleryConsumer):
     def bury(self, message: Any, error: BaseException) -> None:
         """Move a message to its queue's dead letters with the reason: a confirmed copy, then the acknowledgement.
 
-        What needs the broker happens later; the message gives its slot back now. What is settled already, or came to
-        another consumer than the one for tasks, is logged only.
+        The message frees its slot now; the broker is used later. A message that is settled already, or that another
+        consumer than the one for tasks received, is only logged.
         """
         consumer, why = self.task_consumer, reason(error)
         if consumer is None or getattr(message, "channel", None) is not consumer.channel:
@@ -133,7 +133,7 @@ class GuardedWorker(CeleryConsumer):
             return
         queue = consumer.queue_of(message)
         target = self._target(queue)
-        logger.error(BURIED if target else DROPPED, queue, why, exc_info=_unexpected(error))
+        logger.error(BURIED if target else DROPPED, why, exc_info=_unexpected(error), extra={"queue": queue})
         if target is None or UNREADABLE in message.properties:
             message.reject_log_error(logger, self.connection_errors)
         else:
@@ -141,9 +141,9 @@ class GuardedWorker(CeleryConsumer):
         task_rejected.send(sender=self, message=message, exc=error)
 
     def _postpone(self, message: Any) -> bool:
-        """Hand a task that is due later to the broker's delay, where it has one: here it would hold a slot until then.
+        """Return a task that is due later to the broker's delay, if it has one: here it would hold a slot until then.
 
-        What this project publishes comes when it is due; a message that was moved here or made by others may not.
+        A message of this project arrives when it is due; one that was moved or published by others may not.
         """
         consumer, seconds = self.task_consumer, seconds_ahead(message)
         if seconds < POSTPONED_SECONDS or not kind_of(self.connection).delays:
@@ -151,7 +151,7 @@ class GuardedWorker(CeleryConsumer):
         queue = consumer.queue_of(message)
         if queue is None:
             return False
-        logger.info("Message of %s postponed by the broker for %.0f s, until its ETA", queue, seconds)
+        logger.info("Message postponed by the broker until its ETA", extra={"queue": queue, "seconds": round(seconds)})
         key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
         self._submit(consumer, message, (level_name(MAX_LEVEL), key), {})
         return True
@@ -159,20 +159,20 @@ class GuardedWorker(CeleryConsumer):
     def _submit(self, consumer: Any, message: Any, target: tuple[str, str], headers: dict[str, str]) -> None:
         def settle(how: Callable[[], Any]) -> None:
             if consumer is not self.task_consumer or message.acknowledged:
-                return  # The connection that it came by is gone: the broker delivers it again.
+                return  # Its connection was lost: the broker delivers it again.
             try:
                 how()
             except self.connection_errors as error:
                 logger.warning("Buried message not acknowledged; it may be delivered again: %r", error)
 
         self.dead_letters.submit(
-            Letter(
+            DeadLetter(
                 message,
                 *target,
                 headers,
                 stored=partial(settle, message.ack),
                 refused=partial(settle, message.reject),
-                given_back=partial(settle, message.requeue),
+                requeue=partial(settle, message.requeue),
             )
         )
         if not self.dead_letters.is_full:
@@ -195,9 +195,9 @@ class GuardedWorker(CeleryConsumer):
         declare(self.app.topology, connection)
 
     def _guard_start(self) -> None:
-        """Guard the handing over to the pool: with a semaphore it happens later, out of a child's last answer."""
+        """Guard the hand-over to the pool: with a semaphore it happens later, after a child's answer."""
         controller = self.controller
-        start = getattr(controller, "_process_task", None)
+        start = celery_internals.task_starter(controller)
         if start is None:
             return
 
@@ -210,10 +210,10 @@ class GuardedWorker(CeleryConsumer):
                     raise
                 state.task_ready(request)
                 self.bury(request.message, error)
-                if release := getattr(controller, "_quick_release", None):
+                if release := celery_internals.semaphore_release(controller):
                     release()
 
-        controller._process_task = start_or_bury
+        celery_internals.set_task_starter(controller, start_or_bury)
         if self.on_task_request == start:
             self.on_task_request = start_or_bury
 
@@ -225,12 +225,12 @@ def reason(error: BaseException) -> str:
 
 
 def _unexpected(error: BaseException) -> BaseException | None:
-    """Return the error when it is none that this module expects, so that its traceback is logged."""
+    """Return an error that this module does not expect, so that its traceback is logged."""
     return None if isinstance(error, ValueError) else error
 
 
 def _is_not_the_messages(error: Exception, connection: Any) -> bool:
-    """Whether an error is the worker's or the connection's own: to bury a message for that would bury them all."""
+    """Whether an error is the worker's or the connection's: burying a message for it would bury all of them."""
     transport = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
     return isinstance(error, (MemoryError, *transport))
 

@@ -1,4 +1,4 @@
-"""Who asked for a task: beat, a person, or another task."""
+"""The origin of a message, which decides its queue: beat, a person, or another task."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,21 +10,21 @@ from ami.topology.topology import Topology
 
 BEAT, PERSON, TASK = "beat", "person", "task"
 
-_asking: ContextVar[str | None] = ContextVar("antenna_asking", default=None)
+_publisher: ContextVar[str | None] = ContextVar("antenna_publisher", default=None)
 
 
 @contextmanager
-def asked_by(origin: str) -> Iterator[None]:
-    """Mark every task published inside the block as asked for by ``origin``."""
-    token = _asking.set(origin)
+def published_by(origin: str) -> Iterator[None]:
+    """Publish every task inside the block with this origin."""
+    token = _publisher.set(origin)
     try:
         yield
     finally:
-        _asking.reset(token)
+        _publisher.reset(token)
 
 
 def of_request(request: Any) -> str:
-    """Return who asked for the task that this Celery request runs; ``task`` when its publisher did not say."""
+    """Return the origin of the message of this Celery request; ``task`` when it has none."""
     return (getattr(request, "headers", None) or {}).get(ORIGIN_HEADER) or TASK
 
 
@@ -34,7 +34,7 @@ def of_publish(topology: Topology, task: str, parent: Any) -> str:
     A subtask keeps its publisher's origin only where its row says so: a person's run of a long export stays a
     person's through all its slices, while the results it leads to are ingest like any other.
     """
-    if asking := _asking.get():
+    if asking := _publisher.get():
         return asking
     if parent is not None and topology.home(task).inherits_origin:
         return of_request(parent.request)

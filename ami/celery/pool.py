@@ -1,9 +1,9 @@
-"""The prefork pool of a worker, which keeps the tasks that it has written to its children."""
-
-from typing import Any
+"""The prefork pool of a worker, which keeps the tasks already written to its children."""
 
 from celery.concurrency.asynpool import AsynPool
 from celery.concurrency.prefork import TaskPool
+
+from ami import celery_internals
 
 
 class PreforkPool(AsynPool):
@@ -16,18 +16,15 @@ class PreforkPool(AsynPool):
 
     def flush(self) -> None:
         """Discard only tasks not yet written to a child; the broker redelivers them. See ``AsynPool.flush``."""
-        written = [job for job in self._cache.values() if job._write_to and not job._accepted]
-        _mark(written, accepted=True)
+        written = [job for job in celery_internals.jobs(self) if celery_internals.is_in_pipe(job)]
+        for job in written:
+            celery_internals.set_accepted(job, True)
         try:
             super().flush()
         finally:
             # Nothing was read meanwhile. If the child dies before it accepts the task, the pool must see it unaccepted.
-            _mark(written, accepted=False)
-
-
-def _mark(jobs: list[Any], *, accepted: bool) -> None:
-    for job in jobs:
-        job._accepted = accepted
+            for job in written:
+                celery_internals.set_accepted(job, False)
 
 
 def install() -> None:

@@ -1,4 +1,4 @@
-"""The producer of everything this application publishes: its wait for the broker's confirmation ends."""
+"""The producer of everything this application publishes, with a bounded wait for the broker's confirmation."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.message_guard import GuardedConsumer
 from ami.governor.slot_consumer import SlotAMQP
 
-#: A publisher waits this long for the broker's confirmation, then the caller hears of it (incidents 7 and 13).
+#: A publisher waits this long for the broker's confirmation, then raises (incidents 7 and 13).
 CONFIRM_TIMEOUT_SECONDS = 10.0
 
 
 class Unconfirmed(OperationalError):
     """The broker did not confirm the message in time. It may have it all the same.
 
-    One that is short of disk or memory confirms nothing until that is over: trying again at once would wait as long
-    again, so it is not tried.
+    A broker that is short of disk or memory confirms nothing until that is over, so the publish is not retried: the
+    retry would wait as long again.
     """
 
 
 class ConfirmedProducer(Producer):
-    """Waits for each confirmation, but not for ever, and gives the connection up with the message.
+    """Waits a bounded time for each confirmation, then drops the connection with the message.
 
     Closing the connection in order would wait for the same broker, without end. What kombu and Celery publish with no
     limit of their own (``celery inspect``) has the same one.

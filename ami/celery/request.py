@@ -19,7 +19,7 @@ class TaskMemoryError(Exception):
 
 
 class Request(CeleryRequest):
-    """A request whose failures end in the dead-letter queue, never in a lost or an endlessly returned message.
+    """A request whose failures end in the dead-letter queue, never in a lost or an endlessly redelivered message.
 
     - An ordinary failure, its retries used up: rejected without requeue (``task_acks_on_failure=False``).
     - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
@@ -36,7 +36,7 @@ class Request(CeleryRequest):
             exception = exception.exc
         if isinstance(exception, CeilingReached):
             exception = exception.exc
-            exc_info, return_ok = _as_own(exception), False  # The child has stored and told nothing of a failure.
+            exc_info, return_ok = _as_own(exception), False  # The child has neither stored nor reported a failure.
         if isinstance(exception, MemoryError):
             exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
         elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:
@@ -48,15 +48,16 @@ class Request(CeleryRequest):
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Log a time limit; a hard one was settled by ``on_failure`` when the pool reported it."""
         if not soft and self.acknowledged:
-            logger.error("Hard time limit (%ss) exceeded for %s[%s]", timeout, self.name, self.id)
+            fields = {"task": self.name, "task_id": self.id, "limit_seconds": timeout, "worker": self.hostname}
+            logger.error("Hard time limit exceeded", extra=fields)
             return
         super().on_timeout(soft, timeout)
 
     def _announce_cancelled(self, emit_retry: bool = True) -> None:
-        """Say that the task was ended because its connection was lost, and store that only where somebody reads it.
+        """Announce a task that was ended because its connection was lost; store that only where its result is read.
 
-        The worker's loop does this, and the same network may be gone between it and the result backend: for a result
-        that is ignored it would wait there for minutes before it connects to the broker again.
+        This runs in the worker's loop, and the result backend may be unreachable as well: for an ignored result the
+        loop would wait for minutes before it connects to the broker again.
         """
         super()._announce_cancelled(emit_retry=emit_retry and self.store_errors)
 
@@ -77,4 +78,4 @@ def _as_own(error: Exception, cause: BaseException | None = None) -> ExceptionIn
     except type(error):
         return ExceptionInfo()
     finally:
-        tracebacks.let_go(error)
+        tracebacks.clear(error)

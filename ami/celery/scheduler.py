@@ -1,4 +1,4 @@
-"""Beat's scheduler: django-celery-beat's, which marks what it sends and shows that it is alive."""
+"""Beat's scheduler: django-celery-beat's, with the origin ``beat`` on each message and a sign of life per tick."""
 
 import os
 from pathlib import Path
@@ -18,9 +18,9 @@ class Scheduler(DatabaseScheduler):
     """Sends each tick with the origin ``beat``, and touches a file after every tick.
 
     A beat that is alive but frozen (incident 17: 4.6 days) stops touching ``ANTENNA_BEAT_TICK_FILE``; the container's
-    health check looks at that file's age. Nobody restarts an unhealthy container by itself, so a watchdog ends a beat
-    that has finished no tick for ``ANTENNA_BEAT_PATIENCE_SECONDS`` beyond what it had announced to wait. Waiting for a
-    broker that is away is not standing still.
+    health check looks at that file's age. An unhealthy container is not restarted for that, so a watchdog ends a beat
+    that has finished no tick for ``ANTENNA_BEAT_PATIENCE_SECONDS`` beyond its announced wait. Waiting for an
+    unreachable broker does not count as frozen.
     """
 
     def __init__(self, *args: Any, lazy: bool = False, **kwargs: Any) -> None:
@@ -30,12 +30,10 @@ class Scheduler(DatabaseScheduler):
         super().__init__(*args, lazy=lazy, **kwargs)
 
     def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
-        """Publish one due entry."""
         entry.options["headers"] = {**(entry.options.get("headers") or {}), ORIGIN_HEADER: BEAT}
         return super().apply_async(entry, *args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Run what is due, then show it."""
         seconds: float = super().tick(*args, **kwargs)
         if path := os.environ.get("ANTENNA_BEAT_TICK_FILE"):
             Path(path).touch()
@@ -43,12 +41,11 @@ class Scheduler(DatabaseScheduler):
         return seconds
 
     def close(self) -> None:
-        """Write what changed and let go; nobody ticks from here on."""
         self._watchdog.stop()
         super().close()
 
     def _ensure_connected(self) -> Any:
-        """Connect before the first publish, however long the broker is away; each try is a sign of life."""
+        """Connect before the first publish, however long the broker is unreachable; each try is a sign of life."""
 
         def failed(error: Exception, seconds: float) -> None:
             logger.error("beat: Connection error: %s. Trying again in %s seconds...", error, seconds)

@@ -4,8 +4,8 @@ from typing import Any
 
 from celery.contrib.django.task import DjangoTask
 
-from ami.celery import tracebacks  # noqa: F401 - listens to the end of every task
-from ami.governor import memory_ceiling
+from ami.celery import tracebacks  # noqa: F401 - connects to task_postrun
+from ami.governor import memory_limit
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
 
@@ -15,18 +15,18 @@ class Task(DjangoTask):
     abstract = True
     Request = "ami.celery.request:Request"
 
-    #: Who publishes it, in an operator's words; `manage.py queues tasks` shows it.
+    #: What publishes it, for operators: `manage.py queues tasks` shows it.
     triggered_by = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task. In a process with a ceiling of memory, an error that says so means that it was reached: a
-        retry, since the next process starts empty, and at last a failure that says what was too much.
+        """Run the task. An error that means the process's memory ceiling was reached becomes a retry, since the next
+        process starts empty, and after the last retry a failure that names the limit.
         """
         if self.request.called_directly:
             return super().__call__(*args, **kwargs)
         try:
             return self.run(*args, **kwargs)
         except (MemoryError, OSError, RuntimeError) as error:
-            if not memory_ceiling.is_reached(error):
+            if not memory_limit.is_reached(error):
                 raise
-            raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, memory_ceiling.allowed_kib)) from error
+            raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, memory_limit.allowed_kib)) from error

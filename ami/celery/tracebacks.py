@@ -1,4 +1,4 @@
-"""The tracebacks of failed tasks, let go of when the task is over: they hold every local variable on the way down.
+"""Clears the tracebacks of failed tasks when the task is over: they hold every local variable of their frames.
 
 Celery's tracer keeps the error in a frame that the error's own traceback refers to. Only the collector of cycles ends
 that, and in a process that does little else it comes late: meanwhile each failure keeps its body. Celery clears the
@@ -11,10 +11,10 @@ from typing import Any
 from celery.signals import task_postrun
 
 
-def let_go(error: object) -> None:
-    """Take the traceback from an error and from every error behind it; anything else is left alone.
+def clear(error: object) -> None:
+    """Remove the traceback of an error and of every error behind it; other objects are left alone.
 
-    What was told of it, as text or as ``ExceptionInfo``, stays as it is.
+    What was formatted from it, as text or as ``ExceptionInfo``, stays as it is.
     """
     waiting, seen = [error], set()
     while waiting:
@@ -29,5 +29,5 @@ def let_go(error: object) -> None:
 
 @task_postrun.connect(dispatch_uid="antenna_tracebacks")
 def _after_task(retval: Any = None, **_: Any) -> None:
-    """By now the failure, the retry or the refusal that a task ended with is logged, stored and sent on."""
-    let_go(retval)
+    """Clear the outcome of a task: by now it is logged, stored and reported."""
+    clear(retval)

@@ -1,4 +1,4 @@
-"""Ends a process whose work stands still while the process itself lives on, so that its restart policy acts."""
+"""Ends a process that is alive but frozen, so that its restart policy starts it again."""
 
 import os
 import sys
@@ -12,18 +12,18 @@ logger = get_logger(__name__)
 PATIENCE_VARIABLE = "ANTENNA_BEAT_PATIENCE_SECONDS"
 PATIENCE_SECONDS = 300
 
-#: The exit code of a process that was ended for standing still: sysexits' EX_SOFTWARE.
+#: The exit code of a frozen process: sysexits' EX_SOFTWARE.
 EXIT_CODE = os.EX_SOFTWARE
 
-LOOK_SECONDS = 1.0
-TELL_SECONDS = 2.0
+CHECK_SECONDS = 1.0
+LOG_SECONDS = 2.0
 
 
 def patience_seconds() -> int:
-    """Return how long beat may stand still, in seconds; 0 switches the watchdog off.
+    """Return how long beat may be frozen, in seconds; 0 switches the watchdog off.
 
     Raises:
-        SystemExit: the setting is no whole number from 0 to a day.
+        SystemExit: the setting is not a whole number from 0 to a day.
     """
     raw = os.environ.get("ANTENNA_BEAT_PATIENCE_SECONDS", "").strip() or str(PATIENCE_SECONDS)
     if not (raw.isascii() and raw.isdigit() and int(raw) <= 86_400):
@@ -35,15 +35,15 @@ def patience_seconds() -> int:
 
 
 def end() -> None:
-    """End this process at once: a frozen one cannot be asked to stop."""
+    """End this process at once: a frozen one handles no signal."""
     os._exit(EXIT_CODE)
 
 
 class Watchdog:
     """Counts seconds without a sign of life, beyond those that were announced, and calls ``end`` after ``patience``.
 
-    It counts its own looks, one a second, not the clock: a process that was stopped or a machine that slept wakes up
-    with its patience unspent. ``patience`` 0 makes it look never.
+    It counts its own checks, one a second, not the clock: a process that was stopped, or whose machine slept, resumes
+    with its patience unspent. ``patience`` 0 switches it off.
     """
 
     def __init__(self, patience: int, end: Callable[[], None] = end) -> None:
@@ -60,28 +60,27 @@ class Watchdog:
             threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more."""
         self._stopped.set()
 
     def alive(self, rest_seconds: float = 0) -> None:
-        """Show a sign of life, and for how long the next one is not to be expected."""
+        """Show a sign of life; the next one is not expected for ``rest_seconds``."""
         self._left = self.patience + max(0.0, rest_seconds)
 
     def _watch(self) -> None:
-        while not self._stopped.wait(LOOK_SECONDS):
-            self._left -= LOOK_SECONDS
+        while not self._stopped.wait(CHECK_SECONDS):
+            self._left -= CHECK_SECONDS
             if self._left <= 0:
-                self._tell()
+                self._log()
                 self._end()
                 return
 
-    def _tell(self) -> None:
-        """Log one line, from a thread that may hang: what froze may hold the log's own lock."""
-        line = "No tick has finished for %s s; it stands still at %s. Ending with code %s, to be started again."
+    def _log(self) -> None:
+        """Log one line, from a thread that may hang: the frozen one may hold the log's lock."""
+        line = "No tick has finished for %s s; frozen at %s. Ending with code %s, to be restarted."
         arguments = (line, self.patience, self._where(), EXIT_CODE)
-        teller = threading.Thread(target=logger.critical, args=arguments, name="watchdog-log", daemon=True)
-        teller.start()
-        teller.join(TELL_SECONDS)
+        writer = threading.Thread(target=logger.critical, args=arguments, name="watchdog-log", daemon=True)
+        writer.start()
+        writer.join(LOG_SECONDS)
 
     def _where(self) -> str:
         frame = sys._current_frames().get(self._watched or 0)

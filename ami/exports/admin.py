@@ -15,8 +15,8 @@ from ami.exports.services.filters import FilterError, validate_filters
 from ami.exports.services.formats import choices
 from ami.exports.services.requests import request_export
 from ami.main.admin.projects import ProjectAdmin
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 
 
 class ExportForm(forms.ModelForm):
@@ -60,9 +60,11 @@ class DataExportAdmin(admin.ModelAdmin):
     @admin.action(description="Run again", permissions=["change"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Start each export over and ask for its writing."""
-        for export in chosen(request, queryset):
+        for export in selected_rows(request, queryset):
             writer.restart(export)
-            tell(request, f"Running {export} again", ask(tasks.run_export, export_id=export.pk))
+            report_published(
+                request, f"Running {export} again", publish_for_user(tasks.run_export, export_id=export.pk)
+            )
 
 
 @admin.register(ScheduledExport)
@@ -80,9 +82,9 @@ class ScheduledExportAdmin(admin.ModelAdmin):
 @admin.action(description="Export occurrences (CSV)", permissions=["export"])
 def export_occurrences_csv(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
     """Start a CSV export of each selected project."""
-    for project in chosen(request, queryset):
-        export, asked = request_export(project, request.user, "occurrences_simple_csv")
-        tell(request, f"Exporting {project} as export {export.pk}", asked)
+    for project in selected_rows(request, queryset):
+        export, published = request_export(project, request.user, "occurrences_simple_csv")
+        report_published(request, f"Exporting {project} as export {export.pk}", published)
 
 
 # `ami.main` must not import upward: the action is added to its page here.

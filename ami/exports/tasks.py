@@ -2,12 +2,12 @@
 
 from celery import Task, shared_task
 
-from ami.celery import origin
+from ami.celery.origin import of_request
 from ami.exports.models import DataExport
 from ami.exports.services import requests, writer
 from ami.main.tasks import RETRIES
-from ami.queues.slices import Slice, continue_later
-from ami.topology.router import ORIGIN_HEADER
+from ami.queues.publish import publish_successor, publish_task
+from ami.queues.slices import Slice
 
 
 @shared_task(bind=True, name="ami.exports.tasks.run_export", triggered_by="run_scheduled_exports", **RETRIES)
@@ -15,7 +15,7 @@ def run_export(self: Task, export_id: int) -> None:
     """Write an export, in slices; one that is finished or gone is left alone."""
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()
     if export is not None and not writer.advance(export, Slice(self)):
-        continue_later(self, export_id=export_id)
+        publish_successor(self, export_id=export_id)
 
 
 @shared_task(bind=True, name="ami.exports.tasks.run_scheduled_exports", triggered_by="beat", **RETRIES)
@@ -25,7 +25,6 @@ def run_scheduled_exports(self: Task) -> int:
     They keep this tick's origin, so beat's exports are written on housekeeping and never in a person's way.
     """
     due = requests.due_exports()
-    headers = {ORIGIN_HEADER: origin.of_request(self.request)}
     for export_id in due:
-        run_export.apply_async(kwargs={"export_id": export_id}, headers=headers)
+        publish_task(run_export, origin=of_request(self.request), export_id=export_id)
     return len(due)

@@ -1,4 +1,4 @@
-"""Wires the governor into a Celery worker: before its pool is made, after each connect, and to its timer."""
+"""Wires the governor into a Celery worker: before its pool exists, after each connect, and to its timer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,63 +11,64 @@ from celery.worker import state
 from celery.worker.consumer import Tasks
 
 from ami.governor import settings as governor_settings
-from ami.governor.child_process import ChildSide
-from ami.governor.crash_log import Board
+from ami.governor.announcer import ignore_event
+from ami.governor.child_process import ChildHooks
+from ami.governor.crash_log import RunLog
 from ami.governor.errors import GovernorError
 from ami.governor.governor import Governor
-from ami.governor.pool_adapters import crew_of
+from ami.governor.pool_adapters import adapter_for
 from ami.governor.settings import GovernorSettings
 from ami.topology.errors import TopologyError
 from ami.topology.workload import Workload
 
 logger = get_logger(__name__)
 
-#: A child that has not said that it is up is killed by Celery after 4 s; beside its turn it may take so long.
+#: Celery kills a child that is not up after 4 s; a staggered child may take this long beside its turn.
 START_SECONDS = 10.0
 
 SINGLE_JOB_REFUSED = (
     "Configuration refused: WORKER_SINGLE_JOB_MODE needs the prefork pool and a broker with an event loop (RabbitMQ, "
-    "Redis): a thread gives its memory back to nobody. Set ANTENNA_<KEY>_POOL=prefork, or leave it off."
+    "Redis): a thread does not release its memory. Set ANTENNA_<KEY>_POOL=prefork, or leave it off."
 )
 
-#: A new connection's first look comes when its loop has begun; what to hold was decided before.
-FIRST_LOOK_SECONDS = 0.1
+#: The first timed check of a new connection runs in its loop; whether to hold was decided before.
+FIRST_CHECK_SECONDS = 0.1
 
 
 class Plan:
-    """What one worker's governor is made of, decided before the worker has a pool."""
+    """The settings, limits and run log of one worker's governor, determined before the worker has a pool."""
 
     def __init__(self, worker: Any, paused: Callable[[str], bool]) -> None:
         self.row = _row_of(worker.app)
         self.settings = _settings_of(self.row)
         queue = self.row.queue if self.row else ""
         self.paused = lambda: paused(queue)
-        self.board = _board_of(self.settings, worker.hostname)
+        self.run_log = _run_log_of(self.settings, worker.hostname)
         self.soft_kib, self.hard_kib = _limits_of(worker, self.row)
         self._prepare(worker)
 
     def _prepare(self, worker: Any) -> None:
-        """Change what the pool will be made with, and what each child will do first."""
+        """Adapt the settings of the pool, and install the hooks of its children."""
         if self.settings.memory_governor == "off":
             return
         forks = concurrency.get_implementation(worker.pool_cls) is TaskPool
-        acts = self.settings.memory_governor == "on"
+        acts = self.settings.acts
         if self.settings.worker_single_job_mode and not (forks and worker.use_eventloop):
             raise SystemExit(SINGLE_JOB_REFUSED)
         if forks and acts and worker.use_eventloop:
-            # The governor looks after each task at what the child has now; Celery would at the most it ever had.
+            # The governor compares the child's present size after each task; Celery compares its peak.
             worker.max_memory_per_child = None
         stagger = self.settings.worker_stagger_seconds if forks and acts else 0.0
         if stagger:
             turns = (worker.concurrency or 1) * stagger
             worker.app.conf.worker_proc_alive_timeout = START_SECONDS + turns
         ceiling_kib = self.hard_kib if forks and acts and self.settings.memory_ceiling else 0
-        folder = self.board.folder if self.board else None
-        ChildSide(folder, ceiling_kib, stagger, self.settings.memory_reservation != "off").install()
+        folder = self.run_log.folder if self.run_log else None
+        ChildHooks(folder, ceiling_kib, stagger, self.settings.memory_reservation != "off").install()
 
 
 class GovernorStep(bootsteps.StartStopStep):
-    """After ``Tasks`` has made the consumer, and before the loop lets it consume."""
+    """Runs after ``Tasks`` has created the consumer, and before the loop consumes."""
 
     requires = (Tasks,)
 
@@ -76,31 +77,31 @@ class GovernorStep(bootsteps.StartStopStep):
         self.enabled = self.plan.settings.memory_governor != "off"
         self.governor: Governor | None = None
         self._connection = 0
-        if self.plan.settings.memory_governor == "on":
-            # Before Celery's strategies take hold of it, which is when Tasks starts.
-            consumer.apply_eta_task = _StartOrReturn(consumer)
+        if self.plan.settings.acts:
+            # Before Tasks starts, when Celery's strategies keep a reference to it.
+            consumer.apply_eta_task = _StartOrRequeue(consumer)
         super().__init__(consumer, **options)
 
     def start(self, consumer: Any) -> None:
-        """Attach to the new connection's consumer; what was held stays held."""
+        """Attach to the new connection's consumer; a hold stays in force."""
         if self.governor is None:
             self.governor = self._governor(consumer)
         events = consumer.event_dispatcher
-        event = events.send if events and events.enabled else lambda *_, **__: None
-        self.governor.crew.before_loop()
+        event = events.send if events and events.enabled else ignore_event
+        self.governor.pool.before_loop()
         self.governor.attach(consumer.task_consumer, consumer.call_soon, event)
         self._connection += 1
-        # Not now: Celery's loop cannot register a pool some of whose children are just being replaced.
-        self.governor.crew.call_later(FIRST_LOOK_SECONDS, self._look, consumer, self._connection)
+        # Later: Celery's loop cannot register a pool while its children are being replaced.
+        self.governor.pool.call_later(FIRST_CHECK_SECONDS, self._check, consumer, self._connection)
 
     def stop(self, _: Any) -> None:
-        """Let go of a connection that is gone."""
+        """Detach from a lost connection."""
         self._connection += 1
         if self.governor is not None:
             self.governor.detach()
 
     def info(self, _: Any) -> dict[str, Any]:
-        """What ``celery -A config inspect stats`` shows of it."""
+        """What ``celery -A config inspect stats`` shows."""
         return {"governor": self.governor.info() if self.governor else None}
 
     def _governor(self, consumer: Any) -> Governor:
@@ -109,37 +110,36 @@ class GovernorStep(bootsteps.StartStopStep):
         def call_later(seconds: float, function: Callable[..., Any], *args: Any) -> Any:
             if consumer.hub:
                 return consumer.timer.call_after(seconds, function, args)
-            # The timer has a thread of its own here; what it calls belongs on the loop's.
+            # Here the timer has its own thread; its calls must run on the loop's thread.
             return consumer.timer.call_after(seconds, consumer.call_soon, (function, *args))
 
         multiplier = max(1, int(consumer.prefetch_multiplier))
-        crew = crew_of(consumer.pool, plan.settings, multiplier, call_later, plan.soft_kib, plan.hard_kib)
-        return Governor(plan.settings, crew, plan.board, plan.paused)
+        adapter = adapter_for(consumer.pool, plan.settings, multiplier, call_later, plan.soft_kib, plan.hard_kib)
+        return Governor(plan.settings, adapter, plan.run_log, plan.paused)
 
-    def _look(self, consumer: Any, connection: int) -> None:
+    def _check(self, consumer: Any, connection: int) -> None:
         if connection != self._connection or self.governor is None:
             return
         seconds = self.plan.settings.memory_check_interval
         try:
             seconds = self._guarded(self.governor.observe) or seconds
-            self.governor.adjust()  # Alone unguarded: what the broker's connection raises is for Celery's loop.
+            self.governor.adjust()  # Unguarded: Celery's loop handles the errors of the broker's connection.
             self._guarded(self.governor.act)
         finally:
-            # Whatever it raised: the loop without a hub logs a connection error of a callback, and goes on.
-            self.governor.crew.call_later(seconds, self._look, consumer, connection)
+            # Also after an error: the loop without a hub logs a callback's connection error and continues.
+            self.governor.pool.call_later(seconds, self._check, consumer, connection)
 
-    @staticmethod
-    def _guarded(look: Callable[[], Any]) -> Any:
-        """Whatever is wrong with the looking must not stop the work: what was decided last stays decided."""
+    def _guarded(self, step: Callable[[], Any]) -> Any:
+        """Log an error instead of raising it: the last decision stays in force, and tasks continue."""
         try:
-            return look()
+            return step()
         except Exception:
-            logger.exception("The governor could not look; it tries again.")
+            logger.exception("Governor check failed; retrying in %g s", self.plan.settings.memory_check_interval)
             return None
 
 
 def install(app: Any, paused: Callable[[str], bool] = lambda _: False) -> None:
-    """Add the governor to every worker of ``app``; ``paused`` says whether an operator has paused a queue."""
+    """Add the governor to every worker of ``app``; ``paused`` returns whether an operator has paused a queue."""
 
     def plan(sender: Any = None, **_: Any) -> None:
         if sender.app is app:
@@ -149,8 +149,8 @@ def install(app: Any, paused: Callable[[str], bool] = lambda _: False) -> None:
     app.steps["consumer"].add(GovernorStep)
 
 
-class _StartOrReturn:
-    """Runs a task whose ETA has come, or gives its message back when no slot is free: it comes again when one is."""
+class _StartOrRequeue:
+    """Starts a task that is due, or requeues its message when no slot is free."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer, self._start = consumer, consumer.apply_eta_task
@@ -162,7 +162,7 @@ class _StartOrReturn:
             self._consumer.call_soon(self._decide, request)
 
     def _decide(self, request: Any) -> None:
-        if not self._consumer.task_consumer.overdrawn:
+        if not self._consumer.task_consumer.over_capacity:
             self._start(request)
             return
         request.reject(requeue=True)
@@ -185,19 +185,19 @@ def _settings_of(row: Workload | None) -> GovernorSettings:
         raise SystemExit(f"Configuration refused: {error}") from None
 
 
-def _board_of(settings: GovernorSettings, node: str) -> Board | None:
+def _run_log_of(settings: GovernorSettings, node: str) -> RunLog | None:
     if settings.memory_governor == "off":
         return None
     try:
-        board = Board(settings.state_folder(node))
+        run_log = RunLog(settings.state_folder(node))
     except OSError as error:
-        logger.warning("Nobody will know which task ran when this worker is killed: %r (GOVERNOR_STATE_DIR)", error)
+        logger.warning("Crash attribution disabled: cannot write GOVERNOR_STATE_DIR: %r", error, extra={"worker": node})
         return None
-    worker_shutting_down.connect(lambda **_: board.end(), weak=False, dispatch_uid="governor.board")
-    return board
+    worker_shutting_down.connect(lambda **_: run_log.mark_stopping(), weak=False, dispatch_uid="governor.run_log")
+    return run_log
 
 
 def _limits_of(worker: Any, row: Workload | None) -> tuple[int, int]:
-    """The soft and the hard limit of a child in KiB; 0 is none. The command line's soft limit holds."""
+    """Return a child's soft and hard limit in KiB, 0 for none. The command line's soft limit takes precedence."""
     soft = int(worker.max_memory_per_child or 0)
     return soft, row.child_limit_kib if row and soft else 0

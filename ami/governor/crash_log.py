@@ -1,7 +1,6 @@
-"""Who runs what, and how large it is, in files that outlive every process of the worker."""
+"""Which child runs which task, and how large it is, in files that survive a crash of the worker."""
 
 import fcntl
-import json
 import os
 import stat
 import threading
@@ -11,11 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from celery.utils.log import get_logger
-
-logger = get_logger(__name__)
-
-#: A file is one fixed record, overwritten in place: what the child runs, then how large its parent saw it.
+#: A file is one fixed record, overwritten in place: the child's task, then the child's size as its parent measured it.
 RUNS_BYTES, SIZE_BYTES = 480, 32
 RUNS, IDLE = "R", "-"
 NO_SIZE = b"0".ljust(SIZE_BYTES)
@@ -23,7 +18,7 @@ NO_SIZE = b"0".ljust(SIZE_BYTES)
 
 @dataclass(frozen=True)
 class Entry:
-    """One child's task as last written. ``kib`` is its memory when its parent last looked, 0 before the first look."""
+    """One child's task as last written. ``kib`` is the child's memory at the last check, 0 before the first one."""
 
     pid: int
     task: str
@@ -32,7 +27,7 @@ class Entry:
     kib: int
 
 
-class Slate:
+class RunRecord:
     """The child's side: one ``pwrite`` before each task and one after."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,21 +35,20 @@ class Slate:
             folder / f"{os.getpid()}-{threading.get_native_id()}.run", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
 
-    def begins(self, task: str, task_id: str) -> None:
-        """Write what is about to run. The page cache keeps it when every process is killed; no fsync is needed."""
+    def task_started(self, task: str, task_id: str) -> None:
+        """Write the task that is about to run. The page cache survives a kill of every process; no fsync is needed."""
         line = f"{RUNS} {time.time():.3f} {task_id} {task}".encode("utf-8", "replace")[: RUNS_BYTES - 1]
         os.pwrite(self._file, line.ljust(RUNS_BYTES) + NO_SIZE, 0)
 
-    def ended(self) -> None:
-        """Write that nothing runs."""
+    def task_ended(self) -> None:
         os.pwrite(self._file, IDLE.encode(), 0)
 
 
-class Board:
-    """The parent's side of one worker. Only one live worker has the folder; another of the same name goes without.
+class RunLog:
+    """The parent's side. One live worker owns the folder; another of the same name goes without.
 
     Raises:
-        OSError: the folder cannot be made or written.
+        OSError: the folder cannot be created or written, or another worker owns it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,24 +58,24 @@ class Board:
             _refuse_open_to_others(place)
         self.folder = folder
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # A record lock: the children do not inherit it, so one that outlives this worker keeps no other from its board.
+        # Children do not inherit a record lock: a child that outlives this worker does not keep the next one out.
         fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._files: dict[int, int] = {}
 
-    def left_behind(self) -> list[Entry]:
-        """Return what ran when the worker before this one died, largest first, and wipe the board.
+    def tasks_running_at_crash(self) -> list[Entry]:
+        """Return what ran when the previous worker was killed, largest first, and remove its files.
 
-        A worker that was asked to stop says so on the board; what is found without that ran at a sudden death.
+        A worker that was asked to stop leaves a mark; then nothing is returned.
         """
-        found, ending = [], self.folder / "ending"
+        entries, stopping = [], self.folder / "ending"
         for path in self.folder.glob("*.run"):
-            if (entry := _read(path)) and not ending.exists():
-                found.append(entry)
+            if (entry := _read(path)) and not stopping.exists():
+                entries.append(entry)
             path.unlink(missing_ok=True)
-        ending.unlink(missing_ok=True)
-        return sorted(found, key=lambda entry: -entry.kib)
+        stopping.unlink(missing_ok=True)
+        return sorted(entries, key=lambda entry: -entry.kib)
 
-    def size(self, pid: int, kib: int) -> None:
+    def record_size(self, pid: int, kib: int) -> None:
         """Write how large the child is now."""
         with suppress(OSError):
             if pid not in self._files:
@@ -92,11 +86,11 @@ class Board:
             os.pwrite(self._files[pid], str(kib).encode().ljust(SIZE_BYTES), RUNS_BYTES)
 
     def running(self) -> Iterator[Entry]:
-        """What the board says now."""
+        """Return the tasks that run now."""
         return (entry for path in self.folder.glob("*.run") if (entry := _read(path)))
 
-    def forget(self, alive: set[int]) -> None:
-        """Remove the files of children that are gone."""
+    def remove_ended(self, alive: set[int]) -> None:
+        """Remove the files of processes that are not among ``alive``."""
         for path in self.folder.glob("*.run"):
             pid = _pid_of(path)
             if pid not in alive:
@@ -105,13 +99,13 @@ class Board:
                     if pid in self._files:
                         os.close(self._files.pop(pid))
 
-    def end(self) -> None:
-        """The worker was asked to stop: nobody is to be suspected, however it ends."""
+    def mark_stopping(self) -> None:
+        """Mark that the worker was asked to stop: no task is suspected, however the worker ends."""
         (self.folder / "ending").touch()
 
 
 def _refuse_open_to_others(folder: Path) -> None:
-    """Refuse a folder that somebody else made or may write to: what lies there decides which task is buried."""
+    """Refuse a folder of another user, or one that others may write: its content decides which task is buried."""
     found = folder.lstat()
     mine = found.st_uid in (os.getuid(), 0) and not (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX)
     if not stat.S_ISDIR(found.st_mode) or not mine:
@@ -119,7 +113,7 @@ def _refuse_open_to_others(folder: Path) -> None:
 
 
 def _pid_of(path: Path) -> int:
-    """Return whose file it is; 0 for one that no child of ours wrote."""
+    """Return the pid in a file's name; 0 for a foreign file."""
     pid = path.stem.partition("-")[0]
     return int(pid) if pid.isdecimal() else 0
 
@@ -134,73 +128,3 @@ def _read(path: Path) -> Entry | None:
         return Entry(_pid_of(path), task.strip(), task_id, float(started_at), kib)
     except (OSError, ValueError, IndexError):
         return None
-
-
-class Suspects:
-    """Which tasks were running when the worker died, and how often: kept in one JSON file beside the board."""
-
-    #: A task that was running at so many sudden deaths is buried: alone with the second one, it did it.
-    DEATHS = 2
-
-    #: So many tasks are remembered, the newest.
-    KEPT = 200
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "suspects.json"
-        self._deaths = _kept_in(self._path)
-
-    def __bool__(self) -> bool:
-        return bool(self._deaths)
-
-    def accuse(self, entries: list[Entry]) -> None:
-        """Count one death for each task that was running at it."""
-        for entry in entries:
-            before = self._deaths.pop(entry.id, {})
-            deaths = int(before.get("deaths", 0)) + 1
-            self._deaths[entry.id] = {"task": entry.task, "deaths": deaths, "kib": entry.kib, "at": time.time()}
-        self._save()
-
-    def acquit(self, task_id: str) -> None:
-        """The task ended without taking anybody along."""
-        if self._deaths.pop(task_id, None) is not None:
-            self._save()
-
-    def lapse(self) -> None:
-        """Suspect nobody any more who is not convicted: another worker has them, and lives."""
-        if self.open:
-            self._deaths = {key: kept for key, kept in self._deaths.items() if key not in self.open}
-            self._save()
-
-    @property
-    def open(self) -> frozenset[str]:
-        """The ids that are suspected and not yet convicted."""
-        return frozenset(task_id for task_id, kept in self._deaths.items() if int(kept["deaths"]) < self.DEATHS)
-
-    def convicted(self, task_id: str) -> str | None:
-        """Return a sentence when the task is to be buried, or None."""
-        kept = self._deaths.get(task_id)
-        if kept is None or int(kept["deaths"]) < self.DEATHS:
-            return None
-        return (
-            f"{kept['task']}[{task_id}] was running each of the {kept['deaths']} times this worker was killed at once, "
-            f"last alone and with {int(kept['kib']) // 1024} MiB at the last look; it is buried, not run again."
-        )
-
-    def _save(self) -> None:
-        self._deaths = dict(list(self._deaths.items())[-self.KEPT :])
-        new = self._path.with_suffix(".new")
-        with suppress(OSError):
-            new.write_text(json.dumps(self._deaths))
-            new.replace(self._path)
-
-
-def _kept_in(path: Path) -> dict[str, dict[str, float | str]]:
-    """Return what a worker before this one wrote; a file that is torn or of another shape tells of nobody."""
-    try:
-        kept = json.loads(path.read_text())
-        return {
-            task_id: {"task": one["task"], "deaths": int(one["deaths"]), "kib": int(one["kib"]), "at": one["at"]}
-            for task_id, one in kept.items()
-        }
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}

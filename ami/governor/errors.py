@@ -1,27 +1,27 @@
-"""What the governor refuses, and how it ends a task that took too much memory."""
+"""The governor's errors: refused settings, and tasks that are ended or buried."""
 
 from celery.exceptions import Retry
 
 
 class GovernorError(ValueError):
-    """A setting of the governor that is no number, out of bounds, or contradicts another."""
+    """A setting of the governor that has the wrong type, is out of bounds, or contradicts another."""
 
 
 class PoisonTask(ValueError):
-    """A task that has killed its worker twice; the text says so."""
+    """A task that crashed its worker twice; the text says so."""
 
 
 class CeilingReached(Retry):
-    """Inside a child: the kernel refused it memory. The parent, and it alone, tries again or buries the task: a child
-    that published its own retry could be ended for its size before it could say so, and the task would run twice.
+    """Inside a child: the kernel refused it memory. Only the parent retries or buries the task: a child that published
+    its own retry could be ended for its size before it reported that, and the task would run twice.
     """
 
 
 class MemoryLimitExceeded(Exception):
     """A task took more memory than one process may have; it was ended, and its siblings were not.
 
-    No subclass of ``MemoryError``: Celery 5.7 ends the whole worker on one. ``args`` are plain values, so that it
-    travels between processes: task name, KiB used, KiB allowed.
+    Not a ``MemoryError``: Celery 5.7 ends the whole worker on one. ``args`` are plain values, which travel between
+    processes: task name, KiB used, KiB allowed.
     """
 
     def __init__(self, task: str, used_kib: int, limit_kib: int) -> None:

@@ -1,4 +1,4 @@
-"""The four watched figures beside their thresholds, and how each is said to an operator."""
+"""The four watched metrics beside their thresholds, and their text for an operator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ami.governor.sample import Reading
+from ami.governor.sample import Sample
 from ami.governor.settings import GovernorSettings
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ LABELS = {"memory": "RAM", "swap": "swap", "gpu": "GPU", "pressure": "memory pre
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure in percent (None: unknown); it holds from ``throttle`` on, until it is no more than ``resume``."""
+class Metric:
+    """One metric in percent (None: unknown); it holds from ``throttle`` on, until it is at most ``resume``."""
 
     cause: str
     percent: float | None
@@ -26,61 +26,61 @@ class Figure:
 
     @property
     def crossed(self) -> bool:
-        """Whether this look begins a hold."""
+        """Whether a hold begins."""
         return self.percent is not None and self.percent >= self.throttle
 
     @property
     def over(self) -> bool:
-        """Whether a hold that it began goes on."""
+        """Whether a hold that this metric began goes on."""
         return self.percent is not None and self.percent > self.resume
 
 
-def figures(settings: GovernorSettings, reading: Reading) -> tuple[Figure, ...]:
-    """Return the watched figures of one look, RAM first."""
-    pressure, memory, swapped = reading.pressure_percent, reading.memory_percent, reading.swap_percent
+def metrics(settings: GovernorSettings, sample: Sample) -> tuple[Metric, ...]:
+    """Return the watched metrics of one sample, RAM first."""
+    pressure, memory, swapped = sample.pressure_percent, sample.memory_percent, sample.swap_percent
     if memory is not None and memory < settings.memory_resume_threshold:
-        # With memory to spare, stalls are somebody's files read again and again, and a full swap is what went cold
-        # there long ago: holding would end neither.
+        # With memory to spare, stalls are files that a process reads repeatedly, and a full swap holds pages that went
+        # cold long ago: a hold would end neither.
         pressure = None if pressure is None else 0.0
         swapped = None if swapped is None else 0.0
     swap = settings.swap_throttle_threshold
     return (
-        Figure("memory", memory, settings.memory_throttle_threshold, settings.memory_resume_threshold),
-        # Swap seldom empties by itself and has no resume threshold: it holds exactly while it is at its only one.
-        Figure("swap", swapped, swap, math.nextafter(swap, 0)),
-        Figure("gpu", reading.gpu_percent, settings.gpu_throttle_threshold, settings.gpu_resume_threshold),
-        Figure("pressure", pressure, settings.pressure_throttle_threshold, settings.pressure_resume_threshold),
+        Metric("memory", memory, settings.memory_throttle_threshold, settings.memory_resume_threshold),
+        # Swap seldom empties by itself and has no resume threshold: it holds while it is at its only threshold.
+        Metric("swap", swapped, swap, math.nextafter(swap, 0)),
+        Metric("gpu", sample.gpu_percent, settings.gpu_throttle_threshold, settings.gpu_resume_threshold),
+        Metric("pressure", pressure, settings.pressure_throttle_threshold, settings.pressure_resume_threshold),
     )
 
 
-def shown(cause: str, reading: Reading) -> str:
+def format_metric(cause: str, sample: Sample) -> str:
     """Return ``RAM at 91.2%`` or ``RAM unknown``."""
-    percent: float | None = getattr(reading, f"{cause}_percent")
+    percent: float | None = getattr(sample, f"{cause}_percent")
     return f"{LABELS[cause]} unknown" if percent is None else f"{LABELS[cause]} at {percent:.1f}%"
 
 
-def reason(figure: Figure, reading: Reading) -> str:
-    """Return why a figure holds: ``RAM at 91.2% (throttle at 90%, container)``."""
-    below = figure.percent is not None and not figure.crossed
-    edge = f"resume at {figure.resume:g}%" if below else f"throttle at {figure.throttle:g}%"
-    scope = f", {reading.scope}" if figure.cause == "memory" else ""
-    return f"{shown(figure.cause, reading)} ({edge}{scope})"
+def reason(metric: Metric, sample: Sample) -> str:
+    """Return why a metric holds: ``RAM at 91.2% (throttle at 90%, container)``."""
+    below = metric.percent is not None and not metric.crossed
+    edge = f"resume at {metric.resume:g}%" if below else f"throttle at {metric.throttle:g}%"
+    scope = f", {sample.scope}" if metric.cause == "memory" else ""
+    return f"{format_metric(metric.cause, sample)} ({edge}{scope})"
 
 
-def shown_all(settings: GovernorSettings, gate: Gate, reading: Reading) -> dict[str, Any]:
-    """Return state, reasons, readings (percent) and thresholds (throttle, resume), as JSON takes them."""
-    watched = figures(settings, reading)
-    percents = {figure.cause: getattr(reading, f"{figure.cause}_percent") for figure in watched}
-    percents["cpu"] = reading.cpu_percent
+def status(settings: GovernorSettings, gate: Gate, sample: Sample) -> dict[str, Any]:
+    """Return state, reasons, percentages and thresholds (throttle, resume), JSON-serialisable."""
+    watched = metrics(settings, sample)
+    percents = {metric.cause: getattr(sample, f"{metric.cause}_percent") for metric in watched}
+    percents["cpu"] = sample.cpu_percent
     return {
         "mode": settings.memory_governor,
         "state": "held" if gate.held else "consuming",
         "reasons": list(gate.reasons),
         "causes": sorted(gate.causes),
-        "scope": reading.scope,
-        "memory_used_bytes": reading.memory_used_bytes,
-        "memory_limit_bytes": reading.memory_limit_bytes,
+        "scope": sample.scope,
+        "memory_used_bytes": sample.memory_used_bytes,
+        "memory_limit_bytes": sample.memory_limit_bytes,
         "percent": {name: None if value is None else round(value, 1) for name, value in percents.items()},
-        "thresholds": {figure.cause: [figure.throttle, round(figure.resume, 6)] for figure in watched},
-        "faults": list(reading.faults),
+        "thresholds": {metric.cause: [metric.throttle, round(metric.resume, 6)] for metric in watched},
+        "faults": list(sample.faults),
     }

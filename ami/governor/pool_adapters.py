@@ -1,4 +1,4 @@
-"""What the governor sees of each of Celery's pools: how many places it has, what runs there, and what it weighs."""
+"""A common view of Celery's pools: how many places one has, what runs there, and how much memory it takes."""
 
 import os
 import time
@@ -8,20 +8,20 @@ from typing import Any
 from celery.concurrency.asynpool import AsynPool
 from celery.worker import state
 
+from ami import celery_internals
 from ami.governor.pool_children import Children
 from ami.governor.probes import process
 from ami.governor.reclaim import Child
 from ami.governor.settings import GovernorSettings
 
 
-class Crew:
+class PoolAdapter:
     """A pool whose places are alike: threads, greenlets, the worker itself (solo), or the processes of a broker
-    without an event loop, which fetch from one pipe, so that none can be picked.
+    without an event loop, which share one pipe, so that none can be picked.
 
-    ``places`` is how many tasks may run now. A place that has just ended a task rests for the cooldown, and after the
-    start of the worker the places open one by one, a stagger apart. ``rests`` says that a settled message changes
-    ``places``. ``hard_kib`` 0 means that nobody is ended. ``baseline_kib`` is what the worker and all its fresh
-    processes need (PSS), 0 until it was measured.
+    ``places`` is how many tasks may run now. A place cools down after its task, and after the start of the worker the
+    places open one by one, a stagger apart. ``has_cooldown``: a settled message changes ``places``. ``hard_kib`` 0: no
+    child is ended. ``baseline_kib`` is what the worker and its fresh processes need (PSS), 0 until it is measured.
     """
 
     has_children = False
@@ -30,8 +30,8 @@ class Crew:
     def __init__(self, pool: Any, settings: GovernorSettings, multiplier: int, call_later: Callable[..., Any]) -> None:
         self.pool, self.multiplier, self.call_later = pool, multiplier, call_later
         self.changed: Callable[[], None] = lambda: None
-        self.rests = bool(settings.worker_cooldown_seconds) and not self.has_children
-        self.looks_between_tasks = type(pool).__module__.endswith("solo")
+        self.has_cooldown = bool(settings.worker_cooldown_seconds) and not self.has_children
+        self.checks_between_tasks = type(pool).__module__.endswith("solo")
         self._settings = settings
         self._cooling: list[float] = []
         self._started_at = time.monotonic()
@@ -39,12 +39,72 @@ class Crew:
         if settings.worker_stagger_seconds and not self.has_children:
             self._open_next()
 
-    # --- places -------------------------------------------------------------------------------------------------
-
     @property
     def places(self) -> int:
         """How many tasks may run at once, now."""
         return max(0, self._opened - len(self._still_cooling()))
+
+    @property
+    def running(self) -> int:
+        """How many tasks run."""
+        return len(state.active_requests)
+
+    @property
+    def unstarted(self) -> int:
+        """How many tasks the pool has received and not started."""
+        return sum(1 for request in _snapshot(state.reserved_requests) if request not in state.active_requests)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes besides the worker's own."""
+        inner = celery_internals.inner_pool(self.pool)
+        return [child.pid for child in celery_internals.processes(inner) if child.pid]
+
+    @property
+    def default_task_kib(self) -> int:
+        """What an unknown task is assumed to add."""
+        return 64 * 1024
+
+    def settled(self) -> None:
+        """Start the cooldown of the place whose message is about to be settled."""
+        if self._settings.worker_cooldown_seconds:
+            self._cooling.append(time.monotonic() + self._settings.worker_cooldown_seconds)
+            self.call_later(self._settings.worker_cooldown_seconds + 0.01, self._changed)
+
+    def measure_baseline(self) -> None:
+        """Measure the baseline once, when the worker has all its processes and none has grown yet."""
+        if not self.baseline_kib and self.places >= int(self.pool.limit):
+            self.baseline_kib = self.own_kib()
+
+    def own_kib(self) -> int:
+        """PSS of the worker and its children, so that shared pages count once."""
+        return sum(_pss(pid) for pid in (os.getpid(), *self.pids))
+
+    def children(self) -> list[Child]:
+        """Every child with its exact size (PSS)."""
+        return []
+
+    def running_children(self) -> list[Child]:
+        """The children that run a task, with a size that is exact near the limits."""
+        return []
+
+    def recycle(self, *_: Any, **__: Any) -> None:
+        """Replace a child."""
+
+    def interrupt(self, *_: Any, **__: Any) -> bool:
+        """Raise ``SoftTimeLimitExceeded`` in a child's task; return whether it ran one."""
+        return False
+
+    def end(self, *_: Any, **__: Any) -> bool:
+        """Kill a child and fail its task; return whether it ran one."""
+        return False
+
+    def before_loop(self) -> None:
+        """Prepare the pool for a new event loop."""
+
+    def counts(self) -> dict[str, int]:
+        """How many children were recycled, by reason."""
+        return {}
 
     @property
     def _opened(self) -> int:
@@ -53,12 +113,6 @@ class Crew:
             return limit
         passed = time.monotonic() - self._started_at
         return min(limit, 1 + int(passed / self._settings.worker_stagger_seconds + 0.001))
-
-    def settled(self) -> None:
-        """A message is about to be given back: its place rests."""
-        if self._settings.worker_cooldown_seconds:
-            self._cooling.append(time.monotonic() + self._settings.worker_cooldown_seconds)
-            self.call_later(self._settings.worker_cooldown_seconds + 0.01, self._changed)
 
     def _still_cooling(self) -> list[float]:
         now = time.monotonic()
@@ -73,66 +127,9 @@ class Crew:
     def _changed(self) -> None:
         self.changed()
 
-    # --- what runs ----------------------------------------------------------------------------------------------
 
-    @property
-    def running(self) -> int:
-        """How many tasks run."""
-        return len(state.active_requests)
-
-    @property
-    def unstarted(self) -> int:
-        """How many were handed to the pool and have not begun."""
-        return sum(1 for request in _snapshot(state.reserved_requests) if request not in state.active_requests)
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes besides the worker's own."""
-        return [child.pid for child in getattr(getattr(self.pool, "_pool", None), "_pool", ()) if child.pid]
-
-    @property
-    def default_task_kib(self) -> int:
-        """What a task of which nothing is known is taken to add."""
-        return 64 * 1024
-
-    def measure_baseline(self) -> None:
-        """Take what the worker has now for what it needs, once it has all its processes and none has outgrown them."""
-        if not self.baseline_kib and self.places >= int(self.pool.limit):
-            self.baseline_kib = self.own_kib()
-
-    def own_kib(self) -> int:
-        """PSS of the worker and its children, so that what they share counts once."""
-        return sum(_pss(pid) for pid in (os.getpid(), *self.pids))
-
-    def children(self) -> list[Child]:
-        """Every child with its exact size (PSS)."""
-        return []
-
-    def running_children(self) -> list[Child]:
-        """Those that run a task, with a size that is exact where it matters."""
-        return []
-
-    def recycle(self, *_: Any, **__: Any) -> None:
-        """Replace a child."""
-
-    def interrupt(self, *_: Any, **__: Any) -> bool:
-        """Soft-limit the task of a child; return whether it ran one."""
-        return False
-
-    def end(self, *_: Any, **__: Any) -> bool:
-        """End a child and its task; return whether it ran one."""
-        return False
-
-    def before_loop(self) -> None:
-        """A loop is about to begin."""
-
-    def counts(self) -> dict[str, int]:
-        """How many children were recycled, by reason."""
-        return {}
-
-
-class PreforkCrew(Crew):
-    """Celery's prefork pool on its event loop: the parent hands each task to a child that it has chosen."""
+class PreforkPoolAdapter(PoolAdapter):
+    """Celery's prefork pool on its event loop: the parent sends each task to a child that it has chosen."""
 
     has_children = True
 
@@ -147,50 +144,44 @@ class PreforkCrew(Crew):
     ) -> None:
         super().__init__(pool, settings, multiplier, call_later)
         self.soft_kib, self.hard_kib = soft_kib, hard_kib
-        #: The tasks that were told to stop, so that each is told once.
+        #: The ids of the interrupted tasks: each is interrupted once.
         self._interrupted: set[str] = set()
-        self._children = Children(pool._pool, self._changed, call_later)
-        if settings.memory_governor == "on":
+        self._children = Children(celery_internals.inner_pool(pool), self._changed, call_later)
+        if settings.acts:
             self._children.soft_kib = soft_kib
             self._children.single_job = settings.worker_single_job_mode
             self._children.cooldown_seconds = settings.worker_cooldown_seconds
 
     @property
     def places(self) -> int:
-        """The children that run a task or could take one."""
         return self._children.ready
-
-    def before_loop(self) -> None:
-        """Make the pool fit for it."""
-        self._children.before_loop()
 
     @property
     def default_task_kib(self) -> int:
-        """What a child may grow to, when there is a limit."""
         return self.soft_kib or super().default_task_kib
 
+    def before_loop(self) -> None:
+        self._children.before_loop()
+
     def children(self) -> list[Child]:
-        """Every child that has started, with its PSS."""
         running = self._running()
         idle = set(self._children.idle())
-        seen = [pid for pid in self.pids if pid in idle or pid in running]
-        return [self._child(pid, _pss(pid), running.get(pid)) for pid in seen]
+        started = [pid for pid in self.pids if pid in idle or pid in running]
+        return [self._child(pid, _pss(pid), running.get(pid)) for pid in started]
 
     def running_children(self) -> list[Child]:
-        """Those that run a task. What is resident bounds PSS from above, so it stands for it far below the limits."""
-        found = []
+        """Return RSS, an upper bound of PSS, for children far below their limits: PSS costs a thousand times more."""
+        children = []
         for pid, request in self._running().items():
             kib = _rss(pid)
             near = min((limit for limit in (self.soft_kib, self.hard_kib) if limit), default=kib)
-            found.append(self._child(pid, _pss(pid) if kib > near else kib, request))
-        return found
+            children.append(self._child(pid, _pss(pid) if kib > near else kib, request))
+        return children
 
     def recycle(self, pid: int, why: str) -> None:
-        """Now when it is idle, after its task when it is not."""
         self._children.recycle(pid, why)
 
     def interrupt(self, pid: int) -> bool:
-        """Raise ``SoftTimeLimitExceeded`` in the child's task."""
         request = self._running().get(pid)
         if request is None or not self._children.interrupt(pid):
             return False
@@ -198,11 +189,9 @@ class PreforkCrew(Crew):
         return True
 
     def end(self, pid: int, task: str, used_kib: int) -> bool:
-        """End the child; its task fails with ``MemoryLimitExceeded``."""
         return self._children.end(pid, task, used_kib, self.hard_kib)
 
     def counts(self) -> dict[str, int]:
-        """How many children were recycled, by reason."""
         return dict(self._children.recycled)
 
     def _running(self) -> dict[int, Any]:
@@ -211,42 +200,38 @@ class PreforkCrew(Crew):
         return running
 
     def _child(self, pid: int, kib: int, request: Any) -> Child:
-        ran = time.time() - request.time_start if request is not None and request.time_start else 0.0
-        task = request.name if request is not None else None
-        told = request is not None and request.id in self._interrupted
         return Child(
             pid,
             kib,
             self._children.fresh_kib(pid),
-            task,
-            ran,
-            self._children.leaving(pid),
-            told,
-            self._children.used(pid),
+            task=request.name if request is not None else None,
+            ran_seconds=time.time() - request.time_start if request is not None and request.time_start else 0.0,
+            draining=self._children.draining(pid),
+            interrupted=request is not None and request.id in self._interrupted,
+            used=self._children.used(pid),
         )
 
 
-def crew_of(
+def adapter_for(
     pool: Any,
     settings: GovernorSettings,
     multiplier: int,
     call_later: Callable[..., Any],
     soft_kib: int,
     hard_kib: int,
-) -> Crew:
-    """Return what the governor sees of ``pool``, one of Celery's."""
-    inner = getattr(pool, "_pool", None)
-    if isinstance(inner, AsynPool):
-        return PreforkCrew(pool, settings, multiplier, call_later, soft_kib, hard_kib)
-    return Crew(pool, settings, multiplier, call_later)
+) -> PoolAdapter:
+    """Return the adapter for ``pool``, one of Celery's."""
+    if isinstance(celery_internals.inner_pool(pool), AsynPool):
+        return PreforkPoolAdapter(pool, settings, multiplier, call_later, soft_kib, hard_kib)
+    return PoolAdapter(pool, settings, multiplier, call_later)
 
 
 def _snapshot(requests: Iterable[Any]) -> tuple[Any, ...]:
-    """Copy one of Celery's sets of requests, from which another thread may take one meanwhile."""
+    """Copy one of Celery's sets of requests, from which another thread may remove one meanwhile."""
     while True:
         try:
             return tuple(requests)
-        except RuntimeError:  # It changed its size.
+        except RuntimeError:  # Its size changed during the iteration.
             continue
 
 

@@ -1,4 +1,4 @@
-"""The processes of a prefork pool: which may take a task now, what each runs, and how one is recycled or ended."""
+"""The processes of a prefork pool: which may receive a task, what each runs, and how one is recycled or ended."""
 
 import os
 import signal
@@ -12,106 +12,101 @@ from billiard.einfo import ExceptionInfo
 from billiard.pool import DEATH, READY
 from celery.concurrency.asynpool import WORKER_UP, AsynPool
 
+from ami import celery_internals
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 from ami.governor.probes import process
 
-#: A child that has run as many tasks as it may ends by itself.
-LEAVES_BY_ITSELF = "max-tasks"
+#: Why a child is draining that has run as many tasks as it may: it exits without being asked.
+MAX_TASKS = "max-tasks"
 
-#: The pool looks for children that have ended every 5 s, and when it is told; a dismissed one is replaced sooner.
+#: The pool checks for exited children every 5 s; a terminated one is replaced after this time.
 REAP_SECONDS = 0.1
 
-#: An idle child that has not left by then is deaf to being asked, and killed.
+#: A draining child that has not exited after this time is killed.
 LEAVE_SECONDS = 10.0
 
 
 @dataclass
-class Kept:
-    """What the parent remembers of one child."""
+class ChildState:
+    """What the parent keeps about one child; ``draining`` is the reason, empty while the child may take tasks."""
 
     fresh_kib: int = 0
     tasks: int = 0
-    leaving: str = ""
+    draining: str = ""
     cooling_until: float = 0.0
     resident: process.Resident | None = None
 
 
 class Children:
-    """The children of Celery's asynchronous prefork pool, whose parent alone hands out work.
+    """The children of Celery's asynchronous prefork pool, whose parent alone assigns tasks.
 
-    The parent decides after each task whether the child goes on, rests (``cooldown_seconds``) or is recycled, before
-    the message of that task is acknowledged: so the worker's slots are lowered in time, and no message arrives for a
-    process that is not there. ``changed`` is called when a child has become ready or stopped being so. All methods run
-    on the thread of the worker's loop.
+    After each task the parent decides whether the child continues, cools down (``cooldown_seconds``) or is recycled,
+    before the task's message is acknowledged: the worker's slots are lowered in time, and no message arrives without a
+    process for it. ``changed`` is called when a child became ready or unready. All methods run on the thread of the
+    worker's loop.
     """
 
     def __init__(self, pool: AsynPool, changed: Callable[[], None], call_later: Callable[..., Any]) -> None:
         self._pool, self._changed, self._call_later = pool, changed, call_later
-        self._kept: dict[int, Kept] = {}
+        self._states: dict[int, ChildState] = {}
         self.soft_kib = 0
-        self.max_tasks = pool._maxtasksperchild or 0
+        self.max_tasks = celery_internals.max_tasks_per_child(pool)
         self.cooldown_seconds = 0.0
         self.single_job = False
         self.recycled: dict[str, int] = {}
-        handlers = pool._result_handler.state_handlers
+        handlers = celery_internals.result_handlers(pool)
         handlers[READY] = self._around_ready(handlers[READY])
         handlers[WORKER_UP] = self._after_up(handlers[WORKER_UP])
         handlers[DEATH] = self._instead_of_death(handlers[DEATH])
 
-    # --- what is there ------------------------------------------------------------------------------------------
-
     @property
     def ready(self) -> int:
-        """How many children run a task or could take one now."""
+        """How many children run a task or could start one now."""
         now = time.monotonic()
-        return sum(1 for child in self._up() if not self._kept_of(child.pid).leaving and not self._rests(child, now))
+        return sum(1 for child in self._up() if not self.draining(child.pid) and not self._is_cooling_down(child, now))
 
     def idle(self) -> list[int]:
-        """The children that run nothing and are not about to."""
-        now, busy = time.monotonic(), self._pool._busy_workers
-        return [child.pid for child in self._up() if child.inqW_fd not in busy or self._rests(child, now)]
+        """The children that run no task and have not been sent one."""
+        now = time.monotonic()
+        return [child.pid for child in self._up() if not self._is_busy(child) or self._is_cooling_down(child, now)]
 
     def busy(self) -> dict[int, Any]:
-        """The pool's job of each child that has begun one."""
-        jobs = (job for job in self._pool._cache.values() if job._worker_pid and not job.ready())
-        return {job._worker_pid: job for job in jobs}
+        """The pool's job of each child that has started one."""
+        jobs = celery_internals.jobs(self._pool)
+        return {pid: job for job in jobs if (pid := celery_internals.job_pid(job)) and not job.ready()}
 
     def fresh_kib(self, pid: int) -> int:
-        """What the child had right after it had started."""
-        return self._kept_of(pid).fresh_kib
+        """The child's size right after its start."""
+        return self._state_of(pid).fresh_kib
 
     def used(self, pid: int) -> bool:
         """Whether the child has run a task."""
-        return self._kept_of(pid).tasks > 0
+        return self._state_of(pid).tasks > 0
 
-    def leaving(self, pid: int) -> bool:
-        """Whether the child is to be recycled, or is being."""
-        return bool(self._kept_of(pid).leaving)
-
-    # --- what is done -------------------------------------------------------------------------------------------
+    def draining(self, pid: int) -> bool:
+        """Whether the child is being recycled, or will be after its task."""
+        return bool(self._state_of(pid).draining)
 
     def before_loop(self) -> None:
-        """Make a pool that lived through a lost connection fit for the next loop.
+        """Repair a pool that survived a lost connection before the next loop registers it.
 
-        Celery 5.7 stops watching a child when its end of the pipe closes, a moment before the child can be reaped. A
-        loop that registers the pool in that moment ends the worker with "file descriptor is None" (seen).
+        Celery 5.7 stops watching a child when its end of the pipe closes, shortly before the child can be reaped. A
+        loop that registers the pool at that moment ends the worker with "file descriptor is None" (seen).
         """
         now = time.monotonic()
-        for child in self._pool._pool:
-            if vars(child).get("_sentinel_poll", self) is None:
-                del child._sentinel_poll
-            if self._rests(child, now) or self.leaving(child.pid):
-                # The pool has forgotten who is not to be given a task.
-                self._pool._busy_workers.add(child.inqW_fd)
+        for child in celery_internals.processes(self._pool):
+            celery_internals.drop_closed_sentinel(child)
+            if self._is_cooling_down(child, now) or self.draining(child.pid):
+                self._withhold(child)  # The pool has forgotten which children must not receive a task.
 
     def recycle(self, pid: int, why: str) -> None:
-        """Replace the child: now when it is idle, after its task when it is not. ``why`` is one word for the count."""
-        kept, child = self._kept_of(pid), self._by_pid(pid)
-        if child is None or kept.leaving:
+        """Replace the child: now if idle, else after its task. ``why`` is one word for the count."""
+        state, child = self._state_of(pid), self._by_pid(pid)
+        if child is None or state.draining:
             return
-        self._mark(kept, why)
-        if child.inqW_fd not in self._pool._busy_workers or self._rests(child, time.monotonic()):
-            self._dismiss(child)
+        self._drain(state, why)
+        if not self._is_busy(child) or self._is_cooling_down(child, time.monotonic()):
+            self._terminate(child)
 
     def interrupt(self, pid: int) -> bool:
         """Send the child's task the signal of a soft time limit; return whether it ran one."""
@@ -122,73 +117,74 @@ class Children:
         return True
 
     def end(self, pid: int, task: str, used_kib: int, limit_kib: int) -> bool:
-        """End the child, and its task with :class:`MemoryLimitExceeded`, as a hard time limit does with its error."""
+        """Kill the child and fail its task with :class:`MemoryLimitExceeded`, like a hard time limit."""
         job, child = self.busy().get(pid), self._by_pid(pid)
         if job is None or child is None:
             return False
-        kept = self._kept_of(pid)
-        kept.leaving = kept.leaving or "ended"
+        state = self._state_of(pid)
+        state.draining = state.draining or "ended"
         try:
             raise MemoryLimitExceeded(task, used_kib, limit_kib)
         except MemoryLimitExceeded:
             outcome = ExceptionInfo()
-        child._controlled_termination = True
+        celery_internals.expect_exit(child)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        job._set(job._job, (False, outcome))
+        celery_internals.fail_job(job, outcome)
         return True
-
-    # --- between tasks ------------------------------------------------------------------------------------------
 
     def _around_ready(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def on_ready(job: int, i: Any, result: Any, fd: int) -> None:
-            child = self._pool._fileno_to_inq.get(fd)
-            stays = child is None or self._stays(child, result)
-            if not stays:
-                self._changed()  # Before the handler, which settles the message and so asks for the next one.
+            child = celery_internals.process_of(self._pool, fd)
+            continues = child is None or self._may_continue(child, result)
+            if not continues:
+                self._changed()  # Before the handler, which settles the message and so requests the next one.
             handler(job, i, result, fd)
-            if not stays:
-                self._keep_away(child)
+            if not continues:
+                self._after_last_task(child)
 
         return on_ready
 
-    def _stays(self, child: Any, result: Any) -> bool:
-        """Decide whether the child whose task is over may take the next one at once."""
-        kept = self._kept_of(child.pid)
-        kept.tasks += 1
+    def _may_continue(self, child: Any, result: Any) -> bool:
+        """Decide whether the child may start the next task at once."""
+        state = self._state_of(child.pid)
+        state.tasks += 1
         if _reached_ceiling(result):
-            self._mark(kept, "ceiling")
-        if self.max_tasks and kept.tasks >= self.max_tasks:
-            kept.leaving = LEAVES_BY_ITSELF
-        elif not kept.leaving and (why := self._outgrown(child.pid)):
-            self._mark(kept, why)
-        if not kept.leaving and self.cooldown_seconds:
-            kept.cooling_until = time.monotonic() + self.cooldown_seconds
-            self._call_later(self.cooldown_seconds, self._rested, child)
+            self._drain(state, "ceiling")
+        if self.max_tasks and state.tasks >= self.max_tasks:
+            state.draining = MAX_TASKS
+        elif not state.draining and (why := self._recycle_reason(child.pid)):
+            self._drain(state, why)
+        if not state.draining and self.cooldown_seconds:
+            state.cooling_until = time.monotonic() + self.cooldown_seconds
+            self._call_later(self.cooldown_seconds, self._end_cooldown, child)
             return False
-        return not kept.leaving
+        return not state.draining
 
-    def _mark(self, kept: Kept, why: str) -> None:
-        kept.leaving = why
+    def _drain(self, state: ChildState, why: str) -> None:
+        state.draining = why
         self.recycled[why] = self.recycled.get(why, 0) + 1
 
-    def _keep_away(self, child: Any) -> None:
-        """Let no task reach a child that rests or leaves: the pool writes to those alone that it holds for free."""
-        self._pool._busy_workers.add(child.inqW_fd)
-        leaving = self._kept_of(child.pid).leaving
-        if leaving == LEAVES_BY_ITSELF:
+    def _after_last_task(self, child: Any) -> None:
+        self._withhold(child)
+        draining = self._state_of(child.pid).draining
+        if draining == MAX_TASKS:
             self._call_later(LEAVE_SECONDS, self._kill, child)
-        elif leaving:
-            self._dismiss(child)
+        elif draining:
+            self._terminate(child)
 
-    def _outgrown(self, pid: int) -> str:
+    def _withhold(self, child: Any) -> None:
+        """Keep tasks from a child: the pool writes only to children that are not busy."""
+        celery_internals.busy_fds(self._pool).add(child.inqW_fd)
+
+    def _recycle_reason(self, pid: int) -> str:
         if self.single_job:
             return "single-job"
         if not self.soft_kib:
             return ""
-        resident = self._kept_of(pid).resident
+        resident = self._state_of(pid).resident
         with suppress(OSError):
-            # What is resident bounds PSS from above and costs a thousandth of it.
+            # RSS bounds PSS from above at a thousandth of the cost.
             if resident and resident.kib() > self.soft_kib and process.pss_kib(pid) > self.soft_kib:
                 return "soft-limit"
         return ""
@@ -196,22 +192,22 @@ class Children:
     def _after_up(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def on_up(pid: int) -> None:
             handler(pid)
-            kept = self._kept[pid] = Kept()
+            state = self._states[pid] = ChildState()
             with suppress(OSError):
-                kept.fresh_kib = process.pss_kib(pid)
-                kept.resident = process.Resident(pid)
-            for gone in set(self._kept) - {child.pid for child in self._pool._pool}:
-                if resident := self._kept.pop(gone).resident:
+                state.fresh_kib = process.pss_kib(pid)
+                state.resident = process.Resident(pid)
+            for ended in set(self._states) - {child.pid for child in celery_internals.processes(self._pool)}:
+                if resident := self._states.pop(ended).resident:
                     resident.close()
             self._changed()
 
         return on_up
 
     def _instead_of_death(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        """A child that says it ends has cleaned up; billiard would let it sleep for another second."""
+        """Kill a draining child that reports its exit: it has cleaned up, and billiard would let it sleep a second."""
 
         def on_death(pid: int, exitcode: int | None) -> None:
-            if not self._kept_of(pid).leaving:
+            if not self.draining(pid):
                 handler(pid, exitcode)
                 return
             with suppress(ProcessLookupError):
@@ -219,48 +215,52 @@ class Children:
 
         return on_death
 
-    def _rested(self, child: Any) -> None:
-        kept = self._kept_of(child.pid)
-        if time.monotonic() + 0.01 < kept.cooling_until:
+    def _end_cooldown(self, child: Any) -> None:
+        state = self._state_of(child.pid)
+        if time.monotonic() + 0.01 < state.cooling_until:
             return
-        kept.cooling_until = 0.0
-        if child in self._up() and not kept.leaving:
-            self._pool._busy_workers.discard(child.inqW_fd)
+        state.cooling_until = 0.0
+        if child in self._up() and not state.draining:
+            celery_internals.busy_fds(self._pool).discard(child.inqW_fd)
         self._changed()
 
-    def _dismiss(self, child: Any) -> None:
+    def _terminate(self, child: Any) -> None:
         """End an idle child; the pool replaces it."""
-        self._pool._busy_workers.add(child.inqW_fd)
+        self._withhold(child)
         with suppress(OSError):
             child.terminate_controlled()
         self._call_later(REAP_SECONDS, self._pool.maintain_pool)
         self._call_later(LEAVE_SECONDS, self._kill, child)
 
     def _kill(self, child: Any) -> None:
-        """End a child that was told to leave and has not: its place would stay empty for ever."""
+        """Kill a draining child that has not exited: its place would stay empty for ever."""
         if self._by_pid(child.pid) is child:
             with suppress(OSError):
                 os.kill(child.pid, signal.SIGKILL)
 
-    def _rests(self, child: Any, now: float) -> bool:
-        return self._kept_of(child.pid).cooling_until > now
+    def _is_cooling_down(self, child: Any, now: float) -> bool:
+        return self._state_of(child.pid).cooling_until > now
+
+    def _is_busy(self, child: Any) -> bool:
+        return child.inqW_fd in celery_internals.busy_fds(self._pool)
 
     def _up(self) -> Iterator[Any]:
-        up = self._pool._all_inqueues
-        return (child for child in self._pool._pool if child.inqW_fd in up and self._is_of(child))
+        """The children that are ready for tasks; a descriptor may belong to a child's replacement by now."""
+        up = celery_internals.open_fds(self._pool)
+        return (
+            child
+            for child in celery_internals.processes(self._pool)
+            if child.inqW_fd in up and celery_internals.process_of(self._pool, child.inqW_fd) is child
+        )
 
-    def _is_of(self, child: Any) -> bool:
-        """Whether the queue's descriptor is this child's own, and not one that a replacement took over."""
-        return self._pool._fileno_to_inq.get(child.inqW_fd) is child
-
-    def _kept_of(self, pid: int) -> Kept:
-        kept = self._kept.get(pid)
-        if kept is None:
-            kept = self._kept[pid] = Kept()
-        return kept
+    def _state_of(self, pid: int) -> ChildState:
+        state = self._states.get(pid)
+        if state is None:
+            state = self._states[pid] = ChildState()
+        return state
 
     def _by_pid(self, pid: int) -> Any:
-        return next((child for child in self._pool._pool if child.pid == pid), None)
+        return next((child for child in celery_internals.processes(self._pool) if child.pid == pid), None)
 
 
 def _reached_ceiling(result: Any) -> bool:

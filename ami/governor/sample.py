@@ -1,16 +1,16 @@
-"""One look at everything the governor watches; what a probe could not tell is None."""
+"""One sample of everything the governor watches; a value that no probe could read is None."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Reading:
+class Sample:
     """Memory, swap, pressure, CPU and GPU at one moment.
 
-    Percentages are 0 to 100. ``memory_limit_bytes`` is the smallest limit over the container and all above it, or the
-    host's memory where there is none; ``memory_used_bytes`` is what cannot be taken back from it without killing
-    anybody (never page cache). ``scope`` says whose memory it is: ``container`` or ``host``. ``faults`` are sentences
-    about probes that failed at this look; a failed probe's figures are None, and None changes nothing.
+    Percentages are 0 to 100. ``memory_limit_bytes`` is the smallest limit of the container and its parents, or the
+    host's memory without one; ``memory_used_bytes`` is what the kernel cannot reclaim without killing a process (never
+    page cache). ``scope`` is ``container`` or ``host``. ``faults`` has one sentence per failed probe; the values of a
+    failed probe are None, and None changes nothing.
     """
 
     memory_used_bytes: int | None = None
@@ -24,7 +24,7 @@ class Reading:
 
     @property
     def memory_percent(self) -> float | None:
-        """Used memory in percent of the limit, or None when either is unknown."""
+        """Used memory in percent of the limit; None when either is unknown."""
         if self.memory_used_bytes is None or not self.memory_limit_bytes:
             return None
         return 100 * self.memory_used_bytes / self.memory_limit_bytes

@@ -19,10 +19,9 @@ PREFIX = "ANTENNA_"
 class GovernorSettings:
     """One worker's settings. Each field is the variable of the same name in capitals.
 
-    ``ANTENNA_<KEY>_<NAME>`` (one queue) goes before the row of the topology table, the row before ``<NAME>`` (all
-    queues), and that before the default. Thresholds are percent, and so are 70, 75, 80, 85 and 90 in the document the
-    governor grew out of; it also names the interval and the four ``worker_``/``master_`` settings
-    (docs/decisions/0016).
+    Precedence: ``ANTENNA_<KEY>_<NAME>`` (one queue), the row of the topology table, ``<NAME>`` (all queues), the
+    default. Thresholds are percent. Thresholds, interval and the four ``worker_``/``master_`` settings come from the
+    governor's specification (docs/decisions/0016).
 
     Raises:
         GovernorError: a value contradicts another, or a name is unknown.
@@ -62,7 +61,7 @@ class GovernorSettings:
             if resume >= throttle:
                 raise GovernorError(
                     f"{kind.upper()}_RESUME_THRESHOLD ({resume:g}) must be below {kind.upper()}_THROTTLE_THRESHOLD "
-                    f"({throttle:g}), or the worker would hold and release at every look."
+                    f"({throttle:g}), or the worker would hold and release at every check."
                 )
         if self.memory_max_hold_seconds < self.memory_min_hold_seconds:
             raise GovernorError(
@@ -70,8 +69,13 @@ class GovernorSettings:
                 f"({self.memory_min_hold_seconds:g})."
             )
 
+    @property
+    def acts(self) -> bool:
+        """Whether decisions are applied; in dry-run they are only logged."""
+        return self.memory_governor == "on"
+
     def state_folder(self, node: str) -> Path:
-        """Where the worker called ``node`` keeps what must outlive its processes: learned sizes, and who ran what."""
+        """Return the folder for task sizes and run records of the worker ``node``; it survives the worker."""
         base = self.governor_state_dir or str(Path(tempfile.gettempdir()) / f"antenna-governor-{os.getuid()}")
         return Path(base) / node.replace("/", "_")
 
@@ -96,7 +100,7 @@ NAMES = {field.name.upper(): field for field in fields(GovernorSettings)}
 
 
 def load(row: Workload | None = None, environ: Mapping[str, str] | None = None) -> GovernorSettings:
-    """Return the settings of the worker that consumes ``row``'s queue (None: of a worker beside the table).
+    """Return the settings of the worker that consumes ``row``'s queue (None: a queue that is not in the table).
 
     Raises:
         GovernorError: naming the variable, its value and the remedy.
@@ -114,12 +118,12 @@ def load(row: Workload | None = None, environ: Mapping[str, str] | None = None) 
 
 
 def refuse_unknown(rows: tuple[Workload, ...], environ: Mapping[str, str]) -> None:
-    """Refuse ``ANTENNA_<KEY>_<NAME>`` whose key is no row's: a misspelt queue would silently keep the default."""
+    """Refuse ``ANTENNA_<KEY>_<NAME>`` for an unknown key: a misspelt queue would silently keep the default."""
     known = {f"{PREFIX}{row.key}_{name}" for row in rows for name in NAMES}
     for variable in environ:
         governs = variable.startswith(PREFIX) and variable.endswith(tuple(f"_{name}" for name in NAMES))
         if governs and variable not in known:
-            raise GovernorError(f"{variable} is a setting of no queue.{did_you_mean(variable, known)}")
+            raise GovernorError(f"{variable} is not a setting of any queue.{did_you_mean(variable, known)}")
 
 
 def _all_queues(environ: Mapping[str, str]) -> list[tuple[str, object]]:
@@ -127,16 +131,16 @@ def _all_queues(environ: Mapping[str, str]) -> list[tuple[str, object]]:
 
 
 def _of_the_row(row: Workload) -> dict[str, object]:
-    """Return what the row itself sets.
+    """Return the settings in the row.
 
     Raises:
-        GovernorError: it names no setting, or its value is of another type.
+        GovernorError: a name is not a setting, or a value has the wrong type.
     """
     for name, value in row.governor.items():
         field = NAMES.get(name.upper())
         if field is None or field.name != name:
             known = [field.name for field in NAMES.values()]
-            raise GovernorError(f"{row.queue}: '{name}' is no setting of the governor.{did_you_mean(name, known)}")
+            raise GovernorError(f"{row.queue}: '{name}' is not a setting of the governor.{did_you_mean(name, known)}")
         number = isinstance(field.default, float) and isinstance(value, int | float) and not isinstance(value, bool)
         if not number and type(value) is not type(field.default):
             kind = type(field.default).__name__

@@ -1,4 +1,4 @@
-"""Takes messages one per free slot, so that none ever waits in the worker for a process that is not ready."""
+"""A task consumer with one message per free slot, so that none waits in the worker for a process."""
 
 import math
 import time
@@ -11,29 +11,30 @@ from amqp.exceptions import ChannelError, RecoverableConnectionError
 from celery.app.amqp import AMQP
 from kombu import Consumer
 
+from ami import celery_internals
+
 #: A message this near to its ETA counts as due: the timer may be a little early.
 NEAR_SECONDS = 0.5
 
 
 class SlotConsumer(Consumer):
-    """A task consumer that has as many messages as it has slots, and whose slots can be changed at any time.
+    """A task consumer that has as many messages as slots; the number of slots can change at any time.
 
-    On RabbitMQ each slot is a consumer of its own with prefetch 1: with quorum queues the prefetch of a consumer is
-    fixed for its life (rabbitmq-server#11948), so the number of consumers is what can change. A slot is closed before
-    its message is acknowledged, never after: then the broker cannot have sent another one. A slot that has no message
-    is closed with a round trip, and a message that crossed with it is still run.
+    On RabbitMQ each slot is a separate consumer with prefetch 1: with quorum queues the prefetch of a consumer is
+    fixed for its life (rabbitmq-server#11948), so only the number of consumers can change. A slot is closed before its
+    message is acknowledged, never after: the broker cannot have sent another one then. A slot without a message is
+    closed with a round trip, and a message that crossed with it still runs.
 
-    On virtual transports, where prefetch belongs to the channel and is asked before each fetch, the channel's
-    ``can_consume`` answers from the same slots. A message that a fetch under way still brings is put back; there that
-    costs it nothing. A message with an ETA takes no slot until its time has come: those transports have no delay of
-    their own, and a retry in an hour must not keep a slot for an hour.
+    Virtual transports read the prefetch from the channel before each fetch; there the channel's ``can_consume`` is
+    computed from the slots. A message that an earlier fetch still brings is requeued, which does not count as a
+    delivery. A message with an ETA takes no slot until it is due: those transports cannot delay a message, and a retry
+    in an hour must not occupy a slot for an hour.
 
-    Until :meth:`manage` is called it is kombu's own consumer. All methods run on the thread of the worker's loop, but
-    an acknowledgement may come from a task's greenlet, or, on virtual transports, from any thread.
+    Until :meth:`manage` is called it behaves like kombu's consumer. All methods run on the thread of the worker's loop,
+    but an acknowledgement may come from a task's greenlet, or, on virtual transports, from any thread.
     """
 
-    #: How many messages the worker may have at once. Changing it takes effect as messages are settled; ``adjust``
-    #: makes it so at once.
+    #: How many messages the worker may have at once. A change takes effect as messages are settled, or with ``adjust``.
     slots = 0
 
     _managed = False
@@ -46,11 +47,11 @@ class SlotConsumer(Consumer):
         settled: Callable[[Any], None],
         refuses: Callable[[Any], bool],
     ) -> None:
-        """Take over before the first consume; each slot is good for ``multiplier`` messages.
+        """Take over before the first consume; each slot holds ``multiplier`` messages.
 
         ``call_soon`` runs a function on the loop's thread. ``settled`` is called there with the delivery tag of each
-        message, and may change :attr:`slots`: on AMQP before the broker hears of it, on virtual transports before the
-        next fetch. ``refuses`` sees each message before Celery does, and settles itself what it answers true for.
+        message, and may change :attr:`slots`: on AMQP before the message is settled, on virtual transports before the
+        next fetch. ``refuses`` receives each message before Celery does; it settles those for which it returns True.
         """
         self._managed, self._consuming = True, False
         self._multiplier, self._call_soon = multiplier, call_soon
@@ -70,18 +71,18 @@ class SlotConsumer(Consumer):
         self._watch_settling(self.channel)
 
     @property
-    def overdrawn(self) -> bool:
-        """Whether the worker has more messages to run than slots; those whose ETA is still to come do not count."""
+    def over_capacity(self) -> bool:
+        """Whether the worker has more messages to run than slots; messages that are not due yet do not count."""
         return self._taken > self._allowed if self.amqp else self._free < 0
 
     def adjust(self) -> None:
         """Open or close slots until there are :attr:`slots`. A slot whose message runs closes when that is settled."""
         if not self._managed or not self._consuming or not self.amqp or self._adjusting:
             return
-        self._adjusting = True  # A delivery during a round trip may come back here.
+        self._adjusting = True  # A delivery during a round trip may call this again.
         try:
             while self._set_aside:
-                # Its prefetch is taken by the message that was set aside: only another consumer gets the next one.
+                # The message that was set aside occupies its prefetch: only another consumer gets the next one.
                 if (aside := self._set_aside.pop()) in self._open:
                     self._close(aside)
             while self._taken > self._allowed and (tag := self._tag_with_room()):
@@ -89,14 +90,14 @@ class SlotConsumer(Consumer):
             while self._queues and self._taken + self._multiplier <= self._allowed:
                 self._open_one()
         except ChannelError as error:
-            # The library has opened the channel again, without a consumer on it: only a new connection is whole.
+            # The library has reopened the channel without its consumers: only a new connection is usable.
             self._open.clear()
             raise RecoverableConnectionError(f"The channel was closed: {error}") from error
         finally:
             self._adjusting = False
 
     def set_aside(self, delivery_tag: Any) -> None:
-        """Free the slot of a message that will not run and is settled later, maybe much later."""
+        """Free the slot of a message that will not run and is settled later."""
         if not self._managed or delivery_tag not in self._outstanding:
             return
         if not self.amqp:
@@ -108,33 +109,33 @@ class SlotConsumer(Consumer):
             self._set_aside.append(tag)
             self.adjust_soon()
             return
-        # Its prefetch is taken by this message: no other can be under way to it.
+        # This message occupies its prefetch: no other can be on its way.
         self._close_behind_its_message(tag)
         if self._consuming and self._taken + self._multiplier <= self._allowed:
             self._open_one()
 
-    def give_up(self, message: Any, error: Exception) -> None:  # noqa: ARG002 - for who can tell the reason
+    def give_up(self, message: Any, error: Exception) -> None:  # noqa: ARG002 - for subclasses
         """Dead-letter a message that must not run, because of ``error``."""
         message.reject(requeue=False)
 
     def adjust_soon(self) -> None:
-        """Adjust on the loop's thread, after what is under way."""
+        """Adjust on the loop's thread, after the current callback."""
         self._call_soon(self.adjust)
 
     @property
     def _allowed(self) -> int:
-        """How many messages the slots are good for; a worker of several queues has its slots on each of them."""
+        """How many messages the slots hold; a worker of several queues has its slots on each of them."""
         return self.slots * self._multiplier * (max(1, len(self._queues)) if self.amqp else 1)
 
     @property
     def _taken(self) -> int:
-        """Slots in use: those that are open, and those that were closed while their message still runs."""
+        """Open slots, and closed slots whose message still runs, in messages."""
         orphans = [tag for tag in self._outstanding.values() if tag not in self._open]
         return len(self._open) * self._multiplier + len(orphans)
 
     @property
     def _free(self) -> int:
-        """Slots without a message, on virtual transports; below 0 when slots were taken away or an ETA has come."""
+        """Slots without a message, on virtual transports; below 0 after slots were lowered or a message became due."""
         while self._settled:
             tag = self._settled.popleft()
             if tag in self._outstanding:
@@ -152,7 +153,7 @@ class SlotConsumer(Consumer):
         return len(self._waiting)
 
     def _tag_with_room(self) -> str | None:
-        """A slot to which the broker may send a message right now: the emptiest."""
+        """Return the slot with the fewest messages to which the broker may send one now, or None."""
         busy = Counter(self._outstanding.values())
         tag = min(self._open, key=lambda tag: busy[tag], default=None)
         return None if tag is None or busy[tag] >= self._multiplier else tag
@@ -165,7 +166,7 @@ class SlotConsumer(Consumer):
         queue.consume(tag, self._receive_callback, no_ack=self.no_ack, nowait=True)
 
     def _close(self, tag: str) -> None:
-        """Close a slot without a message; what arrives before the broker's answer is run like any other."""
+        """Close a slot without a message; a message that arrives before the broker's answer still runs."""
         del self._open[tag]
         self.channel.basic_cancel(tag)
 
@@ -174,8 +175,6 @@ class SlotConsumer(Consumer):
         del self._open[tag]
         self.channel.basic_cancel(tag, nowait=True)
         self.channel.callbacks.pop(tag, None)
-
-    # --- what kombu and Celery call -----------------------------------------------------------------------------
 
     def consume(self, no_ack: bool | None = None) -> None:
         """Start consuming; see ``kombu.Consumer.consume``."""
@@ -186,7 +185,7 @@ class SlotConsumer(Consumer):
         self.adjust()
 
     def cancel(self) -> None:
-        """End every slot, for good; what runs goes on."""
+        """Close every slot; running tasks continue."""
         if not self._managed or not self.amqp:
             super().cancel()
             return
@@ -197,7 +196,7 @@ class SlotConsumer(Consumer):
     close = cancel
 
     def cancel_by_queue(self, queue: Any) -> None:
-        """End the slots of one queue; see ``kombu.Consumer.cancel_by_queue``."""
+        """Close the slots of one queue; see ``kombu.Consumer.cancel_by_queue``."""
         if not self._managed or not self.amqp:
             super().cancel_by_queue(queue)
             return
@@ -207,7 +206,7 @@ class SlotConsumer(Consumer):
             self._close(tag)
 
     def consuming_from(self, queue: Any) -> bool:
-        """Whether the queue is one of those consumed, also while there is no slot for it."""
+        """Whether the queue is consumed, also while it has no slot."""
         if not self._managed or not self.amqp:
             return bool(super().consuming_from(queue))
         return self._consuming and getattr(queue, "name", queue) in self._queues
@@ -220,7 +219,7 @@ class SlotConsumer(Consumer):
 
     @property
     def on_message(self) -> Callable[[Any], Any] | None:
-        """What is called with each message; Celery sets it when its loop begins."""
+        """The handler of each message; Celery sets it when its loop begins."""
         return self._handler
 
     @on_message.setter
@@ -243,10 +242,8 @@ class SlotConsumer(Consumer):
             self._next_due = min(due, self._next_due)
         return super()._receive_callback(message)
 
-    # --- settling -----------------------------------------------------------------------------------------------
-
     def _watch_settling(self, channel: Any) -> None:
-        """Learn of each settled message before the broker does."""
+        """Wrap the channel's methods that settle a message."""
         for name in ("basic_ack", "basic_reject"):
             setattr(channel, name, self._settling(getattr(channel, name)))
 
@@ -260,7 +257,7 @@ class SlotConsumer(Consumer):
 
     def _before_settling(self, delivery_tag: Any) -> None:
         if not self.amqp:
-            self._settled.append(delivery_tag)  # Maybe on a task's thread: the loop's frees the slot, see _free.
+            self._settled.append(delivery_tag)  # Maybe on a task's thread; the loop's thread frees the slot in _free.
             return
         self._on_settled(delivery_tag)
         tag, taken, allowed = self._outstanding[delivery_tag], self._taken, self._allowed
@@ -276,15 +273,15 @@ class SlotConsumer(Consumer):
     def _guard_fetches(self, qos: Any) -> None:
         """Let the channel fetch only while a slot is free.
 
-        A fetch that Redis is still to answer is read in any case, and its message put back: unread it would be neither
-        run nor on the broker.
+        A fetch that Redis has not answered yet is read in any case, and its message requeued: unread it would neither
+        run nor be on the broker.
         """
-        qos.can_consume = lambda: self._free > 0 or bool(getattr(self.channel, "_in_poll", None))
+        qos.can_consume = lambda: self._free > 0 or celery_internals.is_fetching(self.channel)
         qos.can_consume_max_estimate = lambda: max(0, self._free)
 
 
 def _due(message: Any) -> float:
-    """When the task's ETA is, in epoch seconds; 0 when it has none, or one that Celery will complain about."""
+    """Return the task's ETA in epoch seconds; 0 without one, or with one that Celery will refuse."""
     eta = (message.headers or {}).get("eta")
     try:
         moment = datetime.fromisoformat(eta) if eta else None
@@ -294,6 +291,6 @@ def _due(message: Any) -> float:
 
 
 class SlotAMQP(AMQP):
-    """Celery's queues, with task consumers that the governor can manage."""
+    """Celery's AMQP with task consumers that the governor can manage."""
 
     Consumer = SlotConsumer

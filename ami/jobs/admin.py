@@ -16,8 +16,8 @@ from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 from ami.queues.redaction import redact_text
 
 LOG_LINES = 200
@@ -88,15 +88,15 @@ class JobAdmin(admin.ModelAdmin):
     @admin.action(description="Cancel selected jobs", permissions=["change"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Cancel each job that is not finished."""
-        for job in chosen(request, queryset):
+        for job in selected_rows(request, queryset):
             done = operations.cancel(job)
             text = f"Job {job.pk} is {job.status}." if done else f"Job {job.pk} is {job.status} already."
             self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
 
     def _do(self, request: HttpRequest, queryset: QuerySet[Any], operation: Any, what: str) -> None:
-        for job in chosen(request, queryset):
+        for job in selected_rows(request, queryset):
             try:
-                tell(request, f"{what} job {job.pk}", operation(job))
+                report_published(request, f"{what} job {job.pk}", operation(job))
             except (NotAllowed, UnknownKind) as error:
                 self.message_user(request, f"Job {job.pk} was not started: {error}", messages.WARNING)
 
@@ -136,9 +136,13 @@ class StoredResultAdmin(ReadOnlyAdmin):
 @admin.action(description="Reprocess selected captures", permissions=["change"])
 def reprocess_captures(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
     """Start one job per project for the selected captures, with each project's default pipeline."""
-    ids = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
+    ids = selected_rows(request, queryset.order_by("pk").values_list("pk", flat=True))
     if ids:
-        tell(request, f"Reprocessing {len(ids)} captures", ask(reprocess_captures_task, source_image_ids=ids))
+        report_published(
+            request,
+            f"Reprocessing {len(ids)} captures",
+            publish_for_user(reprocess_captures_task, source_image_ids=ids),
+        )
 
 
 # `ami.main` must not import `ami.jobs`, so the action is added to its admin here.

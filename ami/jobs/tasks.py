@@ -7,7 +7,6 @@ from celery import Task, shared_task
 from celery.exceptions import TaskPredicate
 from django.db import InterfaceError, OperationalError
 
-from ami.celery import origin
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
@@ -16,9 +15,8 @@ from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
 from ami.main.services import tokens
 from ami.ml.models import Pipeline
-from ami.queues.reserved_slot import LONG_HEADER
-from ami.queues.slices import Slice, continue_later
-from ami.topology.router import ORIGIN_HEADER
+from ami.queues.publish import publish_successor, republish
+from ami.queues.slices import Slice
 
 RUN_TRIES = 3
 MISSING_TRIES = 3
@@ -45,17 +43,17 @@ def run_job(self: Task, job_id: int) -> None:
     if job is None:
         raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
     if wait := job_slice.seconds_to_wait(job):
-        _publish_later(self, job_id, wait)
+        republish(self, countdown=wait, headers={WAITS_HEADER: 0}, job_id=job_id)
         return
     try:
         if job_slice.run_slice(job, str(self.request.id), Slice(self)) is job_slice.Next.SUCCESSOR:
-            continue_later(self, job_id=job_id)
+            publish_successor(self, job_id=job_id)
     except TaskPredicate:
         raise
     except NatsUnavailable as error:
         job.log(f"Waiting for NATS: {error}", level="WARNING")
         waits = _waits(self)
-        _publish_later(self, job_id, _backoff(waits), waits + 1)
+        republish(self, countdown=_backoff(waits), headers={WAITS_HEADER: waits + 1}, job_id=job_id)
     except Exception as error:
         # Any error of a kind's code fails this job, not the worker.
         if isinstance(error, SoftTimeLimitExceeded):
@@ -78,17 +76,6 @@ def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
 
 def _waits(task: Task) -> int:
     return int((task.request.headers or {}).get(WAITS_HEADER) or 0)
-
-
-def _publish_later(task: Task, job_id: int, seconds: float, waits: int = 0) -> None:
-    """Publish a new message with a countdown and the same origin.
-
-    Not a retry: waiting is not an error of the job, and a message without retries left is buried at the first lost
-    child (`ami.celery.request`).
-    """
-    kept = {name: value for name, value in (task.request.headers or {}).items() if name == LONG_HEADER}
-    headers = {**kept, ORIGIN_HEADER: origin.of_request(task.request), WAITS_HEADER: waits}
-    task.apply_async(kwargs={"job_id": job_id}, countdown=seconds, headers=headers)
 
 
 def _backoff(tries: int) -> float:

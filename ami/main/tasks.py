@@ -18,7 +18,8 @@ from ami.main.services import (
     stale_marks,
     station_sync,
 )
-from ami.queues.slices import Slice, continue_later
+from ami.queues.publish import publish_successor
+from ami.queues.slices import Slice
 
 #: A deadlock or a lost database connection is worth another try; everything else is a fault to look at.
 RETRIES: dict[str, Any] = {
@@ -48,7 +49,7 @@ def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool 
     if not marked:
         stale_counts.refresh_marked("project", project_id)
     if not stale_counts.flush(Slice(self), project_id):
-        continue_later(self, project_id=project_id, marked=True)
+        publish_successor(self, project_id=project_id, marked=True)
 
 
 @shared_task(bind=True, name="ami.main.tasks.update_stale_counts", triggered_by="beat", **RETRIES)
@@ -82,7 +83,7 @@ def update_login_attempts() -> int:
 def update_public_urls(self: Task, deployment_id: int, base_url: str) -> None:
     """Give a station's captures another public base URL, in slices."""
     if not public_urls.update_public_urls(deployment_id, base_url, Slice(self)):
-        continue_later(self, deployment_id=deployment_id, base_url=base_url)
+        publish_successor(self, deployment_id=deployment_id, base_url=base_url)
 
 
 @shared_task(bind=True, name="ami.main.tasks.regroup_events", triggered_by="people (admin)", **RETRIES)
@@ -92,7 +93,7 @@ def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
         stale_marks.mark_stale("sessions", [deployment_id])
     outcome = sessions.regroup(deployment_id, Slice(self))
     if outcome is sessions.Outcome.MORE:
-        continue_later(self, deployment_id=deployment_id, marked=True)
+        publish_successor(self, deployment_id=deployment_id, marked=True)
     return outcome.value
 
 
@@ -101,7 +102,7 @@ def populate_collection(self: Task, collection_id: int) -> None:
     """Fill a capture set, in slices."""
     collection = SourceImageCollection.objects.filter(pk=collection_id).first()
     if collection is not None and not capture_sets.populate(collection, Slice(self)):
-        continue_later(self, collection_id=collection_id)
+        publish_successor(self, collection_id=collection_id)
 
 
 @shared_task(bind=True, name="ami.main.tasks.bulk_delete", triggered_by="people (admin)", **RETRIES)
@@ -109,7 +110,7 @@ def bulk_delete(self: Task, deletion_id: int) -> None:
     """Delete what a `BulkDeletion` lists, in slices."""
     deletion = BulkDeletion.objects.filter(pk=deletion_id).first()
     if deletion is not None and not bulk_deletion.advance_deletion(deletion, Slice(self)):
-        continue_later(self, deletion_id=deletion_id)
+        publish_successor(self, deletion_id=deletion_id)
 
 
 @shared_task(bind=True, name="ami.main.tasks.sync_source_images", triggered_by="people (admin)", **RETRIES)
@@ -120,5 +121,5 @@ def sync_source_images(self: Task, deployment_id: int, state: dict[str, Any] | N
         return None
     reached = station_sync.sync(station, station_sync.SyncState(**state or {}), Slice(self)).as_dict()
     if not reached["finished"]:
-        continue_later(self, deployment_id=deployment_id, state=reached)
+        publish_successor(self, deployment_id=deployment_id, state=reached)
     return reached

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 
 
 class OwnedAdmin(admin.ModelAdmin):
@@ -44,8 +44,10 @@ class ProcessingServiceAdmin(OwnedAdmin):
 
     @admin.action(description="Check selected services now", permissions=["change"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for service in chosen(request, queryset):
-            tell(request, f"Checking {service.name}", ask(check_processing_service, service_id=service.pk))
+        for service in selected_rows(request, queryset):
+            report_published(
+                request, f"Checking {service.name}", publish_for_user(check_processing_service, service_id=service.pk)
+            )
 
 
 class ProjectPipelineConfigInline(admin.TabularInline):
@@ -78,7 +80,7 @@ class PipelineAdmin(OwnedAdmin):
     @admin.action(description="Copy selected pipelines into the shared catalogue", permissions=["share"])
     def share(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Copy each with its algorithms; a project uses the copy after staff enable it in the inline below."""
-        for pipeline in chosen(request, queryset):
+        for pipeline in selected_rows(request, queryset):
             try:
                 shared = add_to_catalogue(pipeline)
             except CannotBeShared as error:

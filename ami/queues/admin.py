@@ -1,4 +1,4 @@
-"""The schedule in the admin: "run selected tasks" is a person's wish, not a tick; and Celery's results."""
+"""The admin of the schedule, whose "run selected tasks" publishes for a user, and of Celery's results."""
 
 import json
 
@@ -12,8 +12,8 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
 from django_celery_results.models import TaskResult
 
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm
 from ami.queues.tasks import load_tasks
 
@@ -22,7 +22,7 @@ admin.site.unregister([PeriodicTask, CrontabSchedule, TaskResult])
 
 @admin.register(CrontabSchedule)
 class CrontabScheduleAdmin(BeatCrontabScheduleAdmin):
-    """django-celery-beat's admin, which also saves what Celery cannot read; every later look at it fails."""
+    """django-celery-beat's admin, which would save what Celery cannot read; every later page with it would fail."""
 
     form = CrontabForm
 
@@ -32,15 +32,14 @@ class TaskResultAdmin(ResultsTaskResultAdmin):
     """django-celery-results' admin; its form has no field to write, so that every new row was the same empty one."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
-        """Nobody adds."""
         return False
 
 
 @admin.register(PeriodicTask)
 class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
-    """django-celery-beat's admin, with its "run selected tasks" replaced: that one marks a click like a tick.
+    """django-celery-beat's admin, with its "run selected tasks" replaced: that one publishes a click like a tick.
 
-    Its other actions name no permission, so that who may only look could switch the schedule off; here they do.
+    Its other actions require no permission, so that a read-only user could switch the schedule off; here they do.
     """
 
     form = PeriodicTaskForm
@@ -52,16 +51,16 @@ class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
 
     @admin.action(description="Run selected tasks now", permissions=["change"])
     def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
-        """Publish each selected entry's task on behalf of the person who clicked."""
+        """Publish each selected entry's task on behalf of the user."""
         load_tasks()
-        for entry in chosen(request, queryset):
+        for entry in selected_rows(request, queryset):
             task = current_app.tasks.get(entry.task)
             if task is None:
                 messages.error(request, f"{entry.task} is not registered; nothing was sent.")
                 continue
             try:
-                asked = ask(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
+                published = publish_for_user(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
             except (TypeError, ValueError) as error:
                 messages.error(request, f"{entry.name}: its arguments do not fit {entry.task}: {error}")
                 continue
-            tell(request, entry.task, asked)
+            report_published(request, entry.task, published)

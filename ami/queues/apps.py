@@ -4,12 +4,11 @@ from django.apps import AppConfig
 
 
 class QueuesConfig(AppConfig):
-    """Registers the system checks; the operations themselves need no start."""
+    """Registers the system checks."""
 
     name = "ami.queues"
     label = "queues"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register checks."""
         from ami.queues import checks  # noqa: F401

@@ -1,4 +1,4 @@
-"""Writes down who did what to which rows: a line of the log for everything, a row of the admin's history for people."""
+"""Records who did what to which rows: a log line for every operation, an entry of the admin's history for users."""
 
 import getpass
 import json
@@ -32,31 +32,25 @@ def record(
     flag: int = CHANGE,
     in_history: bool = True,
 ) -> None:
-    """Leave an entry of an operation that happened, or was tried.
+    """Record an operation that happened or was tried; a failure to write the history is logged, not raised.
 
     Args:
         what: the operation, in words or as its name.
-        who: the person (a user), or what else acted, as text (`command_user`).
+        who: a user, or another actor as text (`command_user`).
         rows: what it was about: model instances, or `Row`.
-        which: what it was about where that is no row, such as a queue.
-        outcome: what came of it.
+        which: what it was about when that is not a row, such as a queue.
+        outcome: its result.
         flag: the kind of the history's entries: ADDITION, CHANGE or DELETION.
-        in_history: whether a person's operation also shows on the pages of its rows.
-
-    An entry that cannot be written does not undo what happened: the history's failure is logged.
+        in_history: whether a user's operation also shows on the pages of its rows.
     """
     outcome = redact_text(outcome)[:LONGEST_OUTCOME]
     named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
     what = redact_text(what)
     entry = {"who": _name(who), "what": what, "which": redact_text(named[:LONGEST_LIST]), "outcome": outcome}
-    # JSON, so that no text of a person's can look like a line of its own.
+    # JSON, so that a user's text cannot look like a separate line.
     logger.info(json.dumps(entry))
     if in_history and rows and getattr(who, "pk", None):
-        try:
-            with transaction.atomic():
-                _write_history(who.pk, rows, flag, f"{what}: {outcome}")
-        except DatabaseError:
-            logger.exception("The history has no entry of '%s'.", what)
+        _add_to_history(who.pk, rows, flag, f"{what}: {outcome}")
 
 
 @contextmanager
@@ -79,7 +73,7 @@ def command_user() -> str:
 
 
 class Row:
-    """A row that is known by its model and key alone, or is gone."""
+    """A row that is known by its model and key alone, or was deleted."""
 
     def __init__(self, model: Any, pk: Any) -> None:
         self._meta, self.pk = model._meta, pk
@@ -111,6 +105,14 @@ def ranges(keys: Sequence[Any]) -> str:
         else:
             parts.append([key, key])
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _add_to_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -> None:
+    try:
+        with transaction.atomic():
+            _write_history(user_id, rows, flag, message)
+    except DatabaseError:
+        logger.exception("History entry not written", extra={"operation": message})
 
 
 def _write_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Every queue that the broker has, not ours alone, where the broker can tell."""
+"""Every queue on the broker, not ours alone, where the broker lists them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,7 +29,7 @@ def managed(api: ManagementApi) -> dict[str, Listed]:
     """Return RabbitMQ's queues, by name.
 
     Raises:
-        ManagementUnavailable: it does not answer.
+        ManagementUnavailable: the management API does not answer.
     """
     queues = {queue["name"]: Listed(queue.get("messages", 0), queue.get("arguments", {})) for queue in api.queues()}
     return {name: queue for name, queue in queues.items() if not _is_foreign(name)}
@@ -43,7 +43,7 @@ def stored(connection: Connection) -> dict[str, Listed]:
     found = {}
     with connection.channel() as channel:
         for name in (name for name in records if not _is_foreign(name)):
-            with suppress(NotFound):  # It went meanwhile.
+            with suppress(NotFound):  # Deleted meanwhile.
                 found[name] = Listed(depth(channel, name)[0], records[name].arguments)
     return found
 

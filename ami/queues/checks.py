@@ -44,7 +44,11 @@ def _check_task(topology: Topology, name: str) -> Iterator[CheckMessage]:
             f"{name} is routed to '{queue}', which no workload consumes.{did_you_mean(queue, topology.queues)}",
             id="queues.E003",
         )
-    soft = task.soft_time_limit or topology.workload(place.queue).soft_time_limit_seconds
+    yield from _check_limits(task, topology.workload(place.queue).soft_time_limit_seconds)
+
+
+def _check_limits(task: Any, queues_soft_limit: float) -> Iterator[CheckMessage]:
+    name, soft = task.name, task.soft_time_limit or queues_soft_limit
     if task.time_limit and task.time_limit <= soft:
         yield Error(
             f"{name} has a hard time limit of {task.time_limit} s, not above its soft one of {soft} s; "

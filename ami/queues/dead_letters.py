@@ -62,7 +62,7 @@ def counts(topology: Topology, connection: Connection) -> dict[str, int]:
 
 
 def peek(connection: Connection, queue: str, limit: int = 20) -> list[DeadLetter]:
-    """Return the oldest letters of ``queue`` and leave every one of them there, in order."""
+    """Return the oldest letters of ``queue``; they stay there, in order."""
     with connection.clone() as own:
         channel = own.channel()
         # Closing the channel returns what was read, in order.
@@ -104,7 +104,7 @@ def _why(message: Message, headers: dict[str, Any]) -> tuple[str, str]:
 
 
 def _cell(value: Any, most: int = MAX_CELL) -> str:
-    """Return a value of a message as one bounded line of text, whatever it is."""
+    """Return a value of a message as one bounded line of text."""
     text = str(value)[:most]
     return "".join(character if character.isprintable() else "?" for character in text)
 

@@ -1,4 +1,4 @@
-"""What is wrong with the deployment right now, asked of the broker and of every worker."""
+"""Findings about the running deployment, from the broker and from every worker."""
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from ami.topology import broker
 from ami.topology.errors import did_you_mean
 from ami.topology.topology import Topology
 
-#: So many tasks one finding names.
+#: The most tasks that one finding names.
 NAMED = 5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``level`` is error, warning, or unseen for what could not be looked at."""
+    """``level`` is error, warning, or unseen for what could not be checked."""
 
     level: str
     name: str
@@ -37,26 +37,26 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
     """
     with app.connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
-        answers, told = _asked(topology, app)
+        answers, of_workers = _worker_answers(topology, app)
         found = [
             *_queues(topology, connection, held=governors.held_queues(governors.workers(answers))),
-            *told,
+            *of_workers,
             *_given_up(topology, connection),
-            *_beyond(topology, management_url, connection),
+            *_management_findings(topology, management_url, connection),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])
 
 
-def _asked(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[str, Any]], list[Finding]]:
-    """Return what the workers answered, and what is wrong with them.
+def _worker_answers(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[str, Any]], list[Finding]]:
+    """Return the workers' statistics, and the findings about them.
 
-    While an alarm blocks every publisher, the question is blocked as well, and the alarm itself is what must be seen.
+    While an alarm blocks every publisher, `celery inspect` is blocked as well; the alarm is a finding of its own.
     """
     try:
         answers = governors.stats(app)
     except Unconfirmed:
-        sentence = "The workers were not asked: the broker takes no messages, and the question is one."
+        sentence = "Workers not inspected: the broker accepts no messages, so none can be sent to them."
         return {}, [Finding("unseen", "no-worker", sentence)]
     return answers, list(worker_findings(topology, answers))
 
@@ -65,7 +65,7 @@ def _queues(topology: Topology, connection: Connection, held: Container[str]) ->
     for state in queue_states(topology, connection):
         if state.messages is None:
             yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
-        elif not state.consumers and state.queue not in held:  # A worker that holds has no consumer.
+        elif not state.consumers and state.queue not in held:  # A held worker has no consumer.
             yield Finding(
                 "error",
                 "no-consumer",
@@ -78,14 +78,16 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
     if not answers:
         yield Finding("error", "no-worker", f"No worker answered within {governors.INSPECT_SECONDS:.0f} s.")
     for worker, stats in sorted(answers.items()):
-        told = stats.get("topology")
-        if told is None:
-            yield Finding("warning", "foreign-worker", f"{worker} tells no topology: it runs other code than this.")
-        elif told["fingerprint"] != topology.fingerprint:
+        reported = stats.get("topology")
+        if reported is None:
+            yield Finding(
+                "warning", "foreign-worker", f"{worker} reports no topology fingerprint; it runs a different version."
+            )
+        elif reported["fingerprint"] != topology.fingerprint:
             yield Finding(
                 "error",
                 "fingerprint",
-                f"{worker} has topology {told['fingerprint']} (routing {told['routing']}), this publisher has "
+                f"{worker} has topology {reported['fingerprint']} (routing {reported['routing']}), this publisher has "
                 f"{topology.fingerprint} (routing {topology.routing}); deploy both from one version and environment.",
             )
     workers = governors.workers(answers)
@@ -95,36 +97,36 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
         yield Finding(
             "error",
             "all-held",
-            f"Nobody takes work from {queue}: {', '.join(names)} held. Free memory or add a machine; more workers on "
-            "the same full one would hold, too.",
+            f"Every worker of {queue} is held: {', '.join(names)}. Free memory or add a machine; more workers on the "
+            "same full one would be held, too.",
         )
 
 
 def _governor(worker: governors.Worker) -> Iterator[Finding]:
-    told = worker.told or {}
+    status = worker.governor or {}
     if worker.is_held:
-        yield Finding("warning", "held", f"{worker.name} takes no tasks: {'; '.join(told['reasons'])}.")
-    for fault in told.get("faults", ()):
-        yield Finding("warning", "probe", f"{worker.name} cannot see what that probe shows, and goes on. {fault}")
-    if suspects := told.get("suspects"):
+        yield Finding("warning", "held", f"{worker.name} takes no tasks: {'; '.join(status['reasons'])}.")
+    for fault in status.get("faults", ()):
+        yield Finding("warning", "probe", f"{worker.name} ignores a probe that failed. {fault}")
+    if suspects := status.get("suspects"):
         more = f" and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
         yield Finding(
             "warning",
             "suspect",
-            f"{worker.name} was killed at once while it ran {', '.join(suspects[:NAMED])}{more}; its log names the "
-            "task. What runs at a second such death is buried.",
+            f"{worker.name} was killed without warning while running {', '.join(suspects[:NAMED])}{more}; its log "
+            "names the task. A task that runs at a second such crash is buried.",
         )
 
 
 def _given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
-    """What waits for an operator: messages that no binding matched, and dead letters."""
+    """Findings about messages that no binding matched, and dead letters."""
     try:
         counts = dead_letters.counts(topology, connection) if kind_of(connection).routes else {}
     except NotFound as error:
         yield Finding("error", "missing-queue", f"{error.reply_text}; run 'manage.py queues declare'.")
         return
     for queue, messages in counts.items():
-        name, why = "dead-letters", "were given up"
+        name, why = "dead-letters", "were buried"
         if queue == broker.UNROUTED:
             name, why = "unrouted", "matched no binding"
         if messages:
@@ -132,8 +134,8 @@ def _given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
             yield Finding("warning", name, f"{messages} messages {why} and are kept in {queue}; {look}.")
 
 
-def _beyond(topology: Topology, url: str, connection: Connection) -> Iterator[Finding]:
-    """What the broker tells by a door of its own, or that nobody could look."""
+def _management_findings(topology: Topology, url: str, connection: Connection) -> Iterator[Finding]:
+    """Findings from the management API, or one saying it was unreachable."""
     if not kind_of(connection).is_managed:
         yield from _listed(topology, broker_queues.stored(connection))
         return
@@ -145,7 +147,7 @@ def _beyond(topology: Topology, url: str, connection: Connection) -> Iterator[Fi
         yield Finding(
             "unseen",
             "management",
-            f"Alarms, blocked connections, unknown queues and policies were not looked at: {error}.",
+            f"Alarms, blocked connections, unknown queues and policies were not checked: {error}.",
         )
 
 
@@ -156,7 +158,8 @@ def _listed(topology: Topology, queues: Mapping[str, broker_queues.Listed]) -> I
             yield Finding(
                 "warning",
                 "unknown-queue",
-                f"{name} holds {queue.messages} messages and is no queue of ours.{did_you_mean(name, topology.queues)}",
+                f"{name} holds {queue.messages} messages and is not a queue of the topology."
+                f"{did_you_mean(name, topology.queues)}",
             )
     for expected in broker.task_queues(topology):
         if expected.name in queues and queues[expected.name].arguments != expected.queue_arguments:
@@ -169,7 +172,7 @@ def _listed(topology: Topology, queues: Mapping[str, broker_queues.Listed]) -> I
 
 
 def _managed(topology: Topology, api: ManagementApi) -> Iterator[Finding]:
-    """Yield alarms, blocked connections, and the known traps of this version. Raises ManagementUnavailable."""
+    """Yield alarms, blocked connections, and known faults of this version. Raises ManagementUnavailable."""
     for alarm in api.alarms():
         yield Finding("error", "alarm", f"RabbitMQ has a resource alarm ({alarm}); it blocks every publisher.")
     for name in api.blocked_connections():

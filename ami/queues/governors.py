@@ -1,4 +1,4 @@
-"""What the workers' governors tell: which workers hold their consumption, and why."""
+"""The governors' status: which workers hold their consumption, and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,32 +23,32 @@ COLUMNS = (
 )
 
 
-class NobodyAnswered(Exception):
+class NoWorkerAnswered(Exception):
     """No worker answered in time."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker that answered. ``told`` is its ``Governor.info()``, None where there is no governor."""
+    """One worker that answered. ``governor`` is its ``Governor.info()``, None without a governor."""
 
     name: str
     queues: tuple[str, ...]
     is_ours: bool
-    told: Mapping[str, Any] | None
+    governor: Mapping[str, Any] | None
 
     @property
     def mode(self) -> str:
-        """``on``, ``dry-run``, ``off``, or ``-`` for a worker of other code."""
-        if self.told is not None:
-            return str(self.told["mode"])
+        """``on``, ``dry-run``, ``off``, or ``-`` for a worker of another version."""
+        if self.governor is not None:
+            return str(self.governor["mode"])
         return "off" if self.is_ours else "-"
 
     @property
     def state(self) -> str:
-        """``consuming``, ``held``, ``would hold`` (dry-run), or ``-`` where nobody governs."""
-        if self.told is None:
+        """``consuming``, ``held``, ``would hold`` (dry-run), or ``-`` without a governor."""
+        if self.governor is None:
             return "-"
-        state = str(self.told["state"])
+        state = str(self.governor["state"])
         return "would hold" if state == "held" and self.mode == "dry-run" else state
 
     @property
@@ -64,31 +64,31 @@ def stats(app: Any) -> dict[str, dict[str, Any]]:
 
 def workers(answers: Mapping[str, Mapping[str, Any]]) -> list[Worker]:
     """Return those that answered with :func:`stats`, by name."""
-    return [_worker(name, told) for name, told in sorted(answers.items())]
+    return [_worker(name, stats) for name, stats in sorted(answers.items())]
 
 
-#: Causes of a hold that somebody asked for.
-WANTED = {"paused", "grace"}
+#: Causes of a hold that need no operator.
+EXPECTED_CAUSES = {"paused", "grace"}
 
 
 def held_queues(found: list[Worker]) -> dict[str, list[str]]:
-    """Return the queues from which nobody takes work, each with its workers: every one of them holds, and not because
-    an operator wanted it or because it has only just started.
+    """Return the queues whose workers are all held, each with its workers; paused and just started workers do not
+    count as held.
     """
     queues = sorted({queue for worker in found for queue in worker.queues})
     readers = {queue: [worker for worker in found if queue in worker.queues] for queue in queues}
     return {
         queue: [worker.name for worker in those]
         for queue, those in readers.items()
-        if all(worker.is_held and set((worker.told or {})["causes"]) - WANTED for worker in those)
+        if all(worker.is_held and set((worker.governor or {})["causes"]) - EXPECTED_CAUSES for worker in those)
     }
 
 
-def ask(app: Any) -> list[Worker]:
-    """Ask every worker for its governor.
+def query(app: Any) -> list[Worker]:
+    """Return every worker's governor status.
 
     Raises:
-        NobodyAnswered: no worker answered within 2 s.
+        NoWorkerAnswered: no worker answered within 2 s.
         kombu.exceptions.OperationalError: the broker itself does not answer.
     """
     with app.connection_for_read() as connection:
@@ -96,52 +96,52 @@ def ask(app: Any) -> list[Worker]:
         where = connection.as_uri()
     if answers := stats(app):
         return workers(answers)
-    raise NobodyAnswered(
+    raise NoWorkerAnswered(
         f"No worker answered within {INSPECT_SECONDS:.0f} s; start one, or see whether it reads the broker at {where}."
     )
 
 
 def cells(worker: Worker) -> tuple[object, ...]:
-    """Return the worker's line of the table, one cell for each of COLUMNS; None where there is nothing to tell."""
-    told = worker.told
-    if told is None:
+    """Return the worker's line of the table, one cell for each of COLUMNS; None where a value is missing."""
+    status = worker.governor
+    if status is None:
         return (worker.name, worker.mode, *[None] * (len(COLUMNS) - 2))
-    percent = told["percent"]
+    percent = status["percent"]
     return (
         worker.name,
         worker.mode,
         worker.state,
-        _memory(told),
+        _memory(status),
         "/".join(_percent(percent[name]) for name in ("swap", "gpu", "pressure")),
-        f"{told['slots']}/{told['places']}",
-        told["running"],
-        f"{told['held_seconds']:.0f}",
-        _recycled(told["recycled"]),
-        told["ended"],
-        told["buried"],
-        "; ".join(told["reasons"]) or None,
+        f"{status['slots']}/{status['places']}",
+        status["running"],
+        f"{status['held_seconds']:.0f}",
+        _recycled(status["recycled"]),
+        status["ended"],
+        status["buried"],
+        "; ".join(status["reasons"]) or None,
     )
 
 
 def as_dicts(found: list[Worker]) -> list[dict[str, Any]]:
-    """Return each worker as plain data, for ``--json``; ``governor`` is all that it tells, or null."""
+    """Return each worker as plain data, for ``--json``; ``governor`` is its whole status, or null."""
     return [
-        {"worker": worker.name, "queues": worker.queues, "mode": worker.mode, "governor": worker.told}
+        {"worker": worker.name, "queues": worker.queues, "mode": worker.mode, "governor": worker.governor}
         for worker in found
     ]
 
 
-def _worker(name: str, told: Mapping[str, Any]) -> Worker:
-    topology = told.get("topology")
+def _worker(name: str, stats: Mapping[str, Any]) -> Worker:
+    topology = stats.get("topology")
     queues = tuple(topology["queues"]) if topology else ()
-    return Worker(name, queues, topology is not None, told.get("governor"))
+    return Worker(name, queues, topology is not None, stats.get("governor"))
 
 
-def _memory(told: Mapping[str, Any]) -> str:
-    used, limit = told["memory_used_bytes"], told["memory_limit_bytes"]
+def _memory(status: Mapping[str, Any]) -> str:
+    used, limit = status["memory_used_bytes"], status["memory_limit_bytes"]
     if used is None or not limit:
         return "unknown"
-    return f"{_percent(told['percent']['memory'])} {_size(used)}/{_size(limit)} {told['scope']}"
+    return f"{_percent(status['percent']['memory'])} {_size(used)}/{_size(limit)} {status['scope']}"
 
 
 def _size(size_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""RabbitMQ's management API: what AMQP itself cannot tell."""
+"""RabbitMQ's management API, for what AMQP does not report."""
 
 import re
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class ManagementApi:
             parts = urlsplit(url)
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
-            raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL is no URL; {HOW}") from None
+            raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL is not a URL; {HOW}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL names no host; {HOW}")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -54,7 +54,7 @@ class ManagementApi:
         ]
 
     def blocked_connections(self) -> list[str]:
-        """Return the names of the connections that RabbitMQ keeps from publishing."""
+        """Return the names of the connections that RabbitMQ blocks from publishing."""
         return [
             str(connection.get("client_properties", {}).get("connection_name") or connection["name"])
             for connection in self._get("connections")
@@ -79,7 +79,9 @@ class ManagementApi:
         try:
             return self._request("GET", path).json()
         except ValueError as error:
-            raise ManagementUnavailable(f"{self._base}/{path} answered no JSON; is that the management API?") from error
+            raise ManagementUnavailable(
+                f"{self._base}/{path} did not answer with JSON; is it the management API?"
+            ) from error
 
     def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         try:

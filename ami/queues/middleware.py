@@ -1,4 +1,4 @@
-"""What a person sees when the broker does not take messages, or the database a value."""
+"""Answers for a user when the broker accepts no message, or the database refuses a value."""
 
 import logging
 from collections.abc import Callable
@@ -21,18 +21,17 @@ REFUSED = (
 )
 
 
-class BrokerAwayMiddleware:
-    """Answers 503 with one sentence and Retry-After where a view could not publish; the API has its own handler."""
+class BrokerUnreachableMiddleware:
+    """Answers 503 and Retry-After when a view could not publish; the API has its own handler."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
         return self._get_response(request)
 
     def process_exception(self, _: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Turn a broker that is away into an answer; leave every other error alone."""
+        """Answer 503 for an unreachable broker; leave every other error alone."""
         if not isinstance(exception, OperationalError):
             return None
         return HttpResponse(
@@ -47,14 +46,13 @@ class UnstorableValueMiddleware:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Pass the request on."""
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Turn such a value into an answer, and log where it got to; without input the fault is our own."""
+        """Answer 400 for such a value, and log its traceback; without input the fault is our own."""
         in_admin = request.resolver_match is not None and request.resolver_match.app_name == "admin"
         has_input = bool(request.GET) or request.method == "POST"
         if not (in_admin and has_input and isinstance(exception, NOT_STORABLE)):
             return None
-        logger.error("A value in a request to %s cannot be stored", request.path, exc_info=exception)
+        logger.error("Request value cannot be stored", extra={"path": request.path}, exc_info=exception)
         return HttpResponse(REFUSED, status=400, content_type="text/plain; charset=utf-8")

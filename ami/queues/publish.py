@@ -1,38 +1,85 @@
-"""How a person asks for a task, from the admin or the API."""
+"""The one module through which the product publishes tasks, each after the commit of the running transaction.
 
+Outside a transaction a message is published at once. Celery's own retries, canvas and beat publish by themselves. Every
+message passes through :meth:`ami.celery.app.AntennaCelery.send_task`.
+
+Each function raises :class:`kombu.exceptions.OperationalError` when the broker does not take the message; inside a
+transaction its commit raises it.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from celery.utils import uuid
 from django.conf import settings
-from django.db import transaction
 
-from ami.celery import origin
-from ami.queues.reserved_slot import LONG_HEADER
+from ami.celery.origin import PERSON, of_request
+from ami.queues.reserved_slot import LONG_HEADER, ROOM_SECONDS
 from ami.topology.router import ORIGIN_HEADER
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a person is told: the task's id, the queue it went to, and where to watch it (None without Flower)."""
+class PublishedTask:
+    """A published task's id, the queue it went to, and where to watch it (None without Flower)."""
 
     task_id: str
     queue: str
     flower_url: str | None
 
 
-def ask(task: Any, *args: Any, asker: str = origin.PERSON, is_long: bool = False, **kwargs: Any) -> Asked:
-    """Publish ``task`` with its arguments after commit, on behalf of ``asker``.
+def publish_task(
+    task: Any,
+    /,
+    *args: Any,
+    origin: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    countdown: float | None = None,
+    **kwargs: Any,
+) -> str:
+    """Publish ``task`` with its arguments; return its id.
+
+    Without ``origin`` the message gets what :func:`ami.celery.origin.of_publish` says of the running task.
+    """
+    task_id: str = uuid()
+    options: dict[str, Any] = {"args": args} if args else {}
+    if countdown is not None:
+        options["countdown"] = countdown
+    if sent := {**(headers or {}), **({ORIGIN_HEADER: origin} if origin else {})}:
+        options["headers"] = sent
+    task.apply_async_on_commit(kwargs=kwargs, task_id=task_id, **options)
+    return task_id
+
+
+def publish_for_user(
+    task: Any, /, *args: Any, origin: str = PERSON, is_long: bool = False, **kwargs: Any
+) -> PublishedTask:
+    """Publish ``task`` on behalf of a user, from the admin or the API.
 
     Work that is known to be long waits for one of the worker's slots for long work (:mod:`ami.queues.reserved_slot`).
-
-    Raises:
-        kombu.exceptions.OperationalError: the broker did not take the message (on leaving the transaction).
     """
-    task_id = uuid()
-    headers = {ORIGIN_HEADER: asker, **({LONG_HEADER: True} if is_long else {})}
-    positional = {"args": args} if args else {}
-    transaction.on_commit(lambda: task.apply_async(kwargs=kwargs, task_id=task_id, headers=headers, **positional))
-    queue = settings.ANTENNA_TOPOLOGY.place(task.name, asker).queue
+    task_id = publish_task(task, *args, origin=origin, headers={LONG_HEADER: True} if is_long else None, **kwargs)
+    queue = settings.ANTENNA_TOPOLOGY.place(task.name, origin).queue
     flower = f"{settings.FLOWER_URL.rstrip('/')}/task/{task_id}" if settings.FLOWER_URL else None
-    return Asked(task_id, queue, flower)
+    return PublishedTask(task_id, queue, flower)
+
+
+def publish_successor(task: Any, /, **kwargs: Any) -> str:
+    """Publish the next slice of the running ``task``, with the same origin; return its id.
+
+    The successor of a slice that made room for other work is delayed by ``ROOM_SECONDS``.
+    """
+    countdown = ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None
+    origin = of_request(task.request)
+    return publish_task(task, origin=origin, headers={LONG_HEADER: True}, countdown=countdown, **kwargs)
+
+
+def republish(task: Any, /, *, countdown: float, headers: Mapping[str, Any] | None = None, **kwargs: Any) -> str:
+    """Publish the running ``task`` again for later, with the same origin; return the new message's id.
+
+    It is not a retry: waiting uses up none of the task's retries. A message without retries left would be buried at
+    the first lost child (:mod:`ami.celery.request`).
+    """
+    kept = {name: value for name, value in (task.request.headers or {}).items() if name == LONG_HEADER}
+    origin = of_request(task.request)
+    return publish_task(task, origin=origin, headers={**kept, **(headers or {})}, countdown=countdown, **kwargs)

@@ -31,7 +31,7 @@ class Unrestorable(ValueError):
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value under this name is a secret, whatever it looks like."""
+    """Whether every value under this name is a secret."""
     return _SECRET_NAME.fullmatch(_CAMEL.sub("_", name).strip()) is not None
 
 

@@ -1,7 +1,7 @@
 """Keeps one slot of every worker free of long work, so that a short task always finds one.
 
 Long work holds a lock file of its worker while it runs. The kernel frees a lock with the process that held it, so a
-killed child leaves nothing behind.
+killed child leaves no lock.
 """
 
 import fcntl
@@ -14,6 +14,9 @@ from celery.signals import task_postrun
 
 #: Marks a message whose work is known to be long: it does nothing before it has a slot for long work.
 LONG_HEADER = "antenna_long"
+
+#: The delay of the successor of a slice that made room for other work.
+ROOM_SECONDS = 1
 
 #: Open lock files by the id of the task that holds one; closing a file frees its lock.
 _held: dict[str, int] = {}
@@ -36,7 +39,7 @@ def take(worker: str, slots: int, task_id: str) -> bool:
 
 
 def _worker_pid() -> int:
-    """The pid that the children of one prefork worker share: their parent's; in the other pools it is as good."""
+    """The pid that the children of one prefork worker share: their parent's; the other pools need no more."""
     return os.getppid()
 
 

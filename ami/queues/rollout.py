@@ -1,4 +1,4 @@
-"""The way from one queue to four, and back, without stranding a message."""
+"""The rollout from one queue to one per workload, and the rollback, without stranding a message."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class Stage:
-    """Where the deployment stands. ``may_split`` is False while a routed queue has no live consumer."""
+    """The rollout's stage and next step. ``may_split`` is False while a routed queue has no live consumer."""
 
     name: str
     next_step: str
@@ -29,7 +29,7 @@ class RollbackRefused(Exception):
 
 
 def stage(topology: Topology, connection: Connection) -> Stage:
-    """Return where the deployment stands and what comes next. Reads only."""
+    """Return the rollout's stage and next step. Reads only."""
     states = tuple(queue_states(topology, connection))
     missing = [state.queue for state in states if state.messages is None]
     idle = [state for state in states if not state.consumers and state.messages is not None]
@@ -37,20 +37,25 @@ def stage(topology: Topology, connection: Connection) -> Stage:
         return Stage("undeclared", f"Run 'manage.py queues declare' ({', '.join(missing)} missing).", False, states)
     if idle:
         services = ", ".join(state.service for state in idle)
-        return Stage("without workers", f"Start {services}: nobody reads {_names(idle)}.", False, states)
+        return Stage("without workers", f"Start {services}: {_names(idle)} without consumers.", False, states)
     if topology.routing == "single":
         return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
     behind = next(state for state in states if state.queue == FALLBACK)
     if behind.messages:
         step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'."
         return Stage("split, draining", step, True, states)
-    return Stage("split", "Nothing: every routed queue is read. 'manage.py queues rollback' goes back.", True, states)
+    return Stage(
+        "split",
+        "None: every routed queue has consumers. 'manage.py queues rollback' returns to one queue.",
+        True,
+        states,
+    )
 
 
 def rollback(
     topology: Topology, connection: Connection, progress: Callable[[str, int], None] | None = None
 ) -> dict[str, int]:
-    """Send the work of the split queues to the fallback queue; return how many messages each gave.
+    """Send the work of the split queues to the fallback queue; return how many messages were moved from each.
 
     Binds the split routing keys to the fallback queue first, so that delayed messages and retries land there when
     their time comes, unbinds them from the split queues, then moves what is left. A message published between the
@@ -58,13 +63,13 @@ def rollback(
 
     Raises:
         RollbackRefused: workers still consume a split queue.
-        amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running again goes on.
+        amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running it again resumes.
     """
     split = [row for row in topology.workloads if row.queue != FALLBACK]
     declare(topology, connection)
     states = {state.queue: state for state in queue_states(topology, connection)}
     if busy := [row.service for row in split if states[row.queue].consumers]:
-        raise RollbackRefused(f"Workers still read the split queues; stop {', '.join(busy)} first.")
+        raise RollbackRefused(f"Workers still consume the split queues; stop {', '.join(busy)} first.")
     fallback = next(queue for queue in broker.task_queues(topology) if queue.name == FALLBACK)
     with connection.channel() as channel:
         for row in split:

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.db import transaction
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-#: Rows that this table wrote carry it, so that a task taken out of the code leaves the schedule too.
+#: Rows that this table wrote carry it, so that a task removed from the code is removed from the schedule.
 MARK = "declared in code"
 
 
@@ -55,7 +55,7 @@ def declared() -> Iterator[Scheduled]:
 
 @transaction.atomic
 def synchronise() -> dict[str, int]:
-    """Write the declared entries into django-celery-beat's tables; entries that people made stay as they are.
+    """Write the declared entries into django-celery-beat's tables; entries of users stay as they are.
 
     An operator's switch ``enabled`` on a declared entry is kept. Returns counts of created, updated and removed rows.
     """
@@ -65,9 +65,9 @@ def synchronise() -> dict[str, int]:
         created = _write(scheduled)
         names.add(scheduled.entry)
         counts["created" if created else "updated"] += 1
-    gone = PeriodicTask.objects.filter(description=MARK).exclude(name__in=names)
-    counts["removed"] = gone.count()
-    gone.delete()
+    removed = PeriodicTask.objects.filter(description=MARK).exclude(name__in=names)
+    counts["removed"] = removed.count()
+    removed.delete()
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The forms of the schedule: django-celery-beat's, with an error on the field where those fail or take anything."""
+"""The forms of the schedule: django-celery-beat's, with an error on the field where those fail or accept anything."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ CRON_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 
 class PeriodicTaskForm(BeatPeriodicTaskForm):
-    """Says which argument does not fit, where beat would switch the entry off or fail."""
+    """Names the argument that does not fit; beat would switch the entry off or fail."""
 
     def clean(self) -> Any:
         """Check the form as a whole; the library's check fails on a task that was refused already."""

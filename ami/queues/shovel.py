@@ -31,13 +31,9 @@ def move(
     options = {**(connection.transport_options or {}), "confirm_publish": True}
     with connection.clone(transport_options=options) as confirming:
         channel = confirming.channel()
-        while limit is None or moved < limit:
-            raw = channel.basic_get(source, no_ack=False)
-            if raw is None:
-                break
+        while (limit is None or moved < limit) and (raw := channel.basic_get(source, no_ack=False)) is not None:
             message = channel.message_to_python(raw)
-            exchange, routing_key = destination(message)
-            copy(channel, message, exchange, routing_key, headers)
+            copy(channel, message, *destination(message), headers)
             channel.basic_ack(message.delivery_tag)
             moved += 1
             if progress:

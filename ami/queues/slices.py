@@ -4,14 +4,12 @@ import time
 from typing import Any
 
 from celery.exceptions import Ignore
-from celery.utils import uuid
 from celery.utils.log import get_logger
-from django.db import transaction
 
 from ami.celery import origin
 from ami.celery.declaration import depth
 from ami.queues import reserved_slot
-from ami.topology.router import ORIGIN_HEADER
+from ami.queues.publish import publish_successor
 
 logger = get_logger(__name__)
 
@@ -20,20 +18,17 @@ SLICE_SECONDS = 60.0
 #: Work is short until it has run this long; from then on it needs one of the worker's slots for long work.
 FAIR_SHARE_SECONDS = 0.25
 
-#: How long the successor of a slice that made room stays away.
-ROOM_SECONDS = 1
-
 
 class Slice:
     """One bounded piece of the running task's work. Make it before the work is touched.
 
     It is over after ``SLICE_SECONDS``. Beyond its fair share it needs one of the worker's slots for long work, of which
     there is one less than the worker has (:mod:`ami.queues.reserved_slot`): five long exports leave a slot for clicks.
-    Where none is free it is over, and its successor comes back ``ROOM_SECONDS`` later. On a worker of a single slot it
+    Where none is free it is over, and its successor is delayed by ``ROOM_SECONDS``. On a worker of a single slot it
     makes room instead as soon as another message waits.
 
     Raises:
-        celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or asked for as such)
+        celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or published as long)
             and no slot for long work is free; the same message was published again for later.
     """
 
@@ -44,7 +39,7 @@ class Slice:
         self._over = False
         self._has_slot = False
         if _headers(task).get(reserved_slot.LONG_HEADER) and not self._take_slot():
-            continue_later(task, **(task.request.kwargs or {}))
+            publish_successor(task, **(task.request.kwargs or {}))
             raise Ignore
 
     def over(self) -> bool:
@@ -85,24 +80,12 @@ def _queue_of(task: Any) -> str:
 
 
 def others_wait(task: Any) -> bool:
-    """Whether a message waits in the queue that the running task came from. An unreachable broker says no."""
+    """Whether a message waits in the queue that the running task came from. False for an unreachable broker."""
     queue = _queue_of(task)
     try:
         with task.app.connection_or_acquire() as connection, connection.channel() as channel:
             return depth(channel, queue)[0] > 0
     except Exception as error:
-        # The answer only shortens this slice; whatever is wrong with the broker, its minute still bounds it.
-        logger.warning("Could not ask for the depth of %s: %r", queue, error)
+        # The answer only shortens this slice; its time limit still bounds it.
+        logger.warning("Queue depth unknown: %r", error, extra={"queue": queue})
         return False
-
-
-def continue_later(task: Any, **kwargs: Any) -> str:
-    """Publish the successor of the running slice after commit, with the same origin; return its task id."""
-    task_id: str = uuid()
-    options = {
-        "task_id": task_id,
-        "headers": {ORIGIN_HEADER: origin.of_request(task.request), reserved_slot.LONG_HEADER: True},
-        "countdown": ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None,
-    }
-    transaction.on_commit(lambda: task.apply_async(kwargs=kwargs, **options))
-    return task_id

@@ -1,4 +1,4 @@
-"""Every registered task: its queue, the rule that put it there, its limits, and who triggers it."""
+"""Every registered task: its queue, the rule that routes it, its limits, and its publishers."""
 
 import importlib
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class TaskRow:
 def load_tasks() -> None:
     """Import every module that holds tasks.
 
-    Not through ``loader.import_default_modules``: its signal makes Celery run Django's checks, and a check asks here.
+    Not through ``loader.import_default_modules``: its signal makes Celery run Django's checks, and a check calls this.
     """
     current_app.autodiscover_tasks(force=True)
     for module in current_app.conf.imports:

@@ -1,1 +1,1 @@
-"""What is measured and shown; it listens to signals and is called by nobody."""
+"""Measurements and health: receivers of signals, which `config` connects; no layer below imports it."""

@@ -1,7 +1,7 @@
-"""A file that each worker touches while its loop turns and its tasks move: what a container's health check looks at.
+"""A file that each worker touches while its loop runs and its tasks make progress, for the container's health check.
 
-A process that is up says nothing: a worker whose loop hangs, or whose tasks all outlive their limits, is "Up" for days
-(incident 17 was beat's). Asking it by `inspect ping` instead costs a Django import per question, and restarts healthy
+A running process proves little: a worker whose loop hangs, or whose tasks all outlive their limits, is "Up" for days
+(incident 17 was beat's). `inspect ping` instead costs a Django import per check, and restarts healthy
 workers when the broker is slow (https://github.com/celery/celery/issues/4079), so the worker itself writes here.
 """
 
@@ -23,12 +23,12 @@ logger = get_logger(__name__)
 VARIABLE = "ANTENNA_PULSE_FILE"
 SECONDS = 5.0
 
-#: A task is ended by its hard time limit; one that runs so much longer is in a pool that does not end it.
+#: A task this far beyond its hard time limit is in a pool that does not enforce it.
 OVERDUE_SECONDS = 60.0
 
 
 class Pulse(bootsteps.StartStopStep):
-    """After ``Tasks``, so that the first beat means: this worker consumes. Without ``ANTENNA_PULSE_FILE``: nothing."""
+    """Runs after ``Tasks``: the first beat means that the worker consumes. Off without ``ANTENNA_PULSE_FILE``."""
 
     requires = (Tasks,)
 
@@ -43,13 +43,13 @@ class Pulse(bootsteps.StartStopStep):
             task_prerun.connect(lambda **_: self._write("runs a task", ahead=limit), weak=False)
 
     def start(self, consumer: Any) -> None:
-        """Beat now, and from now on whenever the loop of this connection turns."""
+        """Beat now, and whenever the loop of this connection runs."""
         consumer.call_soon(self._beat, consumer)
-        # Without a hub the timer has a thread of its own; it is the loop that must be seen to turn.
+        # Without a hub the timer has a thread of its own; the beat must run in the loop.
         self._timer = consumer.timer.call_repeatedly(SECONDS, consumer.call_soon, (self._beat, consumer))
 
     def stop(self, _: Any) -> None:
-        """Say that the broker is away, and beat no more: the file grows old."""
+        """Note that the broker is unreachable, and stop beating: the file's age grows."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
@@ -60,29 +60,29 @@ class Pulse(bootsteps.StartStopStep):
 
     def _beat(self, consumer: Any) -> None:
         if overdue := _overdue(state.active_requests, consumer.controller.time_limit, time.time()):
-            logger.error("No pulse: %s", overdue)
+            logger.error("Pulse withheld: a task has outlived its hard time limit", extra=overdue)
         else:
             self._write("consumes")
 
     def _write(self, text: str, ahead: float = 0.0) -> None:
-        """Touch the file, in the future while the loop is known to stand: a solo worker runs its task in it."""
+        """Touch the file; with a time ``ahead`` while a solo worker's task blocks the loop."""
         try:
             self._file.write_text(f"{text}\n")
             if ahead:
                 os.utime(self._file, (time.time() + ahead,) * 2)
         except OSError as error:
-            logger.warning("No pulse: %r (%s)", error, VARIABLE)
+            logger.warning("Pulse file not written: %r", error, extra={"variable": VARIABLE})
 
 
-def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> str:
-    """Return which task has outlived its hard limit by far, if any."""
+def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> dict[str, Any]:
+    """Return the fields of a task that has outlived its hard limit by far; empty when there is none."""
     for request in list(requests):
         most = (request.time_limits or (None, None))[0] or request.task.time_limit or limit
         if most and request.time_start and now - request.time_start > most + OVERDUE_SECONDS:
-            return f"{request.name} [{request.id}] has outlived its limit of {most:g} s"
-    return ""
+            return {"task": request.name, "task_id": request.id, "limit_seconds": most}
+    return {}
 
 
 def install(app: Any) -> None:
-    """Give every worker of ``app`` a pulse."""
+    """Add the step to every worker of ``app``."""
     app.steps["consumer"].add(Pulse)

@@ -1,4 +1,4 @@
-"""One line per finished task, appended to a file of the process's own, for whoever asks for a journal."""
+"""One JSON line per finished task, in a file per process, when ``ANTENNA_JOURNAL_DIR`` is set."""
 
 import json
 import os
@@ -31,13 +31,13 @@ def finished(sender: Any = None, task_id: str = "", state: str | None = None, **
         return
     request = sender.request
     due = (request.headers or {}).get(PUBLISHED_HEADER)
-    asker = origin.of_request(request)
+    publisher = origin.of_request(request)
     record = {
         "task": sender.name,
         "id": task_id,
-        "queue": sender.app.topology.place(sender.name, asker).queue,
+        "queue": sender.app.topology.place(sender.name, publisher).queue,
         "consumed_from": ((request.delivery_info or {}).get("routing_key") or "").rsplit(".", 1)[-1],
-        "origin": asker,
+        "origin": publisher,
         "worker": request.hostname,
         "pid": os.getpid(),
         "state": state,
@@ -54,7 +54,7 @@ def finished(sender: Any = None, task_id: str = "", state: str | None = None, **
 
 
 def read(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield every complete record of a journal folder; a line that its process did not finish is passed over."""
+    """Yield every complete record of a journal folder; an unfinished line is skipped."""
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text().splitlines():
             try:

@@ -1,4 +1,4 @@
-"""Counts each run of a task that nobody routed."""
+"""Counts each run of a task without a routing rule."""
 
 from typing import Any
 
@@ -13,14 +13,16 @@ logger = get_logger(__name__)
 
 
 def count(sender: Any = None, **_: Any) -> None:
-    """Add one to the task's counter before it runs; a database that does not answer never stops the task."""
+    """Add one to the task's counter before it runs; a database error never stops the task."""
     if sender.app.topology.place(sender.name).routed or sender.name.startswith("celery."):
         return
-    logger.warning("Unrouted task %s runs on the fallback queue; give it a rule in ami/topology/table.py", sender.name)
+    logger.warning(
+        "Unrouted task runs on the fallback queue; add a rule to ami/topology/table.py", extra={"task": sender.name}
+    )
     try:
         _add_one(sender.name)
     except DatabaseError as error:
-        logger.warning("Could not count the unrouted task %s: %r", sender.name, error)
+        logger.warning("Unrouted task not counted: %r", error, extra={"task": sender.name})
 
 
 def _add_one(name: str) -> None:

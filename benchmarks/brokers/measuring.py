@@ -13,7 +13,7 @@ import numpy as np
 from celery import Celery
 
 from ami.transports.objectstore.broker.address import Address
-from ami.transports.objectstore.broker.broker_storage import open_site
+from ami.transports.objectstore.broker.broker_storage import open_broker_storage
 from ami.transports.objectstore.queue.commands import Enqueue
 from benchmarks.brokers.application import TASK, Settings, make
 from benchmarks.brokers.contenders import Contender
@@ -70,7 +70,7 @@ def fill(contender: Contender, settings: Settings, depth: int) -> None:
 
 def _copy(settings: Settings, task_id: str, copies: int) -> None:
     """Put copies of the one message of a folder's queue beside it, each of a task with an id of its own."""
-    store = open_site(Address.parse(settings.url.removeprefix("objectstore+"))).store(settings.queue)
+    store = open_broker_storage(Address.parse(settings.url.removeprefix("objectstore+"))).store(settings.queue)
     with store.lock:
         [entry] = store.look().entries.values()
         published = store.payload(entry)

@@ -15,7 +15,7 @@ from .environment import BASE_DIR, endpoints, env, on_or_off, one_of, refuse, wh
 
 try:
     ANTENNA_TOPOLOGY = load()
-    # Only workers read the governor's settings, but whoever starts first should say that one is wrong.
+    # Only workers use the governor's settings, but every process refuses wrong ones.
     governor.refuse_unknown(ROWS, os.environ)
     for _row in (None, *ANTENNA_TOPOLOGY.workloads):
         governor.load(_row)
@@ -53,7 +53,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "ami.queues.middleware.BrokerAwayMiddleware",
+    "ami.queues.middleware.BrokerUnreachableMiddleware",
     "ami.queues.middleware.UnstorableValueMiddleware",
     "ami.main.api.audit.AuditMiddleware",
 ]
@@ -83,7 +83,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-gb"
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "static"
-# Nothing serves the media folder: files are asked for at the API, which checks a role or a signature. Django's test
+# Nothing serves the media folder: files are requested from the API, which checks a role or a signature. Django's test
 # server wants an address all the same.
 MEDIA_URL = "/media/"
 MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
@@ -151,10 +151,11 @@ SPECTACULAR_SETTINGS = {
 }
 
 LOG_LEVEL = one_of("ANTENNA_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
+LOG_FORMAT = one_of("ANTENNA_LOG_FORMAT", "text", ("text", "json"))
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"}},
+    "formatters": {"line": {"()": f"config.logs.{LOG_FORMAT.title()}Formatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {"httpx": {"level": "WARNING"}, "httpcore": {"level": "WARNING"}},
@@ -207,19 +208,19 @@ CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False
 CELERY_TASK_RETRY_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONSUMER = "ami.celery.message_guard:GuardedWorker"
-# A message whose connection is gone comes back to another worker: the copy running here is ended, not run beside it.
+# A message whose connection was lost is redelivered to another worker: the copy running here is ended.
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 
-# --- Celery: the connection. The URL is each place's own; brokers.py has what its kind is told besides -------------
+# --- Celery: the connection. Each place sets its URL; brokers.py has the options of each kind -----------------------
 CELERY_BROKER_HEARTBEAT = 30
 CELERY_BROKER_CONNECTION_TIMEOUT = 4
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 3, "interval_start": 0, "interval_step": 0.3, "interval_max": 1}
 
-# --- Celery: results and events. Nobody reads a result unless a task says so (incident 11) ------------------------
+# --- Celery: results and events. Results are ignored unless a task stores them (incident 11) ----------------------
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or REDIS_URL or DATABASE_RESULTS
 CELERY_RESULT_EXPIRES = 24 * 3600

@@ -1,4 +1,4 @@
-"""The broker: the one without a service that local settings fall back on, and what each kind of broker is told."""
+"""The broker: the embedded default of local settings, and the options of each kind of broker."""
 
 import socket
 from typing import Any
@@ -47,7 +47,7 @@ def refuse_unfit(url: str) -> None:
     """Refuse a broker that a deployment cannot share: RabbitMQ needs a host and a password, a store must be outside.
 
     A store's credentials are not in its URL, and its name takes the host's place. The nodes of a cluster are separated
-    by semicolons, and each is a whole URL: whoever loses one goes on at the next.
+    by semicolons, and each is a whole URL: a process that loses one connects to the next.
     """
     if not url.startswith(STORE):
         required_url("CELERY_BROKER_URL", EXAMPLE, (*AMQP, f"{STORE}..."), several=True)

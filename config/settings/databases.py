@@ -1,4 +1,4 @@
-"""Builds DATABASES from a URL, for PostgreSQL and for SQLite alike, and what lies there when there is no Redis."""
+"""Builds DATABASES from a URL, for PostgreSQL and for SQLite alike, and the cache and results there without Redis."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ def read_secrets() -> None:
     """Put the content of each file that a ``<NAME>_FILE`` names into ``<NAME>``, once, before anything reads it.
 
     The environment has it then, since boto and Flower read theirs there; processes that this one starts inherit it.
-    ``<NAME>_FILE`` is left empty: removed, it would come back from ``.env`` in those processes.
+    ``<NAME>_FILE`` is left empty: removed, those processes would read it from ``.env`` again.
     """
     for name in SECRETS:
         if path := os.environ.get(f"{name}_FILE", ""):
@@ -45,13 +45,13 @@ def read_secrets() -> None:
 
 
 def _secret(variable: str, path: str) -> str:
-    """Return the text of a file without the end of its last line; whatever is no secret stops the process."""
+    """Return the text of a file without the end of its last line; anything else stops the process."""
     if not path.startswith("/"):  # Perhaps the secret itself: it is not repeated.
-        refuse(f"{variable} is no absolute path; write it like /run/secrets/name, and the secret into that file.")
+        refuse(f"{variable} is not an absolute path; write it like /run/secrets/name, and the secret into that file.")
     what = f"{variable} is '{path}', which"
     try:
         if not Path(path).is_file():
-            refuse(f"{what} is no file; mount the secret there or correct the path.")
+            refuse(f"{what} is not a file; mount the secret there or correct the path.")
         with Path(path).open("rb") as file:
             content = file.read(SECRET_BYTES + 1)
     except OSError as error:
@@ -132,7 +132,7 @@ def required(name: str, example: str) -> str:
 
 
 def refuse_placeholder(name: str) -> None:
-    """Refuse a secret that nobody has replaced since `.env.example` was copied."""
+    """Refuse a secret that still has the placeholder of `.env.example`."""
     if PLACEHOLDER in os.environ.get(name, ""):
         refuse(f"{name} still holds the placeholder '{PLACEHOLDER}' of .env.example; put a secret of your own there.")
 
@@ -156,7 +156,7 @@ def _refuse_incomplete(name: str, value: str, example: str, schemes: tuple[str, 
         parts = urlsplit(value)
         scheme, host, secret, _ = parts.scheme, parts.hostname, parts.password, parts.port
     except ValueError:
-        refuse(f"{name} is no URL; write it like {example}, special characters of the password percent-encoded.")
+        refuse(f"{name} is not a URL; write it like {example}, special characters of the password percent-encoded.")
     if scheme not in schemes:
         refuse(f"{name} begins with none of {', '.join(f'{known}://' for known in schemes)}; write it like {example}.")
     if not host:

@@ -52,7 +52,7 @@ if SECURE_SSL_REDIRECT and not ANTENNA_PROXIES:
         "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
     )
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ANTENNA_PROXIES else None
-# The health check asks without a proxy.
+# The health check's requests pass no proxy.
 SECURE_REDIRECT_EXEMPT = [r"^livez$"]
 SECURE_HSTS_SECONDS = 31_536_000
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True

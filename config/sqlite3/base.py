@@ -1,4 +1,4 @@
-"""The database file is made, and kept, readable by its owner alone: it holds everybody's data."""
+"""Creates the database file, and keeps it, readable by its owner alone."""
 
 import os
 import tempfile
@@ -22,7 +22,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 
 def keep_private(path: Path) -> None:
-    """Make an empty database where there is none, and take the file away from everybody but its owner.
+    """Create a missing database, and remove every permission but the owner's.
 
     SQLite gives ``-wal`` and ``-shm`` the mode of the database; those that are there already are changed here. An
     existing file is never opened: closing it would drop the locks that this process holds on it (SQLite, "How To

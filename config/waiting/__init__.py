@@ -1,4 +1,4 @@
-"""Waits until everything answers that a process needs, and says for what it waits."""
+"""Waits until every service that a process needs answers, and prints what it waits for."""
 
 import sys
 import threading
@@ -23,8 +23,8 @@ class Need:
 
 
 @dataclass
-class Asked:
-    """A need that a thread of its own asks each second, and what was said about it so far."""
+class Probe:
+    """A need that its own thread checks each second, and the last line printed about it."""
 
     need: Need
     began: float
@@ -36,7 +36,7 @@ class Asked:
     thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        # Nobody waits for a thread that hangs in a library: it ends with the process.
+        # A daemon: a thread that hangs in a library ends with the process.
         self.thread = threading.Thread(target=self._ask, daemon=True)
         self.thread.start()
 
@@ -52,7 +52,7 @@ class Asked:
         return f"{self.need.name} {self.need.where}: {self.why}"
 
     def report(self, now: float) -> bool:
-        """Say why it does not answer when that is new and every ten seconds; return whether it does, and say that."""
+        """Print why it does not answer, when that changes and every ten seconds; return whether it answers."""
         if self.answered:
             if self.said:
                 name = self.need.name[0].upper() + self.need.name[1:]
@@ -68,15 +68,15 @@ class Asked:
 
 
 def wait(needs: Iterable[Need], began: float, until: float) -> list[str]:
-    """Ask all needs at the same time; return a sentence for each that does not answer by ``until`` (monotonic)."""
-    waiting = [Asked(need, began) for need in needs]
+    """Check all needs at the same time; return a sentence for each that does not answer by ``until`` (monotonic)."""
+    waiting = [Probe(need, began) for need in needs]
     while waiting:
         waiting[0].thread.join(0.1)
         now = time.monotonic()
-        waiting = [asked for asked in waiting if not asked.report(now)]
+        waiting = [probe for probe in waiting if not probe.report(now)]
         if now >= until:
             break
-    return [asked.sentence for asked in waiting]
+    return [probe.sentence for probe in waiting]
 
 
 def say(line: str) -> None:

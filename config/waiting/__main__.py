@@ -55,7 +55,7 @@ def _wait(began: float, until: float, services_only: bool) -> list[str]:
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:
-    """End at once, whatever a library's thread is waiting for."""
+    """End at once, without waiting for a library's thread."""
     os._exit(128 + number)
 
 

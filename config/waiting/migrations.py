@@ -1,4 +1,4 @@
-"""Tells whether the database has every migration that the code has, without loading a model."""
+"""Checks whether the database has every migration of the code, without loading a model."""
 
 import pkgutil
 from functools import cache

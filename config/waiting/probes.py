@@ -1,4 +1,4 @@
-"""The services that a process may need, and how each is asked whether it can be used."""
+"""The services that a process may need, and how each is probed."""
 
 import json
 import os

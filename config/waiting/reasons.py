@@ -1,4 +1,4 @@
-"""Says in a few words why a connection failed, with nothing of what its URL carried."""
+"""Names in a few words why a connection failed, without any part of its URL."""
 
 import socket
 import ssl
@@ -43,7 +43,7 @@ class Unusable(Exception):
 
 
 def reason(error: BaseException) -> str:
-    """Return why a connection failed. What nobody foresaw is named by its class: its text may hold a password."""
+    """Return why a connection failed. An unknown error is named by its class: its text may hold a password."""
     for cause in _causes(error):
         if isinstance(cause, Unusable):
             return str(cause)

@@ -25,15 +25,15 @@ def test_attack_finds_no_error_no_leak_no_death_and_no_kept_memory(
         command = [sys.executable, "-m", "tests.attack", "--short", "--json", str(found), "--migrated", migrated]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1700, check=False)
     print(done.stderr[-4000:], done.stdout[-12_000:], sep="\n")
-    told = json.loads(found.read_text())
-    assert {name: told["total"][name] for name in ("errors", "leaks", "deaths", "excess")} == {
+    report = json.loads(found.read_text())
+    assert {name: report["total"][name] for name in ("errors", "leaks", "deaths", "excess")} == {
         "errors": 0,
         "leaks": 0,
         "deaths": 0,
         "excess": 0,
     }
-    assert told["total"]["kept_mib"] < MOST_KEPT_MIB
-    assert told["total"]["cases"] > 2000
-    assert told["left_out"] == [], "kinds of cases that the short form does not meet"
-    assert set(told["parts"]) >= {"access", "admin", "schema", "messages", "bodies", "logins"}
+    assert report["total"]["kept_mib"] < MOST_KEPT_MIB
+    assert report["total"]["cases"] > 2000
+    assert report["left_out"] == [], "kinds of cases that the short form does not meet"
+    assert set(report["parts"]) >= {"access", "admin", "schema", "messages", "bodies", "logins"}
     assert done.returncode == 0

@@ -49,7 +49,7 @@ def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, 
     assert waiting.stop() == 0
 
 
-def test_beat_refuses_a_patience_that_is_no_number(database_place: Place):
+def test_beat_refuses_a_patience_that_is_not_a_number(database_place: Place):
     command = [sys.executable, "-m", "ami.topology", "beat"]  # As deployment starts it.
     refused = database_place.start(command, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
     until(lambda: refused.popen.poll() is not None)
@@ -124,7 +124,7 @@ def door(place: Place):
     door.shut()
 
 
-def test_beat_outlives_a_broker_that_is_away_at_start_and_again_later(database_place: Place, door: Door):
+def test_beat_outlives_an_unreachable_broker_at_start_and_later(database_place: Place, door: Door):
     place = database_place
     place.queues("declare")
     every_second()

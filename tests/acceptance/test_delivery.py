@@ -117,7 +117,7 @@ def test_killed_worker_loses_nothing(place: Place):
     assert until(lambda: place.ran("hold", state="SUCCESS"))[0]["id"] == task_id
 
 
-def test_worker_stopped_amid_short_tasks_ends_what_it_has_begun_and_keeps_nobody_waiting(place: Place):
+def test_stopped_worker_finishes_started_tasks_and_ends_promptly(place: Place):
     sent = []
     for stops in range(1, soak(2, 20) + 1):
         sent += [place.send(f"{T}.succeed") for _ in range(60)]

@@ -1,4 +1,4 @@
-"""A running Flower tells nobody anything without the login: no page, no API call, no metric."""
+"""A running Flower shows nothing without the login: no page, no API call, no metric."""
 
 import socket
 

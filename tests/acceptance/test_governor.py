@@ -15,7 +15,7 @@ POOLS = soak(["prefork"], ["prefork", "threads", "solo"])
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_after_held_not_one_more_task_starts(governed: Place, group: Group, pool: str) -> None:
+def test_no_task_starts_while_held(governed: Place, group: Group, pool: str) -> None:
     place = governed
     place.environment["WORKER_COOLDOWN_SECONDS"] = "0.1"
     place.environment["WORKER_STAGGER_SECONDS"] = "0.2"
@@ -42,7 +42,7 @@ def _hold_and_release(place: Place, group: Group, ballast: Ballast, worker: Proc
     until(lambda: time.time() > held_at + 2)
     after = worker.text.rpartition(HELD)[2]
     assert "received" not in after, after
-    # What was handed over before has begun; its own clock may be read a moment later on a busy machine.
+    # Tasks delivered before have started; a busy machine may read their clock a moment later.
     begun = [record["started_at"] for record in place.ran("quick")]
     assert max(begun) <= held_at + 0.25 + sum(late), after
     reaction = max(begun) - crossed

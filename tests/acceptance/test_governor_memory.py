@@ -1,4 +1,4 @@
-"""In a container of 1 GiB: no kernel kill, every effect once, and what wants too much is buried by name."""
+"""In a container of 1 GiB: no kernel kill, every effect once, and greedy tasks are buried."""
 
 import random
 import time
@@ -15,7 +15,7 @@ from tests.support.worker_tasks.governor import TABLE, effects
 
 T = "tests.support.worker_tasks.governor"
 LIMIT_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
-KEEPERS, GREEDY, INNOCENT = soak((40, 3, 6), (200, 10, 12))
+KEEPERS, GREEDY, OTHERS = soak((40, 3, 6), (200, 10, 12))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def loaded(database_place: Place) -> Place:
 
 
 def send(place: Place) -> None:
-    """Mix the greedy among the keepers, the same way each time."""
+    """Publish greedy tasks among the keepers, in the same order each time."""
     chance = random.Random(7)  # noqa: S311
     calls = [("keep", [f"keeper {number}", chance.randint(30, 150)]) for number in range(KEEPERS)]
     calls += [("want", [2000, 100 if number % 2 else 0]) for number in range(GREEDY)]
@@ -67,9 +67,7 @@ def test_without_the_governor_the_kernel_kills(loaded: Place, container: Group) 
 
 
 @pytest.mark.timeout(600)
-def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_buried(
-    loaded: Place, container: Group
-) -> None:
+def test_incident_6_nothing_is_killed_and_greedy_tasks_are_buried(loaded: Place, container: Group) -> None:
     place = loaded
     send(place)
     began = time.time()
@@ -106,26 +104,24 @@ def test_incident_6_nothing_is_killed_each_effect_is_once_and_the_greedy_are_bur
     assert worker.popen.poll() is None
 
 
-def test_who_takes_the_whole_container_along_twice_is_named_and_buried_and_the_innocent_run(
-    loaded: Place, container: Group
-) -> None:
+def test_task_that_kills_its_worker_twice_is_dead_lettered(loaded: Place, container: Group) -> None:
     place = loaded
     place.send(f"{T}.linger", "poison", 60, queue="antenna")
-    for number in range(INNOCENT):
-        place.send(f"{T}.linger", f"innocent {number}", 0.5, queue="antenna")
+    for number in range(OTHERS):
+        place.send(f"{T}.linger", f"other {number}", 0.5, queue="antenna")
     for death in (1, 2):
         worker = place.worker("antenna", inside=container.enter)
         until(lambda death=death: effects().get("poison began") == death, 60, "the poison runs")
         container.kill()
         worker.popen.wait(60)
-    assert "was killed at once while it ran" in worker.text
-    assert f"{T}.linger" in worker.text.partition("was killed at once while it ran")[2]
+    assert "was killed without warning while running" in worker.text
+    assert f"{T}.linger" in worker.text.partition("was killed without warning while running")[2]
     last = place.worker("antenna", inside=container.enter)
     until(lambda: place.depth("antenna.dlq") == 1, 60, "the poison is buried")
     (letter,) = place.queues("dead-letters", "antenna.dlq").json
     assert "poison" in letter["arguments"]
-    assert "was running each of the 2 times this worker was killed at once" in last.text
-    until(lambda: all(effects().get(f"innocent {number}") for number in range(INNOCENT)), 60, "the innocent run")
+    assert "was running each of the 2 times this worker was killed without warning" in last.text
+    until(lambda: all(effects().get(f"other {number}") for number in range(OTHERS)), 60, "the others run")
     assert effects()["poison began"] == 2
     assert "poison" not in effects()
     until(lambda: place.stats()["suspects"] == [], 60, "no task is suspected any more")

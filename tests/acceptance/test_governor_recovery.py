@@ -1,4 +1,4 @@
-"""Held, and how memory comes back: idle children give it back, the worker itself is started anew, or one task goes."""
+"""How a hold ends: idle children are recycled, the worker exits for a restart, or one task is admitted."""
 
 import os
 import time
@@ -13,13 +13,11 @@ from tests.support.soak import soak
 LIMIT_MIB = 1024
 #: Room for what four threads take between two looks of a governor that gets little CPU; else the kernel is faster.
 EARLY = {"MEMORY_THROTTLE_THRESHOLD": "75", "MEMORY_RESUME_THRESHOLD": "65"}
-#: More bursts, each as large as the one that told its size.
+#: More bursts, each as large as the first, whose size is learned.
 MORE = soak(4, 8)
 
 
-def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goes_on(
-    governed: Place, group: Group
-) -> None:
+def test_idle_children_that_keep_memory_are_recycled_while_held(governed: Place, group: Group) -> None:
     place = governed
     place.environment["ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB"] = str(2048 * 1024)  # No limit helps here.
     worker = place.worker("antenna", **group.environment)
@@ -34,7 +32,7 @@ def test_idle_children_that_keep_memory_are_recycled_while_held_and_the_work_goe
     assert said(worker, HELD) >= said(worker, RELEASED) >= 1
 
 
-def test_a_worker_that_holds_the_memory_itself_ends_to_be_started_again(governed: Place, group: Group) -> None:
+def test_a_worker_that_leaks_exits_for_a_restart(governed: Place, group: Group) -> None:
     place = governed
     worker = place.worker("antenna", **group.environment, **EARLY, ANTENNA_FALLBACK_POOL="threads")
     for _ in range(60):
@@ -46,7 +44,7 @@ def test_a_worker_that_holds_the_memory_itself_ends_to_be_started_again(governed
     assert left == 60 - len(place.ran("hoard", state="SUCCESS")) > 0
 
 
-def test_while_others_hold_the_memory_one_task_at_a_time_is_let_through(governed: Place, group: Group) -> None:
+def test_one_task_at_a_time_is_admitted_while_others_use_memory(governed: Place, group: Group) -> None:
     place = governed
     place.environment["MEMORY_MAX_HOLD_SECONDS"] = "1"
     ballast = group.ballast()
@@ -65,7 +63,7 @@ def test_while_others_hold_the_memory_one_task_at_a_time_is_let_through(governed
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_worker_that_starts_on_a_full_machine_takes_nothing(governed: Place, group: Group, pool: str) -> None:
+def test_a_worker_on_a_full_machine_consumes_nothing(governed: Place, group: Group, pool: str) -> None:
     place = governed
     ballast = group.ballast()
     for _ in range(20):
@@ -88,7 +86,7 @@ def test_a_worker_that_starts_on_a_full_machine_takes_nothing(governed: Place, g
     until(lambda: len(place.ran("quick")) == 20, what="it takes them when there is room")
 
 
-def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: Place, group: Group) -> None:
+def test_reservation_admits_as_many_as_fit(governed: Place, group: Group) -> None:
     place = governed
     place.environment |= {
         "ANTENNA_FALLBACK_MAX_MEMORY_PER_CHILD_KIB": str(400 * 1024),
@@ -96,7 +94,7 @@ def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: P
     }
     worker = place.worker("antenna", inside=group.enter)
     place.send(f"{T}.burst", 300, 1.0, queue="antenna")
-    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="one tells how much it takes")
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="the size of one is learned")
     for _ in range(MORE):
         place.send(f"{T}.burst", 300, 1.0, queue="antenna")
     until(lambda: len(place.ran("burst", state="SUCCESS")) == MORE + 1, 120, "all of them ran")
@@ -106,7 +104,7 @@ def test_reservation_lets_in_as_many_as_fit_beside_what_was_promised(governed: P
     assert group.kills == 0
 
 
-def test_dry_run_says_what_it_would_do_and_does_nothing(governed: Place, group: Group) -> None:
+def test_dry_run_logs_its_decisions_and_does_nothing(governed: Place, group: Group) -> None:
     place = governed
     ballast = group.ballast()
     worker = place.worker("antenna", **group.environment, MEMORY_GOVERNOR="dry-run")

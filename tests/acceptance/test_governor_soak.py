@@ -54,9 +54,7 @@ def restarted(broker: Service, transactional_db):
 
 
 @pytest.mark.timeout(soak(300, 3600))
-def test_a_hundred_holds_and_five_restarts_of_the_broker_lose_nothing(
-    restarted: Place, broker: Service, group: Group
-) -> None:
+def test_holds_and_broker_restarts_lose_no_message(restarted: Place, broker: Service, group: Group) -> None:
     place, expected = restarted, BACKLOG + RESTARTS * WAITING
     _send(place, 0, BACKLOG)
     worker, ballast = place.worker("antenna", **group.environment), group.ballast()

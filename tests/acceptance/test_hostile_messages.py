@@ -91,8 +91,8 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     assert not EXECUTED.exists(), "no body was executed"
 
     listed = {row["task_id"]: row for row in place.queues("dead-letters", LETTERS, "--limit", "500").json}
-    told = listed[id_of("retries of text")]
-    assert (told["reason"], told["detail"]) == (
+    letter = listed[id_of("retries of text")]
+    assert (letter["reason"], letter["detail"]) == (
         "malformed",
         "MalformedMessage: header 'retries' is 'x', not a whole number from 0 to 1000000",
     )
@@ -119,7 +119,7 @@ def test_hostile_messages_are_buried_with_a_reason_and_every_other_task_runs(pla
     assert letters(place) + len(set(ran(place)) - good) >= len(hostile)
 
 
-def test_messages_that_are_due_much_later_hold_no_slot_and_wait_on_the_broker(place: Place):
+def test_message_due_much_later_waits_on_the_broker(place: Place):
     worker = place.worker(FALLBACK)
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     with place.app.connection_for_write() as connection:

@@ -111,7 +111,7 @@ def deployment(transactional_db):
 
 @pytest.mark.alone
 @pytest.mark.timeout(SECONDS + 4 * DEADLINE)
-def test_incident_15_ticks_and_clicks_wait_neither_behind_a_flood_nor_behind_five_long_exports(deployment):
+def test_incident_15_ticks_and_clicks_wait_behind_no_flood_and_no_exports(deployment):
     place, flood = deployment
     until(lambda: place.ran(TICK, origin="beat"), DEADLINE, "beat ticks")
     with Stalls(place, "antenna") as stalls:

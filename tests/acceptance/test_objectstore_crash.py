@@ -23,8 +23,8 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([crash_program.__name__])
 
 
-class Crew:
-    """The processes of one round; whoever is killed is replaced at once and goes on in the same diary."""
+class RoundProcesses:
+    """The processes of one round; a killed one is replaced, and its successor goes on in the same diary."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"objectstore+file://{folder / 'broker'}"
@@ -70,35 +70,35 @@ class Crew:
 
 def round_of_kills(folder: Path, chance: random.Random) -> dict[str, int]:
     folder.mkdir()
-    crew = Crew(folder)
+    processes = RoundProcesses(folder)
     try:
-        until(lambda: len(crew.lines("work")) > 50, 60, "messages flow")
+        until(lambda: len(processes.lines("work")) > 50, 60, "messages flow")
         for _ in range(KILLS):
-            crew.kill_one(chance)
+            processes.kill_one(chance)
             threading.Event().wait(
                 SECONDS_BETWEEN * chance.uniform(0.5, 1.5)
             )  # The kills are spread over the time, at random.
-        crew.stop.touch()
-        until(crew.producers_are_done, 120, "the producers told of all they tried")
+        processes.stop.touch()
+        until(processes.producers_are_done, 120, "the producers had everything confirmed")
         store = open_folder(folder / "broker" / "queues" / "crash")
         until(lambda: not store.look().entries, 120, "everything is handled")
     finally:
-        crew.end()
-    return judged(crew)
+        processes.end()
+    return judged(processes)
 
 
-def judged(crew: Crew) -> dict[str, int]:
-    told = {name for kind, name in crew.lines("produce") if kind == "told"}
-    assert not [name for number in range(EACH) for name in unconfirmed(crew.folder / f"produce-{number}")]
-    handled = Counter(name for _, name in crew.lines("work"))
-    unflagged = Counter(name for kind, name in crew.lines("work") if kind == "first")
-    lost = told - set(handled)
-    assert not lost, f"{len(lost)} of {len(told)} were confirmed and never handled: {sorted(lost)[:3]}"
+def judged(processes: RoundProcesses) -> dict[str, int]:
+    confirmed = {name for kind, name in processes.lines("produce") if kind == "confirmed"}
+    assert not [name for number in range(EACH) for name in unconfirmed(processes.folder / f"produce-{number}")]
+    handled = Counter(name for _, name in processes.lines("work"))
+    unflagged = Counter(name for kind, name in processes.lines("work") if kind == "first")
+    lost = confirmed - set(handled)
+    assert not lost, f"{len(lost)} of {len(confirmed)} were confirmed and never handled: {sorted(lost)[:3]}"
     twice = [name for name, count in unflagged.items() if count > 1]
     assert not twice, f"{len(twice)} were handled twice without the flag: {twice[:3]}"
     again = sum(count - 1 for count in handled.values())
-    assert {name.partition("-")[0] for name in crew.killed} == {"produce", "work"}
-    return {"confirmed": len(told), "handled again, flagged": again, "kills": len(crew.killed)}
+    assert {name.partition("-")[0] for name in processes.killed} == {"produce", "work"}
+    return {"confirmed": len(confirmed), "handled again, flagged": again, "kills": len(processes.killed)}
 
 
 @pytest.mark.timeout(3000)

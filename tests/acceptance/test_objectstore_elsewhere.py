@@ -60,7 +60,7 @@ def test_workers_of_a_bucket_run_tasks_answer_and_hand_over(bucket, tmp_path, mo
             worker.wait()
         gate.touch()
         workers.append(start(tmp_path, "solo"))
-        # A bucket has no locks that tell of a death: the lease of two seconds has to end.
+        # A bucket has no locks that show a death: the lease of two seconds has to end.
         assert result.get(timeout=90) is True
         flags = [line.split()[2] for line in (tmp_path / "diary").read_text().splitlines() if "started" in line]
         assert flags == ["False", "True"]

@@ -52,7 +52,7 @@ def test_healthy_deployment_has_no_error(deployment: Place):
     assert [row["name"] for row in rows if row["level"] == "unseen"] == []
 
 
-def test_flower_shows_every_worker_and_what_became_of_a_task_and_asks_for_a_password(deployment: Place):
+def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from ami.main.models import User
 from ami.ml.models import ProcessingService
-from ami.queues.publish import ask
+from ami.queues.publish import publish_for_user
 from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
 from tests.support.soak import soak
 
@@ -104,9 +104,9 @@ def test_tick_of_beat_and_its_retry_run_on_housekeeping(deployment: Place, tasks
 
 @RETRIES
 def test_what_a_person_asks_for_and_its_retry_run_on_interactive(deployment: Place, tasks: Any, countdown: int):
-    asked = ask(tasks.audit_retrying_once, countdown=countdown)
-    assert asked.queue == INTERACTIVE
-    assert tries(deployment, id=asked.task_id) == [(INTERACTIVE, "person", 0), (INTERACTIVE, "person", 1)]
+    published = publish_for_user(tasks.audit_retrying_once, countdown=countdown)
+    assert published.queue == INTERACTIVE
+    assert tries(deployment, id=published.task_id) == [(INTERACTIVE, "person", 0), (INTERACTIVE, "person", 1)]
 
 
 @RETRIES

@@ -19,7 +19,7 @@ def is_fresh(file: Path, seconds: float) -> bool:
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)
 @pytest.mark.parametrize("pool", soak(["prefork"], ["prefork", "gevent"]))
-def test_a_worker_that_consumes_has_a_pulse_and_one_that_stands_still_has_none(place: Place, tmp_path: Path, pool: str):
+def test_consuming_worker_has_a_pulse_and_frozen_one_has_none(place: Place, tmp_path: Path, pool: str):
     """Incident 17: a process that stood still for days was "Up"."""
     file = tmp_path / "pulse"
     assert not is_fresh(file, 60)

@@ -36,7 +36,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
         rows = place.queues("check", "--live", check=False).json
         return [row["name"] for row in rows].count("fingerprint")
 
-    until(lambda: fingerprints() == 4, what="each worker tells that it runs single, and this publisher split")
+    until(lambda: fingerprints() == 4, what="each worker reports single, and this publisher split")
 
     done = place.queues("rollback", check=False)
     assert done.code == 1
@@ -44,7 +44,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
 
 
 @on_every_broker
-def test_rollback_counts_the_same_before_and_after_delayed_messages_and_retries_included(place: Place):
+def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     place.queues("declare")
     ready = [send(place, number, None) for number in range(30)]
     delayed = [send(place, number, 6) for number in range(10)]

@@ -41,7 +41,7 @@ def test_incident_18_a_killed_container_comes_back_and_every_task_ends(deploymen
     assert 0 < len(account.again) <= AT_ONCE * KILLS, "what ran when it was killed, and nothing else"
     assert account.again.keys() <= account.redelivered
     said = deployment.logs(SERVICE)
-    assert "The worker before this one was killed at once while it ran smoke.effect[" in said
+    assert "Previous worker was killed without warning while running smoke.effect[" in said
 
 
 def test_incident_18_a_task_that_runs_at_two_deaths_of_its_container_is_buried_and_named(
@@ -61,6 +61,7 @@ def test_incident_18_a_task_that_runs_at_two_deaths_of_its_container_is_buried_a
         until(lambda: effects.ended(f"beside-{key}-") == set(innocent), 120, "who ran beside it ends")
     assert [row.redelivered for row in effects.begun(key)] == [False, True], "twice, the second time said to be again"
     assert [letter["task"] for letter in buried] == ["smoke.effect"]
-    sentence = f"smoke.effect[{buried[0]['task_id']}] was running each of the 2 times this worker was killed at once"
+    task = f"smoke.effect[{buried[0]['task_id']}]"
+    sentence = f"{task} was running each of the 2 times this worker was killed without warning"
     assert sentence in deployment.logs(FALLBACK)
     letters.discard()

@@ -11,7 +11,7 @@ from ami.exports.models import DataExport, ScheduledExport
 from ami.exports.services.filters import FilterError, validate_filters
 from ami.jobs.services.operations import create_and_enqueue
 from ami.main.models import Project, User
-from ami.queues.publish import Asked
+from ami.queues.publish import PublishedTask
 
 #: A scheduled export that has not moved for so long lost its message: its publisher died between commit and publish.
 STALLED_AFTER = timedelta(minutes=15)
@@ -20,19 +20,19 @@ STALLED_AFTER = timedelta(minutes=15)
 @transaction.atomic
 def request_export(
     project: Project, user: User | None, format_key: str, filters: dict[str, Any] | None = None
-) -> tuple[DataExport, Asked]:
+) -> tuple[DataExport, PublishedTask]:
     """Create an export and the job that writes it, on behalf of a person.
 
     Raises:
         FilterError: a filter that the project cannot have.
     """
     export = _create(project, user, format_key, filters or {})
-    job, asked = create_and_enqueue(
+    job, published = create_and_enqueue(
         "data_export", project, name=f"Export {export.pk}: {format_key}", params={"export_id": export.pk}
     )
     export.job = job
     export.save(update_fields=["job"])
-    return export, asked
+    return export, published
 
 
 def due_exports() -> list[int]:

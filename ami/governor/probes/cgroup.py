@@ -52,7 +52,7 @@ class Place:
 
 
 class Cgroup:
-    """The memory cgroup of process ``pid``, looked up anew at every question: processes move, and limits are resized.
+    """The memory cgroup of process ``pid``, looked up at every call: processes move, and limits are resized.
 
     Sources: kernel Documentation/admin-guide/cgroup-v1/memory.rst (5.2, 6), cgroup-v2.rst ("Memory Interface Files"),
     proc_pid_mountinfo(5), cgroup_namespaces(7).
@@ -86,7 +86,7 @@ class Cgroup:
 
         Raises:
             OSError: a file that must be there cannot be read.
-            ValueError: a file does not say what it should.
+            ValueError: a file has an unexpected content.
         """
         place = self._place()
         if place is None:
@@ -179,7 +179,7 @@ def _limit(path: Path) -> int | None:
     if text == "max":
         return None
     if not text.isdecimal():
-        raise ValueError(f"{path} says {text[:40]!r}, which is neither a number nor 'max'")
+        raise ValueError(f"{path} contains {text[:40]!r}, which is neither a number nor 'max'")
     return int(text)
 
 

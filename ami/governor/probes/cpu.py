@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class Cpu:
-    """Processor time since the last look."""
+    """Processor time since the last call."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._path = root / "proc/stat"
@@ -13,7 +13,7 @@ class Cpu:
     def percent(self) -> float | None:
         """Return the busy share of all processors since the previous call, 0 to 100; None at the first call.
 
-        Waiting for a disk is idle; time that the hypervisor gave to others is busy: nobody here can have it.
+        Waiting for a disk is idle; time stolen by the hypervisor is busy: this machine cannot use it.
 
         Raises:
             OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""How full the GPUs' memories are, as NVIDIA's management library tells it."""
+"""How full the GPUs' memories are, from NVIDIA's management library."""
 
 import importlib
 import os
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-#: The answers of NVML that mean there is no GPU here, rather than that one does not work.
+#: NVML's errors that mean there is no GPU, as opposed to a failing one.
 ABSENT = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED", "NVML_ERROR_GPU_NOT_FOUND")
-#: Of one device: it keeps no such figure (its memory is the host's), or it is a name NVML does not know.
+#: Of one device: it has no such value (its memory is the host's), or it is a name NVML does not know.
 UNKNOWN = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_NOT_FOUND", "NVML_ERROR_INVALID_ARGUMENT")
 
 
@@ -30,7 +30,7 @@ class Gpu:
 
         Raises:
             OSError: NVML answered with an error that is not absence, or with any after it once worked. The next call
-                starts it anew, so that a driver that was reloaded is read again.
+                starts it again, so that a reloaded driver is read again.
         """
         if self._absent:
             return None
@@ -61,9 +61,9 @@ class Gpu:
                 self._nvml.nvmlShutdown()
             self._started = False
         if not self._worked and self._is(error, ABSENT):
-            self._absent = True  # Asking again would search the disk for the library at every look.
+            self._absent = True  # Another try would search the disk for the library at every check.
             return
-        raise OSError(f"NVML says: {error}") from error
+        raise OSError(f"NVML failed: {error}") from error
 
     def _is(self, error: Exception, names: tuple[str, ...]) -> bool:
         return getattr(error, "value", None) in [getattr(self._nvml, name) for name in names]

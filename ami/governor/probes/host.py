@@ -8,11 +8,11 @@ KIB = 1024
 
 
 def memory(root: Path = Path("/")) -> tuple[int, int]:
-    """Return (used, total) in bytes, where used is what MemAvailable says cannot be had without swapping.
+    """Return (used, total) in bytes, where used is what is not in MemAvailable.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it says no MemTotal or no MemAvailable (Linux before 3.14).
+        ValueError: it lacks MemTotal or MemAvailable (Linux before 3.14).
     """
     total, available = keyed.pick(root / "proc/meminfo", "MemTotal", "MemAvailable")
     return (total - available) * KIB, total * KIB
@@ -23,7 +23,7 @@ def swap_percent(root: Path = Path("/")) -> float | None:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it says no SwapTotal or no SwapFree.
+        ValueError: it lacks SwapTotal or SwapFree.
     """
     total, free = keyed.pick(root / "proc/meminfo", "SwapTotal", "SwapFree")
     return 100 * (total - free) / total if total else None

@@ -1,4 +1,4 @@
-"""All probes at once: one reading, and one sentence for each that failed."""
+"""All probes at once: one sample, with one sentence for each probe that failed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,13 +8,13 @@ from ami.governor.probes import host, pressure
 from ami.governor.probes.cgroup import Cgroup
 from ami.governor.probes.cpu import Cpu
 from ami.governor.probes.gpu import Gpu
-from ami.governor.sample import Reading
+from ami.governor.sample import Sample
 
 T = TypeVar("T")
 
 
 class Machine:
-    """What this process can still take: of its container, of the host, of the GPUs."""
+    """The container, the host and the GPUs of this process."""
 
     def __init__(self, root: Path = Path("/"), gpu: Gpu | None = None) -> None:
         self._root = root
@@ -22,15 +22,15 @@ class Machine:
         self._cpu = Cpu(root)
         self._gpu = gpu or Gpu()
 
-    def read(self) -> Reading:
-        """Look at everything now and return it; never raises. A probe that fails is None and a sentence in ``faults``.
+    def read(self) -> Sample:
+        """Return a sample of now; never raises. A failed probe is None and a sentence in ``faults``.
 
-        Memory is the container's or the host's, whichever is fuller in percent. When either cannot be told, both
-        figures are None: half an answer could release what the other half holds.
+        Memory is the container's or the host's, whichever is fuller in percent. When either cannot be read, memory is
+        unknown: one of them alone could release what the other holds.
         """
         faults: list[str] = []
         scope, used, limit = _ask("memory", self._memory, faults) or ("host", None, None)
-        return Reading(
+        return Sample(
             memory_used_bytes=used,
             memory_limit_bytes=limit,
             scope=scope,
@@ -51,6 +51,6 @@ class Machine:
 def _ask(name: str, probe: Callable[[], T], faults: list[str]) -> T | None:
     try:
         return probe()
-    except Exception as error:  # Whatever a probe stumbles over, the worker must go on.
+    except Exception as error:  # No probe may stop the worker.
         faults.append(f"The {name} probe failed: {str(error) or type(error).__name__}.")
         return None

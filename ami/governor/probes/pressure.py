@@ -9,7 +9,7 @@ from ami.governor.probes.cgroup import Cgroup
 def some_avg10(root: Path = Path("/"), cgroup: Cgroup | None = None) -> float | None:
     """Return the percent of the last 10 s in which at least one task waited for memory, 0 to 100.
 
-    It is the cgroup's own figure where there is one (cgroup v2 only), else the host's; None where the kernel keeps
+    It is the cgroup's own value where there is one (cgroup v2 only), else the host's; None where the kernel keeps
     neither.
 
     Raises:

@@ -28,7 +28,7 @@ class ReprocessCaptureView(APIView):
         """Create and start a job for this capture, with ``{"pipeline": id}`` or the project's default pipeline."""
         visible = visible_projects(request).order_by().values("pk")
         capture = get_object_or_404(SourceImage.objects.select_related("project"), pk=capture_id, project__in=visible)
-        job, asked = operations.create_and_enqueue(
+        job, published = operations.create_and_enqueue(
             "ml",
             capture.project,
             name=f"Reprocess {capture.path}",
@@ -36,7 +36,7 @@ class ReprocessCaptureView(APIView):
             source_image_single=capture,
             deployment_id=capture.deployment_id,
         )
-        return accepted(job, asked)
+        return accepted(job, published)
 
 
 def _pipeline(request: Request, project: Project) -> Pipeline:

@@ -17,7 +17,7 @@ from ami.jobs.services.job_kinds import kind_of
 from ami.jobs.services.settlement import reset_images
 from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
-from ami.queues.publish import Asked, ask
+from ami.queues.publish import PublishedTask, publish_for_user
 
 
 def create(kind: str, project: Any, *, name: str, params: dict[str, Any] | None = None, **relations: Any) -> Job:
@@ -47,7 +47,7 @@ def create_and_enqueue(
     params: dict[str, Any] | None = None,
     origin: str | None = None,
     **relations: Any,
-) -> tuple[Job, Asked]:
+) -> tuple[Job, PublishedTask]:
     """Create a job and publish its first slice after commit; ``origin`` defaults to a person.
 
     If the broker is unreachable no job remains, so a caller that tries again creates one job and not two. Inside a
@@ -60,15 +60,15 @@ def create_and_enqueue(
     try:
         with transaction.atomic():
             job = create(kind, project, name=name, params=params, **relations)
-            asked = run(job, origin=origin)
+            published = run(job, origin=origin)
     except BrokerError:
         # If only the confirmation was lost, a worker may have begun the job; then it is accepted.
         if _delete_unstarted(job):
             raise
-    return job, asked
+    return job, published
 
 
-def run(job: Job, *, origin: str | None = None) -> Asked:
+def run(job: Job, *, origin: str | None = None) -> PublishedTask:
     """Start the job; a final one starts over from the beginning, a running one only gets another message.
 
     Raises:
@@ -85,7 +85,7 @@ def run(job: Job, *, origin: str | None = None) -> Asked:
         return _enqueue(job, origin)
 
 
-def retry(job: Job, *, origin: str | None = None) -> Asked:
+def retry(job: Job, *, origin: str | None = None) -> PublishedTask:
     """Run a final job again from its cursor: only its failed and unfinished images.
 
     Raises:
@@ -156,11 +156,13 @@ def _due(job: Job) -> datetime | None:
     return timezone.now() + timedelta(seconds=job.delay) if job.delay else None
 
 
-def _enqueue(job: Job, origin: str | None) -> Asked:
+def _enqueue(job: Job, origin: str | None) -> PublishedTask:
     from ami.jobs.tasks import run_job
 
-    asked = ask(run_job, asker=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk)
+    published = publish_for_user(
+        run_job, origin=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk
+    )
     Job.objects.filter(pk=job.pk).update(queued_at=timezone.now(), queued_times=1)
-    Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=asked.task_id)
-    job.log(f"Queued on {asked.queue}.", task_id=asked.task_id)
-    return asked
+    Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=published.task_id)
+    job.log(f"Queued on {published.queue}.", task_id=published.task_id)
+    return published

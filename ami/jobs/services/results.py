@@ -12,6 +12,7 @@ from ami.ml.services.adoption import reassign_results
 from ami.ml.services.crops import captures_without_crops
 from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.results import save_image
+from ami.queues.publish import publish_task
 
 
 def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] | None = None) -> set[int]:
@@ -44,7 +45,7 @@ def publish_crops(images: dict[int, SourceImage]) -> None:
     from ami.ml.tasks import create_detection_images
 
     if without := captures_without_crops(images):
-        transaction.on_commit(lambda: create_detection_images.apply_async(kwargs={"source_image_ids": without}))
+        publish_task(create_detection_images, source_image_ids=without)
 
 
 def _save_one(job: Job, image: SourceImage, detections: list[DetectionResponse], lookup: NameLookup) -> None:

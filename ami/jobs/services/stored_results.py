@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from celery.utils import uuid
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import storages
@@ -20,6 +19,7 @@ from django.utils import timezone
 from ami.jobs.errors import ResultMissing
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.signals import result_stored
+from ami.queues.publish import publish_task
 
 COMPRESSION = 1
 GZIP = 31
@@ -102,9 +102,8 @@ def publish(row: StoredResult) -> str:
 
     if row.handled_at is not None and row.task_id:
         return row.task_id
-    task_id = uuid()
     kwargs = {"job_id": row.job_id, "result_key": row.key, "reply_subject": row.reply_subject}
-    transaction.on_commit(lambda: process_nats_pipeline_result.apply_async(kwargs=kwargs, task_id=task_id))
+    task_id = publish_task(process_nats_pipeline_result, **kwargs)
     StoredResult.objects.filter(pk=row.pk).update(
         task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
     )

@@ -37,7 +37,7 @@ class DirectQueue(Operations):
         return await self._committing.read_state()
 
     async def requeue_stale(self, timeout: timedelta) -> int:
-        """Return every job without a sign of life for ``timeout`` to the queue; return how many there were."""
+        """Requeue every job without a heartbeat for ``timeout``; return how many there were."""
         count: int = await self._submit(Rescue(checked_timeout("timeout", timeout).total_seconds()))
         return count
 
@@ -58,7 +58,6 @@ class _OffLoop:
         self._executor: ThreadPoolExecutor | None = None
 
     async def commit(self, commands: Sequence[Command]) -> list[Any]:
-        """See `KeyedQueue.commit`."""
         if self._journal.is_inline:
             # A caller that never waits would keep every other task of the loop from running.
             await asyncio.sleep(0)
@@ -68,7 +67,7 @@ class _OffLoop:
             return await asyncio.wrap_future(running)
         except asyncio.CancelledError:
             if any(isinstance(command, Claim) for command in commands):
-                running.add_done_callback(self._give_back)
+                running.add_done_callback(self._return_claimed)
             raise
 
     def _thread(self) -> ThreadPoolExecutor:
@@ -77,8 +76,8 @@ class _OffLoop:
             self._executor, self._pid = ThreadPoolExecutor(1, "objectstore-direct"), os.getpid()
         return self._executor
 
-    def _give_back(self, running: "Future[list[Any]]") -> None:
-        """Return what was claimed for a caller that was cancelled; it would have to grow stale otherwise."""
+    def _return_claimed(self, running: "Future[list[Any]]") -> None:
+        """Return what was claimed for a caller that was cancelled; otherwise it would have to become stale."""
         if not running.cancelled() and running.exception() is None:
             commands = [Return(job.id, counted=False) for jobs in running.result() for job in jobs]
             if commands:

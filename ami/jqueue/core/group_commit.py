@@ -21,9 +21,9 @@ STALE_TIMEOUT = timedelta(minutes=5)
 class GroupCommitLoop(Operations):
     """A queue between `start` and `stop`: what is called while a write is under way goes into the next one.
 
-    A call that fails, such as the ack of a job that is gone, fails alone. A job without a sign of life for
-    ``stale_timeout`` is delivered again. That is found out with the writes that happen anyway: in one blob by the
-    timeout of whoever writes, in a journal by the lease that its claim took.
+    A call that fails, such as the ack of a removed job, fails alone. A job without a heartbeat for ``stale_timeout``
+    is delivered again. Stale jobs are found with the next write: in one blob by the writer's timeout, in a journal by
+    the lease of the claim.
     """
 
     def __init__(self, storage: ObjectStoragePort, stale_timeout: timedelta = STALE_TIMEOUT) -> None:
@@ -62,5 +62,5 @@ class GroupCommitLoop(Operations):
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Return 5 ms, doubling up to 320 ms, and down to half of that at random: who collided once should not again."""
+    """Return 5 ms, doubling up to 320 ms, and at random down to half of that, so that writers do not collide again."""
     return 0.005 * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1)  # noqa: S311

@@ -1,4 +1,4 @@
-"""Tells a queue again and again that somebody still works on a job."""
+"""Sends heartbeats to a queue while a job is worked on."""
 
 import asyncio
 import logging
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 class Beating(Protocol):
-    """Whatever can take a sign of life: every queue here, or a test's double."""
+    """Anything that takes heartbeats: every queue here, or a test's double."""
 
     async def heartbeat(self, job_id: str) -> None:
-        """Note that somebody works on the job."""
+        """Record that the job is still worked on."""
 
 
 class HeartbeatManager:
     """Calls ``queue.heartbeat(job_id)`` every ``interval`` while its ``async with`` block runs.
 
-    It stops without a word at the first `JQueueError`: the job is gone, or the storage cannot be reached, and the job
-    is delivered again once its time is up. Work on a job must therefore bear being done twice.
+    It stops silently at the first `JQueueError`: the job was removed, or the storage is unreachable, and the job is
+    delivered again after its timeout. Work on a job must therefore bear being done twice.
     """
 
     def __init__(self, queue: Beating, job_id: str, interval: timedelta = timedelta(seconds=60)) -> None:
@@ -43,10 +43,10 @@ class HeartbeatManager:
         if task is None:
             return
         task.cancel()
-        # Awaiting the task itself would not tell its cancellation from our own.
+        # Awaiting the task itself would mix up its cancellation with our own.
         await asyncio.wait((task,))
         if not task.cancelled() and (failed := task.exception()) is not None:
-            log.warning("The heartbeat of job %s ended early", self._job_id, exc_info=failed)
+            log.warning("Heartbeat ended early for job %s", self._job_id, exc_info=failed, extra={"job": self._job_id})
 
     async def _beat(self) -> None:
         while True:

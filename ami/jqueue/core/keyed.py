@@ -89,12 +89,12 @@ class KeyedQueue:
 
 
 def journal_of(storage: ObjectStoragePort) -> KeyedQueue | None:
-    """Return the journal of a storage that keeps one, None for one blob. Raises TypeError for what is no storage."""
+    """Return the journal of a storage that keeps one, None for one blob. Raises TypeError for anything else."""
     if isinstance(storage, KeyedStorage) and storage.is_keyed:
         return KeyedQueue(storage)
     if isinstance(storage, ObjectStoragePort):
         return None
-    raise TypeError(f"{type(storage).__name__} is no storage: it lacks the coroutines read() and write()")
+    raise TypeError(f"{type(storage).__name__} is not a storage: it lacks the coroutines read() and write()")
 
 
 def _answer(store: Store, command: Command, answer: Any, arrived: datetime) -> Any:

@@ -49,7 +49,7 @@ class Operations(ABC):
         return jobs
 
     async def ack(self, job_id: str) -> None:
-        """Remove a job that is done. Raises JobNotFoundError, which is harmless: somebody else has removed it."""
+        """Remove a finished job. Raises JobNotFoundError, which is harmless: it was removed before."""
         await self._submit(Ack(_checked_text("job_id", job_id)))
 
     async def nack(self, job_id: str) -> None:
@@ -57,12 +57,12 @@ class Operations(ABC):
         await self._submit(Return(_checked_text("job_id", job_id)))
 
     async def heartbeat(self, job_id: str) -> None:
-        """Note that somebody still works on a job. Raises JobNotFoundError."""
+        """Record that a job is still worked on. Raises JobNotFoundError."""
         await self._submit(Renew(_checked_text("job_id", job_id), None, self._lease_seconds))
 
 
 def checked_timeout(name: str, value: timedelta) -> timedelta:
-    """Return ``value``. Raises TypeError or ValueError, naming it, where it is no length of time."""
+    """Return ``value``. Raises TypeError or ValueError, naming it, where it is not a length of time."""
     if not isinstance(value, timedelta):
         raise TypeError(f"{name} must be a timedelta, not {type(value).__name__}")
     if value < timedelta(0):

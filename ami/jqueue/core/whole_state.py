@@ -1,4 +1,4 @@
-"""Keeps a queue as one blob: read all of it, change it in memory, write it back where nobody else has written."""
+"""Keeps a queue as one blob: read it, change it in memory, write it back unless another process has written."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What commits the commands of many callers in batches: a task, a thread, or the event loop itself."""
+"""Writers commit the commands of many callers in batches: in a task, in a thread, or on the event loop itself."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ Outcome = list[Any] | BaseException
 
 
 class Writer(ABC):
-    """Takes commands on one event loop, commits what came together as one batch, and tells each caller its answer."""
+    """Takes commands on one event loop, commits those that came together in one batch, and answers each caller."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ class Writer(ABC):
 
     @abstractmethod
     def _wake_up(self) -> None:
-        """Have it committed soon, with whatever else waits by then."""
+        """Have it committed soon, with all that is pending by then."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -55,7 +55,7 @@ class Writer(ABC):
         return batch
 
     def _settle(self, batch: Sequence[Submitted], outcome: Outcome) -> None:
-        """Tell the callers; only on the loop."""
+        """Answer the callers; only on the loop."""
         if isinstance(outcome, BaseException):
             for _, future in batch:
                 if not future.done():
@@ -63,21 +63,21 @@ class Writer(ABC):
             return
         for (command, future), answer in zip(batch, outcome, strict=True):
             if future.done():
-                self._give_back(command, answer)
+                self._return_claimed(command, answer)
             elif isinstance(answer, JQueueError):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
-    def _give_back(self, command: Command, answer: Any) -> None:
-        """Return what was claimed for a caller that was cancelled meanwhile; it would have to grow stale otherwise."""
+    def _return_claimed(self, command: Command, answer: Any) -> None:
+        """Return the jobs of a caller that was cancelled meanwhile; otherwise they would have to become stale."""
         if isinstance(command, Claim):
             for job in answer:
-                self.submit(Return(job.id, counted=False)).add_done_callback(_unheard)
+                self.submit(Return(job.id, counted=False)).add_done_callback(_ignore_error)
 
 
-def _unheard(future: "asyncio.Future[Any]") -> None:
-    """Take note of an error that nobody waits for, so that asyncio does not complain about it."""
+def _ignore_error(future: "asyncio.Future[Any]") -> None:
+    """Retrieve an error that is not awaited, so that asyncio does not warn about it."""
     if not future.cancelled():
         future.exception()
 
@@ -103,7 +103,6 @@ class InlineWriter(Writer):
             self._wake_up()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         while self._pending:
             await asyncio.sleep(0)
         # Callers that were answered in this turn hear of it in the next one.
@@ -131,11 +130,10 @@ class ThreadWriter(Writer):
             self._wake.set()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         self._is_stopping = True
         self._wake.set()
         await asyncio.shield(self._ended)
-        # What cancelled callers had claimed comes back when the thread has ended already.
+        # Jobs of cancelled callers are returned after the thread has ended.
         if batch := self._take():
             self._settle(batch, await asyncio.to_thread(_outcome, self._commit, batch))
 
@@ -143,13 +141,13 @@ class ThreadWriter(Writer):
         try:
             while not self._is_stopping or self._pending:
                 self._wake.wait()
-                # Cleared before looking: whoever comes after the look sets it anew.
+                # Cleared before taking: a later submit sets it again.
                 self._wake.clear()
                 while batch := self._take():
                     self._loop.call_soon_threadsafe(self._settle, batch, _outcome(self._commit, batch))
             self._loop.call_soon_threadsafe(self._ended.set_result, None)
         except RuntimeError:
-            # The loop was closed with the queue still open: nobody is left to be told.
+            # The loop was closed with the queue still open: no caller is left.
             return
 
 
@@ -169,7 +167,6 @@ class TaskWriter(Writer):
         self._wake.set()
 
     async def stop(self) -> None:
-        """See `Writer.stop`."""
         self._is_stopping = True
         self._wake.set()
         await asyncio.wait((self._task,))

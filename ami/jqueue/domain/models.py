@@ -55,9 +55,9 @@ class JobStatus(StrEnum):
 class Job(BaseModel):
     """One job, as it was when it was read.
 
-    ``payload`` is any bytes; of two priorities the lower one is first; moments are in UTC. ``heartbeat_at`` is the last
-    sign of life of whoever works on it, None while nobody does. ``redelivered`` says that an earlier delivery may have
-    run already; only storages that keep a journal know it, and it is no part of the wire format.
+    ``payload`` is any bytes. The lower priority is first. Moments are in UTC. ``heartbeat_at`` is the last heartbeat
+    while it is worked on, else None. ``redelivered`` says that an earlier delivery may have run; only storages with a
+    journal know it, and it is not part of the wire format.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -99,7 +99,7 @@ class QueueState(BaseModel):
         return nsmallest(count, self._waiting(entrypoint), key=_turn)
 
     def in_progress_jobs(self) -> tuple[Job, ...]:
-        """Return what somebody works on."""
+        """Return the jobs that are worked on."""
         return tuple(job for job in self.jobs if job.status is JobStatus.IN_PROGRESS)
 
     def find(self, job_id: str) -> Job | None:
@@ -126,8 +126,8 @@ class QueueState(BaseModel):
 
     def without_job(self, job_id: str) -> "QueueState":
         """Return it without this job. Raises JobNotFoundError."""
-        gone = self.get(job_id)
-        return QueueState(jobs=tuple(job for job in self.jobs if job is not gone), version=self.version + 1)
+        removed = self.get(job_id)
+        return QueueState(jobs=tuple(job for job in self.jobs if job is not removed), version=self.version + 1)
 
     def requeue_stale(self, cutoff: datetime) -> "QueueState":
         """Return it with what gave no sign of life since ``cutoff`` waiting again; where there is none, itself."""

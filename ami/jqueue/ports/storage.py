@@ -1,4 +1,4 @@
-"""The port of a storage that holds a whole queue in one blob; anybody's object with these two methods will do."""
+"""The port of a storage that holds a whole queue in one blob: any object with these two methods."""
 
 from typing import Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ class ObjectStoragePort(Protocol):
     """
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, etag), ``(b"", None)`` where there is no blob yet."""
+        """Return (content, etag), ``(b"", None)`` where the blob does not exist yet."""
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         """Write the blob only where its etag still is ``if_match``; return the new etag.
@@ -19,5 +19,5 @@ class ObjectStoragePort(Protocol):
         ``if_match`` None is the first write. It should create the blob and refuse one that exists by now: a storage
         that overwrites loses what another first writer enqueued.
 
-        Raises `CASConflictError` where somebody else wrote since; nothing was written then.
+        Raises `CASConflictError` where another process wrote since; nothing was written then.
         """

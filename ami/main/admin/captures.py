@@ -10,8 +10,8 @@ from django.utils.html import format_html
 from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, file_urls
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 
 
 @admin.register(SourceImage)
@@ -46,12 +46,12 @@ class SourceImageAdmin(admin.ModelAdmin):
     @admin.action(description="Delete selected captures in the background", permissions=["delete"])
     def bulk_delete(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Write down the selection and ask for its deletion."""
-        pks = chosen(request, queryset.order_by("pk").values_list("pk", flat=True))
+        pks = selected_rows(request, queryset.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return
         deletion = bulk_deletion.request_deletion("captures", pks, request.user)
-        asked = ask(tasks.bulk_delete, deletion_id=deletion.pk)
-        tell(request, f"Deleting {len(pks)} captures", asked)
+        published = publish_for_user(tasks.bulk_delete, deletion_id=deletion.pk)
+        report_published(request, f"Deleting {len(pks)} captures", published)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
         """Delete one capture and mark the counts that it was part of."""
@@ -82,6 +82,6 @@ class SourceImageCollectionAdmin(admin.ModelAdmin):
     @admin.action(description="Populate selected capture sets", permissions=["change"])
     def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for each set to be filled."""
-        for collection in chosen(request, queryset):
-            asked = ask(tasks.populate_collection, collection_id=collection.pk)
-            tell(request, f"Populating {collection}", asked)
+        for collection in selected_rows(request, queryset):
+            published = publish_for_user(tasks.populate_collection, collection_id=collection.pk)
+            report_published(request, f"Populating {collection}", published)

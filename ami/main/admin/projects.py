@@ -8,8 +8,8 @@ from django.http import HttpRequest
 
 from ami.main import tasks
 from ami.main.models import Device, Project, Site
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 
 
 @admin.register(Project)
@@ -36,9 +36,9 @@ class ProjectAdmin(admin.ModelAdmin):
     @admin.action(description="Refresh counts of selected projects", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for a recount of every event and station of each project."""
-        for project in chosen(request, queryset):
-            asked = ask(tasks.refresh_project_calculated_fields, project_id=project.pk)
-            tell(request, f"Refreshing counts of {project}", asked)
+        for project in selected_rows(request, queryset):
+            published = publish_for_user(tasks.refresh_project_calculated_fields, project_id=project.pk)
+            report_published(request, f"Refreshing counts of {project}", published)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         """Let those export who may add exports."""

@@ -8,8 +8,8 @@ from django.http import HttpRequest
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
-from ami.queues.admin_site.messages import chosen, tell
-from ami.queues.publish import ask
+from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.publish import publish_for_user
 
 COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
 
@@ -38,37 +38,37 @@ class DeploymentAdmin(admin.ModelAdmin):
     @admin.action(description="Refresh counts of selected stations", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for a recount of each station."""
-        for station in chosen(request, queryset):
-            asked = ask(tasks.refresh_deployment_calculated_fields, deployment_id=station.pk)
-            tell(request, f"Refreshing counts of {station}", asked)
+        for station in selected_rows(request, queryset):
+            published = publish_for_user(tasks.refresh_deployment_calculated_fields, deployment_id=station.pk)
+            report_published(request, f"Refreshing counts of {station}", published)
 
     @admin.action(description="Group captures of selected stations into sessions", permissions=["change"])
     def regroup(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for the grouping of each station."""
-        for station in chosen(request, queryset):
-            asked = ask(tasks.regroup_events, deployment_id=station.pk)
-            tell(request, f"Grouping {station} into sessions", asked)
+        for station in selected_rows(request, queryset):
+            published = publish_for_user(tasks.regroup_events, deployment_id=station.pk)
+            report_published(request, f"Grouping {station} into sessions", published)
 
     @admin.action(description="Sync captures of selected stations", permissions=["change"])
     def sync(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for a sync of each station that has a storage source."""
-        for station in chosen(request, queryset):
+        for station in selected_rows(request, queryset):
             if station.data_source_id is None:
                 self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
                 continue
-            asked = ask(tasks.sync_source_images, deployment_id=station.pk)
-            tell(request, f"Syncing {station}", asked)
+            published = publish_for_user(tasks.sync_source_images, deployment_id=station.pk)
+            report_published(request, f"Syncing {station}", published)
 
     @admin.action(description="Take public URLs of captures from the storage source", permissions=["change"])
     def update_public_urls(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for the public base URL of each station's source on all its captures."""
-        for station in chosen(request, queryset.select_related("data_source")):
+        for station in selected_rows(request, queryset.select_related("data_source")):
             if station.data_source is None:
                 self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
                 continue
             base_url = station.data_source.public_base_url
-            asked = ask(tasks.update_public_urls, deployment_id=station.pk, base_url=base_url)
-            tell(request, f"Setting public URLs of {station}", asked)
+            published = publish_for_user(tasks.update_public_urls, deployment_id=station.pk, base_url=base_url)
+            report_published(request, f"Setting public URLs of {station}", published)
 
 
 @admin.register(Event)
@@ -86,9 +86,9 @@ class EventAdmin(admin.ModelAdmin):
     @admin.action(description="Refresh counts of selected sessions", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Ask for a recount of each session."""
-        for event in chosen(request, queryset):
-            asked = ask(tasks.refresh_event_calculated_fields, event_id=event.pk)
-            tell(request, f"Refreshing counts of {event}", asked)
+        for event in selected_rows(request, queryset):
+            published = publish_for_user(tasks.refresh_event_calculated_fields, event_id=event.pk)
+            report_published(request, f"Refreshing counts of {event}", published)
 
 
 @admin.register(S3StorageSource)

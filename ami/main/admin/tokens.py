@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from ami.main.admin.bookkeeping import ReadOnlyAdmin
 from ami.main.models import ApiToken
-from ami.queues.admin_site.messages import chosen
+from ami.queues.admin_site.messages import selected_rows
 
 
 @admin.register(ApiToken)
@@ -26,7 +26,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Make each worthless at once."""
-        keys = [token.pk for token in chosen(request, queryset)]
+        keys = [token.pk for token in selected_rows(request, queryset)]
         if keys:
             count = ApiToken.objects.filter(pk__in=keys).revoke()
             self.message_user(request, f"{count} of {len(keys)} tokens revoked.", messages.SUCCESS)

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from ami.queues.publish import Asked
+from ami.queues.publish import PublishedTask
 
 
 class AskedSerializer(serializers.Serializer[Any]):
@@ -18,17 +18,17 @@ class AskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-def answer(job: Any, asked: Asked) -> dict[str, Any]:
+def answer(job: Any, published: PublishedTask) -> dict[str, Any]:
     """Return the body that `AskedSerializer` describes."""
     return {
         "job_id": job.pk,
         "name": job.name,
-        "task_id": asked.task_id,
-        "queue": asked.queue,
-        "flower_url": asked.flower_url,
+        "task_id": published.task_id,
+        "queue": published.queue,
+        "flower_url": published.flower_url,
     }
 
 
-def accepted(job: Any, asked: Asked) -> Response:
+def accepted(job: Any, published: PublishedTask) -> Response:
     """Answer 202 with the job, its task and its queue."""
-    return Response(answer(job, asked), status=status.HTTP_202_ACCEPTED)
+    return Response(answer(job, published), status=status.HTTP_202_ACCEPTED)

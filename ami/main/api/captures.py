@@ -117,10 +117,10 @@ class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollecti
     def populate(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Fill the set with the captures that its method chooses."""
         collection: SourceImageCollection = self.get_object()
-        job, asked = start_job(
+        job, published = start_job(
             "populate_captures_collection",
             collection.project,
             name=f"Populate {collection.name}",
             source_image_collection=collection,
         )
-        return accepted(job, asked)
+        return accepted(job, published)

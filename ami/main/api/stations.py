@@ -105,7 +105,7 @@ class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
         station: Deployment = self.get_object()
         if station.data_source_id is None:
             raise serializers.ValidationError({"data_source": ["The station has no storage source; choose one."]})
-        return accepted(*ask_for_sync(station))
+        return accepted(*enqueue_sync(station))
 
     @extend_schema(request=SyncAllSerializer, responses={202: AskedSerializer(many=True)})
     @action(detail=False, methods=["post"], url_path="sync-all")
@@ -118,7 +118,7 @@ class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
             raise serializers.ValidationError(
                 {"project": [f"More than {MOST_SYNCED_AT_ONCE} stations; sync them one by one."]}
             )
-        return Response([answer(*ask_for_sync(station)) for station in stations.order_by("pk")], status=202)
+        return Response([answer(*enqueue_sync(station)) for station in stations.order_by("pk")], status=202)
 
     @extend_schema(request=None, responses={202: AskedSerializer})
     @action(detail=True, methods=["post"], url_path="regroup-sessions")
@@ -129,8 +129,8 @@ class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
         return accepted(*start_job("regroup_events", station.project, name=name, deployment=station))
 
 
-def ask_for_sync(station: Deployment) -> Any:
-    """Create and enqueue the job that syncs one station; return it and what was asked."""
+def enqueue_sync(station: Deployment) -> Any:
+    """Create and enqueue the job that syncs one station; return both it and the published task."""
     return start_job("data_storage_sync", station.project, name=f"Sync {station.name}", deployment=station)
 
 

@@ -2,13 +2,13 @@
 
 from typing import Any, Protocol
 
-from ami.queues.publish import Asked
+from ami.queues.publish import PublishedTask
 
 
 class JobStarter(Protocol):
     """What `ami.jobs.services.operations.create_and_enqueue` is."""
 
-    def __call__(self, kind: str, project: Any, *, name: str, **relations: Any) -> tuple[Any, Asked]:
+    def __call__(self, kind: str, project: Any, *, name: str, **relations: Any) -> tuple[Any, PublishedTask]:
         """Create a job of ``kind`` and publish its first slice; return the job's row and what was published."""
 
 
@@ -21,7 +21,7 @@ def connect(starter: JobStarter) -> None:
     _starter = starter
 
 
-def start_job(kind: str, project: Any, *, name: str, **relations: Any) -> tuple[Any, Asked]:
+def start_job(kind: str, project: Any, *, name: str, **relations: Any) -> tuple[Any, PublishedTask]:
     """Create a job and publish its first slice on behalf of a user; ``relations`` are fields of the job's row.
 
     Raises:

@@ -18,7 +18,7 @@ from ami.ml.schemas import ProcessingServiceStatusResponse
 from ami.ml.services import probes
 from ami.ml.services.registration import MAX_ERROR_CHARACTERS, RegistrationRefused, register
 from ami.ml.tasks import check_processing_service
-from ami.queues.publish import ask
+from ami.queues.publish import publish_for_user
 
 
 class CheckAskedSerializer(serializers.Serializer[Any]):
@@ -109,8 +109,12 @@ class ProcessingServiceViewSet(
     def check(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Publish a task that probes the service and registers its pipelines in the caller's projects."""
         service: ProcessingService = self.get_object()
-        asked = ask(check_processing_service, service_id=service.pk, project_ids=self._own_projects(service))
-        return Response({"task_id": asked.task_id, "queue": asked.queue, "flower_url": asked.flower_url}, status=202)
+        published = publish_for_user(
+            check_processing_service, service_id=service.pk, project_ids=self._own_projects(service)
+        )
+        return Response(
+            {"task_id": published.task_id, "queue": published.queue, "flower_url": published.flower_url}, status=202
+        )
 
     @extend_schema(request=None, responses=ProcessingServiceStatusResponse)
     @action(detail=True, methods=["post"])

@@ -13,7 +13,7 @@ from ami.queues import audit_log
 
 
 class AuditedActions:
-    """A mixin of model admins; an action that answers with a page of its own has only asked, and is not recorded."""
+    """A mixin of model admins; an action that answers with a confirmation page is not recorded yet."""
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions, each behind the record of it."""
@@ -24,8 +24,8 @@ class AuditedActions:
 def _audited(action: Callable[..., Any], description: str) -> Callable[..., Any]:
     @wraps(action)
     def run(model_admin: Any, request: HttpRequest, queryset: Any) -> Any:
-        rows = _rows(queryset)  # Before the action: afterwards they may be gone, or match no more.
-        told_before = len(_told(request))
+        rows = _rows(queryset)  # Before the action, which may delete or change them.
+        shown_before = len(_messages(request))
         what = str(description)
         options: dict[str, Any] = {"who": request.user, "rows": rows}
         try:
@@ -36,7 +36,9 @@ def _audited(action: Callable[..., Any], description: str) -> Callable[..., Any]
         if not isinstance(answer, TemplateResponse):
             # Django itself writes the history of what `delete_selected` deleted.
             in_history = action.__name__ != "delete_selected"
-            audit_log.record(what, outcome=_outcome(_told(request)[told_before:]), in_history=in_history, **options)
+            audit_log.record(
+                what, outcome=_outcome(_messages(request)[shown_before:]), in_history=in_history, **options
+            )
         return answer
 
     return run
@@ -49,13 +51,13 @@ def _rows(queryset: Any) -> list[Any]:
     return [audit_log.Row(queryset.model, key) for key in queryset.values_list("pk", flat=True)]
 
 
-def _told(request: HttpRequest) -> list[Any]:
+def _messages(request: HttpRequest) -> list[Any]:
     return list(getattr(get_messages(request), "_queued_messages", ()))
 
 
-def _outcome(told: list[Any]) -> str:
-    """Return what the person was told; of many sentences only how many of each kind there were."""
-    if len(told) == 1:
-        return f"{told[0].level_tag}: {told[0].message}"
-    counts = Counter(message.level_tag for message in told)
+def _outcome(shown: list[Any]) -> str:
+    """Return the action's message; of several messages the number of each kind."""
+    if len(shown) == 1:
+        return f"{shown[0].level_tag}: {shown[0].message}"
+    counts = Counter(message.level_tag for message in shown)
     return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "done"

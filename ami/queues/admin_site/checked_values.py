@@ -1,4 +1,4 @@
-"""Has the admin say what is wrong with a value, in a form or a filter, where Django and libraries would fail on it."""
+"""Checks values of the admin's forms and filters on which Django and libraries would fail."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from django.http import HttpRequest
 
 logger = logging.getLogger(__name__)
 
-#: What a value ends in that no column takes: half a surrogate pair, a date outside the calendar, a number too large.
+#: The errors of a value that no column takes: half a surrogate pair, a date outside the calendar, a number too large.
 NOT_STORABLE = (DataError, OverflowError, UnicodeEncodeError)
 UNSTORABLE = "Holds a NUL character or half a surrogate pair, which no database stores."
 NOT_FINITE = "Holds a number that is not finite."
@@ -27,7 +27,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class CheckedFields:
-    """A mixin of model admins and inlines: their fields for related rows and for JSON take whatever is typed."""
+    """A mixin of model admins and inlines: checked fields for related rows and for JSON."""
 
     admin_site: Any
 
@@ -51,7 +51,7 @@ class CheckedFields:
 
 
 class CheckedValues(CheckedFields):
-    """A mixin of model admins: a wrong value comes back in the form with a sentence, a wrong filter goes."""
+    """A mixin of model admins: a wrong value is an error in its form, a wrong filter is dropped."""
 
     model: Any
 
@@ -79,7 +79,7 @@ class CheckedValues(CheckedFields):
         except (*NOT_STORABLE, ValueError) as error:
             if not request.GET:
                 raise
-            logger.warning("A list of %s was asked for with a wrong filter", self.model._meta.label, exc_info=True)
+            logger.warning("List filter refused", extra={"model": self.model._meta.label}, exc_info=True)
             raise IncorrectLookupParameters(error) from error
 
 
@@ -129,7 +129,7 @@ class JSONField(forms.JSONField):
         """Return the value.
 
         Raises:
-            ValidationError: it is no JSON, of another shape, or holds what no database stores.
+            ValidationError: it is not JSON, of another shape, or holds what no database stores.
         """
         try:
             converted = super().to_python(value)

@@ -1,4 +1,4 @@
-"""Keeps secrets off the admin's pages: masked in lists and forms, not to be searched for, kept where a mask returns."""
+"""Keeps secrets off the admin's pages: masked in lists and forms, not searchable, kept when a form sends the mask."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ class HiddenSecrets:
     """A mixin of model admins.
 
     A field with a secret name (`secret_key`) is written, never shown. In every other field passwords of URLs, values
-    of secret names and tokens are masked (`ami.queues.redaction`); a mask that comes back keeps its secret.
+    of secret names and tokens are masked (`ami.queues.redaction`); a mask that a form sends keeps its secret.
     """
 
     model: Any
@@ -51,13 +51,13 @@ class HiddenSecrets:
         return changes
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
-        """Refuse filters on fields that may hold secrets: `?secret_key__startswith=a` would tell them by and by."""
+        """Refuse filters on fields that may hold secrets: `?secret_key__startswith=a` would reveal them."""
         if any(_may_hold_secret(field) for field in _fields_on(self.model, lookup)):
             return False
         return bool(super().lookup_allowed(lookup, value, request))  # type: ignore[misc]
 
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        """Leave out what a search would tell letter by letter."""
+        """Leave out fields that a search would reveal letter by letter."""
         fields = super().get_search_fields(request)  # type: ignore[misc]
         return [name for name in fields if not any(map(_may_hold_secret, _fields_on(self.model, name.lstrip("^=@"))))]
 

@@ -1,4 +1,4 @@
-"""What the admin tells a user about an action: what was sent where, or that nothing was selected."""
+"""The admin's messages about an action: what was published where, or that nothing was selected."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ from django.contrib import messages
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from ami.queues.publish import Asked
+from ami.queues.publish import PublishedTask
 
-GONE = "None of the selected rows exists any more; nothing was done. Reload the list and choose again."
-
-
-def tell(request: HttpRequest, what: str, asked: Asked) -> None:
-    """Tell what was sent: the task's id, its queue, and the link to Flower."""
-    link = format_html(' <a href="{}">Watch it in Flower</a>', asked.flower_url) if asked.flower_url else ""
-    messages.success(request, format_html("{}: task {} sent to {}.{}", what, asked.task_id, asked.queue, link))
+NOTHING_SELECTED = "None of the selected rows exists any more; nothing was done. Reload the list and choose again."
 
 
-def chosen(request: HttpRequest, queryset: Any) -> list[Any]:
-    """Return the selected rows, or values of them; warn the person where none is left."""
+def report_published(request: HttpRequest, what: str, published: PublishedTask) -> None:
+    """Show the task's id, its queue, and the link to Flower."""
+    link = format_html(' <a href="{}">Watch it in Flower</a>', published.flower_url) if published.flower_url else ""
+    messages.success(request, format_html("{}: task {} sent to {}.{}", what, published.task_id, published.queue, link))
+
+
+def selected_rows(request: HttpRequest, queryset: Any) -> list[Any]:
+    """Return the selected rows, or values of them; warn the user when none is left."""
     rows = list(queryset)
     if not rows:
-        messages.warning(request, GONE)
+        messages.warning(request, NOTHING_SELECTED)
     return rows

@@ -1,4 +1,4 @@
-"""The admin site: whatever is registered there, ours or a library's, shows no secrets and records its actions."""
+"""The admin site: every registered model, ours or a library's, hides secrets and records its actions."""
 
 from typing import Any
 

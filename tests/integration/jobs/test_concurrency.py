@@ -35,7 +35,7 @@ def nats_away(settings, monkeypatch):
     if connection.vendor == "sqlite" and connection.is_in_memory_db():
         pytest.skip("needs a database that several connections can wait for: SQLite in memory refuses at once")
     settings.NATS_URL = ""
-    monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs: None)
+    monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs, **_: None)
 
 
 def at_once(work: Callable[[int], Any], number: int = AT_ONCE) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A worker's side of one RabbitMQ channel, and a channel that writes down what it is asked."""
+"""A worker's side of one RabbitMQ channel, and a channel that records its calls."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ QUEUES = [Queue(name, Exchange(name), routing_key=name) for name in ("quick", "s
 
 
 class Channel:
-    """A channel that writes down what it is asked, and brings a message when told."""
+    """A channel that records its calls, and delivers a message when a test wants it to."""
 
     no_ack_consumers = None
 
@@ -48,7 +48,7 @@ class Channel:
         self.calls.append(("reject", delivery_tag, requeue))
 
     def deliver(self, consumer_tag: str) -> Message:
-        """Bring the next message to one consumer."""
+        """Deliver the next message to one consumer."""
         self.delivered += 1
         info = {"consumer_tag": consumer_tag}
         message = Message(b"", self.delivered, channel=self, delivery_info=info, headers={"id": str(self.delivered)})
@@ -57,7 +57,7 @@ class Channel:
 
 
 class Worker:
-    """A worker's side of one channel: what it was handed, and what it does as each message is settled."""
+    """A worker's side of one channel: the messages it received, and its calls as each is settled."""
 
     def __init__(self, slots: int, multiplier: int = 1, queues: list[Queue] | None = None) -> None:
         self.channel = Channel()
@@ -90,12 +90,12 @@ class Worker:
         self.consumer.adjust()
 
     def later(self) -> None:
-        """Run what was put off to the loop's thread."""
+        """Run the calls that wait for the loop's thread."""
         soon, self.soon[:] = list(self.soon), []
         for function in soon:
             function()
 
     def calls(self) -> list[tuple[Any, ...]]:
-        """What the channel was asked since the last call."""
+        """The channel's calls since the last call of this."""
         calls, self.channel.calls[:] = list(self.channel.calls), []
         return calls

@@ -1,4 +1,4 @@
-"""What the acceptance tests of the governor share: quick settings, and a container that is as full as they want it."""
+"""Helpers of the governor's acceptance tests: quick settings, and a container filled to a given percentage."""
 
 import threading
 import time

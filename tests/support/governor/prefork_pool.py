@@ -1,4 +1,4 @@
-"""A prefork pool without processes, on which nothing happens by itself, and the children that the governor sees."""
+"""A prefork pool without processes, in which only a test makes something happen."""
 
 import os
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Child:
 
 
 class Pool:
-    """As much of Celery's AsynPool as its children are seen through; nothing happens in it by itself."""
+    """The part of Celery's AsynPool that the governor uses, without processes."""
 
     def __init__(self, events: list[Any], max_tasks: int = 0) -> None:
         self._pool: list[Child] = []
@@ -58,7 +58,7 @@ class Pool:
 
 
 class World:
-    """A pool with its children, and everything that is put off or told."""
+    """A pool with its children, and every event and delayed call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, max_tasks: int = 0) -> None:
         self.now, self.events, self.later = 100.0, [], []
@@ -108,7 +108,7 @@ class World:
         return job
 
     def ends(self, child: Child, result: Any = OK) -> None:
-        """Say that the child's task is over."""
+        """Report the end of the child's task."""
         self.say(READY, child.pid, None, result, child.inqW_fd)
 
     def say(self, what: int, *args: Any) -> None:
@@ -119,7 +119,7 @@ class World:
         self.ends(child, result)
 
     def passes(self, seconds: float) -> None:
-        """Let time pass, and do what was put off until then."""
+        """Let time pass, and run the delayed calls that are due."""
         self.now += seconds
         due = [function for at, function in self.later if at <= self.now]
         self.later = [(at, function) for at, function in self.later if at > self.now]

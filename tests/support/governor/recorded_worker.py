@@ -1,36 +1,36 @@
-"""A governor, and a machine, a pool and a consumer that do what a test says and write down what is done to them."""
+"""A governor on a scripted machine, pool and consumer that record every call."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ami.governor.crash_log import Board
+from ami.governor.crash_log import RunLog
 from ami.governor.governor import Governor
 from ami.governor.reclaim import Child
-from ami.governor.sample import Reading
+from ami.governor.sample import Sample
 from ami.governor.settings import GovernorSettings
-from tests.support.governor.decision_inputs import reading
+from tests.support.governor.decision_inputs import sample
 
 MIB = 1024
-FULL, ROOM = reading(95), reading(40)
+FULL, ROOM = sample(95), sample(40)
 SETTINGS = GovernorSettings(memory_min_hold_seconds=0, memory_max_hold_seconds=300)
 
 
 class Machine:
-    """Reads what it is told to."""
+    """A machine with the sample that a test sets."""
 
     def __init__(self) -> None:
         self.cgroup: Any = None
         self.now = ROOM
 
-    def read(self) -> Reading:
+    def read(self) -> Sample:
         return self.now
 
 
-class Crew:
-    """A pool of four places that writes down what is done to it."""
+class PoolAdapter:
+    """A pool of four places that records what is done to it."""
 
-    looks_between_tasks, has_children, rests, default_task_kib = False, True, False, 64 * MIB
+    checks_between_tasks, has_children, has_cooldown, default_task_kib = False, True, False, 64 * MIB
     multiplier, places, running, unstarted, baseline_kib, soft_kib, hard_kib = 1, 4, 0, 0, 0, 0, 0
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ class Crew:
         self.done.append(("settled",))
 
     def measure_baseline(self) -> None:
-        """It is as the test says."""
+        """Keep the baseline that the test has set."""
 
     def counts(self) -> dict[str, int]:
         return {"held": 2}
 
 
 class Consumer:
-    """A consumer that remembers when it was made to adjust, and to how many slots."""
+    """A consumer that records each adjustment."""
 
     def __init__(self) -> None:
         self.slots = -1
@@ -100,22 +100,25 @@ class Consumer:
 
 
 class World:
-    """A governor and all that it looks at."""
+    """A governor with its machine, pool, consumer and clock."""
 
-    def __init__(self, settings: GovernorSettings = SETTINGS, board: Board | None = None, attach: bool = True) -> None:
-        self.machine, self.crew, self.consumer, self.events = Machine(), Crew(), Consumer(), []
+    def __init__(
+        self, settings: GovernorSettings = SETTINGS, run_log: RunLog | None = None, attach: bool = True
+    ) -> None:
+        self.now = 1000.0
+        self.machine, self.pool, self.consumer, self.events = Machine(), PoolAdapter(), Consumer(), []
         self.paused = False
-        self.governor = Governor(settings, self.crew, board, lambda: self.paused, self.machine)
+        self.governor = Governor(settings, self.pool, run_log, lambda: self.paused, self.machine, lambda: self.now)
         if attach:
             self.governor.attach(self.consumer, lambda function: function(), self._event)
 
     def _event(self, name: str, **fields: Any) -> None:
         self.events.append((name, fields["held"], fields["dry_run"]))
 
-    def look(self, machine: Reading) -> int:
-        """Look at such a machine; return how many slots there are then."""
+    def look(self, machine: Sample) -> int:
+        """Check such a machine; return the number of slots."""
         self.machine.now = machine
-        self.governor.look()
+        self.governor.check()
         return self.consumer.slots
 
 

@@ -20,7 +20,7 @@ class OneBlob:
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         if if_match != (await self.read())[1]:
-            raise CASConflictError("somebody else wrote")
+            raise CASConflictError("another writer was first")
         self.content = content
         self.version += 1
         return str(self.version)

@@ -18,7 +18,7 @@ SECONDS = 60
 
 
 class ConcurrentWriters:
-    """So many processes; each does what it is told, and answers with the version it wrote, None where it lost."""
+    """So many processes; each does what it is sent, and answers with the version it wrote, None where it lost."""
 
     def __init__(self, conversations: list[TextIO]) -> None:
         self._conversations = conversations

@@ -12,7 +12,7 @@ from ami.transports import register
 EXCHANGE = Exchange("crash", type="topic", durable=True)
 QUEUE = Queue("crash", EXCHANGE, routing_key="crash", durable=True)
 
-#: Short enough for a test: what a killed worker held comes back after it, if its lock does not tell sooner.
+#: Short enough for a test: the messages of a killed worker are requeued after it, or sooner by its lock.
 LEASE_SECONDS = 3.0
 
 
@@ -23,7 +23,7 @@ def connect(url: str) -> Connection:
 
 
 def unconfirmed(diary: Path) -> list[str]:
-    """Return the ids that a killed producer tried and was not told of, in order."""
+    """Return the ids that a killed producer tried and that were not confirmed, in order."""
     if not diary.exists():
         return []
     tried: dict[str, None] = {}
@@ -37,7 +37,7 @@ def unconfirmed(diary: Path) -> list[str]:
 
 
 def produce(url: str, diary: Path, stop: Path) -> None:
-    """Publish until ``stop`` exists; what the one before was not told of comes first, under its old id."""
+    """Publish until ``stop`` exists; the unconfirmed ids of the one before come first."""
     left = unconfirmed(diary)
     out = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with connect(url) as connection:
@@ -47,7 +47,7 @@ def produce(url: str, diary: Path, stop: Path) -> None:
             name = left.pop(0) if left else uuid.uuid4().hex
             os.write(out, f"tried {name}\n".encode())
             producer.publish({"name": name, "load": "x" * 600}, serializer="json", message_id=name)
-            os.write(out, f"told {name}\n".encode())
+            os.write(out, f"confirmed {name}\n".encode())
 
 
 def work(url: str, diary: Path) -> None:

@@ -18,7 +18,7 @@ class Fault(Enum):
     NONE = "it is answered"
     LOST_ANSWER = "it happens or is refused, and the answer is lost"
     LOST_REQUEST = "it never arrives, and no answer comes"
-    CONFLICT = "it is refused for somebody else's write that was faster"
+    CONFLICT = "it is refused because another writer was faster"
 
 
 class FaultyStorage:
@@ -57,7 +57,7 @@ class FaultyStorage:
         if fault is Fault.LOST_REQUEST:
             raise StorageError("no answer in time", TimeoutError())
         if fault is Fault.CONFLICT and can_conflict:
-            raise CASConflictError("somebody else wrote first")
+            raise CASConflictError("another writer was first")
         if fault is Fault.LOST_ANSWER:
             with suppress(JQueueError):
                 request()

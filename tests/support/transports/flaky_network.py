@@ -26,14 +26,14 @@ class Fault(Enum):
     LOST_ANSWER = "it happens or is refused, and the answer is lost"
     LOST_REQUEST = "it never arrives, and no answer comes"
     LATE = "no answer comes, and it arrives some requests later"
-    CONFLICT = "it is refused for somebody else's write that was faster"
-    RIVAL = "somebody else does something just before it"
+    CONFLICT = "it is refused because another writer was faster"
+    RIVAL = "another writer acts just before it"
 
 
 class FlakyNetwork:
     """A `Storage`. Each request takes the next fault of the plan; none are left: no more faults.
 
-    ``rival`` is what somebody else does; what it asks is answered.
+    ``rival`` is the action of another writer; its requests are answered.
     """
 
     def __init__(self, plan: Iterable[Fault] = (), *, is_remote: bool = False, latest: int = 3) -> None:
@@ -92,7 +92,7 @@ class FlakyNetwork:
             finally:
                 self._is_rival = False
         elif fault is Fault.CONFLICT and is_write:
-            raise CASConflictError("somebody else wrote first")
+            raise CASConflictError("another writer was first")
         elif fault is Fault.LOST_ANSWER:
             with suppress(JQueueError):
                 request()
@@ -106,7 +106,7 @@ class FlakyNetwork:
 
 
 class _Hasty:
-    """Stands for the module `time`: nobody waits, and the clock stands still unless it is moved."""
+    """Stands for the module `time`: no call waits, and the clock stands still unless it is moved."""
 
     def __init__(self) -> None:
         self.now = 0.0

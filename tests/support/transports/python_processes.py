@@ -29,5 +29,5 @@ def started(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 def run(code: str, *arguments: object) -> tuple[int, str]:
     """Run such a process to its end; return its exit status and what it printed."""
     with started(code, *arguments) as process:
-        told, _ = process.communicate(timeout=SECONDS)
-        return process.returncode, told
+        output, _ = process.communicate(timeout=SECONDS)
+        return process.returncode, output

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ami.transports.objectstore.queue.commands import Claim, Command, Enqueue
-from ami.transports.objectstore.queue.state import LINE_BYTES, State
+from ami.transports.objectstore.queue.entry_index import LINE_BYTES
+from ami.transports.objectstore.queue.state import State
 
 
 class AppliedState:
@@ -41,7 +42,7 @@ def line(state: State) -> list[str]:
 
 def picture(state: State, without: Sequence[str] = ()) -> dict[str, Any]:
     """Return all that a state holds, in an order that does not depend on how it came about."""
-    told = {
+    fields = {
         "version": state.version,
         "now": state.now,
         "order": state.order,
@@ -55,7 +56,7 @@ def picture(state: State, without: Sequence[str] = ()) -> dict[str, Any]:
         "next_due": state.next_due(),
         "depth": state.depth(),
     }
-    return {name: value for name, value in told.items() if name not in without}
+    return {name: value for name, value in fields.items() if name not in without}
 
 
 def assert_consistent(state: State) -> None:

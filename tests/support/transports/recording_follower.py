@@ -6,7 +6,7 @@ from pathlib import Path
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.port import Journal
 
-DOUBT = b"doubt"
+POWER_FAILURE = b"doubt"
 
 
 class RecordingFollower:
@@ -60,9 +60,9 @@ class Reader:
 
 def on_folder(folder: Path, segment_bytes: int = 100, *, durable: bool = True) -> Reader:
     """Return a reader of the journal in a folder, as another process would open it."""
-    return Reader(FolderJournal(folder, doubt=DOUBT, durable=durable, segment_bytes=segment_bytes))
+    return Reader(FolderJournal(folder, power_failure=POWER_FAILURE, durable=durable, segment_bytes=segment_bytes))
 
 
 def number(count: int, first: int = 0) -> list[bytes]:
-    """Return so many bodies that are told apart."""
+    """Return so many bodies that differ."""
     return [b"body %03d" % each for each in range(first, first + count)]

@@ -8,13 +8,14 @@ from unittest.mock import patch
 
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
+from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue import store as store_module
-from ami.transports.objectstore.queue.batch import encode, line
+from ami.transports.objectstore.queue.batch import encode, encode_line
 from ami.transports.objectstore.queue.commands import Claim, Enqueue
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.port import Storage
 
-DOUBT, _ = encode(0.0, [line(["d"])], [], "doubt")
+POWER_FAILURE, _ = encode(0.0, [encode_line([op.POWER_FAILURE])], [], "doubt")
 
 
 class Clock:
@@ -51,7 +52,7 @@ def snapshots_every(size: int) -> Iterator[None]:
 
 def on_folder(folder: Path, segment_bytes: int = 400, *, durable: bool = False) -> Store:
     """Return a store on a folder, as another process would open it."""
-    return Store(FolderJournal(folder, doubt=DOUBT, durable=durable, segment_bytes=segment_bytes))
+    return Store(FolderJournal(folder, power_failure=POWER_FAILURE, durable=durable, segment_bytes=segment_bytes))
 
 
 def on_objects(storage: Storage, segment_bytes: int = 400, prefix: str = "queue/") -> Store:

@@ -1,10 +1,10 @@
-"""Where the tests' objects lie, told in a way that another process understands."""
+"""Where the tests' objects lie, in a form that another process understands."""
 
 from typing import Any, NamedTuple
 
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.folder import FolderObjects
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
 
@@ -16,17 +16,17 @@ class StorageLocation(NamedTuple):
     arguments: dict[str, Any]
 
     def open(self) -> Storage:
-        """Return a storage there; whoever opens the same place sees the same objects, except in memory."""
+        """Return a storage there; all that open the same place see the same objects, except in memory."""
         return OPEN[self.kind](**self.arguments)
 
 
-def _apart(**arguments: Any) -> Apart:
-    return Apart(CloudObjects.s3(**arguments).place)
+def _subprocess(**arguments: Any) -> SubprocessStorage:
+    return SubprocessStorage(CloudObjects.s3(**arguments).place)
 
 
 OPEN = {
     "memory": MemoryObjects,
     "folder": FolderObjects,
     "s3": CloudObjects.s3,
-    "s3 apart": _apart,
+    "s3 in a subprocess": _subprocess,
 }

@@ -1,4 +1,4 @@
-"""A journal that tells what was appended to it, and that a test can stop, break or look into."""
+"""A journal that records what is appended to it, and that a test can stop, break or look into."""
 
 from collections.abc import Callable
 from typing import Any

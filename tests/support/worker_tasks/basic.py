@@ -7,7 +7,8 @@ import time
 from celery import shared_task
 from celery.exceptions import SoftTimeLimitExceeded
 
-from ami.queues.slices import Slice, continue_later
+from ami.queues.publish import publish_successor
+from ami.queues.slices import Slice
 
 
 @shared_task
@@ -72,4 +73,4 @@ def work_in_slices(self: object, steps: int) -> None:
         time.sleep(0.01)
         steps -= 1
     if steps:
-        continue_later(self, steps=steps)
+        publish_successor(self, steps=steps)

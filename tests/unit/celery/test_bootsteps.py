@@ -13,7 +13,7 @@ from tests.support.place import celery_at
 
 
 @pytest.mark.processes
-def test_worker_of_several_processes_on_the_memory_of_one_ends_with_what_to_do_instead():
+def test_prefork_worker_on_a_memory_broker_is_refused_with_the_remedy():
     done = forked_python.run(
         ["-m", "celery", "-A", "config", "worker", "--concurrency", "1"],
         env={

@@ -14,6 +14,6 @@ def test_incident_5_each_connection_of_a_worker_has_a_control_queue_of_its_own(a
     assert all(name.startswith(f"{HOST}.") and name.endswith(".pidbox") for name in names)
 
 
-def test_elsewhere_it_keeps_its_name_for_nobody_removes_a_queue_with_its_connection(app: Any):
+def test_control_queue_keeps_its_name_on_other_brokers(app: Any):
     with celery_at("memory://"):
         assert app.control.mailbox.get_queue(HOST).name == f"{HOST}.celery.pidbox"

@@ -18,7 +18,7 @@ class Broker:
     """The channel of a broker that confirms nothing; ``limits`` are the waits it was asked for."""
 
     def __init__(self) -> None:
-        self.connection = SimpleNamespace(client=Connection("amqp://nobody"))
+        self.connection = SimpleNamespace(client=Connection("amqp://unused"))
         self.limits: list[float | None] = []
         self.collected = 0
         self.connection.client.collect = self._collect
@@ -27,7 +27,7 @@ class Broker:
         self.collected += 1
 
     def prepare_message(self, *args: Any, **kwargs: Any) -> None:
-        """Nobody reads it."""
+        pass
 
     def basic_publish(self, message: Any, confirm_timeout: float | None = None, **_: Any) -> None:
         """Wait in vain."""
@@ -47,9 +47,7 @@ def producer_at(broker: Broker) -> ConfirmedProducer:
 
 
 @pytest.mark.parametrize(("asked", "waited"), [(None, CONFIRM_TIMEOUT_SECONDS), (3.0, 3.0)])
-def test_incident_7_what_is_not_confirmed_is_an_error_after_the_limit_and_its_connection_is_dropped(
-    asked: float | None, waited: float
-):
+def test_incident_7_unconfirmed_publish_fails_and_drops_its_connection(asked: float | None, waited: float):
     broker = Broker()
     with pytest.raises(Unconfirmed) as raised:
         producer_at(broker).publish("text", confirm_timeout=asked)
@@ -71,9 +69,7 @@ def test_everything_of_the_application_is_published_so(app: Any):
     assert app.amqp.Producer is ConfirmedProducer, "beat's"
 
 
-def test_the_live_check_goes_on_to_the_alarm_when_the_question_to_the_workers_is_not_taken(
-    app: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_live_check_reports_the_alarm_when_workers_cannot_be_inspected(app: Any, monkeypatch: pytest.MonkeyPatch):
     def refused(_: Any) -> None:
         raise Unconfirmed("no")
 
@@ -85,6 +81,6 @@ def test_the_live_check_goes_on_to_the_alarm_when_the_question_to_the_workers_is
     monkeypatch.setattr(app, "connection_for_read", connection)
     for name in ("_queues", "_given_up"):
         monkeypatch.setattr(diagnostics, name, lambda *_, **__: [])
-    monkeypatch.setattr(diagnostics, "_beyond", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
+    monkeypatch.setattr(diagnostics, "_management_findings", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
     found = [(one.level, one.name) for one in diagnostics.findings(app.topology, app, "")]
     assert found == [("error", "alarm"), ("unseen", "no-worker")]

@@ -1,4 +1,4 @@
-"""A task that is over keeps nothing that it had in its variables, however it ended; nobody waits for the collector."""
+"""A finished task keeps nothing of its variables, however it ended, also before the garbage collector runs."""
 
 import gc
 import weakref
@@ -18,7 +18,7 @@ from kombu.serialization import dumps
 
 from ami.celery import tracebacks
 from ami.celery.request import Request
-from ami.governor import memory_ceiling
+from ami.governor import memory_limit
 from tests.support.place import until
 
 NAME = "ami.jobs.tasks.audit_let_go"
@@ -197,7 +197,7 @@ def test_task_that_is_over_keeps_no_body_in_the_worker_itself(
 
 
 def test_task_that_reached_its_ceiling_keeps_no_body(app: Any, task_of: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_ceiling, "allowed_kib", 4096)
+    monkeypatch.setattr(memory_limit, "allowed_kib", 4096)
     work = Work(run_out_of_memory)
     request = {"args": (), "kwargs": {}, "is_eager": False, "ignore_result": True, "delivery_info": {}}
     outcome = task_of(work).__trace__(uuid(), (), {}, request)
@@ -207,20 +207,20 @@ def test_task_that_reached_its_ceiling_keeps_no_body(app: Any, task_of: Any, mon
 
 def test_message_that_is_buried_for_its_memory_is_not_kept_by_its_error(app: Any, task_of: Any):
     request = request_of(app, task_of(Work(succeed)))
-    gone = weakref.ref(request)
+    reference = weakref.ref(request)
     request.on_failure(told_of_memory())
     assert request.on_reject.called
     del request
-    assert gone() is None
+    assert reference() is None
 
 
 def test_error_keeps_its_words_and_its_cause():
     with pytest.raises(ValueError, match="wrong") as raised:
         fail_from_another(None)
     error = raised.value
-    tracebacks.let_go(error)
+    tracebacks.clear(error)
     assert (str(error), type(error.__cause__), error.__traceback__) == ("wrong", LookupError, None)
 
 
-def test_what_is_no_error_is_left_alone():
-    assert [tracebacks.let_go(value) for value in (None, 1, "text", CeleryTask)] == [None] * 4
+def test_other_objects_are_left_alone():
+    assert [tracebacks.clear(value) for value in (None, 1, "text", CeleryTask)] == [None] * 4

@@ -50,13 +50,13 @@ def has_looked(looks: Looks) -> None:
 
 
 def test_silence_ends_the_process_with_one_line(monkeypatch, caplog):
-    monkeypatch.setattr(watchdog, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(watchdog, "CHECK_SECONDS", 0.02)
     ended = threading.Event()
     Watchdog(1, end=ended.set).start()
     assert ended.wait(SECONDS)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
     assert len(lines) == 1
-    assert lines[0].startswith("No tick has finished for 1 s; it stands still at ")
+    assert lines[0].startswith("No tick has finished for 1 s; frozen at ")
     assert "threading.py" in lines[0]
 
 
@@ -87,7 +87,7 @@ def test_announced_rest_is_added_to_the_patience(guarded):
 
 def test_log_that_hangs_does_not_keep_it(guarded, monkeypatch):
     _, ended, looks = guarded
-    monkeypatch.setattr(watchdog, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(watchdog, "LOG_SECONDS", 0.05)
     released = threading.Event()
     monkeypatch.setattr(watchdog.logger, "critical", lambda *_: released.wait(SECONDS))
     looks.let(10)
@@ -108,7 +108,7 @@ def test_patience_is_a_whole_number_of_seconds(monkeypatch, raw: str, seconds: i
 
 
 @pytest.mark.parametrize("raw", ["-1", "1.5", "five", "86401", "²"])
-def test_patience_that_is_no_such_number_stops_the_process(monkeypatch, raw: str):
+def test_invalid_patience_stops_the_process(monkeypatch, raw: str):
     monkeypatch.setenv(PATIENCE_VARIABLE, raw)
     with pytest.raises(SystemExit, match=f"{PATIENCE_VARIABLE} is '{raw}'; it must be a whole number from 0"):
         patience_seconds()

@@ -43,7 +43,7 @@ def test_a_whole_cluster_is_taken_and_kombu_knows_every_node(run: Run):
     assert done.stdout == "antenna 3 True amqp://antenna:**@rabbitmq:5672/antenna\nTrue\n"
 
 
-def test_one_node_is_no_list_of_one(run: Run):
+def test_one_node_stays_a_plain_url(run: Run):
     done = run("-c", SHOW, CELERY_BROKER_URL=GOOD["CELERY_BROKER_URL"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("antenna 0 True ")

@@ -44,6 +44,7 @@ WRONG = {
     "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
     "no proxy that speaks https": ("ANTENNA_PROXIES", "", "usually 1"),
     "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),
+    "misspelt log format": ("ANTENNA_LOG_FORMAT", "jason", "use one of text, json"),
     "misspelt log level": ("ANTENNA_LOG_LEVEL", "INFOO", "Did you mean 'INFO'?"),
     "largest picture out of bounds": ("ANTENNA_MAX_MEGAPIXELS", "179", "must be a whole number from 1 to 178"),
     "allowed endpoint with a port": ("ANTENNA_ALLOWED_ENDPOINTS", "minio,127.0.0.1:9000", "the entry '127.0.0.1:9000'"),
@@ -69,11 +70,11 @@ WRONG = {
 
 
 def test_a_new_interpreter_stops_like_the_forked_one(run: Run, run_anew: Run):
-    told = [start("manage.py", "check", NATS_URL="") for start in (run_anew, run)]
-    assert told[0].returncode == told[1].returncode == 1
-    assert told[0].stdout == told[1].stdout == ""
-    assert told[0].stderr == told[1].stderr
-    assert told[0].stderr.startswith("Configuration refused: NATS_URL is not set")
+    refused = [start("manage.py", "check", NATS_URL="") for start in (run_anew, run)]
+    assert refused[0].returncode == refused[1].returncode == 1
+    assert refused[0].stdout == refused[1].stdout == ""
+    assert refused[0].stderr == refused[1].stderr
+    assert refused[0].stderr.startswith("Configuration refused: NATS_URL is not set")
 
 
 @pytest.mark.parametrize(("name", "value", "remedy"), WRONG.values(), ids=WRONG)

@@ -86,7 +86,7 @@ def test_a_part_that_comes_again_after_the_body_changes_nothing(app):
     assert bodies(app) == [[0, 1]]
 
 
-def test_the_last_part_s_redelivery_sends_the_body_that_a_dead_process_did_not(app, monkeypatch):
+def test_redelivered_last_part_sends_the_body_of_a_dead_process(app, monkeypatch):
     parts = start(app, 2)
     finish(app, parts[0])
     with monkeypatch.context() as patched:

@@ -50,7 +50,7 @@ def test_a_process_that_this_one_starts_takes_it_from_there(run: Run, tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_that_env_names_does_not_come_back_in_a_process_that_this_one_starts(tmp_path: Path, monkeypatch):
+def test_file_named_in_env_is_not_read_again_by_child_processes(tmp_path: Path, monkeypatch):
     (tmp_path / "url").write_text("redis://:secret@redis/0")
     (tmp_path / ".env").write_text(f"REDIS_URL_FILE={tmp_path / 'url'}\n")
     for name in ("REDIS_URL", "REDIS_URL_FILE"):
@@ -101,7 +101,7 @@ def test_the_largest_file_is_taken(tmp_path: Path, monkeypatch):
 @pytest.mark.parametrize("path", ["missing", "."], ids=["missing", "a folder"])
 def test_a_path_without_a_file_is_named(run: Run, tmp_path: Path, path: str):
     where = str(tmp_path / path)
-    assert f"REDIS_URL_FILE is '{where}', which is no file" in refused(run, REDIS_URL="", REDIS_URL_FILE=where)
+    assert f"REDIS_URL_FILE is '{where}', which is not a file" in refused(run, REDIS_URL="", REDIS_URL_FILE=where)
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch):
@@ -116,8 +116,8 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["redis://:wrong-secret@redis/0", "wrong-secret", "run/secrets/wrong-secret"])
-def test_what_is_no_absolute_path_may_be_the_secret_itself_and_is_not_shown(run: Run, value: str):
-    assert "REDIS_URL_FILE is no absolute path" in refused(run, REDIS_URL="", REDIS_URL_FILE=value)
+def test_relative_path_may_be_the_secret_and_is_not_shown(run: Run, value: str):
+    assert "REDIS_URL_FILE is not an absolute path" in refused(run, REDIS_URL="", REDIS_URL_FILE=value)
 
 
 def test_a_secret_given_twice_is_refused(run: Run, tmp_path: Path):

@@ -100,7 +100,7 @@ def test_after_the_limit_one_sentence_names_all_that_do_not_answer(start):
 
 
 @processes
-def test_what_refuses_and_what_is_silent_are_told_apart(start):
+def test_refused_and_silent_addresses_are_distinguished(start):
     with listener() as silent:
         urls = {
             "CELERY_BROKER_URL": f"amqp://antenna:wrong@127.0.0.1:{free_port()}/a;amqp://antenna:wrong@127.0.0.1:{silent}/a",
@@ -236,16 +236,16 @@ def test_what_answers_at_once_is_not_mentioned(quick, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_new_reason_is_told_at_once_and_the_end_once(quick, capsys):
+def test_new_reason_is_printed_at_once_and_the_end_once(quick, capsys):
     slow = answers(*["connection refused"] * 6, *["the login is refused"] * 6, "")
     assert waited(Need("Redis", "at a:1 (REDIS_URL)", slow)) == []
     lines = capsys.readouterr().err.splitlines()
-    told = list(dict.fromkeys(lines))
-    assert told[:2] == [
+    printed = list(dict.fromkeys(lines))
+    assert printed[:2] == [
         "Waiting for Redis at a:1 (REDIS_URL): connection refused",
         "Waiting for Redis at a:1 (REDIS_URL): the login is refused",
     ]
-    assert told[2:] == [lines[-1]]
+    assert printed[2:] == [lines[-1]]
     assert lines[-1].startswith("Redis answers after ")
 
 
@@ -257,7 +257,7 @@ def test_what_never_answers_is_returned_with_its_reason(quick):
 def test_a_reason_that_lasts_is_repeated_every_ten_seconds(capsys):
     over = threading.Event()
     whys = iter(["connection refused"])
-    asked = waiting.Asked(Need("Redis", "at a:1 (REDIS_URL)", lambda: next(whys, "") or str(over.wait(60))[:0]), 0.0)
+    asked = waiting.Probe(Need("Redis", "at a:1 (REDIS_URL)", lambda: next(whys, "") or str(over.wait(60))[:0]), 0.0)
     until(lambda: asked.tried, 60, "it was asked")
     said = [second for second in range(31) if not asked.report(second) and capsys.readouterr().err]
     assert said == [0, 10, 20, 30]
@@ -307,6 +307,6 @@ def test_a_semicolon_in_a_password_shows_nothing_of_it(url: str):
     assert probes.where(url, {"amqp": 5672}) == "rabbitmq:5672"
 
 
-def test_what_nobody_foresaw_is_named_by_its_class():
+def test_unknown_error_is_named_by_its_class():
     assert reason(ValueError("amqp://antenna:secret@rabbitmq")) == "the connection fails (ValueError)"
     assert reason(OSError(113, "No route to host")) == "no route to host"

@@ -18,7 +18,7 @@ def ends() -> Iterator[tuple[DeadlineSocket, socket.socket]]:
         yield ours, theirs
 
 
-def test_a_drip_of_headers_ends_at_the_deadline_without_an_error_for_the_log(ends, monkeypatch):
+def test_slow_headers_end_at_the_deadline_without_a_log_line(ends, monkeypatch):
     ours, theirs = ends
     monkeypatch.setattr(web_server, "HEADERS_SECONDS", 0.1)
     ours.setblocking(True)

@@ -1,4 +1,4 @@
-"""What the documents name exists: tests, links, doors, commands, findings."""
+"""The documents name only things that exist: tests, links, make targets, commands, findings."""
 
 import argparse
 import re
@@ -23,12 +23,12 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 
 @pytest.mark.parametrize(("letter", "count"), [("I", 47), ("H", 12)])
-def test_every_number_is_there_exactly_once(letter: str, count: int) -> None:
+def test_every_incident_is_listed_once(letter: str, count: int) -> None:
     rows = [int(number) for kind, number, _, _ in ROW.findall(INCIDENTS) if kind == letter]
     assert rows == list(range(1, count + 1))
 
 
-def test_what_is_impossible_names_a_test() -> None:
+def test_every_impossible_incident_names_a_test() -> None:
     bare = [f"{kind}{number}" for kind, number, status, how in ROW.findall(INCIDENTS)
             if status == "impossible" and not NAMED_TEST.search(how)]  # fmt: skip
     assert bare == []
@@ -37,7 +37,7 @@ def test_what_is_impossible_names_a_test() -> None:
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED_TEST.findall(INCIDENTS))))
 def test_every_named_test_exists(path: str, name: str) -> None:
     file = ROOT / "tests" / path
-    assert file.is_file(), f"tests/{path} is gone"
+    assert file.is_file(), f"tests/{path} does not exist"
     assert re.search(rf"^def {name}\(", file.read_text(), re.MULTILINE), f"{name} is not in tests/{path}"
 
 
@@ -58,9 +58,9 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_door_is_in_the_makefile(document: Path) -> None:
-    doors = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), re.MULTILINE)) <= doors
+def test_every_make_target_exists(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text(), re.MULTILINE)) <= targets
 
 
 def verbs() -> dict[str, argparse.ArgumentParser]:
@@ -70,7 +70,7 @@ def verbs() -> dict[str, argparse.ArgumentParser]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_verb_and_option_of_the_queues_command_exists(document: Path) -> None:
+def test_every_queues_subcommand_and_option_exists(document: Path) -> None:
     known = verbs()
     for verb, rest in re.findall(r"manage\.py queues ([a-z-]+)([^`#\n]*)", document.read_text()):
         assert verb in known, verb
@@ -78,7 +78,7 @@ def test_every_verb_and_option_of_the_queues_command_exists(document: Path) -> N
         assert set(re.findall(r"--[a-z-]+", rest)) <= options, f"queues {verb}{rest}"
 
 
-def test_every_finding_and_check_has_its_row_in_operations() -> None:
+def test_every_finding_and_check_has_a_row_in_operations() -> None:
     sources = [(ROOT / "ami" / "queues" / f"{name}.py").read_text() for name in ("diagnostics",)]
     # Each is written where it is found; a name that depends on the queue is put into a variable first.
     found = r'(?:Finding\(\s*"\w+",\s*|name, why = )"([a-z-]+)"'

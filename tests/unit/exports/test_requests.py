@@ -173,11 +173,12 @@ def test_a_scheduled_export_whose_message_was_lost_is_published_again(project):
     assert requests.due_exports() == []
 
 
-def test_beats_tick_publishes_with_its_own_origin(project, monkeypatch):
+def test_beats_tick_publishes_with_its_own_origin(project, monkeypatch, django_capture_on_commit_callbacks):
     schedule(project)
     sent = []
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: sent.append(options))
-    assert tasks.run_scheduled_exports.apply(headers={"antenna_origin": "beat"}, throw=True).result == 1
+    with django_capture_on_commit_callbacks(execute=True):
+        assert tasks.run_scheduled_exports.apply(headers={"antenna_origin": "beat"}, throw=True).result == 1
     assert sent[0]["headers"] == {"antenna_origin": "beat"}
     assert sent[0]["kwargs"] == {"export_id": DataExport.objects.get().pk}
 
@@ -185,7 +186,7 @@ def test_beats_tick_publishes_with_its_own_origin(project, monkeypatch):
 def test_a_long_export_publishes_its_successor(project, monkeypatch):
     monkeypatch.setattr(tasks, "Slice", lambda task: Turn(1))
     later = []
-    monkeypatch.setattr(tasks, "continue_later", lambda task, **kwargs: later.append(kwargs))
+    monkeypatch.setattr(tasks, "publish_successor", lambda task, **kwargs: later.append(kwargs))
     export = DataExport.objects.create(project=project, format=CSV)
     tasks.run_export.apply(kwargs={"export_id": export.pk}, throw=True)
     assert later == [{"export_id": export.pk}]

@@ -1,4 +1,4 @@
-"""What the tests of a worker's plan share: a worker that is about to start, and signals nobody listens to yet."""
+"""Fixtures of a worker's plan: a worker that is about to start, and signals without receivers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +16,14 @@ SIGNALS = (worker_init, worker_process_init, worker_shutting_down, task_prerun, 
 
 
 class Worker(SimpleNamespace):
-    """What Celery knows of a worker before its pool is made."""
+    """A worker before its pool is made."""
 
     __hash__ = object.__hash__
 
 
 @pytest.fixture
 def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, ...]]:
-    """The signals that a worker sends; whoever listens does so for one test."""
+    """The signals that a worker sends; receivers are disconnected after each test."""
     for signal in SIGNALS:
         monkeypatch.setattr(signal, "receivers", [])
         signal.sender_receivers_cache.clear()
@@ -34,7 +34,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, ...]]:
 
 @pytest.fixture
 def worker_of(signals: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Make a prefork worker on a broker with an event loop; no setting is set but where it keeps its files."""
+    """Make a prefork worker on a broker with an event loop, with default settings and a folder of its own."""
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GOVERNOR_STATE_DIR", str(tmp_path))

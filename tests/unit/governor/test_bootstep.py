@@ -1,4 +1,4 @@
-"""What a worker's governor is made of: decided before the worker has a pool."""
+"""A worker's plan for its governor, made before the worker has a pool."""
 
 import logging
 from pathlib import Path
@@ -9,7 +9,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutting_down
 
-from ami.governor import bootstep, memory_ceiling
+from ami.governor import bootstep, memory_limit
 from ami.governor.bootstep import SINGLE_JOB_REFUSED, START_SECONDS, GovernorStep, Plan
 
 QUEUE, KEY = "antenna", "FALLBACK"
@@ -23,12 +23,12 @@ def plan(worker: Any) -> Plan:
 def imposed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The ceilings that children of the plan give themselves."""
     given: list[int] = []
-    monkeypatch.setattr(memory_ceiling, "impose", given.append)
+    monkeypatch.setattr(memory_limit, "impose", given.append)
     return given
 
 
 @pytest.mark.parametrize(("pool", "eventloop"), [(ThreadPool, True), (TaskPool, False), ("solo", True)])
-def test_single_job_mode_is_refused_in_one_sentence_where_memory_would_stay(
+def test_single_job_mode_is_refused_where_memory_would_stay(
     worker: Any, monkeypatch: pytest.MonkeyPatch, pool: Any, eventloop: bool
 ) -> None:
     monkeypatch.setenv("WORKER_SINGLE_JOB_MODE", "1")
@@ -70,7 +70,7 @@ def test_a_setting_that_is_wrong_stops_the_worker(
         ("off", TaskPool, True, False),
     ],
 )
-def test_the_memory_limit_of_a_child_is_taken_over_only_where_the_governor_keeps_it(
+def test_celerys_child_memory_limit_is_replaced_where_governed(
     worker: Any, monkeypatch: pytest.MonkeyPatch, mode: str, pool: Any, eventloop: bool, taken: bool
 ) -> None:
     monkeypatch.setenv("MEMORY_GOVERNOR", mode)
@@ -80,7 +80,7 @@ def test_the_memory_limit_of_a_child_is_taken_over_only_where_the_governor_keeps
     assert (made.soft_kib, made.hard_kib) == (200_000, made.row.child_limit_kib)
 
 
-def test_without_a_memory_limit_there_is_neither_a_hard_one_nor_a_ceiling(worker: Any, imposed: list[int]) -> None:
+def test_without_a_soft_limit_there_is_no_hard_limit(worker: Any, imposed: list[int]) -> None:
     worker.max_memory_per_child = None
     made = plan(worker)
     worker_process_init.send(sender=None)
@@ -96,7 +96,7 @@ def test_without_a_memory_limit_there_is_neither_a_hard_one_nor_a_ceiling(worker
         ("MEMORY_CEILING", "0", False),
     ],
 )
-def test_children_have_a_ceiling_at_their_hard_limit(
+def test_children_have_a_memory_limit_at_their_hard_limit(
     worker: Any, monkeypatch: pytest.MonkeyPatch, imposed: list[int], name: str, raw: str, has: bool
 ) -> None:
     monkeypatch.setenv(name, raw)
@@ -105,9 +105,7 @@ def test_children_have_a_ceiling_at_their_hard_limit(
     assert imposed == [hard_kib] * has
 
 
-def test_children_that_start_one_after_the_other_are_given_the_time(
-    worker: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_staggered_children_have_longer_to_start(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plan(worker)
     assert worker.app.conf.worker_proc_alive_timeout == 4.0
     monkeypatch.setenv("WORKER_STAGGER_SECONDS", "3")
@@ -119,30 +117,30 @@ def test_children_that_start_one_after_the_other_are_given_the_time(
     assert worker.app.conf.worker_proc_alive_timeout == START_SECONDS + 12
 
 
-def test_switched_off_it_listens_to_nothing_and_leaves_no_file(
+def test_switched_off_it_connects_no_signal_and_leaves_no_file(
     worker: Any, signals: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MEMORY_GOVERNOR", "off")
-    assert plan(worker).board is None
+    assert plan(worker).run_log is None
     assert [signal.receivers for signal in signals] == [[]] * len(signals)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_a_warning_and_no_board(
+def test_unwritable_folder_is_a_warning_and_no_run_log(
     worker: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GOVERNOR_STATE_DIR", str(tmp_path / "file"))
     made = plan(worker)
-    assert made.board is None
+    assert made.run_log is None
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.getMessage().startswith("Nobody will know which task ran when this worker is killed: ")
+    assert record.getMessage().startswith("Crash attribution disabled: cannot write GOVERNOR_STATE_DIR: ")
     assert task_prerun.receivers == []
     assert len(worker_process_init.receivers) == 1
 
 
-def test_a_worker_that_is_asked_to_stop_says_so_on_its_board(worker: Any, tmp_path: Path) -> None:
+def test_worker_that_is_asked_to_stop_marks_its_run_log(worker: Any, tmp_path: Path) -> None:
     plan(worker)
     folder = tmp_path / "fallback@here"
     assert not (folder / "ending").exists()
@@ -151,7 +149,7 @@ def test_a_worker_that_is_asked_to_stop_says_so_on_its_board(worker: Any, tmp_pa
 
 
 @pytest.mark.parametrize("queues", [(), (QUEUE, "antenna-ingest"), ("elsewhere",)])
-def test_a_worker_beside_the_table_has_no_row_and_no_hard_limit(worker_of: Any, queues: tuple[str, ...]) -> None:
+def test_worker_of_an_unknown_queue_has_no_row_and_no_hard_limit(worker_of: Any, queues: tuple[str, ...]) -> None:
     made = plan(worker_of(*queues))
     assert (made.row, made.soft_kib, made.hard_kib) == (None, 200_000, 0)
 

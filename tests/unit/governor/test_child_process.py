@@ -1,4 +1,4 @@
-"""Inside each child: its turn to start, its line on the board, what it tells of a task's size, and its ceiling."""
+"""Inside each child: its staggered start, its run record, its samples of a task's size, and its memory limit."""
 
 import os
 import time
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from celery.signals import task_postrun, task_prerun, worker_process_init
 
-from ami.governor import child_process, memory_ceiling
-from ami.governor.child_process import WORTH_KIB, ChildSide, told, wait_for_turn
-from ami.governor.crash_log import Board
+from ami.governor import child_process, memory_limit
+from ami.governor.child_process import MIN_SAMPLE_KIB, ChildHooks, read_samples, wait_for_turn
+from ami.governor.crash_log import RunLog
 from tests.support.governor.forked_processes import forked
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -21,7 +21,7 @@ LISTENED_TO = (worker_process_init, task_prerun, task_postrun)
 
 
 class Task:
-    """What Celery's signals tell of a task."""
+    """What Celery's signals send of a task."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def run(task: Task = SAVE) -> Iterator[None]:
-    """Say that a task begins, and at the next step that it has ended."""
+    """Send that a task starts, and at the next step that it has ended."""
     task_prerun.send(sender=task, task_id="id-1")
     yield
     task_postrun.send(sender=task, task_id="id-1")
@@ -54,11 +54,11 @@ def ran(memory: SimpleNamespace, now: int, peak: int = 0, task: Task = SAVE) -> 
     list(steps)
 
 
-# --- its turn ---------------------------------------------------------------------------------------------------------
+# --- its turn ---
 
 
 @pytest.mark.processes
-def test_processes_that_start_at_once_get_through_one_by_one_so_far_apart(tmp_path: Path) -> None:
+def test_processes_start_one_by_one_a_stagger_apart(tmp_path: Path) -> None:
     seconds, path = 0.1, tmp_path / "turn"
 
     def start(to: Any) -> None:
@@ -86,7 +86,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def test_it_waits_for_what_is_left_of_the_last_ones_turn(tmp_path: Path, slept: list[float]) -> None:
+def test_it_waits_for_the_rest_of_the_last_turn(tmp_path: Path, slept: list[float]) -> None:
     (tmp_path / "turn").write_text(f"{time.monotonic() - 100:<32.6f}")
     wait_for_turn(tmp_path / "turn", 300)
     wait_for_turn(tmp_path / "turn", 50)
@@ -96,94 +96,94 @@ def test_it_waits_for_what_is_left_of_the_last_ones_turn(tmp_path: Path, slept: 
 
 
 @pytest.mark.parametrize("left", ["", f"{time.monotonic() + 1e6:<32.6f}", "torn"], ids=["empty", "boot before", "torn"])
-def test_a_file_that_tells_nothing_of_this_boot_keeps_nobody(tmp_path: Path, slept: list[float], left: str) -> None:
+def test_turn_file_of_another_boot_delays_no_process(tmp_path: Path, slept: list[float], left: str) -> None:
     (tmp_path / "turn").write_text(left)
     wait_for_turn(tmp_path / "turn", 60)
     assert slept == []
     assert float((tmp_path / "turn").read_text()) == pytest.approx(time.monotonic(), abs=60)
 
 
-# --- what it tells ----------------------------------------------------------------------------------------------------
+# --- its samples ---
 
 
-def test_what_a_task_added_is_told_once(tmp_path: Path, memory: SimpleNamespace) -> None:
-    ChildSide(tmp_path, learns=True).install()
-    ran(memory, now=100_000 + 5 * WORTH_KIB)
-    ran(memory, now=100_000 + 7 * WORTH_KIB, task=DETECT)
-    assert told(tmp_path) == [("jobs.save", 5 * WORTH_KIB), ("ml detect", 2 * WORTH_KIB)]
-    assert told(tmp_path) == []
+def test_what_a_task_added_is_read_once(tmp_path: Path, memory: SimpleNamespace) -> None:
+    ChildHooks(tmp_path, learns=True).install()
+    ran(memory, now=100_000 + 5 * MIN_SAMPLE_KIB)
+    ran(memory, now=100_000 + 7 * MIN_SAMPLE_KIB, task=DETECT)
+    assert read_samples(tmp_path) == [("jobs.save", 5 * MIN_SAMPLE_KIB), ("ml detect", 2 * MIN_SAMPLE_KIB)]
+    assert read_samples(tmp_path) == []
     assert [path.suffix for path in tmp_path.iterdir()] == [".run"]
 
 
-def test_growth_of_less_than_a_mebibyte_is_not_told(tmp_path: Path, memory: SimpleNamespace) -> None:
-    ChildSide(tmp_path, learns=True).install()
-    ran(memory, now=memory.now + WORTH_KIB - 1)
-    ran(memory, now=memory.now - 10 * WORTH_KIB)
-    assert told(tmp_path) == []
-    ran(memory, now=memory.now + WORTH_KIB)
-    assert told(tmp_path) == [("jobs.save", WORTH_KIB)]
+def test_growth_of_less_than_a_mebibyte_is_not_recorded(tmp_path: Path, memory: SimpleNamespace) -> None:
+    ChildHooks(tmp_path, learns=True).install()
+    ran(memory, now=memory.now + MIN_SAMPLE_KIB - 1)
+    ran(memory, now=memory.now - 10 * MIN_SAMPLE_KIB)
+    assert read_samples(tmp_path) == []
+    ran(memory, now=memory.now + MIN_SAMPLE_KIB)
+    assert read_samples(tmp_path) == [("jobs.save", MIN_SAMPLE_KIB)]
 
 
-def test_a_peak_tells_of_the_task_that_reached_it_and_of_none_after(tmp_path: Path, memory: SimpleNamespace) -> None:
-    ChildSide(tmp_path, learns=True).install()
-    ran(memory, now=memory.now, peak=memory.now + 9 * WORTH_KIB)
-    ran(memory, now=memory.now + 2 * WORTH_KIB)
-    assert told(tmp_path) == [("jobs.save", 9 * WORTH_KIB), ("jobs.save", 2 * WORTH_KIB)]
+def test_a_peak_counts_for_the_task_that_reached_it_only(tmp_path: Path, memory: SimpleNamespace) -> None:
+    ChildHooks(tmp_path, learns=True).install()
+    ran(memory, now=memory.now, peak=memory.now + 9 * MIN_SAMPLE_KIB)
+    ran(memory, now=memory.now + 2 * MIN_SAMPLE_KIB)
+    assert read_samples(tmp_path) == [("jobs.save", 9 * MIN_SAMPLE_KIB), ("jobs.save", 2 * MIN_SAMPLE_KIB)]
 
 
-def test_nothing_is_told_by_who_was_not_asked_to(tmp_path: Path, memory: SimpleNamespace) -> None:
-    ChildSide(tmp_path).install()
-    ran(memory, now=memory.now + 5 * WORTH_KIB)
-    assert told(tmp_path) == []
+def test_no_sample_is_written_without_reservation(tmp_path: Path, memory: SimpleNamespace) -> None:
+    ChildHooks(tmp_path).install()
+    ran(memory, now=memory.now + 5 * MIN_SAMPLE_KIB)
+    assert read_samples(tmp_path) == []
 
 
-def test_a_line_that_is_torn_costs_what_follows_it_and_nothing_later(tmp_path: Path) -> None:
+def test_torn_line_drops_only_the_rest_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "11.sizes").write_text("5000 jobs.save\nhalf")
     (tmp_path / "12.sizes").write_text("6000 ml.detect\n")
-    assert sorted(told(tmp_path)) == [("jobs.save", 5000), ("ml.detect", 6000)]
-    assert told(tmp_path) == []
+    assert sorted(read_samples(tmp_path)) == [("jobs.save", 5000), ("ml.detect", 6000)]
+    assert read_samples(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 
-# --- the board and the ceiling ----------------------------------------------------------------------------------------
+# --- run record and memory limit ---
 
 
 def test_installed_twice_it_listens_once_and_for_the_second(tmp_path: Path, memory: SimpleNamespace) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
-        ChildSide(folder, learns=True).install()
+        ChildHooks(folder, learns=True).install()
     assert [len(signal.receivers) for signal in LISTENED_TO] == [1, 1, 1]
-    ran(memory, now=memory.now + 5 * WORTH_KIB)
-    assert told(first) == []
-    assert told(second) == [("jobs.save", 5 * WORTH_KIB)]
+    ran(memory, now=memory.now + 5 * MIN_SAMPLE_KIB)
+    assert read_samples(first) == []
+    assert read_samples(second) == [("jobs.save", 5 * MIN_SAMPLE_KIB)]
 
 
-def test_without_a_board_no_task_is_written_down(memory: SimpleNamespace) -> None:
-    ChildSide(None, learns=True).install()
+def test_without_a_run_log_no_task_is_recorded(memory: SimpleNamespace) -> None:
+    ChildHooks(None, learns=True).install()
     assert [len(signal.receivers) for signal in LISTENED_TO] == [1, 0, 0]
 
 
-def test_a_task_is_on_the_board_while_it_runs(tmp_path: Path) -> None:
-    ChildSide(tmp_path).install()
-    board, steps = Board(tmp_path), run()
+def test_task_is_in_the_run_log_while_it_runs(tmp_path: Path) -> None:
+    ChildHooks(tmp_path).install()
+    run_log, steps = RunLog(tmp_path), run()
     next(steps)
-    assert [(entry.pid, entry.task, entry.id) for entry in board.running()] == [(os.getpid(), "jobs.save", "id-1")]
+    assert [(entry.pid, entry.task, entry.id) for entry in run_log.running()] == [(os.getpid(), "jobs.save", "id-1")]
     list(steps)
-    assert list(board.running()) == []
+    assert list(run_log.running()) == []
 
 
-def test_a_board_that_cannot_be_written_stops_no_task(tmp_path: Path, memory: SimpleNamespace) -> None:
-    ChildSide(tmp_path / "gone", learns=True).install()
+def test_unwritable_run_log_stops_no_task(tmp_path: Path, memory: SimpleNamespace) -> None:
+    ChildHooks(tmp_path / "missing", learns=True).install()
     answers = [task_prerun.send(sender=SAVE, task_id="id-1"), task_postrun.send(sender=SAVE, task_id="id-1")]
     assert [outcome for each in answers for _, outcome in each] == [None, None]
 
 
 @pytest.mark.processes
-def test_a_child_forked_from_one_that_ran_a_task_has_a_line_of_its_own(tmp_path: Path) -> None:
-    side = ChildSide(tmp_path)
+def test_forked_child_has_its_own_run_record(tmp_path: Path) -> None:
+    side = ChildHooks(tmp_path)
     side.install()
-    board, steps = Board(tmp_path), run()
+    run_log, steps = RunLog(tmp_path), run()
     next(steps)
 
     def start(to: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_child_forked_from_one_that_ran_a_task_has_a_line_of_its_own(tmp_path:
 
     with forked(start) as other:
         pid = other.recv()
-    assert {entry.pid: entry.id for entry in board.running()} == {os.getpid(): "id-1", pid: "id-2"}
+    assert {entry.pid: entry.id for entry in run_log.running()} == {os.getpid(): "id-1", pid: "id-2"}
     list(steps)
 
 
@@ -202,31 +202,31 @@ def begin() -> Any:
 
 
 @pytest.mark.parametrize(("limit_kib", "imposed"), [(0, []), (4096, [4096])])
-def test_a_child_has_a_ceiling_where_there_is_a_limit(
+def test_child_has_a_memory_limit_where_one_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_kib: int, imposed: list[int]
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr(memory_ceiling, "impose", given.append)
-    ChildSide(tmp_path, limit_kib).install()
+    monkeypatch.setattr(memory_limit, "impose", given.append)
+    ChildHooks(tmp_path, limit_kib).install()
     assert begin() is None
     assert given == imposed
 
 
-def test_a_ceiling_that_cannot_be_had_is_a_warning(
+def test_memory_limit_that_cannot_be_set_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_: int) -> None:
         raise OSError("not here")
 
-    monkeypatch.setattr(memory_ceiling, "impose", refuse)
-    ChildSide(tmp_path, 4096).install()
+    monkeypatch.setattr(memory_limit, "impose", refuse)
+    ChildHooks(tmp_path, 4096).install()
     assert begin() is None
-    assert "This process has no ceiling of memory: OSError('not here')" in caplog.text
+    assert "Memory limit not set for this process: OSError('not here')" in caplog.text
 
 
-def test_a_turn_that_cannot_be_had_costs_no_ceiling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limit_is_set_when_the_staggered_start_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
-    monkeypatch.setattr(memory_ceiling, "impose", given.append)
-    ChildSide(tmp_path / "gone", 4096, stagger_seconds=60).install()
+    monkeypatch.setattr(memory_limit, "impose", given.append)
+    ChildHooks(tmp_path / "missing", 4096, stagger_seconds=60).install()
     assert begin() is None
     assert given == [4096]

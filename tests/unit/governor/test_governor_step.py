@@ -1,4 +1,4 @@
-"""The governor's step in a worker: what happens at each connect, each look, and each task whose time has come."""
+"""The governor's step in a worker: each connect, each check, and each task that becomes due."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from celery.worker import state
 
-from ami.governor.bootstep import FIRST_LOOK_SECONDS, GovernorStep, Plan
+from ami.governor.bootstep import FIRST_CHECK_SECONDS, GovernorStep, Plan
 
 
-class Crew:
-    """A crew of which only the timer matters."""
+class PoolAdapter:
+    """A pool of which only the timer matters."""
 
     def __init__(self) -> None:
         self.later: list[tuple[Any, ...]] = []
@@ -23,10 +23,10 @@ class Crew:
 
 
 class Governor:
-    """A governor that notes what it is asked, and fails where a test says."""
+    """A governor that records its calls, and fails where a test wants it to."""
 
     def __init__(self, fails: dict[str, Exception]) -> None:
-        self.crew, self.asked, self._fails = Crew(), [], fails
+        self.pool, self.asked, self._fails = PoolAdapter(), [], fails
 
     def attach(self, consumer: Any, *_: Any) -> None:
         self.asked.append(consumer)
@@ -57,7 +57,7 @@ def consumer(worker: Any) -> SimpleNamespace:
         controller=controller,
         apply_eta_task=lambda request: request.done.append("started"),
         event_dispatcher=None,
-        task_consumer=SimpleNamespace(overdrawn=False),
+        task_consumer=SimpleNamespace(over_capacity=False),
         call_soon=lambda function, *args: function(*args),
         connection_errors=(ConnectionError,),
         qos=SimpleNamespace(decrement_eventually=lambda: None),
@@ -72,51 +72,51 @@ def started(consumer: Any, **fails: Exception) -> GovernorStep:
     return step
 
 
-def test_the_first_look_waits_for_the_loop_and_each_look_says_when_the_next_is(consumer: Any) -> None:
+def test_first_check_waits_for_the_loop_and_schedules_the_next(consumer: Any) -> None:
     step = started(consumer)
-    before, (seconds, look, *args) = step.governor.crew.later
-    assert (before, seconds) == (("before loop",), FIRST_LOOK_SECONDS)
+    before, (seconds, look, *args) = step.governor.pool.later
+    assert (before, seconds) == (("before loop",), FIRST_CHECK_SECONDS)
     assert step.governor.asked == [consumer.task_consumer]
     look(*args)
-    assert step.governor.crew.later[-1] == (7.0, look, *args)
+    assert step.governor.pool.later[-1] == (7.0, look, *args)
 
 
-def test_looks_of_a_connection_that_is_gone_end(consumer: Any) -> None:
+def test_checks_of_a_lost_connection_end(consumer: Any) -> None:
     step = started(consumer)
-    _, look, *args = step.governor.crew.later[-1]
+    _, look, *args = step.governor.pool.later[-1]
     step.stop(consumer)
     assert step.governor.asked[-1] is None
-    count = len(step.governor.crew.later)
+    count = len(step.governor.pool.later)
     look(*args)
-    assert len(step.governor.crew.later) == count
+    assert len(step.governor.pool.later) == count
 
 
-def test_a_look_that_fails_is_tried_again_and_what_was_decided_last_is_done(
+def test_a_failed_check_is_retried_and_the_last_decision_applied(
     consumer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     step = started(consumer, observe=ValueError("no"), act=ConnectionError("not the broker's"))
-    _, look, *args = step.governor.crew.later[-1]
+    _, look, *args = step.governor.pool.later[-1]
     look(*args)
     assert step.governor.asked[1:] == ["observe", "adjust", "act"]
-    assert caplog.text.count("The governor could not look; it tries again.") == 2
-    assert step.governor.crew.later[-1][0] == step.plan.settings.memory_check_interval
+    assert caplog.text.count("Governor check failed; retrying in 5 s") == 2
+    assert step.governor.pool.later[-1][0] == step.plan.settings.memory_check_interval
 
 
-def test_a_connection_that_is_lost_is_for_celerys_loop_and_the_next_look_comes_all_the_same(consumer: Any) -> None:
-    step = started(consumer, adjust=ConnectionError("gone"))
-    _, look, *args = step.governor.crew.later[-1]
+def test_a_lost_connection_is_raised_and_the_next_check_scheduled(consumer: Any) -> None:
+    step = started(consumer, adjust=ConnectionError("lost"))
+    _, look, *args = step.governor.pool.later[-1]
     with pytest.raises(ConnectionError):
         look(*args)
-    assert step.governor.crew.later[-1][0] == 7.0
+    assert step.governor.pool.later[-1][0] == 7.0
 
 
 @pytest.mark.parametrize("hub", [object(), None])
-@pytest.mark.parametrize(("overdrawn", "done"), [(False, ["started"]), (True, ["returned"])])
-def test_a_task_whose_time_has_come_starts_when_a_slot_is_free_and_goes_back_when_none_is(
-    consumer: Any, monkeypatch: pytest.MonkeyPatch, hub: Any, overdrawn: bool, done: list[str]
+@pytest.mark.parametrize(("over_capacity", "done"), [(False, ["started"]), (True, ["returned"])])
+def test_a_due_task_starts_in_a_free_slot_and_is_requeued_without(
+    consumer: Any, monkeypatch: pytest.MonkeyPatch, hub: Any, over_capacity: bool, done: list[str]
 ) -> None:
     monkeypatch.setattr(state, "task_ready", lambda _: None)
-    consumer.hub, consumer.task_consumer.overdrawn = hub, overdrawn
+    consumer.hub, consumer.task_consumer.over_capacity = hub, over_capacity
     GovernorStep(consumer)
     request = SimpleNamespace(done=[])
     request.reject = lambda requeue: request.done.append("returned" if requeue else "buried")

@@ -1,21 +1,21 @@
-"""The policy: when a worker holds, for how long, what ends it, and what it says."""
+"""The policy: when a worker holds, for how long, what ends a hold, and the log lines."""
 
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from ami.governor.policy import Gate, announce, decide, must_exit, next_look_seconds
-from ami.governor.sample import Reading
+from ami.governor.policy import Gate, announce, decide, must_exit, next_check_seconds
+from ami.governor.sample import Sample
 from ami.governor.settings import GovernorSettings
-from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, drive, look, reading
+from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, drive, look, sample
 
 SETTINGS = GovernorSettings()
 FULL = {"own_kib": 30 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}
 
 
 @pytest.mark.parametrize(
-    ("figures", "causes"),
+    ("metrics", "causes"),
     [
         ({"memory": 89.9}, set()),
         ({"memory": 90}, {"memory"}),
@@ -31,8 +31,8 @@ FULL = {"own_kib": 30 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}
         ({}, set()),
     ],
 )
-def test_each_figure_holds_from_its_threshold_on(figures, causes):
-    gate = decide(SETTINGS, Gate(), look(100, **figures))
+def test_each_metric_holds_from_its_threshold_on(metrics, causes):
+    gate = decide(SETTINGS, Gate(), look(100, **metrics))
     assert gate.held == bool(causes)
     assert gate.causes == causes
     assert len(gate.reasons) == len(causes)
@@ -49,27 +49,27 @@ def test_each_figure_holds_from_its_threshold_on(figures, causes):
         ({"memory": 90, "gpu": 90}, {"memory": 50, "gpu": 80}, {"memory": 50, "gpu": 70}),
     ],
 )
-def test_each_figure_releases_at_its_own_resume_threshold(holds, still, released):
+def test_each_metric_releases_at_its_own_resume_threshold(holds, still, released):
     gates = drive(SETTINGS, [look(0, **holds), look(60, **still), look(120, **released)])
     assert [gate.held for gate in gates] == [True, True, False]
 
 
-def test_figure_that_did_not_trigger_does_not_keep_the_hold():
+def test_metric_that_did_not_trigger_does_not_keep_the_hold():
     gates = drive(SETTINGS, [look(0, 85, gpu=90), look(60, 85, gpu=70)])
     assert [gate.causes for gate in gates] == [{"gpu"}, set()]
 
 
-def test_figure_that_came_back_and_rose_again_during_the_minimum_hold_is_not_released():
+def test_metric_that_rises_again_in_the_minimum_hold_keeps_it():
     gates = drive(SETTINGS, [look(0, 91), look(5, 79), look(11, 85), look(12, 80)])
     assert [sorted(gate.causes) for gate in gates] == [["memory"], ["settling"], ["memory"], []]
 
 
-def test_figure_unknown_at_the_end_of_the_minimum_hold_does_not_release():
+def test_metric_unknown_after_the_minimum_hold_keeps_the_hold():
     gates = drive(SETTINGS, [look(0, 95), look(5, 70), look(20), look(21, 70)])
     assert [gate.held for gate in gates] == [True, True, True, False]
 
 
-def test_figure_unknown_for_the_maximum_hold_is_dropped():
+def test_metric_unknown_for_the_maximum_hold_is_dropped():
     gates = drive(SETTINGS, [look(0, 95), look(5, 95), look(304), look(305)])
     assert [gate.held for gate in gates] == [True, True, True, False]
 
@@ -105,7 +105,7 @@ def test_flapping_doubles_the_minimum_hold_up_to_the_maximum():
     assert gate.hold_for_seconds == 10, "a quiet spell forgets the flapping"
 
 
-def test_one_task_is_let_through_after_the_maximum_hold_and_the_next_only_after_another():
+def test_one_task_is_admitted_per_maximum_hold():
     first = drive(SETTINGS, [look(now, 95) for now in (0, 299, 300, 310)])
     assert [gate.admit_one for gate in first] == [False, False, True, True]
     running = decide(SETTINGS, first[-1], look(315, 95, running=1))
@@ -116,29 +116,29 @@ def test_one_task_is_let_through_after_the_maximum_hold_and_the_next_only_after_
     assert [gate.admit_one for gate in after] == [False, False, True]
 
 
-def test_task_that_came_and_went_between_two_looks_was_the_one_let_through():
+def test_task_that_ran_between_two_checks_was_the_admitted_one():
     gates = drive(SETTINGS, [look(0, 95, started=7), look(300, 95, started=7), look(305, 95, started=8)])
     assert [gate.admit_one for gate in gates] == [False, True, False]
     assert gates[-1].admitted_at == 305
 
 
-def test_nobody_is_let_through_while_tasks_run():
+def test_no_task_is_admitted_while_others_run():
     assert not any(gate.admit_one for gate in drive(SETTINGS, [look(now, 95, running=1) for now in (0, 300, 600)]))
 
 
-def test_full_gpu_holds_nobody_for_ever():
+def test_full_gpu_does_not_hold_for_ever():
     assert drive(SETTINGS, [look(now, gpu=95) for now in (0, 300)])[-1].admit_one
 
 
-def _held(memory=95, seconds=60.0, **situation):
-    looks = [look(0, memory, **situation), look(seconds, memory, **situation)]
+def _held(memory=95, seconds=60.0, **inputs):
+    looks = [look(0, memory, **inputs), look(seconds, memory, **inputs)]
     return drive(SETTINGS, looks)[-1], looks[-1]
 
 
 def test_worker_that_holds_the_memory_itself_exits_with_the_numbers():
     assert must_exit(SETTINGS, *_held(**FULL)) == (
         "Nothing runs and nothing is left to recycle, and this worker's own processes hold 30720 MiB where fresh ones "
-        "need 5120 MiB: RAM at 95.0% (throttle at 90%, container). It ends, so that its supervisor starts it anew."
+        "need 5120 MiB: RAM at 95.0% (throttle at 90%, container). It exits for its supervisor to restart it."
     )
 
 
@@ -162,14 +162,14 @@ def test_worker_does_not_exit_when(changed):
 
 
 def test_task_that_began_after_the_look_is_not_ended_with_the_worker():
-    gate, situation = _held(**FULL)
-    assert must_exit(SETTINGS, gate, replace(situation, running=1)) is None
+    gate, inputs = _held(**FULL)
+    assert must_exit(SETTINGS, gate, replace(inputs, running=1)) is None
 
 
 def test_worker_never_exits_for_the_gpu_but_lets_one_task_through():
     most = {"own_kib": 60 * ONE_PERCENT_KIB, "baseline_kib": 5 * ONE_PERCENT_KIB}
-    gate, situation = _held(memory=70, gpu=95, seconds=300, **most)
-    assert must_exit(SETTINGS, gate, situation) is None
+    gate, inputs = _held(memory=70, gpu=95, seconds=300, **most)
+    assert must_exit(SETTINGS, gate, inputs) is None
     assert gate.admit_one
 
 
@@ -186,15 +186,15 @@ def test_half_of_the_limit_is_the_worker_s_own_fault_whatever_ram_says():
 
 
 def test_little_memory_is_worth_no_exit():
-    small = Reading(900 * 1024**2, 1000 * 1024**2)
+    small = Sample(900 * 1024**2, 1000 * 1024**2)
     for own_mib, exits in ((164, False), (165, True)):
-        situation = replace(look(0), reading=small, own_kib=own_mib * 1024, baseline_kib=100 * 1024)
+        inputs = replace(look(0), sample=small, own_kib=own_mib * 1024, baseline_kib=100 * 1024)
         settings = GovernorSettings(memory_resume_threshold=89)
-        gate = drive(settings, [situation, replace(situation, now=60)])[-1]
-        assert bool(must_exit(settings, gate, replace(situation, now=60))) is exits
+        gate = drive(settings, [inputs, replace(inputs, now=60)])[-1]
+        assert bool(must_exit(settings, gate, replace(inputs, now=60))) is exits
 
 
-def test_child_that_nobody_can_recycle_does_not_hold_the_worker_for_ever():
+def test_unrecyclable_child_does_not_prevent_the_exit_for_ever():
     assert must_exit(SETTINGS, *_held(seconds=299, **FULL, can_recycle=True)) is None
     assert must_exit(SETTINGS, *_held(seconds=300, **FULL, can_recycle=True))
 
@@ -220,8 +220,8 @@ def test_task_that_just_ended_is_given_time_to_give_its_memory_back():
         (80, None, 5),
     ],
 )
-def test_next_look_comes_sooner_when_the_threshold_would_be_crossed_first(before, now, seconds):
-    assert next_look_seconds(SETTINGS, reading(before), reading(now), 5) == pytest.approx(seconds)
+def test_next_check_comes_before_the_threshold_is_crossed(before, now, seconds):
+    assert next_check_seconds(SETTINGS, sample(before), sample(now), 5) == pytest.approx(seconds)
 
 
 def test_changes_are_announced_in_the_seed_s_manner():
@@ -235,7 +235,7 @@ def test_changes_are_announced_in_the_seed_s_manner():
         look(50, 78),
     ]
     gates = [Gate(), *drive(SETTINGS, looks)]
-    lines = [announce(*pair, situation.reading) for pair, situation in zip(pairwise(gates), looks, strict=True)]
+    lines = [announce(*pair, inputs.sample) for pair, inputs in zip(pairwise(gates), looks, strict=True)]
     assert lines == [
         None,
         "🚨 MEMORY THROTTLE ACTIVE: RAM at 91.2% (throttle at 90%, container)",
@@ -249,11 +249,11 @@ def test_changes_are_announced_in_the_seed_s_manner():
 
 def test_pause_that_ends_under_a_throttle_says_what_still_holds():
     before, after = drive(SETTINGS, [look(0, 95, paused=True), look(5, 95)])
-    assert announce(Gate(), before, reading(95)) == (
+    assert announce(Gate(), before, sample(95)) == (
         "⏸️ PAUSED by the operator | 🚨 MEMORY THROTTLE ACTIVE: paused by the operator; "
         "RAM at 95.0% (throttle at 90%, container)"
     )
-    assert announce(before, after, reading(95)) == (
+    assert announce(before, after, sample(95)) == (
         "▶️ PAUSE ENDED by the operator; still held: RAM at 95.0% (throttle at 90%, container)"
     )
 
@@ -261,14 +261,12 @@ def test_pause_that_ends_under_a_throttle_says_what_still_holds():
 def test_task_let_through_and_grace_period_are_announced():
     settings = GovernorSettings(master_grace_period_seconds=15)
     early, late = drive(settings, [look(0, 10, started_at=0), look(15, 10, started_at=0)])
-    assert announce(Gate(), early, reading(10)).startswith(
-        "⏳ GRACE PERIOD: just started: takes its first task in 15 s"
-    )
-    assert announce(early, late, reading(10)) == "▶️ GRACE PERIOD OVER"
+    assert announce(Gate(), early, sample(10)).startswith("⏳ GRACE PERIOD: just started: takes its first task in 15 s")
+    assert announce(early, late, sample(10)) == "▶️ GRACE PERIOD OVER"
     before, after = drive(SETTINGS, [look(0, 95), look(300, 95)])
-    assert "nothing ran for 300 s, so one task is let through: RAM at 95.0%" in announce(before, after, reading(95))
+    assert "nothing ran for 300 s, so one task is let through: RAM at 95.0%" in announce(before, after, sample(95))
 
 
-def test_a_full_swap_with_memory_to_spare_holds_nobody():
+def test_a_full_swap_with_memory_to_spare_does_not_hold():
     assert not drive(SETTINGS, [look(0, 30, swap=95)])[-1].held
     assert drive(SETTINGS, [look(0, 85, swap=95)])[-1].held

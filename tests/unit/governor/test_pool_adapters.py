@@ -1,4 +1,4 @@
-"""What the governor sees of a pool: places that rest or open one by one, and how large the running children are."""
+"""The governor's view of a pool: places that cool down or open one by one, and the sizes of running children."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,13 +7,13 @@ import pytest
 from celery.worker import state
 
 from ami.governor import pool_adapters as module
-from ami.governor.pool_adapters import Crew, PreforkCrew
+from ami.governor.pool_adapters import PoolAdapter, PreforkPoolAdapter
 from ami.governor.settings import GovernorSettings
 from tests.support.governor.prefork_pool import MIB, World
 
 
 class Clock:
-    """A clock that stands still, and what was put off."""
+    """A clock that stands still, and the delayed calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.later = 1000.0, []
@@ -35,54 +35,54 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def crew_of(clock: Clock, told: list[int], **settings: float) -> Crew:
-    """A crew of three threads; each time it says that its places changed, how many there are is told."""
-    crew = Crew(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
-    crew.changed = lambda: told.append(crew.places)
-    return crew
+def adapter_for(clock: Clock, changes: list[int], **settings: float) -> PoolAdapter:
+    """Return an adapter of three threads; ``changes`` collects its number of places at each change."""
+    adapter = PoolAdapter(SimpleNamespace(limit=3), GovernorSettings(**settings), 1, clock.call_later)
+    adapter.changed = lambda: changes.append(adapter.places)
+    return adapter
 
 
-def test_a_place_rests_after_its_task(clock: Clock) -> None:
-    told: list[int] = []
-    crew = crew_of(clock, told, worker_cooldown_seconds=5.0)
-    crew.settled()
+def test_a_place_cools_down_after_its_task(clock: Clock) -> None:
+    changes: list[int] = []
+    adapter = adapter_for(clock, changes, worker_cooldown_seconds=5.0)
+    adapter.settled()
     clock.passes(3)
-    crew.settled()
-    assert (crew.places, told) == (1, [])
+    adapter.settled()
+    assert (adapter.places, changes) == (1, [])
     clock.passes(2.1)
-    assert (crew.places, told) == (2, [2])
+    assert (adapter.places, changes) == (2, [2])
     clock.passes(3)
-    assert told == [2, 3]
+    assert changes == [2, 3]
 
 
-def test_no_place_rests_where_no_rest_is_set(clock: Clock) -> None:
-    crew = crew_of(clock, [])
-    crew.settled()
-    assert (crew.places, clock.later) == (3, [])
+def test_no_cooldown_without_the_setting(clock: Clock) -> None:
+    adapter = adapter_for(clock, [])
+    adapter.settled()
+    assert (adapter.places, clock.later) == (3, [])
 
 
 def test_places_open_one_by_one(clock: Clock) -> None:
-    told: list[int] = []
-    crew = crew_of(clock, told, worker_stagger_seconds=10.0)
-    assert crew.places == 1
+    changes: list[int] = []
+    adapter = adapter_for(clock, changes, worker_stagger_seconds=10.0)
+    assert adapter.places == 1
     for _ in range(4):
         clock.passes(10)
-    assert told == [2, 3]
+    assert changes == [2, 3]
     assert clock.later == []
 
 
 def test_the_baseline_is_measured_once_and_when_every_place_is_there(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crew, kib = crew_of(clock, [], worker_stagger_seconds=10.0), 100
+    adapter, kib = adapter_for(clock, [], worker_stagger_seconds=10.0), 100
     monkeypatch.setattr(module.process, "pss_kib", lambda _: kib)
-    crew.measure_baseline()
-    assert crew.baseline_kib == 0
+    adapter.measure_baseline()
+    assert adapter.baseline_kib == 0
     clock.passes(20)
-    crew.measure_baseline()
+    adapter.measure_baseline()
     kib = 900
-    crew.measure_baseline()
-    assert (crew.baseline_kib, crew.own_kib()) == (100, 900)
+    adapter.measure_baseline()
+    assert (adapter.baseline_kib, adapter.own_kib()) == (100, 900)
 
 
 class Request:
@@ -98,39 +98,37 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkCrew:
+def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkPoolAdapter:
     pool = SimpleNamespace(limit=2, _pool=world.pool)
-    return PreforkCrew(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
+    return PreforkPoolAdapter(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
 
 
 @pytest.mark.parametrize("hard_kib", [0, 900 * MIB])
-def test_what_a_running_child_shares_does_not_count_near_its_soft_limit(
-    clock: Clock, world: World, hard_kib: int
-) -> None:
-    crew = prefork(clock, world, 200 * MIB, hard_kib)
+def test_shared_memory_does_not_count_near_the_soft_limit(clock: Clock, world: World, hard_kib: int) -> None:
+    adapter = prefork(clock, world, 200 * MIB, hard_kib)
     requests = [Request(1), Request(2)]
     state.active_requests.update(requests)
     for pid, rss_mib in ((1, 250), (2, 150)):
         world.begins(world.starts(pid, 100 * MIB))
         world.rss[pid] = rss_mib * MIB
-    assert {child.pid: child.pss_kib for child in crew.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
+    assert {child.pid: child.pss_kib for child in adapter.running_children()} == {1: 100 * MIB, 2: 150 * MIB}
 
 
-def test_a_child_is_told_to_stop_and_known_to_have_been_until_its_task_is_over(clock: Clock, world: World) -> None:
-    crew = prefork(clock, world, 0, 0)
+def test_a_child_counts_as_interrupted_until_its_task_is_over(clock: Clock, world: World) -> None:
+    adapter = prefork(clock, world, 0, 0)
     child, request = world.starts(1), Request(1)
-    assert not crew.interrupt(1)
+    assert not adapter.interrupt(1)
     state.active_requests.add(request)
     world.begins(child)
-    assert crew.interrupt(1)
-    (seen,) = crew.children()
+    assert adapter.interrupt(1)
+    (seen,) = adapter.children()
     assert (seen.pid, seen.task, seen.ran_seconds, seen.interrupted) == (1, "ml.detect", 10.0, True)
     state.active_requests.clear()
     world.ends(child)
-    (seen,) = crew.children()
+    (seen,) = adapter.children()
     assert (seen.task, seen.interrupted) == (None, False)
-    assert crew.places == 1
+    assert adapter.places == 1
     state.active_requests.add(request)  # The same task, tried again.
     world.begins(child)
-    (seen,) = crew.children()
+    (seen,) = adapter.children()
     assert (seen.task, seen.interrupted) == ("ml.detect", False)

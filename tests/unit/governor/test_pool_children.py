@@ -1,4 +1,4 @@
-"""The processes of a prefork pool, on a pool without processes: which may take a task, and which are replaced."""
+"""The children of a prefork pool, without processes: which may receive a task, and which are replaced."""
 
 import signal
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ def test_a_child_that_may_go_on_is_left_alone(world: World) -> None:
     assert (world.free(child), child.dismissed, world.children.ready) == (True, 0, 1)
 
 
-def test_a_result_of_a_child_that_is_gone_is_only_passed_on(world: World) -> None:
+def test_a_result_of_an_ended_child_is_only_passed_on(world: World) -> None:
     child = world.starts(1)
     world.children.single_job = True
     world.begins(child)
@@ -34,7 +34,7 @@ def test_a_result_of_a_child_that_is_gone_is_only_passed_on(world: World) -> Non
     assert world.events == ["settled"]
 
 
-def test_a_child_rests_after_its_task_and_its_place_is_gone_before_the_message_is_settled(world: World) -> None:
+def test_a_cooling_child_is_unready_before_its_message_is_settled(world: World) -> None:
     child, _ = world.starts(1), world.starts(2)
     world.children.cooldown_seconds = 5
     world.runs(child)
@@ -48,7 +48,7 @@ def test_a_child_rests_after_its_task_and_its_place_is_gone_before_the_message_i
     assert (world.free(child), child.dismissed) == (True, 0)
 
 
-def test_a_child_that_is_recycled_while_it_rests_leaves_at_once(world: World) -> None:
+def test_a_cooling_child_is_recycled_without_delay(world: World) -> None:
     child = world.starts(1)
     world.children.cooldown_seconds = 5
     world.runs(child)
@@ -58,7 +58,7 @@ def test_a_child_that_is_recycled_while_it_rests_leaves_at_once(world: World) ->
     assert (world.free(child), child.dismissed) == (False, 1)
 
 
-def test_the_end_of_a_rest_frees_no_replacement_that_took_over_the_descriptor(world: World) -> None:
+def test_the_end_of_a_cooldown_leaves_a_replacement_busy(world: World) -> None:
     child = world.starts(1)
     world.children.cooldown_seconds = 5
     world.runs(child)
@@ -69,7 +69,7 @@ def test_the_end_of_a_rest_frees_no_replacement_that_took_over_the_descriptor(wo
     assert not world.free(replacement)
 
 
-def test_a_child_that_has_run_as_many_tasks_as_it_may_leaves_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_at_its_maximum_of_tasks_exits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, max_tasks=2)
     world.children.cooldown_seconds = 5
     child = world.starts(1)
@@ -78,7 +78,7 @@ def test_a_child_that_has_run_as_many_tasks_as_it_may_leaves_by_itself(monkeypat
     world.events.clear()
     world.runs(child)
     assert world.events == [("ready", 0), "settled"]
-    assert (world.free(child), child.dismissed, world.children.leaving(1)) == (False, 0, True)
+    assert (world.free(child), child.dismissed, world.children.draining(1)) == (False, 0, True)
     assert world.children.recycled == {}
 
 
@@ -144,13 +144,13 @@ def test_a_busy_child_is_recycled_after_its_task(world: World) -> None:
     child = world.starts(1)
     world.begins(child)
     world.children.recycle(1, "held")
-    assert (child.dismissed, world.children.leaving(1)) == (0, True)
+    assert (child.dismissed, world.children.draining(1)) == (0, True)
     world.ends(child)
     assert world.events == [("ready", 0), "settled"]
     assert (child.dismissed, world.children.recycled) == (1, {"held": 1})
 
 
-def test_a_task_is_told_to_stop_with_the_signal_of_a_soft_time_limit(world: World) -> None:
+def test_a_task_is_interrupted_with_the_soft_time_limit_signal(world: World) -> None:
     child = world.starts(1)
     assert not world.children.interrupt(1)
     world.begins(child)
@@ -158,7 +158,7 @@ def test_a_task_is_told_to_stop_with_the_signal_of_a_soft_time_limit(world: Worl
     assert world.killed == [(1, signal.SIGUSR1)]
 
 
-def test_a_child_is_ended_with_its_task_which_learns_why(world: World) -> None:
+def test_an_ended_child_fails_its_task_with_the_reason(world: World) -> None:
     child = world.starts(1)
     assert not world.children.end(1, "ml.detect", 900, 500)
     job = world.begins(child)
@@ -173,32 +173,34 @@ def test_a_child_is_ended_with_its_task_which_learns_why(world: World) -> None:
     assert not world.children.end(1, "ml.detect", 900, 500)
 
 
-def test_a_child_that_is_up_is_remembered_by_its_first_size_and_those_that_are_gone_are_not(world: World) -> None:
-    gone = world.starts(1, 40 * MIB)
+def test_first_sizes_are_kept_until_their_child_has_ended(world: World) -> None:
+    ended = world.starts(1, 40 * MIB)
     world.children.recycle(1, "held")
-    world.dies(gone)
+    world.dies(ended)
     world.starts(2, 60 * MIB)
     world.starts(1, 70 * MIB)
     assert [world.children.fresh_kib(pid) for pid in (1, 2)] == [70 * MIB, 60 * MIB]
-    assert not world.children.leaving(1)
+    assert not world.children.draining(1)
     assert world.closed == [1]
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 @pytest.mark.parametrize("max_tasks", [0, 1], ids=["dismissed", "by itself"])
-def test_a_child_that_does_not_leave_is_killed(monkeypatch: pytest.MonkeyPatch, leaves: bool, max_tasks: int) -> None:
+def test_a_draining_child_that_does_not_exit_is_killed(
+    monkeypatch: pytest.MonkeyPatch, leaves: bool, max_tasks: int
+) -> None:
     world = World(monkeypatch, max_tasks)
     child = world.starts(1)
     world.runs(child)
     world.children.recycle(1, "held")
     if leaves:
         world.dies(child)
-        world.starts(1)  # Somebody else with the same number.
+        world.starts(1)  # Another process with the same pid.
     world.passes(LEAVE_SECONDS)
     assert world.killed == ([] if leaves else [(1, signal.SIGKILL)])
 
 
-def test_a_child_goes_on_resting_when_a_new_loop_begins(world: World) -> None:
+def test_a_cooldown_continues_in_a_new_loop(world: World) -> None:
     child, other = world.starts(1), world.starts(2)
     world.children.cooldown_seconds = 5
     world.runs(child)
@@ -217,7 +219,7 @@ def test_a_child_that_is_not_up_yet_takes_no_task(world: World) -> None:
     assert (world.children.ready, world.children.idle()) == (1, [1])
 
 
-def test_a_child_that_leaves_and_says_so_is_not_waited_for(world: World) -> None:
+def test_a_draining_child_that_reports_its_exit_is_killed(world: World) -> None:
     world.starts(1)
     world.starts(2)
     world.children.recycle(1, "held")
@@ -228,7 +230,7 @@ def test_a_child_that_leaves_and_says_so_is_not_waited_for(world: World) -> None
     assert ("death", 1, 0) not in world.events
 
 
-def test_a_child_whose_pipe_has_closed_can_be_registered_with_the_next_loop(world: World) -> None:
+def test_a_child_with_a_closed_pipe_can_join_the_next_loop(world: World) -> None:
     closed, whole, new = world.starts(1), world.starts(2), world.starts(3)
     closed._sentinel_poll, whole._sentinel_poll = None, 7
     world.children.before_loop()

@@ -66,14 +66,14 @@ def test_a_limit_that_is_not_below_the_hosts_memory_is_none(unified, limit):
     assert Cgroup(unified).memory() is None
 
 
-def test_v2_takes_an_ancestor_with_a_smaller_limit_and_what_all_in_it_use(unified):
+def test_v2_uses_an_ancestor_with_a_smaller_limit(unified):
     v2(unified, "app.slice/worker", 512 * MIB, anon=100 * MIB)
     v2(unified, "app.slice", 300 * MIB, anon=250 * MIB)
 
     assert Cgroup(unified).memory() == (250 * MIB, 300 * MIB)
 
 
-def test_an_ancestor_with_a_larger_limit_counts_when_others_have_filled_it(unified):
+def test_a_fuller_ancestor_with_a_larger_limit_counts(unified):
     v2(unified, "app.slice/worker", 512 * MIB, anon=100 * MIB)
     v2(unified, "app.slice", 1000 * MIB, anon=950 * MIB)
 
@@ -161,7 +161,7 @@ def test_a_cgroup_below_the_mounted_part_is_found_there(root):
     assert Cgroup(root).memory() == (100 * MIB, 256 * MIB)
 
 
-def test_a_neighbour_whose_name_begins_alike_is_not_taken_for_the_mounted_one(root):
+def test_a_neighbour_with_the_same_prefix_is_not_the_mounted_one(root):
     member(root, "0::/docker/abcdef", mounts=[UNIFIED.format(root="/docker/abc")])
     v2(root, "", 512 * MIB)
     v2(root, "def", 64 * MIB)
@@ -255,7 +255,7 @@ def test_a_container_that_mounts_no_cgroups_gives_none(root):
     assert Cgroup(root).memory() is None
 
 
-def test_a_process_that_is_gone_is_an_error(root):
+def test_a_process_that_has_ended_is_an_error(root):
     with pytest.raises(FileNotFoundError):
         Cgroup(root, pid=4711).memory()
 
@@ -263,8 +263,8 @@ def test_a_process_that_is_gone_is_an_error(root):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("sys/fs/cgroup/app.slice/worker/memory.max", "lots", "says 'lots'"),
-        ("sys/fs/cgroup/app.slice/worker/memory.max", "", "says ''"),
+        ("sys/fs/cgroup/app.slice/worker/memory.max", "lots", "contains 'lots'"),
+        ("sys/fs/cgroup/app.slice/worker/memory.max", "", "contains ''"),
         ("sys/fs/cgroup/app.slice/worker/memory.stat", "anon 5", "has no inactive_anon"),
         ("sys/fs/cgroup/app.slice/worker/memory.stat", "anon much", "not a name and a number"),
         ("proc/self/cgroup", "0:/", "not ID:CONTROLLERS:PATH"),

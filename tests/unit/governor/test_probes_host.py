@@ -91,7 +91,7 @@ def test_a_broken_pressure_file_is_an_error(tmp_path, text):
         pressure.some_avg10(tmp_path)
 
 
-def test_the_first_look_at_the_processors_is_none_and_the_next_a_percent(tmp_path):
+def test_the_first_processor_sample_is_none(tmp_path):
     cpu = Cpu(host(tmp_path))
     first = cpu.percent()
     # 400 ticks on: 50 user, 50 system, 200 idle, 60 waiting for a disk, 40 taken by the hypervisor.

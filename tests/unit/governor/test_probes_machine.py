@@ -1,4 +1,4 @@
-"""One reading of everything: what is fuller, and what it says of a probe that failed."""
+"""One sample of everything: the fuller of container and host, and failed probes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.governor.proc_trees import MIB, UNIFIED, host, member, v2, wr
 
 class Broken:
     def percent(self):
-        raise OSError("NVML says: GPU is lost")
+        raise OSError("NVML failed: GPU is lost")
 
 
 class Half:
@@ -31,51 +31,51 @@ def test_everything_is_read(root):
     machine.read()
     write(root, "proc/stat", "cpu  150 0 100 750 100 0 0 0 0 0")
 
-    reading = machine.read()
+    sample = machine.read()
 
-    assert (reading.memory_used_bytes, reading.memory_limit_bytes) == (100 * MIB, 200 * MIB)
-    assert (reading.scope, reading.memory_percent) == ("container", 50)
-    assert (reading.swap_percent, reading.pressure_percent) == (10, 3)
-    assert (reading.cpu_percent, reading.gpu_percent, reading.faults) == (50, 50, ())
+    assert (sample.memory_used_bytes, sample.memory_limit_bytes) == (100 * MIB, 200 * MIB)
+    assert (sample.scope, sample.memory_percent) == ("container", 50)
+    assert (sample.swap_percent, sample.pressure_percent) == (10, 3)
+    assert (sample.cpu_percent, sample.gpu_percent, sample.faults) == (50, 50, ())
 
 
 def test_without_a_limit_the_memory_is_the_hosts(root):
     v2(root, "worker")
 
-    reading = Machine(root, Half()).read()
+    sample = Machine(root, Half()).read()
 
-    assert (reading.scope, reading.memory_used_bytes, reading.memory_limit_bytes) == ("host", 1024 * MIB, 4096 * MIB)
+    assert (sample.scope, sample.memory_used_bytes, sample.memory_limit_bytes) == ("host", 1024 * MIB, 4096 * MIB)
 
 
-def test_a_host_that_is_fuller_than_the_container_is_told(root):
+def test_a_host_that_is_fuller_than_the_container_counts(root):
     v2(root, "worker", 1000 * MIB)
 
-    reading = Machine(root, Half()).read()
+    sample = Machine(root, Half()).read()
 
-    assert (reading.scope, reading.memory_percent, reading.faults) == ("host", 25, ())
+    assert (sample.scope, sample.memory_percent, sample.faults) == ("host", 25, ())
 
 
-def test_a_broken_container_hides_the_host_and_is_told_in_one_sentence(root):
+def test_an_unreadable_container_makes_memory_unknown(root):
     path = v2(root, "worker", 200 * MIB) / "memory.max"
     path.write_text("lots")
 
-    reading = Machine(root, Half()).read()
+    sample = Machine(root, Half()).read()
 
-    assert (reading.memory_used_bytes, reading.memory_limit_bytes, reading.memory_percent) == (None, None, None)
-    assert reading.faults == (f"The memory probe failed: {path} says 'lots', which is neither a number nor 'max'.",)
-    assert (reading.swap_percent, reading.gpu_percent) == (10, 50)
+    assert (sample.memory_used_bytes, sample.memory_limit_bytes, sample.memory_percent) == (None, None, None)
+    assert sample.faults == (f"The memory probe failed: {path} contains 'lots', which is neither a number nor 'max'.",)
+    assert (sample.swap_percent, sample.gpu_percent) == (10, 50)
 
 
 def test_a_gpu_that_fails_leaves_the_rest(root):
     v2(root, "worker", 200 * MIB)
 
-    reading = Machine(root, Broken()).read()
+    sample = Machine(root, Broken()).read()
 
-    assert (reading.gpu_percent, reading.faults) == (None, ("The GPU probe failed: NVML says: GPU is lost.",))
-    assert reading.memory_percent == 50
+    assert (sample.gpu_percent, sample.faults) == (None, ("The GPU probe failed: NVML failed: GPU is lost.",))
+    assert sample.memory_percent == 50
 
 
-def test_an_error_without_words_is_told_by_its_kind(root):
+def test_an_error_without_text_is_reported_by_its_type(root):
     class Silent:
         def percent(self):
             raise KeyError
@@ -83,12 +83,12 @@ def test_an_error_without_words_is_told_by_its_kind(root):
     assert Machine(root, Silent()).read().faults[-1] == "The GPU probe failed: KeyError."
 
 
-def test_a_machine_where_nothing_can_be_read_gives_faults_and_no_figures(tmp_path):
-    reading = Machine(tmp_path, Broken()).read()
+def test_an_unreadable_machine_gives_only_faults(tmp_path):
+    sample = Machine(tmp_path, Broken()).read()
 
-    figures = (reading.memory_percent, reading.swap_percent, reading.pressure_percent, reading.cpu_percent)
-    assert figures == (None, None, None, None)
-    assert [fault.split(" failed")[0] for fault in reading.faults] == [
+    metrics = (sample.memory_percent, sample.swap_percent, sample.pressure_percent, sample.cpu_percent)
+    assert metrics == (None, None, None, None)
+    assert [fault.split(" failed")[0] for fault in sample.faults] == [
         "The memory probe",
         "The swap probe",
         "The pressure probe",
@@ -104,14 +104,14 @@ def test_a_probe_that_recovers_is_believed_again(root):
     machine.read()
     path.write_text(str(400 * MIB))
 
-    reading = machine.read()
+    sample = machine.read()
 
-    assert (reading.memory_percent, reading.faults) == (25, ())
+    assert (sample.memory_percent, sample.faults) == (25, ())
 
 
 def test_this_machine_is_read_without_a_fault():
-    reading = Machine().read()
+    sample = Machine().read()
 
-    assert reading.faults == ()
-    assert 0 < reading.memory_percent <= 100
-    assert reading.scope in ("container", "host")
+    assert sample.faults == ()
+    assert 0 < sample.memory_percent <= 100
+    assert sample.scope in ("container", "host")

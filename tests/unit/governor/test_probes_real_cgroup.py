@@ -111,7 +111,7 @@ def page_cache(folder: Path) -> int:
 
 
 def settled(folder: Path, pid: int) -> tuple[int, int]:
-    """The figures once the kernel's own counters, which it adds up in batches, show the page cache."""
+    """The metrics once the kernel's own counters, which it adds up in batches, show the page cache."""
     until(lambda: page_cache(folder) > 56 * MIB, 10, f"64 MiB of page cache in {folder}")
     return Cgroup(pid=pid).memory()
 

@@ -1,4 +1,4 @@
-"""The ladder: which children are recycled, marked, interrupted or ended, and in what order."""
+"""Reclaiming: which children are recycled, marked, interrupted or ended, and in what order."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ami.governor.policy import Gate, decide
-from ami.governor.reclaim import WORTH_KIB, Child, over_limit, steps
+from ami.governor.reclaim import MIN_GROWTH_KIB, Child, over_limit, reclaim_actions
 from ami.governor.settings import GovernorSettings
 from tests.support.examples import examples
 from tests.support.governor.decision_inputs import drive, look
@@ -24,7 +24,7 @@ children = st.lists(
         pss_kib=st.integers(0, 400 * MIB),
         fresh_kib=st.integers(0, 200 * MIB),
         task=st.sampled_from([None, "ml.detect", "jobs.save"]),
-        leaving=st.booleans(),
+        draining=st.booleans(),
         interrupted=st.booleans(),
     ),
     unique_by=lambda child: child.pid,
@@ -39,22 +39,24 @@ def child(pid, pss_mib, task=None, fresh_mib=50, **rest):
 
 
 def taken(found):
-    return [(step.rung, step.pid) for step in found]
+    return [(action.kind, action.pid) for action in found]
 
 
-def test_idle_ones_are_recycled_and_busy_ones_marked_fattest_first():
-    found = steps(SETTINGS, HELD, [child(1, 100), child(2, 300, "ml.detect"), child(3, 200), child(4, 66)])
+def test_idle_are_recycled_and_busy_marked_largest_first():
+    found = reclaim_actions(SETTINGS, HELD, [child(1, 100), child(2, 300, "ml.detect"), child(3, 200), child(4, 66)])
     assert taken(found) == [("recycle-after", 2), ("recycle-idle", 3), ("recycle-idle", 1)]
     assert found[0].reason == "child that runs ml.detect: it grew by 250 MiB"
     assert found[1].reason == "idle child: it grew by 150 MiB"
 
 
 def test_child_is_marked_once():
-    assert steps(SETTINGS, HELD, [child(1, 300, leaving=True), child(2, 300, "ml.detect", leaving=True)]) == []
+    assert (
+        reclaim_actions(SETTINGS, HELD, [child(1, 300, draining=True), child(2, 300, "ml.detect", draining=True)]) == []
+    )
 
 
 @pytest.mark.parametrize(
-    ("situation", "acts"),
+    ("inputs", "acts"),
     [
         (look(0, 95), True),
         (look(0, swap=75), True),
@@ -65,21 +67,21 @@ def test_child_is_marked_once():
         (look(0, 50), False),
     ],
 )
-def test_ladder_is_climbed_for_memory_only(situation, acts):
-    assert bool(steps(SETTINGS, decide(SETTINGS, Gate(), situation), [child(1, 300)])) is acts
+def test_memory_is_reclaimed_only_while_it_holds(inputs, acts):
+    assert bool(reclaim_actions(SETTINGS, decide(SETTINGS, Gate(), inputs), [child(1, 300)])) is acts
 
 
-def test_ladder_stops_when_memory_is_back_though_the_minimum_hold_is_not_over():
+def test_reclaiming_stops_during_the_rest_of_a_minimum_hold():
     settling = drive(SETTINGS, [look(0, 95), look(5, 50)])[-1]
     assert settling.held
-    assert steps(SETTINGS, settling, [child(1, 300)]) == []
+    assert reclaim_actions(SETTINGS, settling, [child(1, 300)]) == []
 
 
-BUSY = [child(1, 200, "jobs.save", leaving=True), child(2, 300, "ml.detect", leaving=True, ran_seconds=40)]
+BUSY = [child(1, 200, "jobs.save", draining=True), child(2, 300, "ml.detect", draining=True, ran_seconds=40)]
 
 
-def test_fattest_busy_one_is_interrupted_when_nothing_else_is_left():
-    found = steps(INTERRUPTS, HELD, BUSY)
+def test_largest_busy_child_is_interrupted_as_the_last_resort():
+    found = reclaim_actions(INTERRUPTS, HELD, BUSY)
     assert taken(found) == [("interrupt-busy", 2)]
     assert found[0].reason == ("child that runs ml.detect grew by 250 MiB in 40 s and no idle child is left to recycle")
 
@@ -88,51 +90,51 @@ def test_fattest_busy_one_is_interrupted_when_nothing_else_is_left():
     ("settings", "gate", "others"),
     [
         (SETTINGS, HELD, BUSY),
-        (INTERRUPTS, replace(HELD, looked_at=9.9), BUSY),
+        (INTERRUPTS, replace(HELD, checked_at=9.9), BUSY),
         (INTERRUPTS, HELD, [*BUSY, child(3, 100)]),
-        (INTERRUPTS, HELD, [*BUSY, child(3, 100, leaving=True)]),
+        (INTERRUPTS, HELD, [*BUSY, child(3, 100, draining=True)]),
         (INTERRUPTS, HELD, [BUSY[0], replace(BUSY[1], interrupted=True)]),
         (INTERRUPTS, HELD, [child(1, 60, "jobs.save")]),
         (INTERRUPTS, decide(INTERRUPTS, HELD, look(60, 50, gpu=95)), BUSY),
     ],
     ids=["not allowed", "too early", "idle left", "idle leaving", "one at a time", "not worth it", "not memory"],
 )
-def test_nobody_is_interrupted_when(settings, gate, others):
-    assert "interrupt-busy" not in {step.rung for step in steps(settings, gate, others)}
+def test_no_child_is_interrupted_when(settings, gate, others):
+    assert "interrupt-busy" not in {action.kind for action in reclaim_actions(settings, gate, others)}
 
 
 def test_minimum_hold_before_an_interruption_counts_memory_only():
     gates = drive(INTERRUPTS, [look(0, 50, gpu=95), look(100, 95, gpu=95)])
-    assert steps(INTERRUPTS, gates[-1], BUSY) == []
+    assert reclaim_actions(INTERRUPTS, gates[-1], BUSY) == []
 
 
 @many
 @given(children, st.booleans(), st.integers(0, 100))
-def test_ladder_recycles_no_busy_child_and_interrupts_one_at_most(found, interrupts, seconds):
+def test_no_busy_child_is_recycled_and_one_interrupted_at_most(found, interrupts, seconds):
     settings = replace(SETTINGS, memory_interrupt_busy=interrupts)
     by_pid = {child.pid: child for child in found}
-    climbed = steps(settings, replace(HELD, looked_at=float(seconds)), found)
-    for step in climbed:
-        chosen = by_pid[step.pid]
-        assert (chosen.task is None) == (step.rung == "recycle-idle")
-        assert chosen.pss_kib - chosen.fresh_kib > WORTH_KIB
-        assert step.rung == "interrupt-busy" or not chosen.leaving
-    assert [step.rung for step in climbed].count("interrupt-busy") <= interrupts
-    recycled = [by_pid[step.pid].pss_kib for step in climbed if step.rung != "interrupt-busy"]
+    actions = reclaim_actions(settings, replace(HELD, checked_at=float(seconds)), found)
+    for action in actions:
+        chosen = by_pid[action.pid]
+        assert (chosen.task is None) == (action.kind == "recycle-idle")
+        assert chosen.pss_kib - chosen.fresh_kib > MIN_GROWTH_KIB
+        assert action.kind == "interrupt-busy" or not chosen.draining
+    assert [action.kind for action in actions].count("interrupt-busy") <= interrupts
+    recycled = [by_pid[action.pid].pss_kib for action in actions if action.kind != "interrupt-busy"]
     assert recycled == sorted(recycled, reverse=True)
 
 
 @many
 @given(children)
 def test_every_fat_idle_child_is_recycled(found):
-    fat = {c.pid for c in found if c.task is None and not c.leaving and c.pss_kib > c.fresh_kib + WORTH_KIB}
-    assert {step.pid for step in steps(SETTINGS, HELD, found) if step.rung == "recycle-idle"} == fat
+    fat = {c.pid for c in found if c.task is None and not c.draining and c.pss_kib > c.fresh_kib + MIN_GROWTH_KIB}
+    assert {action.pid for action in reclaim_actions(SETTINGS, HELD, found) if action.kind == "recycle-idle"} == fat
 
 
 def test_child_over_its_limits_is_recycled_marked_or_ended():
-    found = [child(5, 200, leaving=True), child(6, 200, "ml.detect", leaving=True), child(7, 150)]
+    found = [child(5, 200, draining=True), child(6, 200, "ml.detect", draining=True), child(7, 150)]
     assert over_limit(found, 150 * MIB, 300 * MIB) == []
-    found = [child(1, 151), child(2, 152, "ml.detect"), child(3, 301, "jobs.save", leaving=True), child(4, 302)]
+    found = [child(1, 151), child(2, 152, "ml.detect"), child(3, 301, "jobs.save", draining=True), child(4, 302)]
     assert taken(over_limit(found, 150 * MIB, 300 * MIB)) == [
         ("recycle-idle", 4),
         ("end", 3),
@@ -155,25 +157,27 @@ def test_child_born_too_big_is_not_recycled_for_ever():
 
 @many
 @given(children, st.integers(0, 400 * MIB), st.integers(0, 400 * MIB))
-def test_nobody_under_the_limits_is_named(found, soft_kib, hard_kib):
+def test_children_under_their_limits_are_left_alone(found, soft_kib, hard_kib):
     by_pid = {child.pid: child for child in found}
     named = over_limit(found, soft_kib, hard_kib)
-    assert len(named) == len({step.pid for step in named})
-    for step in named:
-        chosen = by_pid[step.pid]
-        limit = hard_kib if step.rung == "end" else soft_kib
+    assert len(named) == len({action.pid for action in named})
+    for action in named:
+        chosen = by_pid[action.pid]
+        limit = hard_kib if action.kind == "end" else soft_kib
         assert chosen.pss_kib > limit > 0
-        assert (chosen.task is None) == (step.rung == "recycle-idle")
-    ended = {step.pid for step in named if step.rung == "end"}
-    assert ended == {c.pid for c in found if c.task and c.pss_kib > hard_kib > 0 and c.grown_kib > WORTH_KIB}
+        assert (chosen.task is None) == (action.kind == "recycle-idle")
+    ended = {action.pid for action in named if action.kind == "end"}
+    assert ended == {c.pid for c in found if c.task and c.pss_kib > hard_kib > 0 and c.grown_kib > MIN_GROWTH_KIB}
 
 
-def test_while_the_gpu_holds_idle_children_that_were_used_are_recycled_and_fresh_ones_are_not():
+def test_used_idle_children_are_recycled_while_the_gpu_holds():
     gate = Gate(held=True, causes=frozenset({"gpu"}))
     found = [
         Child(1, 100, 100, None, used=True),
         Child(2, 100, 100, None),
         Child(3, 100, 100, "ml.detect", used=True),
-        Child(4, 100, 100, None, used=True, leaving=True),
+        Child(4, 100, 100, None, used=True, draining=True),
     ]
-    assert [(step.rung, step.pid) for step in steps(GovernorSettings(), gate, found)] == [("recycle-idle", 1)]
+    assert [(action.kind, action.pid) for action in reclaim_actions(GovernorSettings(), gate, found)] == [
+        ("recycle-idle", 1)
+    ]

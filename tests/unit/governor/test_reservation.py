@@ -1,4 +1,4 @@
-"""Reservation: what is learned of each task, how it is kept, and how many more tasks fit."""
+"""Reservation: the sizes of tasks, how they are saved, and how many more tasks fit."""
 
 import json
 import logging
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ami.governor.reservation import FORMAT, NAMES, SAMPLES, Promise, Sizes, admissible, promised_kib
+from ami.governor.reservation import Promise, admissible, promised_kib
 from ami.governor.settings import GovernorSettings
+from ami.governor.task_sizes import FORMAT, NAMES, SAMPLES, TaskSizes
 from tests.support.examples import examples
-from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, percents, reading
+from tests.support.governor.decision_inputs import ONE_PERCENT_KIB, percents, sample
 
 SETTINGS = GovernorSettings()
 GIB_KIB = ONE_PERCENT_KIB
@@ -24,8 +25,8 @@ promises = st.lists(st.builds(Promise, names, kib), max_size=12)
 many = examples(50, 1000)
 
 
-def sizes_of(*pairs) -> Sizes:
-    sizes = Sizes(None)
+def sizes_of(*pairs) -> TaskSizes:
+    sizes = TaskSizes(None)
     for task, added_kib in pairs:
         sizes.learn(task, added_kib)
     return sizes
@@ -46,12 +47,12 @@ def test_run_after_which_memory_fell_added_nothing():
     assert sizes_of(("ml.detect", -500)).p95_kib("ml.detect") == 0
 
 
-def test_largest_is_looked_for_among_the_queue_s_tasks():
+def test_largest_is_found_among_given_tasks():
     sizes = sizes_of(("ml.detect", 300), ("jobs.save", 100))
     assert sizes.largest_kib() == ("ml.detect", 300)
     assert sizes.largest_kib(["jobs.save", "main.sync"]) == ("jobs.save", 100)
     assert sizes.largest_kib(["main.sync"]) is None
-    assert Sizes(None).largest_kib() is None
+    assert TaskSizes(None).largest_kib() is None
 
 
 def test_names_seen_longest_ago_are_dropped():
@@ -82,12 +83,12 @@ def test_p95_is_monotone(pairs):
 
 def test_what_was_learned_outlives_the_process(tmp_path):
     path = tmp_path / "worker@host" / "sizes.json"
-    saved = Sizes(path)
+    saved = TaskSizes(path)
     for n in range(30):
         saved.learn("ml.detect", n)
         saved.learn(f"task {n} ÿ", 1)
     saved.save()
-    loaded = Sizes(path)
+    loaded = TaskSizes(path)
     loaded.load()
     assert loaded.p95_kib("ml.detect") == saved.p95_kib("ml.detect") == 28
     assert loaded.largest_kib() == ("ml.detect", 28)
@@ -95,11 +96,11 @@ def test_what_was_learned_outlives_the_process(tmp_path):
 
 
 def test_order_of_last_sight_outlives_the_process(tmp_path):
-    saved = Sizes(tmp_path / "sizes.json")
+    saved = TaskSizes(tmp_path / "sizes.json")
     for n in [*range(NAMES), 0]:
         saved.learn(f"task-{n}", n)
     saved.save()
-    loaded = Sizes(saved.path)
+    loaded = TaskSizes(saved.path)
     loaded.load()
     loaded.learn("one more", 1)
     assert (loaded.p95_kib("task-0"), loaded.p95_kib("task-1")) == (0, None)
@@ -133,31 +134,31 @@ def written(**changed):
 def test_torn_or_foreign_file_is_ignored_with_a_warning(tmp_path, caplog, content):
     path = tmp_path / "sizes.json"
     path.write_bytes(content.encode("latin-1"))
-    sizes = Sizes(path)
+    sizes = TaskSizes(path)
     sizes.learn("main.sync", 3)
     with caplog.at_level(logging.WARNING):
         sizes.load()
     assert sizes.largest_kib() == ("main.sync", 3), "what was known stays"
-    assert f"Task sizes in {path} are ignored" in caplog.text
+    assert f"Task sizes ignored, learning them again: {path}: " in caplog.text
 
 
-def test_missing_file_is_no_news(tmp_path, caplog):
-    Sizes(tmp_path / "none.json").load()
-    Sizes(None).load()
-    Sizes(None).save()
+def test_missing_file_is_ignored_silently(tmp_path, caplog):
+    TaskSizes(tmp_path / "none.json").load()
+    TaskSizes(None).load()
+    TaskSizes(None).save()
     assert caplog.text == ""
 
 
 def test_file_of_too_many_names_and_samples_is_cut_to_the_newest(tmp_path):
     path = tmp_path / "sizes.json"
     path.write_text(written(added_kib={f"task-{n}": [9] * 4 + [n] * SAMPLES for n in range(NAMES + 1)}))
-    sizes = Sizes(path)
+    sizes = TaskSizes(path)
     sizes.load()
     assert (sizes.p95_kib("task-0"), sizes.p95_kib("task-1")) == (None, 1)
 
 
-def test_disk_that_cannot_be_written_is_a_warning_and_leaves_the_old_file(tmp_path, caplog, monkeypatch):
-    sizes = Sizes(tmp_path / "sizes.json")
+def test_a_full_disk_is_a_warning_and_keeps_the_old_file(tmp_path, caplog, monkeypatch):
+    sizes = TaskSizes(tmp_path / "sizes.json")
     sizes.learn("ml.detect", 1)
     sizes.save()
     old = sizes.path.read_bytes()
@@ -165,7 +166,7 @@ def test_disk_that_cannot_be_written_is_a_warning_and_leaves_the_old_file(tmp_pa
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ami.governor.reservation.os.replace", full)
+    monkeypatch.setattr("ami.governor.task_sizes.os.replace", full)
     sizes.learn("ml.detect", 2)
     sizes.save()
     assert "No space left on device" in caplog.text
@@ -197,13 +198,13 @@ def test_running_tasks_promise_what_they_have_not_added_yet():
 )
 def test_as_many_are_admitted_as_fit(memory, running, free_slots, slots):
     sizes = sizes_of(("ml.detect", 5 * GIB_KIB), ("jobs.save", GIB_KIB))
-    admission = admissible(SETTINGS, reading(memory), sizes, running, free_slots, DEFAULT_KIB)
+    admission = admissible(SETTINGS, sample(memory), sizes, running, free_slots, DEFAULT_KIB)
     assert admission.slots == slots
     assert (admission.largest, admission.largest_kib) == ("ml.detect", 5 * GIB_KIB)
 
 
 def test_default_is_used_before_anything_was_learned():
-    admission = admissible(SETTINGS, reading(70), Sizes(None), [Promise("ml.detect", 0)], 8, DEFAULT_KIB)
+    admission = admissible(SETTINGS, sample(70), TaskSizes(None), [Promise("ml.detect", 0)], 8, DEFAULT_KIB)
     assert (admission.slots, admission.largest, admission.promised_kib) == (1, None, DEFAULT_KIB)
     assert admission.sentence == (
         "1 of 8 free slots: 13312 MiB are left below 90% after 7168 MiB promised to 1 running, and a task not seen "
@@ -212,14 +213,14 @@ def test_default_is_used_before_anything_was_learned():
 
 
 def test_tasks_that_add_nothing_fill_every_slot():
-    assert admissible(SETTINGS, reading(70), sizes_of(("ml.detect", 0)), [], 8, DEFAULT_KIB).slots == 8
+    assert admissible(SETTINGS, sample(70), sizes_of(("ml.detect", 0)), [], 8, DEFAULT_KIB).slots == 8
 
 
 @many
 @given(learned, promises, percents, st.integers(-2, 20), st.integers(0, 10 * GIB_KIB))
 def test_reservation_stays_in_its_bounds(pairs, running, memory, free_slots, default_kib):
     sizes = sizes_of(*pairs)
-    admission = admissible(SETTINGS, reading(memory), sizes, running, free_slots, default_kib)
+    admission = admissible(SETTINGS, sample(memory), sizes, running, free_slots, default_kib)
     assert admission.promised_kib >= 0
     assert 0 <= admission.slots <= max(0, free_slots)
     assert admission.slots or running or free_slots <= 0, "nothing runs: one is let in"
@@ -233,7 +234,7 @@ def test_reservation_stays_in_its_bounds(pairs, running, memory, free_slots, def
 def test_less_free_memory_never_admits_more(pairs, running, one, other):
     sizes = sizes_of(*pairs)
     fuller, emptier = (
-        admissible(SETTINGS, reading(memory), sizes, running, 20, DEFAULT_KIB).slots
+        admissible(SETTINGS, sample(memory), sizes, running, 20, DEFAULT_KIB).slots
         for memory in (max(one, other), min(one, other))
     )
     assert fuller <= emptier

@@ -1,4 +1,4 @@
-"""The governor's settings: whose value wins, and what is refused with which words."""
+"""The governor's settings: precedence, and what is refused with which sentence."""
 
 from dataclasses import fields, replace
 
@@ -82,8 +82,8 @@ def test_contradiction_is_refused_with_its_name_and_value(environ, sentence):
 @pytest.mark.parametrize(
     ("governor", "sentence"),
     [
-        ({"worker_cooldown": 5.0}, "antenna-ingest: 'worker_cooldown' is no setting of the governor. Did you mean"),
-        ({"WORKER_COOLDOWN_SECONDS": 5.0}, "is no setting of the governor"),
+        ({"worker_cooldown": 5.0}, "antenna-ingest: 'worker_cooldown' is not a setting of the governor. Did you mean"),
+        ({"WORKER_COOLDOWN_SECONDS": 5.0}, "is not a setting of the governor"),
         ({"worker_cooldown_seconds": "5"}, "worker_cooldown_seconds is '5' in the topology table; it must be a float"),
         ({"worker_cooldown_seconds": True}, "it must be a float"),
         ({"worker_single_job_mode": "no"}, "worker_single_job_mode is 'no' in the topology table; it must be a bool"),

@@ -1,4 +1,4 @@
-"""Slots on a virtual transport: one message each, settled from any thread, and none for what is due later."""
+"""Slots on a virtual transport: one message each, settled from any thread, and none for messages due later."""
 
 import threading
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ QUEUE = Queue("intake", Exchange("intake"), routing_key="intake")
 
 
 class Worker:
-    """What a worker does with its messages: it keeps them, and settles them when told."""
+    """A worker that keeps its messages until a test settles them."""
 
     def __init__(self, connection: Connection) -> None:
         self.channel = connection.default_channel
@@ -35,7 +35,7 @@ class Worker:
             producer.publish({}, headers={"eta": eta.isoformat() if eta else None}, declare=[QUEUE])
 
     def drain(self) -> int:
-        """Take what may be taken; return how many messages the worker now has had."""
+        """Fetch what the slots allow; return how many messages the worker has received so far."""
         while True:
             try:
                 self.channel.drain_events(timeout=0)
@@ -60,7 +60,7 @@ def test_there_is_one_message_for_each_slot(worker: Worker) -> None:
     assert worker.drain() == 3
 
 
-def test_a_message_settled_on_a_thread_of_its_task_frees_its_slot_on_the_loops(worker: Worker) -> None:
+def test_a_message_settled_on_another_thread_frees_its_slot(worker: Worker) -> None:
     worker.consumer.slots = 1
     worker.send(2)
     assert worker.drain() == 1
@@ -78,17 +78,17 @@ def test_a_message_that_is_due_later_takes_no_slot_until_it_is(worker: Worker, m
     worker.send(3, eta=now + timedelta(hours=1))
     worker.send(2)
     assert worker.drain() == 4
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     monkeypatch.setattr("ami.governor.slot_consumer.time.time", lambda: now.timestamp() + 3600)
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     worker.messages[0].reject(requeue=True)
     worker.messages[1].reject(requeue=True)
     worker.messages[2].reject(requeue=True)
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     assert worker.drain() == 4
 
 
-def test_a_message_that_a_fetch_still_brings_is_put_back(worker: Worker) -> None:
+def test_a_message_of_an_earlier_fetch_is_requeued(worker: Worker) -> None:
     worker.send(1)
     worker.channel.qos.can_consume = lambda: True  # What is under way does not ask again.
     worker.channel.drain_events(timeout=0)

@@ -8,7 +8,7 @@ from tests.support.governor.channel import QUEUES, Channel, Worker
 
 
 @pytest.mark.parametrize("slots", [0, 1, 4])
-def test_there_are_as_many_consumers_as_slots_each_with_a_prefetch_of_its_own(slots: int) -> None:
+def test_each_slot_is_a_consumer_with_its_own_prefetch(slots: int) -> None:
     worker = Worker(slots)
     assert worker.calls() == [("qos", 1, False), *[("consume", "quick")] * slots]
     assert all(tag.startswith("w-slot-") for tag in worker.open)
@@ -26,7 +26,7 @@ def test_a_slot_without_a_message_closes_with_a_round_trip() -> None:
     assert last not in worker.open
 
 
-def test_a_slot_whose_message_runs_closes_before_the_message_is_acknowledged() -> None:
+def test_a_busy_slot_closes_before_its_acknowledgement() -> None:
     worker = Worker(1)
     (tag,) = worker.open
     message = worker.channel.deliver(tag)
@@ -38,7 +38,7 @@ def test_a_slot_whose_message_runs_closes_before_the_message_is_acknowledged() -
     assert worker.open == []
 
 
-def test_slots_that_are_lowered_as_a_message_is_settled_are_closed_before_the_next_is_sent() -> None:
+def test_slots_lowered_at_a_settlement_close_before_the_next_message() -> None:
     worker = Worker(1)
     (tag,) = worker.open
     message = worker.channel.deliver(tag)
@@ -66,13 +66,13 @@ def test_raised_slots_open_again() -> None:
     assert len(worker.open) == 2
 
 
-def test_a_message_that_crossed_with_the_cancel_runs_and_counts_against_the_slots_until_it_is_settled() -> None:
+def test_a_message_that_crossed_with_a_cancel_runs_and_counts() -> None:
     worker = Worker(2)
     worker.channel.crossing = worker.channel.deliver
     worker.lower(1)
     (orphan,) = worker.got
     assert worker.open == []
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     worker.lower(2)
     assert len(worker.open) == 1
     orphan.ack()
@@ -81,16 +81,16 @@ def test_a_message_that_crossed_with_the_cancel_runs_and_counts_against_the_slot
     assert len(worker.open) == 2
 
 
-def test_more_messages_than_slots_are_overdrawn() -> None:
+def test_more_messages_than_slots_are_over_capacity() -> None:
     worker = Worker(2)
     messages = [worker.channel.deliver(tag) for tag in worker.open]
     worker.lower(1)
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     messages[0].ack()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
 
 
-def test_a_delivery_that_asks_for_slots_during_a_cancel_does_not_disturb_it() -> None:
+def test_a_delivery_during_a_cancel_opens_no_slots() -> None:
     worker = Worker(3)
 
     def crossing(tag: str) -> None:
@@ -151,7 +151,7 @@ def test_a_worker_of_several_queues_has_its_slots_on_each() -> None:
     assert worker.open == []
 
 
-def test_a_queue_that_is_cancelled_takes_its_slots_along() -> None:
+def test_a_cancelled_queue_loses_its_slots() -> None:
     worker = Worker(4, queues=QUEUES)
     worker.calls()
     worker.consumer.cancel_by_queue("slow")
@@ -165,12 +165,12 @@ def test_a_queue_without_a_slot_is_still_consumed_from() -> None:
     assert Worker(0).consumer.consuming_from("quick")
 
 
-def test_each_slot_is_good_for_as_many_messages_as_the_multiplier() -> None:
+def test_each_slot_holds_as_many_messages_as_the_multiplier() -> None:
     worker = Worker(2, multiplier=3)
     assert worker.calls() == [("qos", 3, False), *[("consume", "quick")] * 2]
 
 
-def test_orphans_and_slots_together_are_never_more_than_the_multiplier_allows() -> None:
+def test_crossed_messages_and_slots_stay_within_the_multiplier() -> None:
     worker = Worker(2, multiplier=2)
     worker.channel.crossing = worker.channel.deliver
     worker.lower(1)  # One slot of two messages, and the message that crossed.
@@ -178,13 +178,13 @@ def test_orphans_and_slots_together_are_never_more_than_the_multiplier_allows() 
     worker.lower(2)
     assert len(worker.open) == 1
     worker.consumer.adjust()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
     worker.got[0].ack()
     worker.later()
     assert len(worker.open) == 2
 
 
-def test_a_slot_that_is_not_full_is_closed_before_one_that_is_and_what_it_runs_counts_on() -> None:
+def test_the_emptiest_slot_closes_first_and_its_messages_count() -> None:
     worker = Worker(2, multiplier=2)
     full, half = worker.open
     for tag in (full, full, half):
@@ -192,19 +192,19 @@ def test_a_slot_that_is_not_full_is_closed_before_one_that_is_and_what_it_runs_c
     worker.calls()
     worker.lower(1)
     assert worker.open == [full]
-    assert worker.consumer.overdrawn
+    assert worker.consumer.over_capacity
     worker.got[2].ack()
-    assert not worker.consumer.overdrawn
+    assert not worker.consumer.over_capacity
 
 
-def test_a_channel_that_the_broker_closed_is_a_lost_connection_and_its_slots_with_it() -> None:
+def test_a_channel_closed_by_the_broker_is_a_lost_connection() -> None:
     worker = Worker(2)
 
     def close(_: str) -> None:
-        raise ChannelError("gone")
+        raise ChannelError("closed")
 
     worker.channel.crossing = close
-    with pytest.raises(RecoverableConnectionError, match="gone"):
+    with pytest.raises(RecoverableConnectionError, match="closed"):
         worker.lower(1)
     worker.calls()
     worker.lower(2)

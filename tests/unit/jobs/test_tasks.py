@@ -256,7 +256,7 @@ def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, 
         assert run_job.apply(kwargs={"job_id": job.pk}, headers=headers, retries=3).state == "SUCCESS"
         headers = sent[-1]["headers"]
     assert [message["countdown"] for message in sent] == [2, 4, 8, 16, 32, 60, 60, 60]
-    assert all(set(message) == {"kwargs", "countdown", "headers"} for message in sent)
+    assert all(set(message) == {"task_id", "kwargs", "countdown", "headers"} for message in sent)
     assert {message["headers"]["antenna_origin"] for message in sent} == {"beat"}
     job.refresh_from_db()
     assert (job.status, job.lease_owner, job.tries) == (JobStatus.STARTED, "", 0)

@@ -106,7 +106,7 @@ def test_a_lost_answer_is_found_out():
     asyncio.run(main())
 
 
-def test_a_lost_request_is_told():
+def test_a_lost_request_is_reported():
     async def main():
         blob = FaultyBlob(["lost request"])
         async with BrokerQueue(blob) as q:
@@ -152,7 +152,7 @@ def test_errors_of_a_users_storage_come_through_unchanged():
 def test_a_blob_that_is_no_queue_is_left_alone():
     async def main():
         blob = OneBlob(b"holiday photographs")
-        with pytest.raises(StorageError, match="this is no queue in JSON"):
+        with pytest.raises(StorageError, match="this is not a queue in JSON"):
             await DirectQueue(blob).enqueue("t", b"")
         assert blob.content == b"holiday photographs"
 

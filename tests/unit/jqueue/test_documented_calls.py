@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
 
@@ -262,7 +263,7 @@ def test_any_object_with_the_two_coroutines_is_a_storage():
     assert isinstance(OneBlob(), ObjectStoragePort)
     assert isinstance(InMemoryStorage(), ObjectStoragePort)
     assert not isinstance(object(), ObjectStoragePort)
-    with pytest.raises(TypeError, match=r"object is no storage: it lacks the coroutines read\(\) and write\(\)"):
+    with pytest.raises(TypeError, match=r"object is not a storage: it lacks the coroutines read\(\) and write\(\)"):
         BrokerQueue(object())
 
 
@@ -281,9 +282,31 @@ def test_values_cannot_be_changed():
         QueueState().version = 1
 
 
+@pytest.mark.parametrize(
+    ("module", "names"),
+    {
+        "domain.models": ("Job", "JobStatus", "QueueState"),
+        "domain.errors": ("CASConflictError", "JQueueError", "JobNotFoundError", "StorageError"),
+        "ports.storage": ("ObjectStoragePort",),
+        "core.codec": ("decode", "encode"),
+        "core.direct": ("DirectQueue",),
+        "core.group_commit": ("GroupCommitLoop",),
+        "core.broker": ("BrokerQueue",),
+        "core.heartbeat": ("HeartbeatManager",),
+        "adapters.storage.memory": ("InMemoryStorage",),
+        "adapters.storage.filesystem": ("LocalFileSystemStorage",),
+        "adapters.storage.s3": ("S3Storage",),
+        "adapters.storage.gcs": ("GCSStorage",),
+    }.items(),
+)
+def test_modules_and_names_are_those_of_jqueue(module: str, names: tuple[str, ...]):
+    found = import_module(f"ami.jqueue.{module}")
+    assert all(hasattr(found, name) for name in names)
+
+
 @pytest.mark.processes
 def test_importing_brings_in_no_client_and_no_framework():
-    code = "import sys, ami.transports.objectstore as o; [getattr(o, n) for n in o.__all__]; print(*sys.modules)"
+    code = "import sys, ami.jqueue as o; [getattr(o, n) for n in o.__all__]; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     unwanted = {"obstore", "boto3", "botocore", "aioboto3", "google.cloud.storage", "django", "celery"}
     assert not unwanted & set(loaded)

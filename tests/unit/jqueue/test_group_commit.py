@@ -178,10 +178,10 @@ def test_no_thread_stays_behind(tmp_path):
         async with BrokerQueue(LocalFileSystemStorage(tmp_path / "q")) as q:
             await q.enqueue("t", b"")
 
-        async def gone():
+        async def removed():
             return not [thread for thread in threading.enumerate() if thread.name == "objectstore-writer"]
 
-        await until(gone)
+        await until(removed)
 
     asyncio.run(main())
 
@@ -232,7 +232,7 @@ async def until_waiting(q):
     return found
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+def test_an_unusable_folder_is_reported(tmp_path):
     (tmp_path / "file").write_bytes(b"")
 
     async def main():

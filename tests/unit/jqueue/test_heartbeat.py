@@ -47,7 +47,7 @@ def test_it_beats_until_the_block_ends():
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("error", [JQueueError("gone"), StorageError("away", OSError())])
+@pytest.mark.parametrize("error", [JQueueError("removed"), StorageError("unreachable", OSError())])
 def test_it_stops_silently_when_the_queue_says_no(error, caplog):
     async def main():
         beats = Beats(2, error)
@@ -73,7 +73,7 @@ def test_a_defect_is_logged_and_does_not_fail_the_work(caplog):
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(main())
-    assert "The heartbeat of job job-7 ended early" in caplog.text
+    assert "Heartbeat ended early for job job-7" in caplog.text
 
 
 def test_an_error_of_the_block_comes_through():

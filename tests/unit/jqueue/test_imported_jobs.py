@@ -74,8 +74,8 @@ def test_initial_content_with_jobs():
     asyncio.run(holds_the_state(DirectQueue(InMemoryStorage(initial_content=encode(STATE)))))
 
 
-def test_initial_content_that_is_no_queue():
-    with pytest.raises(StorageError, match="no queue in JSON"):
+def test_initial_content_in_another_format():
+    with pytest.raises(StorageError, match="not a queue in JSON"):
         asyncio.run(DirectQueue(InMemoryStorage(initial_content=b"?")).read_state())
 
 
@@ -93,10 +93,10 @@ def test_an_empty_file_is_an_empty_queue(tmp_path):
     assert asyncio.run(DirectQueue(LocalFileSystemStorage(tmp_path / "q")).dequeue()) == []
 
 
-def test_a_file_that_is_no_queue_is_left_alone(tmp_path):
+def test_a_file_in_another_format_is_left_alone(tmp_path):
     path = tmp_path / "holiday.txt"
     path.write_bytes(b"photographs")
-    with pytest.raises(StorageError, match="no queue in JSON"):
+    with pytest.raises(StorageError, match="not a queue in JSON"):
         asyncio.run(DirectQueue(LocalFileSystemStorage(path)).enqueue("t", b""))
     assert path.read_bytes() == b"photographs"
 
@@ -111,7 +111,7 @@ def test_an_earlier_import_is_never_written_over(tmp_path):
 
 @pytest.mark.parametrize("step", ["import_jobs", "rename", "rename again"])
 def test_killed_in_the_middle_the_next_one_finishes(tmp_path, monkeypatch, step):
-    """Every step of an import fails once; nobody who opens the queue then misses or doubles a job."""
+    """Every step of an import fails once; the queue then has every job once."""
     from ami.jqueue.adapters.storage import filesystem
 
     class Killed(BaseException):

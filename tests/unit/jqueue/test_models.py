@@ -92,7 +92,7 @@ def test_no_bytes_are_a_new_queue():
     "content", [b"x", b"[]", b'{"version":0,"jobs":[{"id":1}]}', b'{"version":0,"jobs":[', b"\xff"]
 )
 def test_anything_else_is_refused(content):
-    with pytest.raises(StorageError, match="this is no queue in JSON: "):
+    with pytest.raises(StorageError, match="this is not a queue in JSON: "):
         decode(content)
 
 

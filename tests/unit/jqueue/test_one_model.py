@@ -141,7 +141,7 @@ def test_a_batch_is_its_calls_one_after_the_other(batches):
     """Concurrent calls end as if they had been made in the order in which they were begun, on every storage alike."""
 
     async def outcomes(q, batches):
-        ids, told = [], []
+        ids, answers_seen = [], []
         for batch in batches:
             calls = [
                 {
@@ -153,20 +153,20 @@ def test_a_batch_is_its_calls_one_after_the_other(batches):
             ]
             for answer in await asyncio.gather(*calls, return_exceptions=True):
                 if isinstance(answer, list):
-                    told.append([len(ids) if job.id not in ids else ids.index(job.id) for job in answer])
+                    answers_seen.append([len(ids) if job.id not in ids else ids.index(job.id) for job in answer])
                 elif answer is None or isinstance(answer, JobNotFoundError):
-                    told.append(type(answer).__name__)
+                    answers_seen.append(type(answer).__name__)
                 else:
                     ids.append(answer.id)
-                    told.append(answer.priority)
-        return told
+                    answers_seen.append(answer.priority)
+        return answers_seen
 
     async def main(folder):
-        told = []
+        answers_seen = []
         for storage in STORAGES.values():
             async with BrokerQueue(storage(folder)) as q:
-                told.append(await outcomes(q, batches))
-        assert told[0] == told[1] == told[2]
+                answers_seen.append(await outcomes(q, batches))
+        assert answers_seen[0] == answers_seen[1] == answers_seen[2]
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main(Path(folder)))

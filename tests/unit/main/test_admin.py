@@ -88,12 +88,12 @@ def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, ac
 
 @pytest.fixture
 def sent(monkeypatch, django_capture_on_commit_callbacks):
-    """What Celery is asked to publish; `ask` publishes on commit, which a test's transaction never reaches."""
+    """The messages that the admin publishes: on commit, which a test's transaction never reaches."""
     from celery.app.task import Task
 
     messages = []
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: messages.append((task.name, options)))
-    monkeypatch.setattr("ami.queues.publish.transaction.on_commit", lambda publish: publish())
+    monkeypatch.setattr("django.db.transaction.on_commit", lambda publish: publish())
     return messages
 
 

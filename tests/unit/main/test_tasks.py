@@ -57,7 +57,7 @@ def run_to_the_end(task, published, **kwargs):
 @pytest.fixture
 def published(monkeypatch):
     messages = []
-    monkeypatch.setattr(tasks, "continue_later", lambda task, **kwargs: messages.append(kwargs))
+    monkeypatch.setattr(tasks, "publish_successor", lambda task, **kwargs: messages.append(kwargs))
     return messages
 
 

@@ -1,4 +1,4 @@
-"""The schedule in the admin, and what a person is told after a click."""
+"""The schedule in the admin, and the messages after a click."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.main.models import User
 from ami.queues.admin import PeriodicTaskAdmin
-from ami.queues.admin_site.messages import tell
-from ami.queues.publish import Asked
+from ami.queues.admin_site.messages import report_published
+from ami.queues.publish import PublishedTask
 from ami.topology.router import ORIGIN_HEADER
 
 TASK = "ami.jobs.tasks.audit_jobs"
@@ -30,27 +30,27 @@ class Kept(BaseStorage):
         return []
 
 
-def told(what: str, asked: Asked) -> str:
+def shown(what: str, published: PublishedTask) -> str:
     request = RequestFactory().get("/")
     request._messages = Kept(request)
-    tell(request, what, asked)
+    report_published(request, what, published)
     (message,) = list(get_messages(request))
     assert message.level_tag == "success"
     return str(message)
 
 
-def test_person_is_told_id_queue_and_link():
-    text = told("audit", Asked("7f", "antenna-interactive", "http://flower.example/task/7f"))
+def test_message_names_id_queue_and_link():
+    text = shown("audit", PublishedTask("7f", "antenna-interactive", "http://flower.example/task/7f"))
     assert text.startswith("audit: task 7f sent to antenna-interactive.")
     assert '<a href="http://flower.example/task/7f">Watch it in Flower</a>' in text
 
 
 def test_without_flower_there_is_no_link():
-    assert "<a " not in told("audit", Asked("7f", "antenna-interactive", None))
+    assert "<a " not in shown("audit", PublishedTask("7f", "antenna-interactive", None))
 
 
 def test_what_a_person_typed_is_escaped():
-    assert "<script>" not in told("<script>alert(1)</script>", Asked("7f", "antenna", None))
+    assert "<script>" not in shown("<script>alert(1)</script>", PublishedTask("7f", "antenna", None))
 
 
 def test_schedule_is_registered_with_our_own_action():
@@ -78,7 +78,7 @@ def entry(task: str, **fields: Any) -> PeriodicTask:
     return PeriodicTask.objects.create(name=f"daily {task}", task=task, interval=interval, **fields)
 
 
-def test_run_selected_tasks_asks_as_a_person_with_the_entrys_arguments(
+def test_run_selected_tasks_publishes_for_a_person_with_the_arguments(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
@@ -97,10 +97,10 @@ def test_positional_arguments_of_an_entry_are_sent_too(
     assert [list(message["args"] or ()) for message in sent] == [[5]]
 
 
-def test_entry_of_a_task_that_is_gone_is_named_and_the_others_are_sent(
+def test_entry_of_a_removed_task_is_named_and_the_others_are_sent(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
-        texts = run_selected(browser, entry("ami.gone"), entry(TASK))
-    assert "ami.gone is not registered; nothing was sent." in texts
+        texts = run_selected(browser, entry("ami.removed"), entry(TASK))
+    assert "ami.removed is not registered; nothing was sent." in texts
     assert [message["name"] for message in sent] == [TASK]

@@ -16,7 +16,7 @@ def letter(headers: Any) -> DeadLetter:
     return dead_letters._letter(QUEUE, SimpleNamespace(headers=headers))
 
 
-def test_letter_tells_task_reason_retries_and_arguments():
+def test_letter_shows_task_reason_retries_and_arguments():
     headers = {
         "id": "7",
         "task": "ami.jobs.tasks.run_job",
@@ -35,7 +35,7 @@ def test_message_that_never_died_was_unrouted():
     assert letter({"task": "x", "retries": None}).reason == "unrouted"
 
 
-def test_foreign_message_without_headers_is_told_all_the_same():
+def test_foreign_message_without_headers_is_listed():
     for headers in (None, {}):
         assert letter(headers) == DeadLetter(QUEUE, "?", "?", "unrouted", 0, "", "no binding matched its routing key")
 

@@ -1,4 +1,4 @@
-"""RabbitMQ's management API: its URL, what is asked of it, and refusals that repeat no credentials."""
+"""RabbitMQ's management API: its URL, its requests, and errors that repeat no credentials."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ SECRET = "s3cret-of-the-operator"
 
 
 class Broker:
-    """A server that answers as told, and remembers what it was asked."""
+    """A server with given answers, which keeps its requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}
@@ -85,7 +85,7 @@ def test_credentials_of_the_url_are_percent_decoded(broker: Broker):
 @pytest.mark.parametrize(
     ("text", "version"), [("3.10.8", (3, 10, 8)), ("4.1.0-rc.1", (4, 1, 0)), ("3.13.7+debian", (3, 13, 7))]
 )
-def test_version_is_told_as_numbers(broker: Broker, api: ManagementApi, text: str, version: tuple[int, ...]):
+def test_version_is_returned_as_numbers(broker: Broker, api: ManagementApi, text: str, version: tuple[int, ...]):
     broker.answers["/api/overview"] = (200, {"rabbitmq_version": text})
     assert api.version() == version
 
@@ -143,7 +143,7 @@ def test_answer_that_is_a_refusal_is_one_without_credentials(broker: Broker, api
     assert SECRET not in str(refused.value)
 
 
-def test_answer_that_is_no_json_is_a_refusal_too(broker: Broker, api: ManagementApi):
+def test_answer_that_is_not_json_is_a_refusal(broker: Broker, api: ManagementApi):
     broker.answers["/api/overview"] = (200, b"<html>a proxy's own page</html>")
     with pytest.raises(ManagementUnavailable):
         api.version()

@@ -23,9 +23,9 @@ INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
-    """A broker in this process's memory, and a RabbitMQ management API that nobody may ask."""
+    """A broker in this process's memory, and a RabbitMQ management API that must not be called."""
     monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
-    settings.RABBITMQ_MANAGEMENT_URL = "http://nobody:nothing@127.0.0.1:1"
+    settings.RABBITMQ_MANAGEMENT_URL = "http://unused:unused@127.0.0.1:1"
     with celery_at(f"objectstore+memory://{uuid.uuid4().hex}"):
         yield
 
@@ -65,7 +65,7 @@ def found(code: int = 1) -> dict[str, str]:
 def test_declare_makes_everything_but_delays_and_policies(declared: dict[str, Any], channel: Any, settings: Any):
     topology = settings.ANTENNA_TOPOLOGY
     assert set(declared["queues"]) == {*topology.queues, *burial_queues(topology)}
-    assert declared["policies"] == "none, they are RabbitMQ's"
+    assert declared["policies"] == "none, only RabbitMQ has policies"
     bindings = set(channel.list_bindings())
     assert {(queue, "antenna", queue) for queue in topology.queues} <= bindings
     assert {(f"{queue}.dlq", "antenna.dlx", queue) for queue in topology.queues} <= bindings
@@ -97,11 +97,11 @@ def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
     for queue in (state["queue"] for state in stage["queues"]):
         channel.basic_consume(queue, callback=print)
     assert queues("rollout")["name"] == "split"
-    with pytest.raises(CommandError, match="Workers still read the split queues; stop celeryworker_ingest"):
+    with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
         queues("rollback")
 
 
-def test_rollback_hands_keys_and_messages_over_and_a_worker_takes_its_own_back(
+def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
     declared: dict[str, Any], channel: Any, app: Any, settings: Any
 ):
     app.send_task(RESULT)
@@ -151,7 +151,7 @@ def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict
     assert depth(channel, INGEST)[0] == 1
 
 
-def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel: Any, app: Any):
+def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channel: Any, app: Any):
     assert found() == {}
     Queue("antena-ingest", durable=True)(channel).declare()
     channel.basic_publish(channel.prepare_message("x"), "", "antena-ingest")
@@ -160,13 +160,13 @@ def test_live_check_tells_what_the_store_shows(declared: dict[str, Any], channel
     bury(channel, INGEST)
     rows = found()
     assert rows.keys() == {"unknown-queue", "unrouted", "dead-letters"}
-    unknown = "antena-ingest holds 1 messages and is no queue of ours. Did you mean 'antenna-ingest'?"
+    unknown = "antena-ingest holds 1 messages and is not a queue of the topology. Did you mean 'antenna-ingest'?"
     assert rows["unknown-queue"] == unknown
     assert rows["unrouted"].startswith("1 messages matched no binding and are kept in antenna.unrouted; look with")
-    assert rows["dead-letters"].startswith("1 messages were given up and are kept in antenna-ingest.dlq; look with")
+    assert rows["dead-letters"].startswith("1 messages were buried and are kept in antenna-ingest.dlq; look with")
 
 
-def test_live_check_tells_of_a_queue_with_other_arguments(store: None, channel: Any):
+def test_live_check_finds_a_queue_with_other_arguments(store: None, channel: Any):
     Queue(INGEST, durable=True)(channel).declare()
     assert {"arguments", "missing-queue"} <= found().keys()
 
@@ -178,6 +178,6 @@ def test_store_that_cannot_be_opened_is_one_sentence(tmp_path: Path, argv: tuple
     in_the_way.touch()
     with (
         celery_at(f"objectstore+{in_the_way.as_uri()}"),
-        pytest.raises(CommandError, match=f"The broker at objectstore.*{in_the_way}.* did not do it: "),
+        pytest.raises(CommandError, match=rf"Broker operation failed \(objectstore.*{in_the_way}.*\): "),
     ):
         queues(*argv)

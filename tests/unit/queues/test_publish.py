@@ -23,12 +23,12 @@ def publish(app: Any, sent: Sent, name: str = AUDIT, **options: Any) -> dict[str
     return sent[-1]
 
 
-def running(name: str, asker: str | None) -> Any:
-    """A task that runs, and who asked for it."""
+def running(name: str, publisher: str | None) -> Any:
+    """A task that runs, and the origin of its message."""
 
     class Parent:
         class request:
-            headers = {ORIGIN_HEADER: asker} if asker else None
+            headers = {ORIGIN_HEADER: publisher} if publisher else None
 
     return Parent
 
@@ -37,8 +37,8 @@ def running(name: str, asker: str | None) -> Any:
 def parent(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make a task of this origin the one that publishes."""
 
-    def parent(asker: str | None) -> None:
-        current = property(lambda _: running(AUDIT, asker))
+    def parent(publisher: str | None) -> None:
+        current = property(lambda _: running(AUDIT, publisher))
         monkeypatch.setattr(type(app), "current_worker_task", current, raising=False)
 
     return parent
@@ -90,7 +90,7 @@ def test_publisher_waits_for_the_brokers_confirmation_only_so_long(app: Any, sen
     assert publish(app, sent, confirm_timeout=1)["confirm_timeout"] == 1
 
 
-def test_origin_is_a_tasks_when_nobody_said_otherwise(app: Any, sent: Sent):
+def test_origin_is_task_by_default(app: Any, sent: Sent):
     assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.TASK
 
 
@@ -102,9 +102,9 @@ def test_origin_is_inherited_only_where_the_row_says_so(app: Any, sent: Sent, pa
     assert publish(app, sent, AUDIT)["headers"][ORIGIN_HEADER] == origin.TASK
 
 
-def test_asked_by_beats_what_would_be_inherited_and_a_header_beats_both(app: Any, sent: Sent, parent: Any):
+def test_published_by_overrides_inheritance_and_a_header_overrides_both(app: Any, sent: Sent, parent: Any):
     parent(origin.PERSON)
-    with origin.asked_by(origin.BEAT):
+    with origin.published_by(origin.BEAT):
         assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.BEAT
         explicit = publish(app, sent, headers={ORIGIN_HEADER: origin.TASK, "other": 1})["headers"]
         assert (explicit[ORIGIN_HEADER], explicit["other"]) == (origin.TASK, 1)
@@ -136,7 +136,7 @@ def test_retry_forgets_where_the_last_try_was_delivered(app: Any, sent: Sent):
 
 
 @pytest.mark.parametrize("retries", [0, 1])
-def test_retry_for_a_queue_that_is_gone_is_routed_anew(app: Any, sent: Sent, retries: int):
+def test_retry_for_a_removed_queue_is_routed_anew(app: Any, sent: Sent, retries: int):
     if retries:
         assert "queue" not in publish(app, sent, queue="antenna-slow", retries=retries)
     else:

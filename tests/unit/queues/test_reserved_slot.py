@@ -1,4 +1,4 @@
-"""One slot of a worker stays free of long work, whoever holds the others and however they end."""
+"""One slot of a worker stays free of long work, also when holders of the others are killed."""
 
 import os
 import tempfile
@@ -27,17 +27,17 @@ def one_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         reserved_slot.free(task_id=task_id)
 
 
-def asks(told: Connection) -> None:
+def takes(parent: Connection) -> None:
     """Ask for the only slot as a child of the same worker, send the answer, and live until the test is over."""
     reserved_slot._worker_pid = ask_parent
-    told.send(reserved_slot.take(WORKER, 1, "child"))
-    told.poll(None)
+    parent.send(reserved_slot.take(WORKER, 1, "child"))
+    parent.poll(None)
 
 
 @pytest.fixture
 def child() -> Iterator[Forked]:
     """A child process of the same worker that asks for the only slot and sends the answer."""
-    with forked(asks) as process:
+    with forked(takes) as process:
         yield process
 
 
@@ -75,5 +75,5 @@ def test_slot_is_free_again_when_its_process_was_killed(child: Forked):
 @pytest.mark.processes
 def test_process_finds_the_slot_taken_that_another_holds(child: Forked):
     assert child.recv() is True
-    with forked(asks) as second:
+    with forked(takes) as second:
         assert second.recv() is False

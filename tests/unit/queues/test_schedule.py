@@ -62,7 +62,7 @@ def test_changed_declaration_changes_the_row_and_keeps_the_operators_switch(decl
 
 
 @pytest.mark.django_db
-def test_what_left_the_code_leaves_the_schedule_and_what_people_made_stays(declare: Any):
+def test_entry_removed_from_the_code_is_removed_and_users_entries_stay(declare: Any):
     declare(every(60), every(90, name="another", task="ami.jobs.tasks.jobs_health_check"))
     synchronise()
     interval = IntervalSchedule.objects.create(every=7, period="days")
@@ -73,7 +73,7 @@ def test_what_left_the_code_leaves_the_schedule_and_what_people_made_stays(decla
 
 
 @pytest.mark.django_db
-def test_synchronisation_tells_beat_that_something_changed(declare: Any):
+def test_synchronisation_notifies_beat_of_changes(declare: Any):
     from django_celery_beat.models import PeriodicTasks
 
     declare(every(60))

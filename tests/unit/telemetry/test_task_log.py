@@ -35,12 +35,12 @@ def run(sender: Any, task_id: str = "7", state: str = "SUCCESS") -> None:
     task_log.finished(sender=sender, task_id=task_id, state=state)
 
 
-def test_record_tells_where_a_task_came_from_how_long_it_waited_and_what_became_of_it(folder: Path):
+def test_record_has_origin_waiting_time_and_state(folder: Path):
     due = time.time() - 3
     run(task({ORIGIN_HEADER: "beat", PUBLISHED_HEADER: due}, retries=2), state="RETRY")
     (record,) = task_log.read(folder)
-    told = {name: record[name] for name in ("task", "id", "queue", "consumed_from", "origin", "worker", "pid")}
-    assert told == {
+    written = {name: record[name] for name in ("task", "id", "queue", "consumed_from", "origin", "worker", "pid")}
+    assert written == {
         "task": TASK,
         "id": "7",
         "queue": "antenna-housekeeping",

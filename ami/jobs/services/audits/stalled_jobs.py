@@ -13,7 +13,7 @@ from ami.jobs.services import operations
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.completion import ALL_SETTLED, complete_if_settled
 from ami.jobs.services.job_slice import fail
-from ami.topology.router import ORIGIN_HEADER
+from ami.queues.publish import publish_task
 
 SILENT_SECONDS = 900
 """A started job without a lease is run again after this time without a heartbeat; its message may be queued."""
@@ -35,7 +35,7 @@ def nudge(job_id: int, why: str) -> None:
     """
     from ami.jobs.tasks import run_job
 
-    run_job.apply_async(kwargs={"job_id": job_id}, headers={ORIGIN_HEADER: PERSON})
+    publish_task(run_job, origin=PERSON, job_id=job_id)
     Job.objects.get(pk=job_id).log(why, level="WARNING")
 
 

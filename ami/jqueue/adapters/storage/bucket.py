@@ -28,11 +28,9 @@ class BucketStorage(KeyedStorage):
         return self._blob is None
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, version); see `ObjectStoragePort`."""
         return await (self._blob.read() if self._blob else super().read())
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        """Write the blob of a client; see `ObjectStoragePort`."""
         return await (self._blob.write(content, if_match) if self._blob else super().write(content, if_match))
 
     @abstractmethod

@@ -31,13 +31,13 @@ class LocalFileSystemStorage(KeyedStorage):
 
     def _open(self) -> Store:
         try:
-            # In this order: an import makes the folder before the file goes away, and moves it in place after that.
+            # In this order: an import makes the folder, renames the file, then moves the folder in place.
             if self._path.is_file() or (not self._path.exists() and self._partial.exists()):
                 self._import()
         except OSError as error:
             raise StorageError(f"{self._path} could not be imported: {error}", error) from error
         store = open_folder(self._path)
-        # Nobody says when a storage is no longer used; its open files end with it.
+        # A storage has no end of its own: its files are closed when it is collected.
         weakref.finalize(store, store._journal.close)
         return store
 
@@ -54,8 +54,8 @@ class LocalFileSystemStorage(KeyedStorage):
             if self._path.is_file():
                 state = decode(self._path.read_bytes())
                 shutil.rmtree(self._partial, ignore_errors=True)
-                # A fresh folder never comes into doubt over what a power failure took.
-                journal = FolderJournal(self._partial, doubt=b"")
+                # A new folder has no power failure behind it.
+                journal = FolderJournal(self._partial, power_failure=b"")
                 import_jobs(Store(journal), state)
                 journal.close()
                 _to_disk(self._partial.parent)

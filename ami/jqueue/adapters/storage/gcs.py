@@ -26,19 +26,17 @@ class ClientBlob:
         self._blob_name = blob_name
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, generation); see `ObjectStoragePort`."""
         try:
             return await asyncio.to_thread(self._read)
         except Exception as error:
             raise self._failed("read", error) from error
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        """Replace the blob of this generation, or create it; see `ObjectStoragePort`."""
         try:
             return await asyncio.to_thread(self._write, content, int(if_match or 0))
         except Exception as error:
             if _code(error) == PRECONDITION_FAILED:
-                raise CASConflictError(f"somebody else wrote {self._name} first") from error
+                raise CASConflictError(f"another writer changed {self._name} first") from error
             raise self._failed("written", error) from error
 
     def _read(self) -> tuple[bytes, str | None]:
@@ -56,7 +54,7 @@ class ClientBlob:
 
     def _write(self, content: bytes, generation: int) -> str:
         blob = self._client.bucket(self._bucket_name).blob(self._blob_name)
-        # Generation 0 is Google's way to say: only where there is none yet.
+        # Generation 0 means: only where there is no blob yet.
         blob.upload_from_string(content, content_type="application/json", if_generation_match=generation)
         return str(blob.generation)
 

@@ -48,7 +48,7 @@ def _claim(job: Job) -> Command:
 def import_blob(store: Store, objects: Storage, key: str) -> None:
     """Move the jobs of a queue in one blob into the store, and keep a copy of the blob as it was beside it.
 
-    The blob is emptied last. Whoever was killed before that, or runs at the same time, imports the same ids, which are
+    The blob is emptied last. A process that was killed, or runs at the same time, imports the same ids, which are
     stored once. Raises StorageError where the blob is something else; it is left alone.
     """
     while (stored := objects.read(key)) is not None:
@@ -58,6 +58,6 @@ def import_blob(store: Store, objects: Storage, key: str) -> None:
         import_jobs(store, state)
         with suppress(CASConflictError):
             objects.create(f"{key}.imported-{state.version}", stored.content)
-        # Somebody who still writes the blob conflicts with this, or this with them: then there is more to import.
+        # A conflict means that an old program still writes the blob: then there is more to import.
         with suppress(CASConflictError):
             objects.replace(key, encode(QueueState(version=state.version + 1)), stored.version)

@@ -1,4 +1,4 @@
-"""A queue in this process's memory, gone with it: for tests and trials."""
+"""A queue in this process's memory, for tests and experiments."""
 
 from ami.jqueue.adapters.storage.imported_jobs import import_jobs
 from ami.jqueue.core.codec import decode
@@ -35,7 +35,7 @@ class InMemoryStorage(KeyedStorage):
         if self._objects is not None:
             return await super().write(content, if_match)
         if if_match != (await self.read())[1]:
-            raise CASConflictError("somebody else wrote first")
+            raise CASConflictError("another writer was first")
         self._content = content
         self._writes += 1
         return str(self._writes)

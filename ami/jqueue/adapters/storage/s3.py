@@ -21,7 +21,6 @@ class SessionBlob:
         self._connection = connection
 
     async def read(self) -> tuple[bytes, str | None]:
-        """Return (content, etag); see `ObjectStoragePort`."""
         try:
             async with self._session.client("s3", **self._connection) as client:
                 response = await client.get_object(**self._place)
@@ -33,7 +32,6 @@ class SessionBlob:
             raise self._failed("read", error) from error
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        """Replace the blob of this etag, or create it; see `ObjectStoragePort`."""
         # Two first writers that both only put would lose what one of them enqueued.
         condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
         try:
@@ -41,9 +39,9 @@ class SessionBlob:
                 etag: str = (await client.put_object(**self._place, Body=content, **condition))["ETag"]
                 return etag
         except Exception as error:
-            # A replace finds nothing where somebody deleted the blob meanwhile.
+            # A replace finds nothing where the blob was deleted meanwhile.
             if _code(error) in CONFLICTS or (if_match is not None and _code(error) in MISSING):
-                raise CASConflictError(f"somebody else wrote {self._name} first") from error
+                raise CASConflictError(f"another writer changed {self._name} first") from error
             raise self._failed("written", error) from error
 
     @property

@@ -1,4 +1,4 @@
-"""``manage.py queues``: the operator's door to every queue operation."""
+"""``manage.py queues``: a thin wrapper around every queue operation."""
 
 import json
 from dataclasses import asdict
@@ -24,36 +24,34 @@ from ami.topology.topology import Topology
 
 
 class Command(BaseCommand):
-    """Declares, checks, lists, rolls out and back, shows what is held; ``manage.py queues VERB --help`` says more."""
+    """Runs one operation per sub-command; see ``manage.py queues VERB --help``."""
 
-    # An operator's tool at three in the morning: no other app's check may stand in its way.
+    # A failing check of another app must not keep an operator from the queues.
     requires_system_checks = []
     help = "Operate the queues: declare, tasks, check, rollout, rollback, governor, dead-letters, schedule."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
         verbs = parser.add_subparsers(dest="verb", required=True)
-        verbs.add_parser("declare", help="declare queues, dead letters, exchanges, and policies")
+        verbs.add_parser("declare", help="declare queues, dead-letter queues, exchanges and policies")
         verbs.add_parser("tasks", help="list every registered task with its queue, rule and limits")
-        check = verbs.add_parser("check", help="look for what is wrong; exit 1 when something is")
-        check.add_argument("--live", action="store_true", help="ask the broker and every worker, too")
-        verbs.add_parser(
-            "rollout", help="where the split stands and what comes next; exit 1 while it would strand work"
-        )
-        verbs.add_parser("rollback", help="send the work of the split queues back to the fallback queue")
-        verbs.add_parser("governor", help="every worker's memory, whether it takes tasks, and why not")
-        letters = verbs.add_parser("dead-letters", help="count, list, replay or discard what was given up")
+        check = verbs.add_parser("check", help="check tasks, routes and schedule; exit 1 on an error")
+        check.add_argument("--live", action="store_true", help="check the broker and every worker, too")
+        verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
+        verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
+        verbs.add_parser("governor", help="show each worker's memory, state and reasons")
+        letters = verbs.add_parser("dead-letters", help="count, list, replay or discard dead letters")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
         acts = letters.add_mutually_exclusive_group()
-        acts.add_argument("--replay", action="store_true", help="send them to where their tasks belong today")
-        acts.add_argument("--discard", action="store_true", help="delete them for good")
-        letters.add_argument("--limit", type=int, default=None, help="at most so many")
-        verbs.add_parser("schedule", help="write the schedule that the code declares into beat's tables")
+        acts.add_argument("--replay", action="store_true", help="publish them to the current queue of their tasks")
+        acts.add_argument("--discard", action="store_true", help="delete them permanently")
+        letters.add_argument("--limit", type=int, default=None, help="maximum number of messages")
+        verbs.add_parser("schedule", help="write the declared schedule into beat's tables")
         for verb in verbs.choices.values():
             verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
-        """Run one verb; a broker that does not answer is one sentence and exit code 1."""
+        """Run one sub-command; a broker error is one sentence and exit code 1."""
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
         run = getattr(self, "_" + verb.replace("-", "_"))
@@ -65,7 +63,7 @@ class Command(BaseCommand):
                 run(options)
         except _broker_errors() as error:
             where = current_app.connection_for_read().as_uri()
-            raise CommandError(f"The broker at {where} did not do it: {error!r}") from error
+            raise CommandError(f"Broker operation failed ({where}): {error!r}") from error
 
     def _declare(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_write() as connection:
@@ -89,7 +87,7 @@ class Command(BaseCommand):
             )
             for row in rows
         ]
-        columns = ("task", "queue", "rule", "limits s", "retries", "trigger", "when a person asks")
+        columns = ("task", "queue", "rule", "limits s", "retries", "trigger", "queue for users")
         self._show([asdict(row) for row in rows], cells, columns)
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -101,7 +99,7 @@ class Command(BaseCommand):
         if any(item.level == "error" for item in found):
             raise SystemExit(1)
         if not found and not self.json:
-            self.stdout.write("Nothing is wrong.")
+            self.stdout.write("No problems found.")
 
     def _rollout(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_read() as connection:
@@ -127,8 +125,8 @@ class Command(BaseCommand):
 
     def _governor(self, options: dict[str, Any]) -> None:
         try:
-            found = governors.ask(current_app)
-        except governors.NobodyAnswered as error:
+            found = governors.query(current_app)
+        except governors.NoWorkerAnswered as error:
             raise CommandError(str(error)) from error
         self._show(governors.as_dicts(found), [governors.cells(worker) for worker in found], governors.COLUMNS)
 
@@ -194,7 +192,7 @@ def _subject(options: dict[str, Any]) -> str:
 def _put_policies(topology: Topology, connection: Connection) -> list[str] | str:
     """Return the names of the policies that were written, or why there are none."""
     if not kind_of(connection).is_managed:
-        return "none, they are RabbitMQ's"
+        return "none, only RabbitMQ has policies"
     try:
         api = ManagementApi(settings.RABBITMQ_MANAGEMENT_URL, connection.virtual_host)
         return api.put_policies(broker.policies(topology, api.version()))
@@ -203,7 +201,7 @@ def _put_policies(topology: Topology, connection: Connection) -> list[str] | str
 
 
 def _broker_errors() -> tuple[type[BaseException], ...]:
-    """What the configured broker raises; only an exception that passes asks for it."""
+    """What the configured broker raises; evaluated only when an exception passes."""
     transport = current_app.connection_for_read().transport
     return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
 

@@ -7,14 +7,14 @@ from django.core.management.base import BaseCommand
 
 
 class Command(BaseCommand):
-    """Runs what a new version needs before it starts; running it again changes nothing."""
+    """Runs the steps that a new version needs before it starts; idempotent."""
 
-    # Each of them makes the checks that it needs.
+    # Each step runs the checks that it needs.
     requires_system_checks = []
     help = "Run migrate, queues declare and queues schedule; stop at the first that fails."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run all in this process: a start of Django takes longer than most of them."""
+        """Run all steps in this process: starting Django takes longer than most of them."""
         call_command("migrate", interactive=False, skip_checks=False)
         call_command("queues", "declare")
         call_command("queues", "schedule")

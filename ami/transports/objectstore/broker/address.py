@@ -1,4 +1,4 @@
-"""Where a broker lies: ``file:///path``, ``memory://name``, ``s3://bucket/prefix``, ``gs://...``, ``az://...``."""
+"""Parses a broker's URL: ``file:///path``, ``memory://name``, ``s3://bucket/prefix``, ``gs://...``, ``az://...``."""
 
 import hashlib
 import os
@@ -21,10 +21,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> "Address":
-        """Return the address of ``url``. Raises ValueError with what to write instead."""
+        """Raises ValueError that says what to write instead."""
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
-            raise ValueError(f"'{parts.scheme or url}' is no kind of object storage; {HOW}")
+            raise ValueError(f"'{parts.scheme or url}' is not an object storage; {HOW}")
         if parts.username or parts.password:
             raise ValueError(f"credentials belong into the environment, not into a broker URL; {HOW}")
         path = unquote(parts.path)
@@ -42,18 +42,18 @@ class Address:
         return Path(self.path)
 
     @property
-    def bells(self) -> Path:
-        """Where this machine's bells lie: in the folder itself, else in the machine's temporary folder."""
+    def notify_folder(self) -> Path:
+        """This machine's notification files: in the broker's folder, else in the machine's temporary folder."""
         if self.scheme == "file":
             return self.folder / "bells"
-        # The memory of one process is nobody else's.
+        # No other process can see a broker in memory.
         own = f"{os.getpid()}" if self.scheme == "memory" else ""
         name = hashlib.sha256(f"{self}{own}".encode()).hexdigest()[:16]
         return Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"objectstore-{os.getuid()}" / name
 
     @property
     def is_one_process(self) -> bool:
-        """Whether no other process can see it."""
+        """Whether no other process can see the broker."""
         return self.scheme == "memory"
 
     def __str__(self) -> str:

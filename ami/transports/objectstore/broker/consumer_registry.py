@@ -1,4 +1,4 @@
-"""Who consumes what: one record per connection that consumes, kept fresh while its process lives."""
+"""Which connections consume which queues: one record per connection, kept fresh while its process lives."""
 
 import fcntl
 import json
@@ -15,8 +15,8 @@ PREFIX = "presence/"
 
 
 @dataclass(frozen=True)
-class Record:
-    """A connection's consumers per queue. It counts as gone ``seconds`` after its last ``beat`` (epoch)."""
+class ConsumerRecord:
+    """A connection's consumers per queue. It counts as dead ``seconds`` after its last ``beat`` (epoch seconds)."""
 
     owner: str
     queues: dict[str, int]
@@ -24,8 +24,8 @@ class Record:
     seconds: float
 
 
-class Presences:
-    """Every connection that consumes. In a folder a lock tells at once that a process died."""
+class ConsumerRegistry:
+    """Every connection that consumes. In a folder, a lock per connection shows at once that its process died."""
 
     def __init__(self, storage: Storage, locks: Path | None) -> None:
         self._storage = storage
@@ -33,26 +33,26 @@ class Presences:
         self._held: dict[str, int] = {}
         self._versions: dict[str, str] = {}
 
-    def tell(self, owner: str, queues: dict[str, int], seconds: float) -> None:
-        """Write that ``owner`` consumes these queues for ``seconds`` at least; without queues it is withdrawn."""
+    def announce(self, owner: str, queues: dict[str, int], seconds: float) -> None:
+        """Record that ``owner`` consumes these queues, for at least ``seconds``; without queues, remove its record."""
         if not queues:
-            self.withdraw(owner)
+            self.remove(owner)
             return
         if self._locks is not None and owner not in self._held:
             self._lock(self._locks, owner)
-        content = json.dumps(asdict(Record(owner, queues, time.time(), seconds))).encode()
+        content = json.dumps(asdict(ConsumerRecord(owner, queues, time.time(), seconds))).encode()
         key = f"{PREFIX}{owner}"
         try:
             version = self._versions.get(owner)
             new = self._storage.replace(key, content, version) if version else self._storage.create(key, content)
         except CASConflictError:
-            # A lost answer, or somebody took this one for dead: it is alive and says so again.
+            # An answer was lost, or another process took this connection for dead: it writes its record again.
             stored = self._storage.read(key)
             new = self._storage.replace(key, content, stored.version) if stored else self._storage.create(key, content)
         self._versions[owner] = new
 
-    def withdraw(self, owner: str) -> None:
-        """Remove a record: the connection was closed, or its process is gone."""
+    def remove(self, owner: str) -> None:
+        """Remove the record of a connection that was closed or whose process died."""
         if self._versions.pop(owner, None) is not None or owner not in self._held:
             self._storage.delete(f"{PREFIX}{owner}")
         if (fd := self._held.pop(owner, None)) is not None:
@@ -60,12 +60,12 @@ class Presences:
         if self._locks is not None:
             (self._locks / owner).unlink(missing_ok=True)
 
-    def all(self) -> list[Record]:
-        """Return every record, those of the dead among them."""
+    def all(self) -> list[ConsumerRecord]:
+        """Return every record, also those of dead processes."""
         stored = (self._storage.read(key) for key in self._storage.list(PREFIX))
-        return [Record(**json.loads(one.content)) for one in stored if one is not None]
+        return [ConsumerRecord(**json.loads(one.content)) for one in stored if one is not None]
 
-    def is_alive(self, record: Record) -> bool:
+    def is_alive(self, record: ConsumerRecord) -> bool:
         """Whether its process lives: by its lock where there are locks, else by the time of its last beat."""
         if self._locks is None or record.owner in self._held:
             return time.time() < record.beat + record.seconds
@@ -82,7 +82,7 @@ class Presences:
         finally:
             os.close(fd)
 
-    def consumers(self, queue: str, records: Iterable[Record] | None = None) -> int:
+    def count(self, queue: str, records: Iterable[ConsumerRecord] | None = None) -> int:
         """Return how many living consumers a queue has."""
         found = self.all() if records is None else records
         return sum(

@@ -1,59 +1,66 @@
-"""Moves what a queue gave up to its dead-letter queue, with the past that RabbitMQ would write on it."""
+"""Moves a queue's buried messages to its dead-letter queue, with the ``x-death`` header that RabbitMQ writes."""
 
-import logging
 import time
 from typing import Any
 
-from ami.transports.objectstore.broker.broker_storage import Site
-from ami.transports.objectstore.broker.declarations import Layout
+from ami.transports.objectstore.broker.broker_storage import BrokerStorage
+from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 
-log = logging.getLogger(__name__)
-
-#: Why a message is set aside that cannot be read.
+#: Why a message is buried that cannot be read.
 DAMAGED = "damaged"
 
-#: So many at once, then the worker looks after its other work.
+#: The most that one call moves, so that the worker gets on with its other work.
 AT_ONCE = 100
 
 
-def bury(site: Site, queue: str) -> int:
-    """Move what is buried in ``queue`` to where its dead letters go; return how many were moved.
+def move_dead_letters(broker: BrokerStorage, queue: str) -> int:
+    """Move what is buried in ``queue`` to its dead-letter queue; return how many messages were moved.
 
-    It is stored there, under an id made of this death, before it is removed here: a crash between the two leaves it in
-    both, and the second move is stored once. What no binding of the dead-letter exchange takes stays where it is.
+    A message is stored there, under an id made of this death, before it is removed here. A crash between the two leaves
+    it in both, and the second move is deduplicated by its id. A message that no binding takes stays buried here.
     """
-    layout = site.catalogue.current()
-    record = layout.queues.get(queue)
+    declarations = broker.declarations.current()
+    record = declarations.queues.get(queue)
     if record is None or record.dead_letters is None:
         return 0
-    store, moved = site.store(queue), 0
+    store, moved = broker.store(queue), 0
     with store.lock:
-        given_up = list(store.look().buried.values())[:AT_ONCE]
-    for entry in given_up:
-        if entry.buried == DAMAGED:
-            continue  # Nobody can read it: it stays for `python -m ami.transports.objectstore check`.
-        envelope = unseal(store.payload(entry))
-        targets = _targets(layout, record.dead_letters, envelope)
-        if not targets:
-            if site.is_news(f"{queue} {entry.id}"):
-                log.warning("%s: no dead-letter queue takes message %s; it stays buried here.", queue, entry.id)
-            continue
-        _mark(envelope, queue, entry)
-        for target in targets:
-            # Its place in this queue is its own, also when a replayed message of the same id dies again.
-            site.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
-            site.bell(target).ring()
-        store.commit([Ack(entry.id)], durable=False)
-        moved += 1
+        buried = list(store.look().buried.values())[:AT_ONCE]
+    for entry in buried:
+        # A damaged message cannot be read: it stays for `python -m ami.transports.objectstore check`.
+        if entry.buried != DAMAGED:
+            moved += _move(broker, declarations, record.dead_letters, queue, entry)
     return moved
 
 
-def _targets(layout: Layout, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:
+def _move(
+    broker: BrokerStorage, declarations: Declarations, letters: tuple[str, str | None], queue: str, entry: Entry
+) -> bool:
+    store = broker.store(queue)
+    envelope = unseal(store.payload(entry))
+    targets = _targets(declarations, letters, envelope)
+    if not targets:
+        broker.log_once(
+            f"No dead-letter queue for message {entry.id} of {queue}; it stays buried there",
+            queue=queue,
+            message_id=entry.id,
+        )
+        return False
+    _mark(envelope, queue, entry)
+    for target in targets:
+        # The order makes the id unique, also when a replayed message of the same id dies again.
+        broker.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
+        broker.notifier(target).notify()
+    store.commit([Ack(entry.id)], durable=False)
+    return True
+
+
+def _targets(declarations: Declarations, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:
     exchange, key = letters
-    return layout.route(exchange, envelope["properties"]["delivery_info"]["routing_key"] if key is None else key)
+    return declarations.route(exchange, envelope["properties"]["delivery_info"]["routing_key"] if key is None else key)
 
 
 def _mark(envelope: Envelope, queue: str, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""What is declared: exchanges, queues and bindings, and which queues a routing key reaches."""
+"""Declared exchanges, queues and bindings, and which queues a routing key reaches."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 
 from amqp.exceptions import PreconditionFailed
 
-#: The exchange types there are; RabbitMQ's headers exchange is not among them.
+#: The exchange types that are supported; RabbitMQ's headers exchange is not.
 TYPES = ("direct", "topic", "fanout")
 
 Binding = tuple[str, str, str]
@@ -36,37 +36,35 @@ class QueueRecord:
 
     @property
     def is_transient(self) -> bool:
-        """Whether what it holds need not survive a power failure: remote control, replies, events."""
+        """Whether its messages need not survive a power failure: remote control, replies, events."""
         return not self.durable or self.auto_delete or self.exclusive
 
     @property
     def dead_letters(self) -> tuple[str, str | None] | None:
-        """The exchange and routing key for what is given up; a key of None is the message's own."""
+        """The exchange and routing key of its dead letters; a key of None is the message's own."""
         exchange = self.arguments.get("x-dead-letter-exchange")
         return None if exchange is None else (exchange, self.arguments.get("x-dead-letter-routing-key"))
 
     @property
     def delivery_limit(self) -> int | None:
-        """After how many deliveries that came back a message is given up."""
+        """How many returned deliveries a message may have before it is dead-lettered."""
         return self.arguments.get("x-delivery-limit")
 
     @property
     def message_ttl_seconds(self) -> float | None:
-        """How long a message may wait."""
         milliseconds = self.arguments.get("x-message-ttl")
         return None if milliseconds is None else milliseconds / 1000
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Everything that is declared at one moment; a change makes a new one."""
+class Declarations:
+    """Everything that is declared at one moment, immutable."""
 
     exchanges: Mapping[str, ExchangeRecord] = field(default_factory=dict)
     queues: Mapping[str, QueueRecord] = field(default_factory=dict)
     bindings: frozenset[Binding] = frozenset()
 
     def dump(self) -> bytes:
-        """Return it as JSON."""
         whole = {
             "exchanges": {name: asdict(record) for name, record in self.exchanges.items()},
             "queues": {name: asdict(record) for name, record in self.queues.items()},
@@ -75,8 +73,7 @@ class Layout:
         return json.dumps(whole, separators=(",", ":")).encode()
 
     @classmethod
-    def load(cls, content: bytes) -> "Layout":
-        """Return what `dump` wrote."""
+    def load(cls, content: bytes) -> "Declarations":
         whole = json.loads(content)
         return cls(
             {name: ExchangeRecord(**record) for name, record in whole["exchanges"].items()},
@@ -86,21 +83,21 @@ class Layout:
 
     # Changes.
 
-    def with_exchange(self, name: str, record: ExchangeRecord) -> "Layout":
-        """Declare an exchange. Raises amqp's PreconditionFailed when it exists otherwise."""
+    def with_exchange(self, name: str, record: ExchangeRecord) -> "Declarations":
+        """Raises amqp's PreconditionFailed where it exists with other properties."""
         if record.type not in TYPES:
             raise PreconditionFailed(f"exchange '{name}': no type '{record.type}' here; there are {', '.join(TYPES)}")
         old = self.exchanges.get(name)
         if old is not None:
-            _refuse_other("exchange", name, {"type": (old.type, record.type)})
+            _refuse_difference("exchange", name, {"type": (old.type, record.type)})
             return self
-        return Layout({**self.exchanges, name: record}, self.queues, self.bindings)
+        return Declarations({**self.exchanges, name: record}, self.queues, self.bindings)
 
-    def with_queue(self, name: str, record: QueueRecord) -> "Layout":
-        """Declare a queue. Raises amqp's PreconditionFailed when it exists otherwise."""
+    def with_queue(self, name: str, record: QueueRecord) -> "Declarations":
+        """Raises amqp's PreconditionFailed where it exists with other properties."""
         old = self.queues.get(name)
         if old is not None:
-            _refuse_other(
+            _refuse_difference(
                 "queue",
                 name,
                 {
@@ -110,32 +107,28 @@ class Layout:
             )
             if old.owner == record.owner or record.owner is None:
                 return self
-        return Layout(self.exchanges, {**self.queues, name: record}, self.bindings)
+        return Declarations(self.exchanges, {**self.queues, name: record}, self.bindings)
 
-    def with_binding(self, exchange: str, queue: str, key: str) -> "Layout":
-        """Bind a queue."""
+    def with_binding(self, exchange: str, queue: str, key: str) -> "Declarations":
         if (exchange, queue, key) in self.bindings:
             return self
-        return Layout(self.exchanges, self.queues, self.bindings | {(exchange, queue, key)})
+        return Declarations(self.exchanges, self.queues, self.bindings | {(exchange, queue, key)})
 
-    def without_binding(self, exchange: str, queue: str, key: str) -> "Layout":
-        """Unbind a queue; one that is not bound is no error."""
-        return Layout(self.exchanges, self.queues, self.bindings - {(exchange, queue, key)})
+    def without_binding(self, exchange: str, queue: str, key: str) -> "Declarations":
+        return Declarations(self.exchanges, self.queues, self.bindings - {(exchange, queue, key)})
 
-    def without_queue(self, name: str) -> "Layout":
-        """Delete a queue with its bindings."""
+    def without_queue(self, name: str) -> "Declarations":
         queues = {other: record for other, record in self.queues.items() if other != name}
-        return Layout(self.exchanges, queues, frozenset(binding for binding in self.bindings if binding[1] != name))
+        return Declarations(self.exchanges, queues, frozenset(each for each in self.bindings if each[1] != name))
 
-    def without_exchange(self, name: str) -> "Layout":
-        """Delete an exchange with its bindings."""
+    def without_exchange(self, name: str) -> "Declarations":
         exchanges = {other: record for other, record in self.exchanges.items() if other != name}
-        return Layout(exchanges, self.queues, frozenset(binding for binding in self.bindings if binding[0] != name))
+        return Declarations(exchanges, self.queues, frozenset(each for each in self.bindings if each[0] != name))
 
     # Routing.
 
     def route(self, exchange: str, key: str) -> list[str]:
-        """Return the queues a message goes to, by the alternate exchange when no binding matches; each one once."""
+        """Return the queues of a message, each once; of the alternate exchange when no binding matches."""
         seen: set[str] = set()
         while exchange not in seen:
             seen.add(exchange)
@@ -161,7 +154,7 @@ class Layout:
                 yield queue
 
 
-def _refuse_other(kind: str, name: str, fields: Mapping[str, tuple[Any, Any]]) -> None:
+def _refuse_difference(kind: str, name: str, fields: Mapping[str, tuple[Any, Any]]) -> None:
     for field_name, (old, new) in fields.items():
         if old != new:
             raise PreconditionFailed(f"{kind} '{name}' exists with {field_name} {old!r}; {new!r} was asked for")

@@ -1,4 +1,4 @@
-"""A kombu message as bytes: a line of JSON with all that describes it, then its body as it is."""
+"""A kombu message as bytes: a line of JSON with its headers and properties, then its body unchanged."""
 
 import json as plain_json
 from typing import Any
@@ -11,7 +11,7 @@ Envelope = dict[str, Any]
 
 
 def seal(message: Envelope) -> bytes:
-    """Return the bytes of what `Channel.prepare_message` made; the body may be text or bytes."""
+    """Return the bytes of a message made by `Channel.prepare_message`; its body may be text or bytes."""
     body = message["body"]
     described = {name: value for name, value in message.items() if name != "body"}
     content = body.encode() if isinstance(body, str) else bytes(body)
@@ -19,12 +19,12 @@ def seal(message: Envelope) -> bytes:
 
 
 def unseal(content: bytes) -> Envelope:
-    """Return the message that `seal` made; its body is bytes. Raises StorageError for what `seal` never makes."""
+    """Return the message that `seal` encoded; its body is bytes. Raises StorageError for anything else."""
     line, _, body = content.partition(b"\n")
     message = _described(line)
     properties = message.get("properties") if isinstance(message, dict) else None
     if not isinstance(properties, dict) or not isinstance(properties.get("delivery_info"), dict):
-        raise StorageError("it is no message")
+        raise StorageError("it is not a message")
     if not isinstance(message.get("headers"), dict):
         message["headers"] = {"antenna_headers": message.get("headers")}
     message["body"] = body
@@ -35,7 +35,7 @@ def unseal(content: bytes) -> Envelope:
 def _described(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except Exception:  # A header may look like one of kombu's own types, and not be one.
+    except Exception:  # A header may look like one of kombu's own types without being one.
         try:
             return plain_json.loads(line)
         except (ValueError, RecursionError) as error:

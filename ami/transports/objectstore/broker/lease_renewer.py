@@ -1,4 +1,4 @@
-"""What a connection that consumes must do while its tasks run: renew its leases, and clear up after the dead."""
+"""The background thread of a connection that consumes: it renews leases and requeues the messages of dead consumers."""
 
 import logging
 import threading
@@ -6,67 +6,67 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ami.transports.objectstore.broker.broker_storage import Site
-from ami.transports.objectstore.broker.consumer_registry import Record
-from ami.transports.objectstore.broker.declarations import Layout
+from ami.transports.objectstore.broker.broker_storage import BrokerStorage
+from ami.transports.objectstore.broker.consumer_registry import ConsumerRecord
+from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.queue.commands import RenewAll, Rescue
 from ami.transports.objectstore.storage.errors import JQueueError
 
 log = logging.getLogger(__name__)
 
-#: How long the owner of an auto-delete queue must be gone before the queue is deleted: it may not consume yet.
-LEFT_SECONDS = 60.0
+#: An auto-delete queue is deleted so long after its owner's record disappeared: a new owner may not consume yet.
+ORPHANED_QUEUE_SECONDS = 60.0
 
-#: How often a folder is searched for connections whose process died.
+#: How often a local broker is searched for consumers whose process died.
 SEARCH_SECONDS = 2.0
 
 
-class Keeper:
-    """A thread of its own: a solo worker's loop stands still while its task runs, and its lease must not end."""
+class LeaseRenewer:
+    """Runs in its own thread: a solo worker's loop blocks while its task runs, and its lease must not end."""
 
-    def __init__(self, site: Site, owner: str, lease_seconds: float, wake: Callable[[], None]) -> None:
-        self._site = site
+    def __init__(self, broker: BrokerStorage, owner: str, lease_seconds: float, wake: Callable[[], None]) -> None:
+        self._broker = broker
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._wake = wake
-        #: How often it has renewed, or tried to, and cleared up.
+        #: How many rounds are done, failed ones included.
         self.turns = 0
-        self._holding: set[str] = set()
+        self._leased_queues: set[str] = set()
         self._counts: dict[str, int] = {}
-        self._left: dict[str, float] = {}
+        self._orphaned_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def holding(self, queue: str) -> None:
-        """Renew what this connection leases from ``queue`` from now on."""
-        self._holding.add(queue)
+    def renew_queue(self, queue: str) -> None:
+        """Renew, from now on, what this connection leases from ``queue``."""
+        self._leased_queues.add(queue)
         self._start()
 
-    def consuming(self, counts: dict[str, int]) -> None:
-        """Tell everybody which queues have how many consumers here."""
+    def set_consumers(self, counts: dict[str, int]) -> None:
+        """Announce how many consumers this connection has per queue."""
         with self._lock:
             self._counts = counts
-            self._tell()
+            self._announce()
         if counts:
             self._start()
 
     def stop(self) -> None:
-        """End the thread and withdraw."""
+        """End the thread and remove this connection from the registry."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(5)
         with self._lock:
-            self._site.presences.withdraw(self._owner)
+            self._broker.consumers.remove(self._owner)
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="objectstore-keeper", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="objectstore-lease-renewer", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         beat_seconds = self._lease_seconds / 3
-        pause = min(beat_seconds, SEARCH_SECONDS) if self._site.is_local else beat_seconds
+        pause = min(beat_seconds, SEARCH_SECONDS) if self._broker.is_local else beat_seconds
         elapsed = 0.0
         while not self._stopped.wait(pause):
             elapsed += pause
@@ -74,50 +74,57 @@ class Keeper:
                 if elapsed >= beat_seconds:
                     elapsed = 0.0
                     self._renew()
-                self._clear_up()
+                self._clean_up()
             except JQueueError as error:
                 # The next beat tries again; a lease outlives two that fail.
-                log.warning("The leases of %s were not renewed: %s", self._owner, error)
+                log.warning("Renewing leases failed: %s", error, extra={"consumer": self._owner})
             self.turns += 1
 
     def _renew(self) -> None:
-        for queue in list(self._holding):
-            store = self._site.store(queue)
+        for queue in list(self._leased_queues):
+            store = self._broker.store(queue)
             with store.lock:
                 is_held = any(entry.owner == self._owner for entry in store.look().leased.values())
             if is_held:
                 store.commit([RenewAll(self._owner, self._lease_seconds)], durable=False)
         with self._lock:
-            self._tell()
+            self._announce()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         if not self._stopped.is_set():
-            self._site.presences.tell(self._owner, self._counts, self._lease_seconds)
+            self._broker.consumers.announce(self._owner, self._counts, self._lease_seconds)
 
-    def _clear_up(self) -> None:
-        self._site.tidy()
-        records = self._site.presences.all()
+    def _clean_up(self) -> None:
+        self._broker.close_deleted_queues()
+        records = self._broker.consumers.all()
         for record in records:
-            if record.owner != self._owner and not self._site.presences.is_alive(record):
-                self._bury(record)
-        if self._site.is_local or any(record.owner == self._owner for record in records):
-            self._delete_left_queues({record.owner for record in records if self._site.presences.is_alive(record)})
+            if record.owner != self._owner and not self._broker.consumers.is_alive(record):
+                self._requeue_orphans(record)
+        if self._broker.is_local or any(record.owner == self._owner for record in records):
+            alive = {record.owner for record in records if self._broker.consumers.is_alive(record)}
+            self._delete_orphaned_queues(alive)
 
-    def _bury(self, record: Record) -> None:
-        """Return at once what a dead process held; on a remote storage its leases end by themselves."""
-        log.warning("%s is gone; what it held of %s goes back.", record.owner, ", ".join(record.queues))
-        for queue in record.queues:
-            if self._site.is_local and queue in self._site.catalogue.current().queues:
-                self._site.store(queue).commit([Rescue(0.0, record.owner)], durable=False)
-                self._site.bell(queue).ring()
-        self._site.presences.withdraw(record.owner)
+    def _requeue_orphans(self, consumer: ConsumerRecord) -> None:
+        """Requeue what a dead process held; on a remote storage its leases end on their own."""
+        queues = ", ".join(consumer.queues)
+        log.warning(
+            "Consumer died; requeueing its messages: %s on %s",
+            consumer.owner,
+            queues,
+            extra={"consumer": consumer.owner, "queues": queues},
+        )
+        for queue in consumer.queues:
+            if self._broker.is_local and queue in self._broker.declarations.current().queues:
+                self._broker.store(queue).commit([Rescue(0.0, consumer.owner)], durable=False)
+                self._broker.notifier(queue).notify()
+        self._broker.consumers.remove(consumer.owner)
 
-    def _delete_left_queues(self, alive: set[str]) -> None:
-        """Delete auto-delete queues of connections that are gone: nobody reads their replies any more."""
-        layout = self._site.catalogue.current()
-        left = {name for name, record in layout.queues.items() if record.owner and record.owner not in alive}
-        self._left = {name: self._left.get(name, time.monotonic()) for name in left}
-        for name, since in self._left.items():
-            if time.monotonic() - since > LEFT_SECONDS:
-                self._site.catalogue.change(partial(Layout.without_queue, name=name))
-                self._site.destroy(name)
+    def _delete_orphaned_queues(self, alive: set[str]) -> None:
+        """Delete auto-delete queues whose connection is dead: their replies have no reader any more."""
+        queues = self._broker.declarations.current().queues
+        orphaned = {name for name, record in queues.items() if record.owner and record.owner not in alive}
+        self._orphaned_since = {name: self._orphaned_since.get(name, time.monotonic()) for name in orphaned}
+        for name, since in self._orphaned_since.items():
+            if time.monotonic() - since > ORPHANED_QUEUE_SECONDS:
+                self._broker.declarations.change(partial(Declarations.without_queue, name=name))
+                self._broker.destroy(name)

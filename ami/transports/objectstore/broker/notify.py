@@ -1,4 +1,4 @@
-"""How a writer wakes those who wait on the same machine: a file per queue that it touches and they watch."""
+"""Wakes consumers on the same machine: a publisher writes to one file per queue, which its consumers watch."""
 
 import os
 import select
@@ -11,15 +11,15 @@ from ami.transports.objectstore.storage.errors import StorageError
 
 if sys.platform == "linux":
     from inotify_simple import INotify, flags
-else:  # Whoever waits looks again each tenth of a second.
+else:  # Consumers poll instead.
     INotify = None
 
-#: How long anybody waits at most where nothing can wake them.
+#: The interval of consumers that cannot be notified.
 POLL_SECONDS = 0.1
 
 
-def private(folder: Path) -> Path:
-    """Make a folder that nobody else can write to. Raises StorageError for one that somebody else made."""
+def make_private_folder(folder: Path) -> Path:
+    """Make a folder that only this user can write to. Raises StorageError where another user could."""
     for one in (folder.parent, folder):
         one.mkdir(parents=True, exist_ok=True, mode=0o700)
     for one in (folder.parent, folder):
@@ -29,15 +29,15 @@ def private(folder: Path) -> Path:
     return folder
 
 
-class Bell:
-    """One queue's file; ringing is one write to it."""
+class Notifier:
+    """The notification file of one queue."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
 
-    def ring(self) -> None:
-        """Wake everybody who watches; a bell that cannot be rung only delays them."""
+    def notify(self) -> None:
+        """Wake every listener. A failure is ignored: it only delays them."""
         with suppress(OSError):
             if self._fd < 0 or not os.fstat(self._fd).st_nlink:
                 self.close()
@@ -45,7 +45,6 @@ class Bell:
             os.pwrite(self._fd, b"!", 0)
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -54,8 +53,8 @@ class Bell:
         self.close()
 
 
-class Ear:
-    """Waits for bells and for `wake`; its file number fits an event loop."""
+class Listener:
+    """Waits for notifications and for `wake`; its file descriptors fit an event loop."""
 
     def __init__(self) -> None:
         self._inotify = INotify(nonblocking=True) if INotify else None
@@ -65,62 +64,59 @@ class Ear:
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """What to wait for with select or an event loop."""
+        """The file descriptors to wait for with select or an event loop."""
         return (self._wake_out, self._inotify.fileno()) if self._inotify else (self._wake_out,)
 
     @property
-    def hears(self) -> bool:
-        """Whether bells wake who waits here; where they do not, looking again does."""
+    def can_listen(self) -> bool:
+        """Whether notifications arrive; where they do not, the consumer polls."""
         return self._inotify is not None
 
     @property
     def watched(self) -> set[str]:
-        """The queues whose bells are heard."""
+        """The queues whose notifications arrive."""
         return set(self._watched)
 
-    def watch(self, queue: str, bell: Path) -> None:
-        """Hear this bell from now on."""
+    def watch(self, queue: str, path: Path) -> None:
         if queue in self._watched:
             return
         if self._inotify is None:
             self._watched[queue] = 0
             return
-        bell.parent.mkdir(parents=True, exist_ok=True)
-        bell.touch(0o600)
-        number = self._inotify.add_watch(bell, flags.MODIFY)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o600)
+        number = self._inotify.add_watch(path, flags.MODIFY)
         self._queues[number], self._watched[queue] = queue, number
 
     def unwatch(self, queue: str) -> None:
-        """Hear it no more."""
         number = self._watched.pop(queue, None)
         if number and self._inotify is not None:
             self._queues.pop(number, None)
             with suppress(OSError):
                 self._inotify.rm_watch(number)
 
-    def heard(self) -> set[str]:
-        """Return the queues whose bells rang since the last time; all of them where bells cannot be heard."""
+    def notified(self) -> set[str]:
+        """Return the queues that were notified since the last call; all of them where notifications do not arrive."""
         with suppress(BlockingIOError):
             while os.read(self._wake_out, 4096):
                 pass
         if self._inotify is None:
             return set(self._watched)
-        rung = (self._queues.get(event.wd) for event in self._inotify.read(timeout=0))
-        return {queue for queue in rung if queue is not None}
+        queues = (self._queues.get(event.wd) for event in self._inotify.read(timeout=0))
+        return {queue for queue in queues if queue is not None}
 
     def wait(self, seconds: float | None) -> None:
-        """Return when a bell rings, at the latest after ``seconds``."""
+        """Return at a notification, at the latest after ``seconds``."""
         if self._inotify is None:
             seconds = POLL_SECONDS if seconds is None else min(seconds, POLL_SECONDS)
         select.select(self.filenos, [], [], seconds)
 
     def wake(self) -> None:
-        """Wake whoever waits here; from any thread."""
+        """End a `wait`; from any thread."""
         with suppress(OSError):
             os.write(self._wake_in, b"!")
 
     def close(self) -> None:
-        """Hear nothing any more."""
         if self._inotify is not None:
             self._inotify.close()
         for fd in (self._wake_out, self._wake_in):

@@ -1,1 +1,1 @@
-"""Whether a broker's folder is whole: every queue is read, and nothing is changed."""
+"""Checks the files of a folder broker, read-only."""

@@ -1,4 +1,4 @@
-"""``python -m ami.transports.objectstore check FOLDER``: reads every queue of a folder broker, and changes nothing."""
+"""``python -m ami.transports.objectstore check FOLDER``: check the files of a folder broker, read-only."""
 
 import argparse
 import dataclasses
@@ -15,16 +15,16 @@ from ami.transports.objectstore.check.journal import Report, read_queue
 from ami.transports.objectstore.check.objects import FOLDERS, torn_objects, transient_queues
 
 ABOUT = """\
-Reads all that a broker's folder holds, checks every checksum, and prints a row for each queue. Nothing is changed, and
-processes may go on using the folder. Exit code 0: whole; 1: damaged; 2: no broker's folder; 3: nothing damaged, but a
-queue changed during each read."""
+Read all files of a broker's folder, check every checksum, and print a row for each queue. Nothing is changed;
+processes may use the folder meanwhile. Exit code 0: whole; 1: damaged; 2: not a broker's folder; 3: no damage found,
+but a queue changed during every read."""
 
 
 def add(commands: Any) -> None:
     """Add the command to a parser's subcommands."""
     parser = commands.add_parser(
         "check",
-        help="read every queue of a broker's folder and report damage",
+        help="check the files of a broker's folder; exit 1 if damaged",
         description=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the folder and print what was found; return the exit code that ``ABOUT`` explains."""
+    """Read the folder and print the result; return the exit code that ``ABOUT`` explains."""
     folder: Path = options.folder
     try:
         transient = transient_queues(folder)
@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def queues_of(folder: Path) -> list[Path]:
-    """Return the folders of all queues. Raises ValueError for a folder that has none of a broker's."""
+    """Return the folders of all queues. Raises ValueError for a folder that is not a broker's."""
     if (folder / "tail").is_file():
         return [folder]
     if not any((folder / name).is_dir() for name in ("queues", *FOLDERS)):
-        missing = "is no broker's folder: it has no queues" if folder.is_dir() else "is no folder"
+        missing = "is not a broker's folder: it has no queues" if folder.is_dir() else "is not a folder"
         raise ValueError(f"{folder} {missing}")
     return sorted(path.parent for path in (folder / "queues").glob("[!.]*/tail"))
 

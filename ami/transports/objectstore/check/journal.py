@@ -1,4 +1,4 @@
-"""Reads the journal of a queue in a folder without a lock, and without changing anything, as far as it can be read."""
+"""Reads the journal of a queue in a folder, without a lock and without changing it, as far as it can be read."""
 
 import time
 from contextlib import ExitStack, suppress
@@ -15,20 +15,20 @@ from ami.transports.objectstore.queue.snapshot import load
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import StorageError
 
-#: How often the tail is read again that was read while it was written.
+#: How often to retry a tail that was read while it was written.
 TRIES = 5
 
-#: How long a queue is read again whose files were removed between listing and opening them.
+#: How long to retry a queue whose files were removed between listing and opening them.
 PATIENCE_SECONDS = 10.0
 RETRY_SECONDS = 0.01
 
 
 @dataclass
 class Report:
-    """What one queue holds, as far as it could be read; ``damage`` has a sentence for each thing that is wrong.
+    """The content of one queue, as far as it could be read; ``damage`` has a sentence for each defect.
 
-    ``bytes`` are those of all its segments and snapshots. ``notes`` tell what its next writer will put right.
-    ``is_busy``: it changed during every read, so nothing is known of it; that is not damage.
+    ``bytes``: the size of all its segments and snapshots. ``notes``: what its next writer will repair.
+    ``is_busy``: it changed during every read, so nothing is known; that is not damage.
     """
 
     queue: str
@@ -43,9 +43,9 @@ class Report:
 
 
 def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
-    """Return what the queue in a folder holds; processes may go on using it.
+    """Return the content of the queue in a folder; processes may use it meanwhile.
 
-    What a transient one held need not survive a power failure: its next writer begins it anew where it did not.
+    A transient queue need not survive a power failure: where it did not, its next writer empties it.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     suspected: list[str] = []
@@ -53,7 +53,7 @@ def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
         pause = RETRY_SECONDS
         with suppress(FileNotFoundError), ExitStack() as files:
             report = _Reading(folder, files).report(is_transient)
-            # Found once, it may be what a writer did between one file and the next; what is damaged stays so.
+            # Found once, a writer may have caused it between two reads; damage is found again.
             found, report.damage = report.damage, [one for one in report.damage if one in suspected]
             if report.damage or not found:
                 return report
@@ -76,7 +76,7 @@ class _Reading:
     def __init__(self, folder: Path, files: ExitStack) -> None:
         self._report = Report(unquote(folder.name))
         self._folder = folder
-        # Before the segments: what it tells of is there then.
+        # Before the segments: they are at least as long as it says.
         self._tail = _trusted_tail(folder)
         self._segments = {int(path.stem): files.enter_context(path.open("rb")) for path in folder.glob("*.log")}
         self._numbers = sorted(self._segments)
@@ -84,13 +84,13 @@ class _Reading:
         self._snapshots: list[tuple[Path, IO[bytes]]] = [
             (path, files.enter_context(path.open("rb"))) for path in sorted(folder.glob("snapshot-*"))
         ]
-        #: What was read so far, from this place on; it is not whole where something in between could not be read.
+        #: The state so far, and the place it starts from; it is not whole where a part could not be read.
         self._state, self._place, self._is_whole = State(), (1, 0), True
         self._sizes: dict[int, int] = {}
         self._links: dict[int, int] = {}
 
     def report(self, is_transient: bool) -> Report:
-        """Read it all. Raises FileNotFoundError where a writer shortened the journal since it was listed."""
+        """Raises FileNotFoundError where a writer shortened the journal since it was listed."""
         report = self._report
         self._read_snapshots()
         for number in self._numbers:
@@ -101,12 +101,12 @@ class _Reading:
         if not self._is_whole:
             report.notes.append(f"{report.queue}: the counts are those up to the damage")
         if is_transient and self._tail is None:
-            report.notes += [f"{one}; it begins anew after the power failure" for one in report.damage]
+            report.notes += [f"{one}; its next writer empties it after the power failure" for one in report.damage]
             report.damage.clear()
         return report
 
     def _read_snapshots(self) -> None:
-        """Take the newest whole one for the beginning."""
+        """Start from the newest whole one."""
         for path, file in self._snapshots:
             content = file.read()
             self._report.bytes += len(content)
@@ -120,7 +120,7 @@ class _Reading:
             self._state, self._place = state, (int(segment), int(offset))
 
     def _read_segment(self, number: int) -> None:
-        """Check every frame, and apply what comes after the snapshot until something cannot be read."""
+        """Check every frame, and apply those after the snapshot, up to the first that cannot be read."""
         content = self._bytes_that_count(number)
         self._sizes[number] = len(content)
         try:
@@ -139,7 +139,7 @@ class _Reading:
             self._state.apply(moment, lines, number, start + at)
 
     def _bytes_that_count(self, number: int) -> bytes:
-        """Return a segment without what a killed writer or a power failure left behind its end."""
+        """Return a segment without the bytes that a killed writer or a power failure left behind its end."""
         path = self._path(number)
         content = self._segments[number].read()
         self._report.segments += 1
@@ -155,11 +155,11 @@ class _Reading:
             return content
         end = max((start + len(body) for start, body in whole_frames(content)), default=0)
         if left := len(content) - end:
-            self._report.notes.append(f"{path}: its last {left} bytes are no whole batch and will be cut off")
+            self._report.notes.append(f"{path}: its last {left} bytes are not a whole batch and will be cut off")
         return content[:end]
 
     def _compare(self) -> None:
-        """Find segments that are gone or have lost whole batches, which their own frames do not tell."""
+        """Find segments that are missing or have lost whole batches, which their own frames do not show."""
         for number, length in self._links.items():
             if (size := self._sizes.get(number, length)) != length:
                 self._report.damage.append(f"{self._path(number)} has {size} bytes; {length} were written")
@@ -168,7 +168,7 @@ class _Reading:
         for number in sorted(needed.difference(self._numbers)):
             if self._path(number).exists() or not self._folder.exists():
                 raise FileNotFoundError("the folder changed while it was read")
-            self._report.damage.append(f"{self._path(number)} is gone")
+            self._report.damage.append(f"{self._path(number)} is missing")
             self._is_whole = False
 
     def _path(self, number: int) -> Path:
@@ -176,11 +176,11 @@ class _Reading:
 
 
 def _trusted_tail(folder: Path) -> Tail | None:
-    """Return the tail, None where another start of the system wrote it: the checksums tell where the journal ends."""
+    """Return the tail, None where another start of the system wrote it: the checksums show the journal's end."""
     for _ in range(TRIES):
         with (folder / "tail").open("rb") as file:
             tail = Tail.read(file.fileno())
-        # None is also what is read while it is written.
+        # None is also read while it is written.
         if tail is not None:
             return tail if tail.boot == this_boot() else None
     return None

@@ -1,23 +1,23 @@
-"""Reads the objects in a folder: what is declared at a broker, and who is alive there."""
+"""Reads the objects in a broker's folder: its declarations and its consumers' records."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ami.transports.objectstore.broker.declaration_store import KEY
-from ami.transports.objectstore.broker.declarations import Layout
+from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.frame import Torn, unframed
 
 #: The folders of objects in a broker's folder.
-LAYOUT, ALIVE = FOLDERS = ("objects", "alive")
+DECLARATIONS, ALIVE = FOLDERS = ("objects", "alive")
 
 
 def torn_objects(broker: Path) -> Iterator[str]:
-    """Yield a sentence for each object that is not what was written."""
+    """Yield a sentence for each damaged object."""
     for folder in (broker / name for name in FOLDERS):
         for path in sorted(folder.rglob("*")):
-            # What is unfinished, and the lock, are no objects.
+            # Unfinished files and the lock are not objects.
             if any(part.startswith(".") for part in path.relative_to(folder).parts):
                 continue
             try:
@@ -28,8 +28,8 @@ def torn_objects(broker: Path) -> Iterator[str]:
 
 
 def transient_queues(broker: Path) -> set[str]:
-    """Return the queues whose messages need not survive a power failure, as far as the layout tells it."""
+    """Return the queues whose messages need not survive a power failure, as far as the declarations can be read."""
     with suppress(FileNotFoundError, Torn, StorageError):
-        _, content = unframed((broker / LAYOUT / KEY).read_bytes())
-        return {name for name, record in Layout.load(content).queues.items() if record.is_transient}
+        _, content = unframed((broker / DECLARATIONS / KEY).read_bytes())
+        return {name for name, record in Declarations.load(content).queues.items() if record.is_transient}
     return set()

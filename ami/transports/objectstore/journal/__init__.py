@@ -1,1 +1,1 @@
-"""The journal of one queue: batches in one order for everybody, in a folder's files or in any storage's objects."""
+"""The journal of one queue: batches in one order for all processes, in a folder's files or a storage's objects."""

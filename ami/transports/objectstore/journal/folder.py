@@ -17,42 +17,42 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 * 1024**2
 
-#: How the first frame of a segment begins, which tells how long the one before it is. No batch begins so.
+#: How the first frame of a segment begins, which holds the length of the segment before. No batch begins so.
 LINK = b"\0"
 
 
 class FolderJournal:
     """The segments ``00000001.log``, ``00000002.log`` ..., the snapshots, the tail and the lock of one queue.
 
-    A writer holds the lock while it appends; a reader needs none, because only what the tail counts is read. A writer
-    that is killed in the middle leaves bytes beyond the tail, which the next one cuts off. After a power failure the
-    checksums tell where the journal ends, and ``doubt`` is appended: what it means is the store's matter.
+    A writer holds the lock while it appends; a reader needs none, because it reads only up to the tail. A killed writer
+    leaves bytes beyond the tail, which the next one cuts off. After a power failure the checksums show where the
+    journal ends, and the batch ``power_failure`` is appended; the store gives it its meaning.
     """
 
     snapshot_share = 12
 
-    def __init__(self, folder: Path, *, doubt: bytes, durable: bool = True, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, folder: Path, *, power_failure: bytes, durable: bool = True, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.grown = 0
         self._durable = durable
-        self._doubt = doubt
+        self._power_failure = power_failure
         self._position: tuple[int, int] | None = None
         self._segments = Segments(folder)
         self._snapshots = Snapshots(folder, durable)
-        #: Segments of which the disk has refused something.
+        #: Segments that the disk has refused to write.
         self._refused: set[int] = set()
-        self._place = Place(folder, durable, self._start_anew)
+        self._place = Place(folder, durable, self._restart)
 
     @property
     def position(self) -> tuple[int, int]:
-        """The segment and offset up to which it was followed."""
         return self._position or (0, 0)
 
     # Appending.
 
     def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:
-        """Append a batch; see the port."""
         framed = frame(body)
         segment, start = self._place.locked(lambda: self._append(framed, follower))
         if durable and self._durable:
@@ -101,7 +101,7 @@ class FolderJournal:
             raise StorageError(f"{self.folder} took no batch: {error}", error) from error
 
     def _next_segment(self, tail: Tail) -> Tail:
-        """Begin a segment. The one before is on disk first, so that what is lost is always the end of the journal."""
+        """Begin a segment, with the one before on disk, so that a power failure takes only the journal's end."""
         if self._durable:
             self._to_disk(tail.segment)
         link = frame(LINK + tail.length.to_bytes(8, "little"))
@@ -119,7 +119,7 @@ class FolderJournal:
             raise StorageError(f"the disk refused what was written: {error}", error) from error
 
     def _write_again(self, number: int) -> None:
-        """Write a segment anew that the disk refused: the system tells of that once, and takes it for written then."""
+        """Write a segment again that the disk refused: the system reports that once, and then takes it for written."""
         with suppress(BehindError):
             fd = self._segments.fd(number)
             os.pwrite(fd, os.pread(fd, os.fstat(fd).st_size, 0), 0)
@@ -129,16 +129,16 @@ class FolderJournal:
     # After a power failure.
 
     def _recover(self) -> Tail:
-        """Find the journal's end by its checksums: the system was started anew, or this is its first use."""
+        """Find the journal's end by its checksums, after a start of the system or at its first use."""
         tail = self._last_whole()
         if not self._durable and not self._is_whole(tail):
-            log.warning("%s begins anew: what it held was not to survive a power failure, and did not", self.folder)
+            log.warning("Emptied a transient queue after a power failure: %s", self.folder)
             for path in [*self._snapshots.paths(), *map(self._segments.path, self._segments.numbers())]:
                 path.unlink(missing_ok=True)
-            self._start_anew()
+            self._restart()
             tail = self._last_whole()
         if tail.length or tail.segment > 1:
-            framed = frame(self._doubt)
+            framed = frame(self._power_failure)
             self._write(self._segments.fd(tail.segment), framed, tail.length)
             tail = tail._replace(length=tail.length + len(framed))
         if self._durable:
@@ -165,7 +165,7 @@ class FolderJournal:
                 for _ in frames(content, 0, str(self._segments.path(number))):
                     pass
             self._position = None
-            self._read_on(_Nobody(), tail)
+            self._read_on(_NullFollower(), tail)
         except StorageError:
             return False
         finally:
@@ -175,7 +175,6 @@ class FolderJournal:
     # Following.
 
     def follow(self, follower: Follower) -> None:
-        """Feed what was appended since the last time; see the port."""
         if self._place.is_there() and self._place.read_tail() == Tail(this_boot(), *self.position):
             return
         tail = self._place.locked(self._trusted_tail)
@@ -185,14 +184,14 @@ class FolderJournal:
             self._place.locked(lambda: self._catch_up(follower, self._trusted_tail()))
 
     def _catch_up(self, follower: Follower, tail: Tail) -> None:
-        """Feed all up to the tail. Only under the lock, when nobody drops anything."""
+        """Feed all up to the tail. Only under the lock, when no segment is dropped."""
         try:
             self._read_on(follower, tail)
         except BehindError:
             self._read_on(follower, tail)
 
     def _read_on(self, follower: Follower, tail: Tail) -> None:
-        """Feed all up to the tail. Raises BehindError where some of it was dropped; the next time begins anew then."""
+        """Feed all up to the tail. Raises BehindError where some of it was dropped; the next call starts over."""
         try:
             self._feed(follower, tail)
         except StorageError:
@@ -219,7 +218,7 @@ class FolderJournal:
                 self._position = (number + 1, 0)
 
     def _check_length(self, number: int, length: int) -> None:
-        """Find out whether a segment lost whole frames, which nothing else tells."""
+        """Find out whether a segment lost whole frames, which its checksums do not show."""
         with suppress(BehindError):
             if (size := self._segments.size(number)) != length:
                 raise StorageError(f"{self._segments.path(number)} has {size} bytes; {length} were written")
@@ -232,24 +231,23 @@ class FolderJournal:
             return
         numbers = self._segments.numbers()
         if numbers != list(range(1, len(numbers) + 1)):
-            raise BehindError(f"{self.folder} has no whole snapshot, and its first segments are gone")
+            raise BehindError(f"{self.folder} has no whole snapshot, and its first segments are missing")
         follower.reset(None)
         self._position, self.grown = (1, 0), 0
 
     def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
-        """Return a part of a segment; see the port."""
         content = self._segments.read(segment, offset, length)
         return verified(content, checksum, str(self._segments.path(segment)), offset)
 
     # Snapshots.
 
     def save(self, snapshot: bytes, live: set[int]) -> None:
-        """Keep a snapshot, and drop what nobody needs; the snapshot before it stays, should this one be damaged."""
+        """Keep a snapshot, and drop unneeded segments; the snapshot before it stays, should this one be damaged."""
         position = self.position
         if self._durable:
-            # A snapshot that outlived what it tells of would point beyond the journal's end.
+            # A snapshot that outlived its batches would point beyond the journal's end.
             if self._refused:
-                raise StorageError("the disk refused what the snapshot tells of, and was not given it again yet")
+                raise StorageError("the disk refused batches of the snapshot, and they were not written again yet")
             self._to_disk(position[0])
         partial = self._snapshots.write(position, snapshot)
         try:
@@ -263,7 +261,7 @@ class FolderJournal:
             return  # This is another folder: that one was destroyed meanwhile.
         self.grown = 0
         if self._snapshots.newest() >= position:
-            return  # Somebody else was faster.
+            return  # Another process was faster.
         self._snapshots.name(partial)
         self._place.names_to_disk()
         first = self._snapshots.drop_old()
@@ -272,32 +270,28 @@ class FolderJournal:
                 self._segments.remove(number)
 
     def forget(self) -> None:
-        """Begin at the latest snapshot again."""
         self._position = None
 
     def destroy(self) -> None:
-        """Remove everything; whoever waits for the lock finds it gone and begins anew."""
+        """Remove everything; a process that waits for the lock makes the folder again."""
         self._place.destroy()
         self.close()
 
-    # Files.
-
     def close(self) -> None:
-        """Close every file; they are opened again when they are needed."""
         self._place.close()
-        self._start_anew()
+        self._restart()
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         self._position = None
         self._refused.clear()
         self._segments.close()
 
 
-class _Nobody:
-    """Follows without looking: what can be fed to it can be read."""
+class _NullFollower:
+    """Ignores what it is fed: reading is the check."""
 
     def reset(self, snapshot: bytes | None) -> None:
-        """Look at nothing."""
+        pass
 
     def feed(self, segment: int, offset: int, body: bytes) -> None:
-        """Look at nothing."""
+        pass

@@ -1,4 +1,4 @@
-"""How a batch lies in a segment: its length and checksum before it, so that a torn one is seen and never served."""
+"""A batch in a segment, with its length and checksum before it, so that a torn one is found and never served."""
 
 import struct
 import zlib

@@ -13,8 +13,8 @@ FORMAT = 1
 class Head:
     """The open segment's number and content, the keys of the closed ones since the snapshot, and the snapshot's key.
 
-    ``snapshot`` is (key, segment, offset): where to go on after it. ``number`` makes every head unlike every other, and
-    ``life`` the journal unlike one that was destroyed under the same name.
+    ``snapshot`` is (key, segment, offset): the place after it. ``number`` makes every head of a journal different, and
+    ``life`` the journal different from one that was destroyed under the same name.
     """
 
     life: str = ""
@@ -43,12 +43,12 @@ class Head:
         """Return the head of an object's bytes. Raises StorageError for one of another format."""
         line, _, segment = content.partition(b"\n")
         try:
-            told = json.loads(line)
-            if told["format"] != FORMAT:
-                raise StorageError(f"the journal's head has format {told['format']}; this version reads {FORMAT}")
-            keys = {int(number): key for number, key in told["keys"].items()}
-            snapshot = tuple(told["snapshot"]) if told["snapshot"] else None
-            return cls(told["life"], told["number"], told["segment"], segment, keys, snapshot)
+            fields = json.loads(line)
+            if fields["format"] != FORMAT:
+                raise StorageError(f"the journal's head has format {fields['format']}; this version reads {FORMAT}")
+            keys = {int(number): key for number, key in fields["keys"].items()}
+            snapshot = tuple(fields["snapshot"]) if fields["snapshot"] else None
+            return cls(fields["life"], fields["number"], fields["segment"], segment, keys, snapshot)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"the journal's head cannot be read: {error}", error) from error
 

@@ -1,12 +1,10 @@
-"""A journal in any storage: a head that is compared and set, and immutable objects for what no longer fits into it."""
+"""A journal in any storage: a head that is compared and set, and immutable objects for what does not fit into it."""
 
-import json
-import random
 import time
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 
+from ami.transports.objectstore.journal.backoff import LONGEST_PAUSE_SECONDS, pauses_seconds
 from ami.transports.objectstore.journal.closed import SEGMENTS, SNAPSHOTS, ClosedSegments
 from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified
 from ami.transports.objectstore.journal.head import Head
@@ -14,17 +12,17 @@ from ami.transports.objectstore.journal.port import BehindError, Follower
 from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage
 
-#: What the open segment may hold; every commit writes it again, so it bounds the bytes of a commit.
+#: The size of the open segment; every commit writes it again, so it bounds the bytes of a commit.
 SEGMENT_BYTES = 64 * 1024
 
 #: The same where a commit crosses no network.
 NEAR_SEGMENT_BYTES = 256 * 1024
 
-#: A head older than this is read before it is written: somebody else may have written since.
+#: A head older than this is read before it is written: another process may have written since.
 HEAD_SECONDS = 0.5
 
-#: How often a commit is tried against faster writers, and the pause between the tries, doubling up to the longest.
-TRIES, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 40, 0.005, 0.32
+#: How often a commit is tried against faster writers.
+TRIES = 40
 
 #: How often a storage that fails is asked again before the caller hears of it.
 STORAGE_TRIES = 4
@@ -37,8 +35,8 @@ class ObjectJournal:
     """One queue's journal under ``prefix`` of a storage.
 
     A commit is one replace of the head, and one create when the open segment is full; a conflict costs a read more.
-    A stale writer cannot append: the head it knows is not the head any more. A lost answer is told from a lost
-    request by looking for one's own batch, which no other batch equals.
+    A stale writer cannot append: its head is not the current one. After a lost answer the writer looks for its own
+    batch, which differs from all others.
     """
 
     snapshot_share = 12
@@ -60,20 +58,19 @@ class ObjectJournal:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The segment and offset up to which it was followed."""
         return self._position or (0, 0)
 
     # Appending.
 
     def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:  # noqa: ARG002
-        """Append a batch; see the port. What the storage confirmed is durable."""
+        """See the port; a confirmed write is durable."""
         framed = frame(body)
-        pauses, failures = _pauses(), 0
-        #: Where the batch must lie, if a write that was not answered happened: from which segment on, by life.
-        doubts: dict[str, int] = {}
+        pauses, failures = pauses_seconds(), 0
+        #: The first segment that may hold the batch, by life, after writes that were not answered.
+        unanswered: dict[str, int] = {}
         for _ in range(TRIES):
-            head, version = self._current_head(patiently=bool(doubts))
-            if head.life in doubts and (place := self._find_own(head, framed, follower, doubts[head.life])):
+            head, version = self._current_head(patiently=bool(unanswered))
+            if head.life in unanswered and (place := self._find_own(head, framed, follower, unanswered[head.life])):
                 return place
             if follower is not None:
                 head, version = self._catch_up(follower, head, version)
@@ -83,16 +80,16 @@ class ObjectJournal:
             except CASConflictError:
                 self._head = None
             except StorageError:
-                # The answer may be what was lost, and the write may even be under way still.
+                # Only the answer may be lost, and the write may still be under way.
                 self._head, failures = None, failures + 1
-                doubts.setdefault(head.life, head.segment)
+                unanswered.setdefault(head.life, head.segment)
                 if failures == STORAGE_TRIES:
                     raise
             else:
                 self._appended(following, written, len(framed), follower)
                 return following.segment, len(following.content) - len(body)
             time.sleep(next(pauses))
-        if doubts:
+        if unanswered:
             raise StorageError(f"{self._called} did not answer, and other writers were faster {TRIES} times")
         raise CASConflictError(f"{TRIES} times another writer of {self._called} was faster")
 
@@ -127,7 +124,7 @@ class ObjectJournal:
         A follower is fed all that lies before it, as if it had been appended just now.
         """
         if since < self._oldest(head) or (follower is not None and not self._is_near(head)):
-            raise StorageError(f"{self._called} moved on so far that a lost answer cannot be found out")
+            raise StorageError(f"{self._called} moved on so far that an unanswered write cannot be found")
         segment, offset = self.position if follower is not None else (since, 0)
         for number in range(segment, head.segment + 1):
             for start, body in self._bodies(head, number, offset):
@@ -179,11 +176,10 @@ class ObjectJournal:
     # Following.
 
     def follow(self, follower: Follower) -> None:
-        """Feed what was appended since the last time; see the port."""
         self._catch_up(follower, *self._read_head())
 
     def _catch_up(self, follower: Follower, head: Head, version: str) -> tuple[Head, str]:
-        """Feed all that the head tells; where it is so old that this is gone, what a newer one tells. Return that."""
+        """Feed all up to the head, or to a newer one where its segments were deleted; return the head used."""
         for left in reversed(range(BEHIND_TRIES)):
             try:
                 self._feed(follower, head)
@@ -216,7 +212,7 @@ class ObjectJournal:
         try:
             return list(frames(content, offset, self._name(number)))
         except StorageError:
-            # A snapshot of somebody who has read on may lie behind the damage.
+            # A snapshot of a process that has read on may lie behind the damage.
             self._position = None
             raise
 
@@ -231,24 +227,17 @@ class ObjectJournal:
 
     def _begin(self, follower: Follower, head: Head) -> None:
         """Start at the head's snapshot, or at the first segment."""
-        kept, place, snapshot = {}, (1, 0), None
+        kept: dict[int, str] = {}
+        place, snapshot = (1, 0), None
         if head.snapshot is not None:
             key, segment, offset = head.snapshot
-            stored = self._storage.read(self._key(key))
-            if stored is None:
-                raise BehindError(f"the snapshot {self._key(key)} is gone")
-            line, _, snapshot = stored.content.partition(b"\n")
-            try:
-                kept = {int(number): name for number, name in json.loads(line).items()}
-            except ValueError as error:
-                raise StorageError(f"the snapshot {self._key(key)} cannot be read: {error}", error) from error
+            kept, snapshot = self._closed.read_snapshot(key)
             place = (segment, offset)
         self._closed.begin(head, kept)
         follower.reset(snapshot)
         self._life, self._position, self.grown = head.life, place, 0
 
     def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
-        """Return a part of a segment; see the port."""
         head = self._head[0] if self._head else self._read_head()[0]
         content = head.content if segment == head.segment else self._closed.content(segment)
         part = content[offset : offset + length]
@@ -259,11 +248,11 @@ class ObjectJournal:
     # Snapshots.
 
     def save(self, snapshot: bytes, live: set[int]) -> None:
-        """Keep a snapshot, and delete segments that nobody needs."""
+        """Keep a snapshot, and delete unneeded segments."""
         segment, offset = self.position
         kept = {number: key for number, key in self._closed.keys.items() if number in live or number >= segment}
         key = f"{SNAPSHOTS}{segment:08d}-{uuid.uuid4().hex[:12]}"
-        self._storage.create(self._key(key), json.dumps(kept).encode() + b"\n" + snapshot)
+        self._closed.write_snapshot(key, kept, snapshot)
         if self._name_snapshot(key, segment, offset):
             self._closed.drop(kept, segment)
         else:
@@ -271,7 +260,7 @@ class ObjectJournal:
 
     def _name_snapshot(self, key: str, segment: int, offset: int) -> bool:
         """Let the head name a snapshot; return False where it names a later one already, or is of another life."""
-        pauses = _pauses()
+        pauses = pauses_seconds()
         for _ in range(TRIES):
             head, version = self._current_head()
             if head.life != self._life or (head.snapshot and head.snapshot[1:] >= (segment, offset)):
@@ -288,14 +277,13 @@ class ObjectJournal:
         return False
 
     def forget(self) -> None:
-        """Begin at the latest snapshot again."""
         self._position = self._head = None
 
     def close(self) -> None:
-        """Nothing stays open between requests."""
+        """Nothing is open between requests."""
 
     def destroy(self) -> None:
-        """Remove everything, the head first: without it the rest is nothing, should it not come to its end."""
+        """Remove everything, the head first: without it the queue is empty, should the rest fail."""
         for key in sorted(self._storage.list(self._prefix), key=lambda key: key != self._key("head")):
             self._storage.delete(key)
         self.forget()
@@ -309,11 +297,3 @@ class ObjectJournal:
 
     def _name(self, number: int) -> str:
         return f"segment {number} of {self._called}"
-
-
-def _pauses() -> Iterator[float]:
-    """Yield how long to wait before the next try, at random, so that writers get out of each other's way."""
-    pause = FIRST_PAUSE_SECONDS
-    while True:
-        yield pause * random.random()  # noqa: S311 - no secret
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

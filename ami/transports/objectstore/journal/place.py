@@ -1,4 +1,4 @@
-"""The folder of a journal: its lock, its tail, and how it is told from another one that took its place."""
+"""The folder of a journal: its lock and its tail, recognised when another folder took its place."""
 
 import fcntl
 import os
@@ -12,10 +12,10 @@ from typing import TypeVar
 from ami.transports.objectstore.journal.tail import Tail
 from ami.transports.objectstore.storage.errors import StorageError
 
-#: What is being removed is called so, beside the folder that it was.
+#: The name of a folder that is being removed, beside the original.
 DESTROYED = ".destroyed-queue-"
 
-#: How often a folder is made anew that others remove at the same moment.
+#: How often a folder is made again that others remove at the same moment.
 TRIES = 100
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Place:
     """A folder with a file to lock and a file for the tail, both open; made where there is none.
 
-    ``opened`` is called when it had to be opened, anew because others removed the folder or because it was closed.
+    ``opened`` is called whenever it was opened: at first, and after it was closed or others removed the folder.
     """
 
     def __init__(self, folder: Path, durable: bool, opened: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class Place:
         self._open()
 
     def locked(self, work: Callable[[], T]) -> T:
-        """Do some work under the lock of the folder that is there now. What the system refuses raises StorageError.
+        """Do some work under the lock of the current folder. Raises StorageError for what the system refuses.
 
         No context manager: a time limit that interrupts its exit would keep the lock.
         """
@@ -59,7 +59,7 @@ class Place:
         raise StorageError(f"{self.folder} was removed {TRIES} times while it was locked")
 
     def is_there(self) -> bool:
-        """Whether it is open, and nobody has removed or replaced it since."""
+        """Whether it is open, and was not removed or replaced since."""
         try:
             return self._lock_fd >= 0 and all(
                 os.path.samestat(os.stat(f"{self.folder}/{name}"), os.fstat(fd))
@@ -81,9 +81,9 @@ class Place:
         self._folders_to_disk(self.folder)
 
     def destroy(self) -> None:
-        """Remove everything; whoever waits for the lock finds it gone and begins anew.
+        """Remove everything; a process that waits for the lock makes the folder again.
 
-        It happens at once, by renaming: of a folder that is half removed nobody could tell what it held.
+        It is renamed first: a folder that is half removed could not be read.
         """
         self.locked(self._remove)
         self.close()
@@ -94,20 +94,20 @@ class Place:
         try:
             self.folder.rename(self.folder.with_name(f"{DESTROYED}{secrets.token_hex(8)}"))
         except OSError:
-            # A mount point has no other name. The lock goes last, so that everybody else waits.
+            # A mount point cannot be renamed. The lock is removed last, so that all others wait.
             for path in sorted(self.folder.iterdir(), key=lambda path: (path.name == "lock", path.name != "tail")):
                 path.unlink(missing_ok=True)
         self._folders_to_disk(self.folder.parent)
 
     def close(self) -> None:
-        """Close it; it is opened again when it is needed."""
+        """Close it; the next use opens it again."""
         for fd in (self._lock_fd, self._tail_fd):
             if fd >= 0:
                 os.close(fd)
         self._lock_fd = self._tail_fd = -1
 
     def __del__(self) -> None:
-        # Nobody says when a store is no longer used.
+        # A store has no end of its own.
         self.close()
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""The journal port: append one batch after everybody else's, read what others appended, keep snapshots."""
+"""The journal port: append a batch after those of all others, read what others appended, keep snapshots."""
 
 from typing import Protocol
 
@@ -6,14 +6,14 @@ from ami.transports.objectstore.storage.errors import StorageError
 
 
 class BehindError(StorageError):
-    """What comes next for a follower was dropped: a newer snapshot, where there is one, holds what it told."""
+    """The next batches of a follower were dropped; a newer snapshot, where there is one, includes them."""
 
 
 class Follower(Protocol):
-    """Who applies what a journal holds, in its order."""
+    """Applies the batches of a journal, in its order."""
 
     def reset(self, snapshot: bytes | None) -> None:
-        """Start anew from a snapshot, or from nothing."""
+        """Start from a snapshot, or from nothing."""
 
     def feed(self, segment: int, offset: int, body: bytes) -> None:
         """Apply the next batch; its body begins at ``offset`` of ``segment``."""
@@ -28,11 +28,11 @@ class Journal(Protocol):
     def append(self, body: bytes, follower: Follower | None, durable: bool) -> tuple[int, int]:
         """Append a batch; return the segment and offset at which its body begins.
 
-        ``follower`` is first fed all that others appended before it; with None the batch goes in blindly. ``durable``
-        returns only when a power failure cannot take it away any more.
+        ``follower`` is first fed all that others appended before it; with None nothing is read. ``durable`` returns
+        only when the batch would survive a power failure.
 
         Raises `CASConflictError` when others were faster many times over; nothing was appended then. After a
-        `StorageError` it may be in the journal: it is fed like one of somebody else's then.
+        `StorageError` it may be in the journal: then it is fed like another process's batch.
         """
 
     def follow(self, follower: Follower) -> None:
@@ -54,7 +54,7 @@ class Journal(Protocol):
 
     @property
     def snapshot_share(self) -> int:
-        """How many times its own size a snapshot should have been paid for by what was appended since the last one."""
+        """How many times its own size should be appended between two snapshots."""
 
     @property
     def segment_bytes(self) -> int:
@@ -64,7 +64,7 @@ class Journal(Protocol):
         """Begin at the latest snapshot again the next time it is followed."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close open files; the next use opens them again."""
 
     def destroy(self) -> None:
         """Remove everything."""

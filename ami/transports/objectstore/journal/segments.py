@@ -34,7 +34,7 @@ class Segments:
             try:
                 fd = self._open[number] = os.open(self.path(number), flags, 0o600)
             except FileNotFoundError as error:
-                raise BehindError(f"{self.path(number)} is gone", error) from error
+                raise BehindError(f"{self.path(number)} is missing", error) from error
             while len(self._open) > OPEN_SEGMENTS:
                 self.close(next(iter(self._open)))
         self._open.move_to_end(number)

@@ -1,4 +1,4 @@
-"""The snapshots of a folder's journal: each a file named after the place in the journal up to which it tells."""
+"""The snapshots of a folder's journal: files, each named after the place in the journal that it includes."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ class Snapshots:
             except FileNotFoundError:
                 continue
             except (StorageError, OSError) as error:
-                log.warning("An older snapshot is used: %s", error)
+                log.warning("Falling back to an older snapshot: %s", error)
                 continue
             yield _place(path), body
 

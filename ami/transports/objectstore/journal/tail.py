@@ -1,4 +1,4 @@
-"""Where a folder's journal ends: one small file that says how much of the last segment counts."""
+"""The tail of a folder's journal: one small file with the length of the last segment that counts."""
 
 import os
 import struct
@@ -13,14 +13,14 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Tail(NamedTuple):
-    """The last segment's number and how many of its bytes count; ``boot`` is the system's start it was told in."""
+    """The last segment's number and how many of its bytes count; ``boot`` is the id of this start of the system."""
 
     boot: bytes
     segment: int
     length: int
 
     def write(self, fd: int) -> None:
-        """Write it over what was there; no fsync, since it is found again by its checksums after a power failure."""
+        """Overwrite it, without fsync: after a power failure the checksums show the journal's end."""
         packed = _TAIL.pack(*self)
         os.pwrite(fd, packed + struct.pack("<I", zlib.crc32(packed)), 0)
 
@@ -35,9 +35,9 @@ class Tail(NamedTuple):
 
 @cache
 def this_boot() -> bytes:
-    """Return what tells this start of the system from every other: what was written before it may not be on disk."""
+    """Return the id of this start of the system: what was written before it may not be on disk."""
     try:
         return bytes.fromhex(BOOT_ID.read_text().strip().replace("-", ""))
     except OSError:
-        # Nothing tells the starts apart here: each first process of a run looks at the last segment again.
+        # Starts cannot be distinguished here: each process checks the last segment once.
         return os.urandom(16)

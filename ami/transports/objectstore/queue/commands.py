@@ -1,4 +1,4 @@
-"""What may be done to a queue: each command is one line of its journal, and every reader applies the same lines."""
+"""The commands of a queue: each is one line of its journal, and every reader applies the same lines."""
 
 import types
 import typing
@@ -6,12 +6,14 @@ import zlib
 from functools import cache
 from typing import Any, NamedTuple
 
+from ami.transports.objectstore.queue import opcodes as op
+
 
 class Enqueue(NamedTuple):
-    """Put a message at its place by priority (lower first), then by arrival.
+    """Add a message, ordered by priority (lower first), then by arrival. Answer: True.
 
-    An id that the queue holds, or has acknowledged a short while ago, is stored once: the answer is False then.
-    ``expires`` and ``created`` are in epoch seconds; without ``created`` it is the moment it is stored. Answer: True.
+    An id that the queue holds, or that was acknowledged a short while ago, is not stored again; the answer is False.
+    ``expires`` and ``created`` are epoch seconds; ``created`` None is the moment it is stored.
     """
 
     id: str
@@ -22,15 +24,15 @@ class Enqueue(NamedTuple):
     created: float | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form: the line, and the bytes that follow it."""
-        line = ["+", self.id, self.entrypoint, self.priority, len(self.payload), self.expires, self.created]
+        """Return the line, and the bytes that follow the lines of its batch."""
+        line = [op.ENQUEUE, self.id, self.entrypoint, self.priority, len(self.payload), self.expires, self.created]
         return [*line, zlib.crc32(self.payload)], self.payload
 
 
 class Claim(NamedTuple):
-    """Lease up to ``limit`` messages to ``owner``; without ``lease_seconds`` until someone returns them.
+    """Lease up to ``limit`` messages to ``owner``; without ``lease_seconds`` the lease has no end.
 
-    ``entrypoint`` None is any. Answer: a list of `Entry`, the first ones first.
+    ``entrypoint`` None is any. Answer: a list of `Entry`, in their order.
     """
 
     limit: int
@@ -39,25 +41,23 @@ class Claim(NamedTuple):
     entrypoint: str | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["?", self.limit, self.owner, self.lease_seconds, self.entrypoint], b""
+        return [op.CLAIM, self.limit, self.owner, self.lease_seconds, self.entrypoint], b""
 
 
 class Ack(NamedTuple):
-    """Remove a message that was handled. Answer: None, or JobNotFoundError."""
+    """Remove a handled message. Answer: None, or JobNotFoundError."""
 
     id: str
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["-", self.id], b""
+        return [op.ACK, self.id], b""
 
 
 class Return(NamedTuple):
-    """Give a leased message back to its old place, flagged as redelivered.
+    """Requeue a leased message at its old place, flagged as redelivered. Answer: None, or JobNotFoundError.
 
-    ``counted`` says whether its delivery counts toward the delivery limit. ``owner`` None returns whoever's it is; one
-    that lost its lease must not take the message from who has it now. Answer: None, or JobNotFoundError.
+    ``counted``: the delivery counts toward the delivery limit. With an ``owner``, only its own lease is returned: one
+    that lost its lease must not take the message from the new owner.
     """
 
     id: str
@@ -65,12 +65,11 @@ class Return(NamedTuple):
     owner: str | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["<", self.id, self.counted, self.owner], b""
+        return [op.RETURN, self.id, self.counted, self.owner], b""
 
 
 class Bury(NamedTuple):
-    """Take a message out of delivery for good, for ``reason``; ``owner`` as of `Return`.
+    """Take a message out of delivery for good, for ``reason``; ``owner`` as in `Return`.
 
     Answer: None, or JobNotFoundError.
     """
@@ -80,14 +79,13 @@ class Bury(NamedTuple):
     owner: str | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["!", self.id, self.reason, self.owner], b""
+        return [op.BURY, self.id, self.reason, self.owner], b""
 
 
 class Renew(NamedTuple):
-    """Renew the lease of one message, for as long as it was when ``lease_seconds`` is None.
+    """Renew the lease of one message; ``lease_seconds`` None renews it for its last length.
 
-    ``owner`` None renews whoever's it is. Answer: None, or JobNotFoundError.
+    ``owner`` as in `Return`. Answer: None, or JobNotFoundError.
     """
 
     id: str
@@ -95,78 +93,71 @@ class Renew(NamedTuple):
     lease_seconds: float | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["~", self.id, self.owner, self.lease_seconds], b""
+        return [op.RENEW, self.id, self.owner, self.lease_seconds], b""
 
 
 class RenewAll(NamedTuple):
-    """Renew the lease of everything that ``owner`` holds. Answer: how many."""
+    """Renew all leases of ``owner``. Answer: their number."""
 
     owner: str
     lease_seconds: float
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["*", self.owner, self.lease_seconds], b""
+        return [op.RENEW_ALL, self.owner, self.lease_seconds], b""
 
 
 class Rescue(NamedTuple):
-    """Return what ``owner`` holds (None: whoever) and has not renewed for ``timeout_seconds``. Answer: how many."""
+    """Requeue what ``owner`` (None: any) has not renewed for ``timeout_seconds``. Answer: the number of messages."""
 
     timeout_seconds: float
     owner: str | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["^", self.timeout_seconds, self.owner], b""
+        return [op.RESCUE, self.timeout_seconds, self.owner], b""
 
 
 class Purge(NamedTuple):
-    """Remove every waiting message. Answer: how many."""
+    """Remove every waiting message. Answer: their number."""
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["0"], b""
+        return [op.PURGE], b""
 
 
 class Take(NamedTuple):
-    """Remove up to ``limit`` messages and hand them out, for consumers that do not acknowledge. Answer: as of Claim."""
+    """Remove and return up to ``limit`` messages, for consumers that do not acknowledge. Answer: as of Claim."""
 
     limit: int
     entrypoint: str | None = None
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["t", self.limit, self.entrypoint], b""
+        return [op.TAKE, self.limit, self.entrypoint], b""
 
 
 class Sweep(NamedTuple):
-    """Return what nobody renewed, and bury what has outlived its time, as every other command does. Answer: None."""
+    """Requeue ended leases and bury expired messages, as every other command does. Answer: None."""
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["s"], b""
+        return [op.SWEEP], b""
 
 
 class Configure(NamedTuple):
-    """Say what the queue does with failed messages: ``delivery_limit`` deliveries (None: any number), then buried.
+    """Set what the queue does with failed messages: ``delivery_limit`` deliveries (None: any number), then buried.
 
-    What is buried waits for whoever moves it to its dead-letter queue, or with ``keeps_buried`` False is gone at once.
+    A buried message waits to be moved to its dead-letter queue; with ``keeps_buried`` False it is removed at once.
     """
 
     delivery_limit: int | None = None
     keeps_buried: bool = True
 
     def wire(self) -> tuple[list[Any], bytes]:
-        """Return the journal's form."""
-        return ["=", self.delivery_limit, self.keeps_buried], b""
+        return [op.CONFIGURE, self.delivery_limit, self.keeps_buried], b""
 
 
 Command = Enqueue | Claim | Take | Ack | Return | Bury | Renew | RenewAll | Rescue | Purge | Sweep | Configure
 
 
 def check(command: Command) -> None:
-    """Raise TypeError for a value of another type: once in the journal, no reader could apply it any more."""
+    """Raise TypeError for a value of another type: once it is in the journal, no reader could apply it."""
     kind: Any = type(command)
     for value, (name, allowed) in zip(command, _types(kind), strict=True):
         if not isinstance(value, allowed):

@@ -1,4 +1,4 @@
-"""One message of a queue: where it stands, who holds it, and where in the journal its bytes lie."""
+"""One message of a queue: its order, its lease, and the place of its bytes in the journal."""
 
 from typing import Any
 
@@ -23,10 +23,10 @@ FIELDS = (
 
 
 class Entry:
-    """A message that the queue holds; moments are epoch seconds.
+    """A message of the queue; moments are epoch seconds.
 
-    ``owner`` is None while it waits; ``until`` None is a lease without an end; ``buried`` is the reason why it is not
-    delivered any more. ``deliveries`` counts toward the delivery limit, ``redelivered`` says it may have run before.
+    ``owner`` is None while it waits. ``until`` None is a lease without an end. ``buried`` is the reason why it is not
+    delivered any more. ``deliveries`` counts toward the delivery limit. ``redelivered``: it may have run before.
     """
 
     __slots__ = FIELDS

@@ -1,11 +1,12 @@
-"""Opens the store of a queue on the journal that fits its storage."""
+"""Opens a queue's store on the journal that fits its storage."""
 
 import time
 from pathlib import Path
 
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
-from ami.transports.objectstore.queue.batch import encode, line
+from ami.transports.objectstore.queue import opcodes as op
+from ami.transports.objectstore.queue.batch import encode, encode_line
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.port import Storage
 
@@ -16,6 +17,6 @@ def open_store(storage: Storage, prefix: str = "") -> Store:
 
 
 def open_folder(folder: Path, *, durable: bool = True) -> Store:
-    """Return the store of the queue in a local folder, whose journal is appended to instead of replaced."""
-    doubt, _ = encode(time.time(), [line(["d"])], [], "doubt")
-    return Store(FolderJournal(folder, doubt=doubt, durable=durable))
+    """Return the store of the queue in a local folder, whose journal is appended to."""
+    power_failure, _ = encode(time.time(), [encode_line([op.POWER_FAILURE])], [], "doubt")
+    return Store(FolderJournal(folder, power_failure=power_failure, durable=durable))

@@ -1,4 +1,4 @@
-"""A state as bytes, from which another process goes on without reading the journal from its beginning."""
+"""A state as bytes, so that another process need not read the journal from its beginning."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from ami.transports.objectstore.storage.errors import StorageError
 
 
 def dump(state: State) -> bytes:
-    """Return all of a state as bytes that `load` reads."""
+    """Return a state as bytes that `load` reads."""
     whole = {
         "format": FORMAT,
         "version": state.version,

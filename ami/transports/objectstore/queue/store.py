@@ -1,4 +1,4 @@
-"""The store of one queue: commits commands of all its threads in batches, and keeps the state they make."""
+"""The store of one queue: commits the commands of all its threads in batches, and keeps its state."""
 
 import logging
 import threading
@@ -7,76 +7,41 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ami.transports.objectstore.journal.frames import MAX_BODY_BYTES
 from ami.transports.objectstore.journal.port import Journal
+from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue import snapshot as snapshots
-from ami.transports.objectstore.queue.batch import Tokens, decode, encode, line
-from ami.transports.objectstore.queue.commands import Command, check
+from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encode_line
+from ami.transports.objectstore.queue.commands import Command
 from ami.transports.objectstore.queue.entry import Entry
-from ami.transports.objectstore.queue.state import LINE_BYTES, State
+from ami.transports.objectstore.queue.entry_index import LINE_BYTES
+from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
+from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError
 
 log = logging.getLogger(__name__)
 
-#: A snapshot is due when so much was appended since the last one, and not before it pays for its own size.
+#: A snapshot is due when so many bytes were appended since the last one, and a multiple of its own size.
 SNAPSHOT_BYTES = 16 * 1024**2
-
-#: Commands whose answers do not depend on what the queue holds.
-BLIND = ("+", "=")
 
 #: A segment of which less than this share is needed is emptied into the journal's end, so that it can be dropped.
 SPARSE_SHARE = 0.25
 MOVED_AT_ONCE = 500
 
-#: So much of what was appended since the last snapshot is moved at most; three bytes come free for each that is.
+#: The most that is moved, of what was appended since the last snapshot; each moved byte frees three.
 MOVED_SHARE = 0.5
 
-#: Commands of several callers share a batch up to this size, and one caller's may have the other.
+#: Commands of several callers share a batch up to this size.
 BATCH_BYTES = 4 * 1024**2
-COMMIT_BYTES = MAX_BODY_BYTES - 4096
 
-#: A store that nobody claims from or looks at any more goes back to appending blindly.
+#: A store that is not claimed from or read for so long appends without reading again.
 FOLLOWING_SECONDS = 5.0
-
-
-class _Pending:
-    """Commands of one caller, waiting for their batch."""
-
-    __slots__ = ("answers", "durable", "encoded", "error", "lines", "payloads", "size")
-
-    def __init__(self, commands: Sequence[Command], durable: bool) -> None:
-        self.lines: list[list[Any]] = []
-        self.encoded: list[str] = []
-        self.payloads: list[bytes] = []
-        for command in commands:
-            check(command)
-            wire, payload = command.wire()
-            self.lines.append(wire)
-            self.encoded.append(line(wire))
-            self.payloads.append(payload)
-        self.size = sum(map(len, self.encoded)) + len(self.encoded) + sum(map(len, self.payloads))
-        if self.size > COMMIT_BYTES:
-            raise ValueError(f"a commit of {self.size} bytes; up to {COMMIT_BYTES} fit")
-        self.durable = durable
-        self.answers: list[Any] | None = None
-        self.error: JQueueError | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether its caller can be told."""
-        return self.answers is not None or self.error is not None
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether its answers do not depend on what the queue holds."""
-        return all(each[0] in BLIND for each in self.lines)
 
 
 class Store:
     """One queue in one journal. Synchronous and thread-safe; one per process and queue.
 
-    Commands of threads that come together share a batch, and with it a write to the disk. A process that only
-    publishes appends without reading what the queue holds.
+    Commands that threads commit at the same time share a batch, and with it a write to the disk. A process that only
+    publishes appends without reading the queue.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -84,16 +49,14 @@ class Store:
         self._journal = journal
         self._state = State()
         self._followed_at: float | None = None
-        #: Whether a batch is being applied: what interrupts that leaves a state that nobody has.
+        #: Whether a batch is being applied: an interruption leaves a state that no other process has.
         self._is_applying = False
         self._snapshot_bytes = 0
         self._put_off_to = 0
-        #: Segments that were needed at the last snapshot. What was taken since may be read from them still.
+        #: Segments that were needed at the last snapshot: messages taken since may still be read from them.
         self._live: set[int] = set()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingCommit] = deque()
         self._tokens = Tokens()
-
-    # What callers do.
 
     def commit(self, commands: Sequence[Command], *, durable: bool = True) -> list[Any]:
         """Append the commands and return their answers, in order; an answer may be an exception instance.
@@ -106,7 +69,7 @@ class Store:
             CASConflictError: other writers were faster too many times over; nothing was stored.
             TypeError, ValueError: a command holds something of another type, or all together are too large.
         """
-        mine = _Pending(commands, durable)
+        mine = PendingCommit(commands, durable)
         self._pending.append(mine)
         with self.lock:
             while not mine.is_done:
@@ -117,7 +80,7 @@ class Store:
         return mine.answers
 
     def look(self) -> State:
-        """Return the state after all that any writer has appended; hold ``lock`` while reading from it."""
+        """Return the state with all that any writer has appended; hold ``lock`` while reading it."""
         with self.lock:
             try:
                 self._journal.follow(self)
@@ -131,24 +94,24 @@ class Store:
 
     @property
     def holds_buried(self) -> bool:
-        """Whether something waits to be moved to its dead-letter queue, as far as this process has read."""
+        """Whether a message waits to be moved to its dead-letter queue, as far as this process has read."""
         return bool(self._state.buried)
 
     def is_due(self) -> bool:
-        """Whether a claim would find something now, or something has outlived its time."""
+        """Whether a claim would find a message now, or a message has expired."""
         moment = time.time()
         with self.lock:
             state = self.look()
             return state.has_work(moment) or state.is_overdue(moment) or bool(state.buried)
 
     def payload(self, entry: Entry) -> bytes:
-        """Return the bytes of a message that the queue holds. Raises StorageError where they are damaged."""
+        """Return the bytes of a message. Raises StorageError where they are damaged."""
         with self.lock:
             place = entry.segment, entry.offset
             try:
                 return self._read(entry)
             except StorageError:
-                # Another process may have moved it, and dropped the segment that it lay in.
+                # Another process may have moved it, and dropped its segment.
                 now = self.look().entries.get(entry.id)
                 if now is None or (now.segment, now.offset) == place:
                     raise
@@ -158,22 +121,22 @@ class Store:
         return self._journal.read(entry.segment, entry.offset, entry.length, entry.checksum)
 
     def close(self) -> None:
-        """Close what is open; a store that is used again opens it anew."""
+        """Close its files; the next use opens them again."""
         with self.lock:
             self._journal.close()
 
     def destroy(self) -> None:
-        """Remove the queue with all it holds."""
+        """Remove the queue with its messages."""
         with self.lock:
             self._journal.destroy()
             self._state = State()
             self._live = set()
             self._followed_at, self._snapshot_bytes, self._put_off_to = None, 0, 0
 
-    # The follower that the journal feeds.
+    # The journal's follower.
 
     def reset(self, snapshot: bytes | None) -> None:
-        """Start anew from a snapshot."""
+        """Start from a snapshot, or from nothing."""
         self._state = snapshots.load(snapshot) if snapshot else State()
         self._snapshot_bytes = len(snapshot or b"")
 
@@ -189,7 +152,7 @@ class Store:
         return answers
 
     def _recover_from(self, error: BaseException) -> None:
-        """Make the state anew, unless the journal failed: it tells what it has fed up to then."""
+        """Discard the state, unless the journal failed: then it matches the journal's position."""
         if self._is_applying or not isinstance(error, JQueueError):
             self._journal.forget()
             self._followed_at = None
@@ -198,8 +161,8 @@ class Store:
     # Committing.
 
     def _commit_pending(self) -> None:
-        """Commit what waits, in one batch up to its size. Only under the lock."""
-        batch: list[_Pending] = []
+        """Commit pending commands in one batch, up to its size. Only under the lock."""
+        batch: list[PendingCommit] = []
         size = 0
         for number in range(len(self._pending)):
             size += self._pending[number].size
@@ -210,17 +173,17 @@ class Store:
             self._append(batch)
         except BaseException as error:
             self._recover_from(error)
-            told = error if isinstance(error, JQueueError) else StorageError(f"the storage failed: {error!r}", error)
+            failure = error if isinstance(error, JQueueError) else StorageError(f"the storage failed: {error!r}", error)
             for one in batch:
                 if one.answers is None:
-                    one.error = told
+                    one.error = failure
             if not isinstance(error, JQueueError | OSError):
                 raise
         finally:
             while self._pending and self._pending[0].is_done:
                 self._pending.popleft()
 
-    def _append(self, batch: list[_Pending]) -> None:
+    def _append(self, batch: list[PendingCommit]) -> None:
         lines = [line for one in batch for line in one.lines]
         if self._answered_without(batch, lines):
             return
@@ -234,21 +197,21 @@ class Store:
         if blind:
             answers: list[Any] = [True] * len(lines)
         else:
-            # A writer whose clock is behind is fed later moments than its own; the state's never goes back.
+            # A writer whose clock is behind follows later moments than its own; the state's never decreases.
             answers = self._apply(moment, lines, segment, offset + payloads_at)
-            if any(each[0] not in BLIND for each in lines):
+            if any(line[0] not in BLIND for line in lines):
                 self._followed_at = time.monotonic()
         for one in batch:
             one.answers, answers = answers[: len(one.lines)], answers[len(one.lines) :]
         if not blind:
             self._maintain()
 
-    def _answered_without(self, batch: list[_Pending], lines: list[list[Any]]) -> bool:
-        """Answer claims on a queue that has nothing to give; no batch is written for that."""
-        if any(each[0] not in ("?", "t") for each in lines):
+    def _answered_without(self, batch: list[PendingCommit], lines: list[list[Any]]) -> bool:
+        """Answer claims on an empty queue, without a batch."""
+        if any(line[0] not in (op.CLAIM, op.TAKE) for line in lines):
             return False
         state, moment = self.look(), time.time()
-        if any(state.has_work(moment, each[-1]) for each in lines):
+        if any(state.has_work(moment, line[-1]) for line in lines):
             return False
         for one in batch:
             one.answers = [[] for _ in one.lines]
@@ -260,7 +223,7 @@ class Store:
     # Keeping the journal short.
 
     def _maintain(self) -> None:
-        """Keep a snapshot when one is due. What was committed stays so, whatever becomes of it."""
+        """Save a snapshot when one is due. A failure changes nothing that was committed."""
         grown = self._journal.grown
         due = max(SNAPSHOT_BYTES, self._journal.snapshot_share * self._snapshot_bytes)
         if grown < max(due, self._put_off_to):
@@ -272,11 +235,11 @@ class Store:
             self._live, self._put_off_to = live, 0
             self._empty_sparse_segments(int(grown * MOVED_SHARE))
         except (JQueueError, OSError) as error:
-            log.warning("A journal was not made shorter, which is tried again later: %s", error)
+            log.warning("Shortening a journal failed; retrying later: %s", error)
             self._put_off_to = grown + due // 4
 
     def _empty_sparse_segments(self, most_bytes: int) -> None:
-        """Append the last messages of old segments anew; the next snapshot drops those segments."""
+        """Append the last messages of old segments again; the next snapshot drops those segments."""
         journal = self._journal
         sparse = list(self._state.sparse(journal.position[0], int(journal.segment_bytes * SPARSE_SHARE)))
         for entries in _parts(sparse, journal.segment_bytes, most_bytes):
@@ -285,24 +248,24 @@ class Store:
                 self._move(moved)
 
     def _readable(self, entry: Entry) -> bytes | None:
-        """Return the bytes of a message, None where they are damaged: its segment stays then."""
+        """Return the bytes of a message; None where they are damaged, and its segment stays."""
         try:
             return self._read(entry)
         except StorageError as error:
-            log.warning("Message %s cannot be moved: %s", entry.id, error)
+            log.warning("Moving message %s failed: %s", entry.id, error, extra={"message_id": entry.id})
             return None
 
     def _move(self, moved: list[tuple[Entry, bytes]]) -> None:
-        lines: list[list[Any]] = [["m", entry.id, entry.length] for entry, _ in moved]
+        lines: list[list[Any]] = [[op.MOVED, entry.id, entry.length] for entry, _ in moved]
         payloads = [payload for _, payload in moved]
         moment = self._state.now
-        body, payloads_at = encode(moment, [line(each) for each in lines], payloads, self._tokens.next())
+        body, payloads_at = encode(moment, [encode_line(line) for line in lines], payloads, self._tokens.next())
         segment, offset = self._journal.append(body, self, durable=True)
         self._apply(moment, lines, segment, offset + payloads_at)
 
 
 def _parts(entries: Iterable[Entry], bytes_each: int, bytes_together: int) -> Iterator[list[Entry]]:
-    """Yield the first of the entries, in lists of about so many bytes of payload each."""
+    """Yield the first entries, in lists of about ``bytes_each``, ``bytes_together`` in all."""
     part: list[Entry] = []
     size = together = 0
     for entry in entries:

@@ -1,4 +1,4 @@
-"""One bucket on S3, Google Cloud Storage or Azure, asked from this process."""
+"""One bucket on S3, Google Cloud Storage or Azure, used from this process."""
 
 import os
 import re
@@ -17,16 +17,16 @@ from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.port import Stored
 
 CONNECT_SECONDS = 5.0
-#: A read that failed is tried again so often; a write never, since one that did happen would then meet itself.
+#: How often a failed read is tried again; a write never is, since it would conflict with itself if it did happen.
 READ_RETRIES = 2
 
 STORES: dict[str, Callable[..., ObjectStore]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-#: Where each service tells versions apart. Google compares generations; its ETags it only sends.
+#: The field by which each service distinguishes versions. Google compares generations; it only sends its ETags.
 VERSIONS = {"s3": "e_tag", "gs": "version", "az": "e_tag"}
 
-#: In no answer about an object: a key is quoted there, so none can look like this.
+#: Answers about a missing bucket. In answers about an object the key is quoted, so it cannot look like this.
 NO_BUCKET = re.compile("<Code>(NoSuchBucket|ContainerNotFound)</Code>|bucket does not exist")
-#: The settings that are secret, and the least length of a secret: a shorter value is in harmless words, too.
+#: The settings that are secret, and the least length of a secret: shorter values also occur in harmless words.
 SECRET_LENGTH = 8
 SECRET = re.compile("key|secret|token|sas|password", re.IGNORECASE)
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, repr=False)
 class Place:
-    """Which bucket of which service, and all that it takes to ask it, credentials included.
+    """A bucket of a service, with all that its requests need, credentials included.
 
     ``service`` is ``s3``, ``gs`` or ``az``; ``config`` are obstore's settings of that service.
     """
@@ -61,10 +61,10 @@ _threads_are_here = True
 
 
 def can_ask() -> bool:
-    """Return whether this process can ask any bucket, and take it that it now does.
+    """Return whether this process can send requests to a bucket, and note that it does.
 
-    The library's threads do its work, and a fork leaves them behind: a child whose parent has asked would wait for
-    them without an end, whatever the timeouts.
+    The library works in threads, which a fork does not copy: a child whose parent has sent requests would wait
+    forever, whatever the timeouts.
     """
     global _asked
     _asked = True
@@ -83,7 +83,7 @@ class Bucket:
     """A `Storage` in the bucket of a place, while `can_ask`.
 
     Raises:
-        ValueError: the place's settings are none.
+        ValueError: a setting of the place is wrong.
     """
 
     is_remote = True
@@ -93,7 +93,6 @@ class Bucket:
         self._reads, self._writes = _stores(replace(place, prefix=""))
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         path = self._path(key)
         try:
             return self._ask("read", key, lambda: self._get(path))
@@ -101,15 +100,12 @@ class Bucket:
             return None
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return self._put("create", key, content, "create")
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return self._put("replace", key, content, {VERSIONS[self._place.service]: version})
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         path = self._path(key)
         try:
             self._ask("delete", key, lambda: obstore.delete(self._writes, path))
@@ -117,7 +113,7 @@ class Bucket:
             return
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port. An object whose name spells no key is not listed."""
+        """Return the keys that begin so; see the port. An object whose name is not a quoted key is not listed."""
         folder = folder_of(prefix)
         top = self._path(folder) if folder else self._place.prefix
         found = self._ask("list", prefix, lambda: obstore.list(self._reads, top or None, chunk_size=1000).collect())
@@ -150,7 +146,7 @@ class Bucket:
             return request()
         except Exception as raised:
             failure = self._failure(what, key, raised)
-        # Outside of the except: what the library raised can hold credentials, and would be kept as the context.
+        # Outside of the except: the library's exception can hold credentials, and would be kept as the context.
         raise failure
 
     def _failure(self, what: str, key: str, raised: Exception) -> Exception:
@@ -161,24 +157,24 @@ class Bucket:
             if (what in ("create", "replace") and isinstance(raised, AlreadyExistsError | PreconditionError)) or (
                 what == "replace" and is_missing
             ):
-                return CASConflictError(f"somebody else wrote '{key}' in {self._place} first")
-        said = _said(raised, self._place)
-        cause = type(raised)(said) if isinstance(raised, BaseError | OSError) else RuntimeError(said)
-        failure = StorageError(f"cannot {what} '{key}' in {self._place}: {said}", cause)
+                return CASConflictError(f"another writer changed '{key}' in {self._place} first")
+        description = _description(raised, self._place)
+        cause = type(raised)(description) if isinstance(raised, BaseError | OSError) else RuntimeError(description)
+        failure = StorageError(f"cannot {what} '{key}' in {self._place}: {description}", cause)
         failure.__cause__ = cause
         return failure
 
 
 @cache
 def _stores(place: Place) -> tuple[ObjectStore, ObjectStore]:
-    """Return (for reads, for writes), the same for all who ask a place; never dropped.
+    """Return (for reads, for writes), shared by all users of a place and never dropped.
 
-    In a forked child nothing may end the connections of its parent.
+    A forked child must not close the connections of its parent.
     """
     try:
         return _store(place, READ_RETRIES), _store(place, 0)
     except Exception as raised:
-        refused = ValueError(f"{place} cannot be used: {_said(raised, place)}")
+        refused = ValueError(f"{place} cannot be used: {_description(raised, place)}")
     raise refused
 
 
@@ -196,22 +192,22 @@ def _store(place: Place, retries: int) -> ObjectStore:
     )
 
 
-def _said(raised: Exception, place: Place) -> str:
-    """Return what went wrong, without credentials: no answer's body, no URL's query, no secret of the settings.
+def _description(raised: Exception, place: Place) -> str:
+    """Describe a failure without credentials: no answer's body, no URL's query, no secret of the settings.
 
     A body can repeat the signed headers, a session token among them; of it only the error's code is kept.
     """
     head, _, details = str(raised).partition("\n\nDebug source:")
     if status := re.search(r"status code: (\d{3}[ \w]*)", head):
         code = re.search(r"<Code>(\w+)</Code>", head)
-        said = f"{status[1].strip()} ({code[1]})" if code else status[1].strip()
+        text = f"{status[1].strip()} ({code[1]})" if code else status[1].strip()
     elif "TimedOut" in details or "kind: Timeout" in details:
-        said = "no answer in time"
+        text = "no answer in time"
     elif system := re.search(r'(?:message|error): "([^"]+)"', details):
-        said = system[1]
+        text = system[1]
     else:
-        said = re.sub(r"(https?://)(?:[^/@\s]*@)?([^\s?]+)(?:\?\S*)?", r"\1\2", head)
+        text = re.sub(r"(https?://)(?:[^/@\s]*@)?([^\s?]+)(?:\?\S*)?", r"\1\2", head)
     for name, value in place.config:
         if SECRET.search(name) and isinstance(value, str) and len(value) >= SECRET_LENGTH:
-            said = said.replace(value, "***")
-    return said
+            text = text.replace(value, "***")
+    return text

@@ -4,7 +4,7 @@ import os
 from urllib.parse import urlsplit
 
 from ami.transports.objectstore.storage.bucket import Bucket, Place, can_ask
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.keys import quoted
 from ami.transports.objectstore.storage.port import Storage, Stored
 
@@ -28,7 +28,7 @@ class CloudObjects:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._bucket = Bucket(place)
-        self._apart = Apart(place)
+        self._subprocess = SubprocessStorage(place)
 
     @classmethod
     def s3(
@@ -44,7 +44,7 @@ class CloudObjects:
         """Return objects on S3, or at an ``endpoint`` that speaks its protocol and compares ETags on a put.
 
         ``credentials`` are obstore's settings of S3: ``access_key_id``, ``secret_access_key``, ``session_token`` ...
-        Raises ValueError where a setting is none.
+        Raises ValueError for an unknown setting.
         """
         endpoint = endpoint or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
         # By itself the library deletes in bulk, which not every service does that calls itself S3.
@@ -66,7 +66,7 @@ class CloudObjects:
         """Return objects on Google Cloud Storage.
 
         ``credentials`` are obstore's settings of it: ``service_account``, ``service_account_key`` ... Raises
-        ValueError where a setting is none.
+        ValueError for an unknown setting.
         """
         endpoint = endpoint or _environment("GOOGLE_BASE_URL")
         return cls(_place("gs", bucket, prefix, ("base_url", endpoint), timeout_seconds, credentials))
@@ -84,29 +84,24 @@ class CloudObjects:
         """Return objects on Azure.
 
         ``credentials`` are obstore's settings of it: ``account_name``, ``account_key``, ``sas_key`` ... Raises
-        ValueError where a setting is none.
+        ValueError for an unknown setting.
         """
         endpoint = endpoint or _environment("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
         return cls(_place("az", container, prefix, ("endpoint", endpoint), timeout_seconds, credentials))
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         return self._storage.read(key)
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return self._storage.create(key, content)
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return self._storage.replace(key, content, version)
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         self._storage.delete(key)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port."""
         return self._storage.list(prefix)
 
     def __repr__(self) -> str:
@@ -114,7 +109,7 @@ class CloudObjects:
 
     @property
     def _storage(self) -> Storage:
-        return self._bucket if can_ask() else self._apart
+        return self._bucket if can_ask() else self._subprocess
 
 
 def _environment(*names: str) -> str | None:
@@ -135,10 +130,10 @@ def _place(
         raise ValueError(f"timeout_seconds is {timeout_seconds:g}; it must be above 0")
     name, url = endpoint
     if url:
-        # The library ends the process's thread over one that is no URL.
+        # The library ends the process's thread over an invalid URL.
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"the {name} '{parts.scheme}://{parts.hostname or ''}' is no http or https URL")
+            raise ValueError(f"the {name} '{parts.scheme}://{parts.hostname or ''}' is not an http or https URL")
         config = {**config, name: url}
     prefix = prefix.strip("/")
     spelled = quoted(prefix) if prefix else ""

@@ -1,16 +1,16 @@
-"""What a store and its queues raise."""
+"""The errors of stores and their queues."""
 
 
 class JQueueError(Exception):
-    """Base of everything that a queue over object storage raises."""
+    """Base of all errors of a queue over object storage."""
 
 
 class CASConflictError(JQueueError):
-    """Somebody else wrote first: a create found an object, or a replace found another version than it named."""
+    """Another writer was first: a create found an object, or a replace found another version than it named."""
 
 
 class JobNotFoundError(JQueueError):
-    """No job of this id is in the queue (any more): it was acknowledged, or never there."""
+    """The queue has no job of this id: it was acknowledged, or never there."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job '{job_id}' in this queue")
@@ -18,7 +18,7 @@ class JobNotFoundError(JQueueError):
 
 
 class StorageError(JQueueError):
-    """The storage failed; ``cause`` is what it raised, None where the failure was found here (a torn file)."""
+    """The storage failed; ``cause`` is its exception, None where the failure was found here (a torn file)."""
 
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
         super().__init__(message)

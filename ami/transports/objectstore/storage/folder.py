@@ -1,4 +1,4 @@
-"""Objects in a local folder that several processes share: each a file, framed so that a torn one is found."""
+"""Objects in a local folder shared by several processes: each a file, framed so that a torn one is found."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.lock import locked
 from ami.transports.objectstore.storage.port import Stored
 
-#: A temporary file of this age is what a killed process left; nobody takes that long to write one.
+#: A temporary file of this age was left by a killed process; writing one takes much less.
 LEFT_BEHIND_SECONDS = 3600.0
 
 #: Ends the name of a folder. No quoted name holds it, so ``a`` and ``a/b`` can both be keys.
@@ -23,9 +23,8 @@ class FolderObjects:
     """A `Storage` in the folder at ``path``, made with its parents where there is none; POSIX and local disks only.
 
     Any number of processes and threads may use it, and one that forks may go on using it on both sides. A version is
-    a random token, so that no two writes ever have the same one. With ``durable`` a write that returned survives a
-    power failure; without, only the death of processes. A lock that others hold for ``lock_seconds`` raises
-    StorageError.
+    a random token, different for every write. With ``durable`` a write that returned survives a power failure;
+    without, only the death of processes. A lock that others hold for ``lock_seconds`` raises StorageError.
 
     Raises:
         StorageError: the folder cannot be made.
@@ -39,14 +38,14 @@ class FolderObjects:
         self._unfinished = f"{self._root}/.unfinished"
         self._durable = durable
         self._lock_seconds = lock_seconds
-        with self._trouble("make"):
+        with self._storage_errors("make"):
             self._make_folder(self._unfinished)
             self._clear_left_behind()
 
     def read(self, key: str) -> Stored | None:
         """Return the object; see the port. A file that is not exactly what was written raises StorageError."""
         path = self._path(key)
-        with self._trouble("read", key):
+        with self._storage_errors("read", key):
             try:
                 with open(path, "rb") as file:
                     framed = file.read()
@@ -59,9 +58,8 @@ class FolderObjects:
         return Stored(content, token.hex())
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         path = self._path(key)
-        with self._trouble("create", key):
+        with self._storage_errors("create", key):
             try:
                 if os.path.lexists(path):
                     raise FileExistsError
@@ -73,9 +71,8 @@ class FolderObjects:
         return version
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         path = self._path(key)
-        with self._trouble("replace", key):
+        with self._storage_errors("replace", key):
             self._compare(key, version)
             with self._written(content) as (file, new_version), self._locked():
                 self._compare(key, version)
@@ -84,34 +81,33 @@ class FolderObjects:
         return new_version
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         path = self._path(key)
-        with self._trouble("delete", key), suppress(FileNotFoundError):
+        with self._storage_errors("delete", key), suppress(FileNotFoundError):
             # A replace that has compared the version must find the file that it compared.
             with self._locked():
                 os.unlink(path)
             self._to_disk(os.path.dirname(path))
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port. A file whose name spells no key is not listed."""
+        """Return the keys that begin so; see the port. A file whose name is not a quoted key is not listed."""
         folder = quoted(name) if (name := folder_of(prefix)) else ""
-        with self._trouble("list", prefix):
+        with self._storage_errors("list", prefix):
             spelled = list(self._names(folder))
         return sorted(key for name in spelled if (key := unquoted(name)) is not None and key.startswith(prefix))
 
     def signature(self, key: str) -> tuple[int, int, int] | None:
-        """Return (inode, time of writing in ns, size), which no two versions share; None where there is no object.
+        """Return (inode, time of writing in ns, size), which no two versions share; None for a missing object.
 
         It costs one system call: what was read may be kept for as long as this stays the same.
         """
-        with self._trouble("look at", key):
+        with self._storage_errors("look at", key):
             try:
                 seen = os.stat(self._path(key))
             except FileNotFoundError:
                 return None
         return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
-    # Where things lie.
+    # Paths.
 
     def _path(self, key: str) -> str:
         folder, _, name = quoted(key).rpartition("/")
@@ -134,7 +130,7 @@ class FolderObjects:
             elif name.endswith(FOLDER):
                 yield from self._names(name.removesuffix(FOLDER))
 
-    # What writing needs.
+    # Writing.
 
     @contextmanager
     def _written(self, content: bytes) -> Iterator[tuple[str, str]]:
@@ -206,7 +202,7 @@ class FolderObjects:
                         os.unlink(entry.path)
 
     @contextmanager
-    def _trouble(self, what: str, key: str = "") -> Iterator[None]:
+    def _storage_errors(self, what: str, key: str = "") -> Iterator[None]:
         try:
             yield
         except OSError as error:

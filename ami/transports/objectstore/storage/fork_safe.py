@@ -1,4 +1,7 @@
-"""A process that asks buckets for one whose parent has asked before it was forked, which can no longer do so itself."""
+"""Sends requests to buckets through a subprocess, for a forked process that cannot send them itself.
+
+The client library's threads are not copied by a fork; see `bucket.can_ask`.
+"""
 
 import atexit
 import os
@@ -15,17 +18,17 @@ from ami.transports.objectstore.storage.bucket import Bucket, Place
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError
 from ami.transports.objectstore.storage.port import Stored
 
-#: What the other process needs to start, above what its requests may take.
+#: How long the subprocess may take to start, above the time of its requests.
 START_SECONDS = 30.0
 END_SECONDS = 5.0
 
 SERVE = "import sys; from ami.transports.objectstore.storage.fork_safe import serve; serve(int(sys.argv[1]))"
 
 
-class Apart:
-    """A `Storage` in the bucket of a place, asked through the other process, which is started when it is needed.
+class SubprocessStorage:
+    """A `Storage` in the bucket of a place, used through a subprocess that is started when it is needed.
 
-    All the places of this process share it. It ends with this process, however this one ends.
+    All places of this process share the subprocess. It ends with this process, however this one ends.
     """
 
     is_remote = True
@@ -34,24 +37,19 @@ class Apart:
         self._place = place
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         stored: Stored | None = self._ask("read", key)
         return stored
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         return str(self._ask("create", key, bytes(content)))
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         return str(self._ask("replace", key, bytes(content), version))
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         self._ask("delete", key)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port."""
         keys: list[str] = self._ask("list", prefix)
         return keys
 
@@ -68,7 +66,7 @@ class Apart:
 
 
 class _Process:
-    """The other process, and the connections to it that no thread is using."""
+    """The subprocess, and the idle connections to it."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -83,7 +81,7 @@ class _Process:
         self._idle: list[Connection] = []
 
     def ask(self, request: tuple[Place, str, tuple[Any, ...]], seconds: float) -> tuple[Any, Exception | None]:
-        """Return (value, failure). Raises OSError or EOFError where the process does not answer."""
+        """Return (value, failure). Raises OSError or EOFError where the subprocess does not answer."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -94,14 +92,14 @@ class _Process:
                 raise TimeoutError(f"no answer within {seconds:g} s")
             answer: tuple[Any, Exception | None] = connection.recv()
         except BaseException:
-            # A task's time limit can interrupt it anywhere; the answer must not be taken for that to a later request.
+            # A task's time limit can interrupt it anywhere; a later request must not receive this answer.
             connection.close()
             raise
         self._idle.append(connection)
         return answer
 
     def has_ended(self) -> bool:
-        """Return whether it is gone, and reap it."""
+        """Return whether it has ended, and reap it."""
         return self._popen.poll() is not None
 
     def end(self) -> None:
@@ -140,7 +138,7 @@ def _running() -> _Process:
 
 
 def _after_fork() -> None:
-    """In a forked child: leave the parent's process, which would outlive it else, and start an own one when needed."""
+    """In a forked child: drop the parent's subprocess, which would outlive it else; its own starts when needed."""
     global _process, _starting
     _starting = threading.Lock()
     if _process is not None:
@@ -159,7 +157,7 @@ def _end() -> None:
 
 def serve(control_fd: int) -> None:
     """Answer requests on the connections that come through ``control_fd`` until its other end is closed."""
-    # Whoever signals all processes of a terminal or a service means the owner, which still asks while it ends.
+    # A signal to all processes of a terminal or a service is meant for the owner, which sends requests while it ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=control_fd) as control:

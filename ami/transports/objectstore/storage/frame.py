@@ -1,4 +1,4 @@
-"""How an object lies in a file: a header by which every torn file is told from a whole one, then the content."""
+"""The format of an object's file: a header by which a torn file is recognised, then the content."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class Torn(Exception):  # noqa: N818 - what the file is, not what went wrong
-    """The bytes are not all that was written; the text says how it shows."""
+    """The file is not as it was written; the text says how."""
 
 
 def header(token: bytes, content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What a key may be, and how it is spelled where only plain names are safe."""
+"""The rules for keys, and their spelling where only plain names are safe."""
 
 from functools import lru_cache
 from urllib.parse import quote, unquote
@@ -24,7 +24,7 @@ def quoted(key: str) -> str:
 
 
 def unquoted(spelled: str) -> str | None:
-    """Return the key that `quoted` spells so, None where no key is: somebody else's object."""
+    """Return the key that `quoted` spells so; None for another program's object, whose name is not a quoted key."""
     key = unquote(spelled, errors="replace")
     try:
         return key if quoted(key) == spelled else None
@@ -54,7 +54,7 @@ def _name(name: str, key: str) -> str:
     try:
         spelled = quote(name, safe="")
     except UnicodeEncodeError:
-        raise ValueError(f"the key {key[:100]!r} is no text: it holds half a surrogate pair") from None
+        raise ValueError(f"the key {key[:100]!r} is not text: it holds half a surrogate pair") from None
     if "%00" in spelled:
         raise ValueError(f"the key {key[:100]!r} holds a NUL")
     if spelled.startswith("."):

@@ -21,7 +21,7 @@ def locked(path: str, seconds: float) -> Iterator[None]:
     Opened anew each time, it excludes threads like processes, and the kernel frees it when its holder dies.
 
     Raises:
-        StorageError: somebody else held it for ``seconds``.
+        StorageError: others held it for ``seconds``.
         OSError: the file cannot be opened.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

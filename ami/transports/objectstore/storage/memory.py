@@ -1,4 +1,4 @@
-"""Objects in this process's memory, gone with it."""
+"""Objects in this process's memory."""
 
 import itertools
 import threading
@@ -9,7 +9,7 @@ from ami.transports.objectstore.storage.port import Stored
 
 
 class MemoryObjects:
-    """A `Storage` for the threads of one process. A version is a number that no other write of it ever had."""
+    """A `Storage` for the threads of one process. Each write has its own version number."""
 
     is_remote = False
 
@@ -19,12 +19,10 @@ class MemoryObjects:
         self._lock = threading.Lock()
 
     def read(self, key: str) -> Stored | None:
-        """Return the object; see the port."""
         quoted(key)
         return self._objects.get(key)
 
     def create(self, key: str, content: bytes) -> str:
-        """Write a new object; see the port."""
         quoted(key)
         with self._lock:
             if key in self._objects:
@@ -32,7 +30,6 @@ class MemoryObjects:
             return self._put(key, content)
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Write over one version; see the port."""
         quoted(key)
         with self._lock:
             stored = self._objects.get(key)
@@ -41,13 +38,11 @@ class MemoryObjects:
             return self._put(key, content)
 
     def delete(self, key: str) -> None:
-        """Remove an object; see the port."""
         quoted(key)
         with self._lock:
             self._objects.pop(key, None)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the keys that begin so; see the port."""
         folder_of(prefix)
         with self._lock:
             return sorted(key for key in self._objects if key.startswith(prefix))

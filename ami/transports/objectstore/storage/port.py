@@ -14,8 +14,8 @@ class Stored(NamedTuple):
 class Storage(Protocol):
     """Objects under keys (``/`` separates folders), from any thread.
 
-    Every call either happened or did not, but one that raised `StorageError` may have happened all the same: its
-    answer was lost. Whoever retries must be able to tell its own write. Nothing here deletes on a condition.
+    Every call happens whole or not at all. One that raised `StorageError` may have happened all the same: its
+    answer was lost. A caller that retries must recognise its own write. There is no conditional delete.
 
     Raises, all of them: `StorageError` where the storage does not answer, refuses, or holds a torn object.
     """
@@ -36,7 +36,7 @@ class Storage(Protocol):
         """
 
     def delete(self, key: str) -> None:
-        """Remove an object; one that is not there is no error."""
+        """Remove an object; a missing one is ignored."""
 
     def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with ``prefix``, sorted."""

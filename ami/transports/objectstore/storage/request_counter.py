@@ -1,4 +1,4 @@
-"""A storage that counts what is asked of it, for bills and for tests."""
+"""A storage that counts its requests, for benchmarks and tests."""
 
 import math
 import threading
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ami.transports.objectstore.storage.port import Storage, Stored
 
-#: A list comes in pages of so many keys from S3 and Google Cloud Storage; Azure's are larger.
+#: The keys in a page of a list on S3 and Google Cloud Storage; Azure's pages are larger.
 PAGE_KEYS = 1000
 
 
@@ -33,11 +33,11 @@ class Traffic(NamedTuple):
         return Traffic(*(now - then for now, then in zip(self, earlier, strict=True)))
 
 
-class Counting:
+class RequestCounter:
     """A `Storage` around another one, used from any thread.
 
-    A request counts when it is made, whatever becomes of it, since a refused one is billed like any other. A list
-    counts once for each 1000 keys that it found. What an adapter asks again by itself is not seen.
+    Refused requests count, since they are billed like any other. A list counts once for each 1000 keys that it found.
+    An adapter's own retries are not seen.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -47,45 +47,38 @@ class Counting:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the other storage is."""
         return self._storage.is_remote
 
     @property
     def signature(self) -> Callable[[str], tuple[int, int, int] | None] | None:
-        """The other storage's cheap look at a version, uncounted; None where it has none."""
+        """The other storage's `signature`, uncounted; None where it has none."""
         look: Any = getattr(self._storage, "signature", None)
         return look  # type: ignore[no-any-return]
 
     @property
     def traffic(self) -> Traffic:
-        """What was counted so far."""
         with self._lock:
             return Traffic(**self._counts)
 
     def read(self, key: str) -> Stored | None:
-        """Read, and count it."""
         self._count(read=1)
         stored = self._storage.read(key)
         self._count(bytes_received=len(stored.content) if stored else 0)
         return stored
 
     def create(self, key: str, content: bytes) -> str:
-        """Create, and count it."""
         self._count(create=1, bytes_sent=len(content))
         return self._storage.create(key, content)
 
     def replace(self, key: str, content: bytes, version: str) -> str:
-        """Replace, and count it."""
         self._count(replace=1, bytes_sent=len(content))
         return self._storage.replace(key, content, version)
 
     def delete(self, key: str) -> None:
-        """Delete, and count it."""
         self._count(delete=1)
         self._storage.delete(key)
 
     def list(self, prefix: str) -> list[str]:
-        """List, and count it."""
         self._count(list=1)
         keys = self._storage.list(prefix)
         self._count(list=max(math.ceil(len(keys) / PAGE_KEYS) - 1, 0))

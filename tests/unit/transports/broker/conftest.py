@@ -13,7 +13,7 @@ from ami.transports.objectstore.storage.memory import MemoryObjects
 
 
 class Remote(MemoryObjects):
-    """Memory that is asked as seldom as a bucket."""
+    """Memory that is polled as rarely as a bucket."""
 
     is_remote = True
 

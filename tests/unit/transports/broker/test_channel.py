@@ -1,4 +1,4 @@
-"""Publishing, consuming and settling, as any AMQP broker does it."""
+"""Publishing, consuming and settling as on any AMQP broker."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,7 +23,7 @@ from tests.support.transports.messages import (
 )
 
 
-def test_what_is_published_is_delivered_in_order_and_gone_when_acknowledged(connect):
+def test_messages_are_delivered_in_order_and_removed_when_acknowledged(connect):
     connection = connect()
     declare(connection, QUEUE)
     for number in range(10):
@@ -59,7 +59,7 @@ def test_prefetch_bounds_what_a_consumer_holds(connect):
         assert [message.payload for message in held] == [0, 1, 2]
 
 
-def test_requeued_messages_come_back_first_and_flagged(connect):
+def test_requeued_messages_are_delivered_first_and_flagged(connect):
     connection = connect()
     declare(connection, QUEUE)
     for number in range(3):
@@ -84,7 +84,7 @@ def take_and_close(connection) -> None:
         channel.close()
 
 
-def test_closing_returns_what_was_delivered_and_counts_it_as_rabbitmq_does(connect):
+def test_closing_requeues_and_counts_deliveries_as_rabbitmq_does(connect):
     first, second = connect(), connect()
     declare(first, dying(**{"x-delivery-limit": 2}), LETTERS)
     send(first, "ends its worker")
@@ -97,7 +97,7 @@ def test_closing_returns_what_was_delivered_and_counts_it_as_rabbitmq_does(conne
     assert letter.headers["x-death"][0]["reason"] == "delivery_limit"
 
 
-def test_closing_does_not_count_what_was_kept_until_its_eta(connect):
+def test_closing_does_not_count_messages_held_until_their_eta(connect):
     first, second = connect(), connect()
     declare(first, dying(**{"x-delivery-limit": 1}), LETTERS)
     send(first, "later", headers={"eta": (datetime.now(UTC) + timedelta(hours=1)).isoformat()})
@@ -111,13 +111,13 @@ def test_closing_does_not_count_what_was_kept_until_its_eta(connect):
 def test_mandatory_message_that_no_queue_takes_is_refused(connect):
     connection = connect()
     declare(connection, QUEUE)
-    send(connection, "told", key="no.such.key")
+    send(connection, "unrouted", key="no.such.key")
     with pytest.raises(ChannelError, match="NO_ROUTE"):
         send(connection, "lost", key="no.such.key", mandatory=True)
 
 
 @pytest.mark.parametrize("headers", [["x"], "x", 5])
-def test_message_whose_headers_are_no_table_is_delivered_with_them_as_one_header(connect, headers):
+def test_headers_that_are_not_a_table_are_delivered_as_one_header(connect, headers):
     connection = connect()
     channel = declare(connection, QUEUE)
     message = channel.prepare_message(b"1", content_type="application/json", headers=headers)
@@ -126,7 +126,7 @@ def test_message_whose_headers_are_no_table_is_delivered_with_them_as_one_header
     assert received.headers == {"antenna_headers": headers}
 
 
-def test_message_with_a_header_like_a_type_of_the_serializer_is_delivered(connect):
+def test_a_header_like_a_serializer_type_is_delivered(connect):
     connection = connect()
     declare(connection, QUEUE)
     header = {"__type__": "uuid", "__value__": {}}
@@ -135,7 +135,7 @@ def test_message_with_a_header_like_a_type_of_the_serializer_is_delivered(connec
     assert received.headers == {"unknown": header}
 
 
-def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, monkeypatch):
+def test_acknowledgements_survive_a_storage_that_fails_once(connect, monkeypatch):
     connection = connect()
     declare(connection, QUEUE)
     for number in range(3):
@@ -145,7 +145,7 @@ def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, mon
     def failing(self, commands, **options):
         if not failed and any(isinstance(command, Ack) for command in commands):
             failed.append(1)
-            raise StorageError("away for a moment")
+            raise StorageError("unreachable for a moment")
         return commit(self, commands, **options)
 
     monkeypatch.setattr(Store, "commit", failing)
@@ -162,7 +162,7 @@ def test_acknowledgements_outlive_a_storage_that_fails_for_a_moment(connect, mon
             except StorageError:
                 assert failed
     assert got == [0, 1, 2]
-    assert not connection.transport.site.store("moths").look().entries
+    assert not connection.transport.broker.store("moths").look().entries
 
 
 def test_a_publish_tried_again_with_the_same_message_id_is_stored_once(connect):
@@ -243,7 +243,7 @@ def test_unbinding_purging_and_deleting(connect):
     assert [message.payload for message in receive(connection, QUEUE, 1)] == [4]
 
 
-def test_an_auto_delete_queue_goes_with_its_last_consumer(connect):
+def test_an_auto_delete_queue_is_deleted_with_its_last_consumer(connect):
     first, second = connect(), connect()
     replies = Queue("replies", Exchange("replies", type="direct"), routing_key="r", auto_delete=True)
     declare(first, replies)
@@ -283,7 +283,7 @@ def test_bodies_of_bytes_and_text_come_back_as_they_were(connect):
 
 def test_a_url_that_names_no_storage_is_refused_with_what_to_write():
     for url, match in (
-        ("objectstore+ftp://x/y", "no kind of object storage"),
+        ("objectstore+ftp://x/y", "is not an object storage"),
         ("objectstore+file://", "absolute path"),
         ("objectstore+s3://", "names no bucket"),
         ("objectstore+s3://key:secret@bucket/x", "credentials belong into the environment"),

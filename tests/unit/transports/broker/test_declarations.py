@@ -1,11 +1,11 @@
-"""Bindings match as AMQP says, and a layout survives being written down."""
+"""Bindings match as in AMQP, and declarations are stored without loss."""
 
 import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ami.transports.objectstore.broker.declarations import ExchangeRecord, Layout, QueueRecord
+from ami.transports.objectstore.broker.declarations import Declarations, ExchangeRecord, QueueRecord
 
 WORDS = st.lists(st.sampled_from(["a", "b", "moth", ""]), min_size=1, max_size=5).map(".".join)
 PATTERNS = st.lists(st.sampled_from(["a", "b", "moth", "*", "#"]), min_size=1, max_size=5).map(".".join)
@@ -20,14 +20,14 @@ def expected(pattern: str, key: str) -> bool:
 
 @given(PATTERNS, WORDS)
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_topics_match_as_amqp_says(pattern, key):
-    layout = Layout({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, frozenset({("t", "q", pattern)}))
-    assert bool(layout.route("t", key)) == expected(pattern, key)
+def test_topics_match_as_in_amqp(pattern, key):
+    declarations = Declarations({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, frozenset({("t", "q", pattern)}))
+    assert bool(declarations.route("t", key)) == expected(pattern, key)
 
 
 def test_a_queue_that_several_bindings_reach_gets_one_message():
     bindings = frozenset({("t", "q", "a.*"), ("t", "q", "#")})
-    assert Layout({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, bindings).route("t", "a.b") == ["q"]
+    assert Declarations({"t": ExchangeRecord("topic")}, {"q": QueueRecord()}, bindings).route("t", "a.b") == ["q"]
 
 
 def test_alternate_exchanges_that_name_each_other_end():
@@ -35,20 +35,20 @@ def test_alternate_exchanges_that_name_each_other_end():
         name: ExchangeRecord("direct", arguments={"alternate-exchange": other})
         for name, other in (("a", "b"), ("b", "a"))
     }
-    assert Layout(exchanges).route("a", "x") == []
+    assert Declarations(exchanges).route("a", "x") == []
 
 
 def test_the_nameless_exchange_reaches_a_queue_by_its_name():
-    layout = Layout(queues={"q": QueueRecord()})
-    assert (layout.route("", "q"), layout.route("", "other")) == (["q"], [])
+    declarations = Declarations(queues={"q": QueueRecord()})
+    assert (declarations.route("", "q"), declarations.route("", "other")) == (["q"], [])
 
 
-def test_a_layout_is_read_as_it_was_written():
-    layout = (
-        Layout()
+def test_declarations_are_read_as_they_were_written():
+    declarations = (
+        Declarations()
         .with_exchange("t", ExchangeRecord("topic", arguments={"alternate-exchange": "x"}))
         .with_queue("q", QueueRecord(arguments={"x-delivery-limit": 20}, owner="me", auto_delete=True))
         .with_binding("t", "q", "#")
     )
-    assert Layout.load(layout.dump()) == layout
-    assert Layout.load(layout.without_queue("q").dump()).bindings == frozenset()
+    assert Declarations.load(declarations.dump()) == declarations
+    assert Declarations.load(declarations.without_queue("q").dump()).bindings == frozenset()

@@ -1,4 +1,4 @@
-"""What becomes of messages that are given up: rejected, returned too often, too old, damaged."""
+"""Dead letters: messages that were rejected, returned too often, expired or damaged."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.transports.messages import (
 )
 
 
-def test_rejected_messages_are_dead_letters_with_their_past(connect):
+def test_rejected_messages_are_dead_letters_with_x_death(connect):
     connection = connect()
     declare(connection, dying(), LETTERS)
     send(connection, {"n": 1}, headers={"task": "x"})
@@ -30,7 +30,7 @@ def test_rejected_messages_are_dead_letters_with_their_past(connect):
     assert (letter.payload, letter.headers["task"]) == ({"n": 1}, "x")
 
 
-def test_rejected_messages_of_a_queue_without_dead_letters_are_gone(connect):
+def test_rejected_messages_of_a_queue_without_dead_letters_are_removed(connect):
     connection = connect()
     declare(connection, QUEUE)
     send(connection, 1)
@@ -39,7 +39,7 @@ def test_rejected_messages_of_a_queue_without_dead_letters_are_gone(connect):
     assert connection.default_channel.basic_get("moths") is None
 
 
-def test_a_message_that_comes_back_too_often_is_buried(connect):
+def test_a_message_that_is_returned_too_often_is_buried(connect):
     connection = connect()
     declare(connection, dying(**{"x-delivery-limit": 2}), LETTERS)
     send(connection, 1)
@@ -56,7 +56,7 @@ def test_a_message_that_comes_back_too_often_is_buried(connect):
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_message_that_outlives_its_time_is_buried(connect, own):
+def test_an_expired_message_is_buried(connect, own):
     connection = connect()
     arguments = {} if own else {"x-message-ttl": 50}
     declare(connection, dying(**arguments), LETTERS)
@@ -66,7 +66,7 @@ def test_a_message_that_outlives_its_time_is_buried(connect, own):
     assert connection.default_channel.basic_get("moths.dlq").headers["x-death"][0]["reason"] == "expired"
 
 
-def test_a_dead_letter_that_is_replayed_is_stored_though_its_id_is_known(connect):
+def test_a_replayed_dead_letter_is_stored_though_its_id_is_known(connect):
     connection = connect()
     channel = declare(connection, dying(), LETTERS)
     send(connection, 1, message_id="same")
@@ -78,7 +78,7 @@ def test_a_dead_letter_that_is_replayed_is_stored_though_its_id_is_known(connect
     assert (depth(connection, "moths"), depth(connection, "moths.dlq")) == (1, 0)
 
 
-def test_a_replayed_letter_that_dies_again_is_a_letter_again(connect):
+def test_a_replayed_letter_that_dies_again_is_dead_lettered_again(connect):
     connection = connect()
     channel = declare(connection, dying(), LETTERS)
     send(connection, 1, message_id="same")
@@ -90,7 +90,7 @@ def test_a_replayed_letter_that_dies_again_is_a_letter_again(connect):
         channel.basic_ack(letter.delivery_tag)
 
 
-def test_a_damaged_message_is_set_aside_and_the_next_ones_run(connect, monkeypatch, caplog):
+def test_a_damaged_message_is_buried_and_the_next_ones_run(connect, monkeypatch, caplog):
     connection = connect()
     declare(connection, dying(), LETTERS)
     for number in range(3):
@@ -104,6 +104,6 @@ def test_a_damaged_message_is_set_aside_and_the_next_ones_run(connect, monkeypat
 
     monkeypatch.setattr(Store, "payload", damaged)
     assert [message.payload for message in receive(connection, dying(), 2)] == [0, 2]
-    assert "message m1 is set aside" in caplog.text
+    assert "Message m1 of moths is damaged; burying it" in caplog.text
     assert (depth(connection, "moths"), depth(connection, "moths.dlq")) == (0, 0)
-    assert connection.transport.site.store("moths").look().buried["m1"].buried == "damaged"
+    assert connection.transport.broker.store("moths").look().buried["m1"].buried == "damaged"

@@ -1,4 +1,4 @@
-"""What a consumer holds comes back when it dies, and stays its own as long as it lives."""
+"""A consumer's unacknowledged messages are requeued when it dies, and stay its own while it lives."""
 
 import gc
 import os
@@ -36,20 +36,20 @@ with Connection(sys.argv[1]) as connection:
             connection.drain_events()
 """
 
-#: Short, since a keeper beats three times per lease; how long that takes is nothing to leases on a clock that stands.
+#: Short, since a lease is renewed three times; real time does not matter to leases on a clock that stands.
 LEASE_SECONDS = 0.3
 
 
 @pytest.fixture
 def standing() -> Iterator[Clock]:
-    """A clock that only the test moves: on it a lease does not end while the keeper has no turn on a busy machine."""
+    """A clock that only the test moves: a busy machine that delays the renewals ends no lease on it."""
     with clock(time.time()) as now, patch.object(consumer_registry, "time", now):
         yield now
 
 
 def renewed(connection: Connection, until_moment: float) -> bool:
-    """Whether the one message that is held there is so until this moment at least."""
-    store = connection.transport.site.store("moths")
+    """Whether the lease of the one message lasts until this moment at least."""
+    store = connection.transport.broker.store("moths")
     with store.lock:
         [entry] = store.look().leased.values()
         return entry.until >= until_moment
@@ -73,7 +73,7 @@ def holder(folder_url):
 
 
 @pytest.mark.processes
-def test_what_a_killed_process_held_comes_back_long_before_its_lease_ends(folder_url, holder, monkeypatch):
+def test_messages_of_a_killed_process_are_requeued_at_once(folder_url, holder, monkeypatch):
     monkeypatch.setattr(lease_renewer, "SEARCH_SECONDS", 0.1)
     with Connection(folder_url, transport_options={"visibility_timeout": 600}) as connection:
         declare(connection, QUEUE)
@@ -88,23 +88,23 @@ def test_what_a_killed_process_held_comes_back_long_before_its_lease_ends(folder
 @pytest.mark.processes
 def test_the_reply_queue_of_a_killed_process_is_deleted(folder_url, holder, monkeypatch):
     monkeypatch.setattr(lease_renewer, "SEARCH_SECONDS", 0.1)
-    monkeypatch.setattr(lease_renewer, "LEFT_SECONDS", 0.1)
+    monkeypatch.setattr(lease_renewer, "ORPHANED_QUEUE_SECONDS", 0.1)
     with Connection(folder_url) as connection:
         declare(connection, QUEUE)
         with Consumer(connection.channel(), [QUEUE], callbacks=[lambda *_: None]):
             assert depth(connection, "own-replies") == 0
             holder.kill()
 
-            def is_gone() -> bool:
+            def is_deleted() -> bool:
                 try:
                     return depth(connection, "own-replies") < 0
                 except NotFound:
                     return True
 
-            until(is_gone, 60)
+            until(is_deleted, 60)
 
 
-def test_a_process_that_lives_keeps_what_it_holds(connect, standing):
+def test_a_living_consumer_keeps_its_messages(connect, standing):
     first, second = connect(visibility_timeout=LEASE_SECONDS), connect(visibility_timeout=LEASE_SECONDS)
     channel = declare(first, QUEUE)
     send(first, 1)
@@ -121,28 +121,28 @@ def test_a_process_that_lives_keeps_what_it_holds(connect, standing):
     assert depth(first, "moths") == 0
 
 
-def test_a_lease_that_nobody_renews_ends(connect, monkeypatch):
+def test_a_lease_that_is_not_renewed_ends(connect, monkeypatch):
     first, second = connect(visibility_timeout=0.3), connect(visibility_timeout=0.3)
     channel = declare(first, QUEUE)
     send(first, 1)
     channel.basic_get("moths")
-    monkeypatch.setattr(lease_renewer.Keeper, "_renew", lambda _: None)
+    monkeypatch.setattr(lease_renewer.LeaseRenewer, "_renew", lambda _: None)
     [again] = receive(second, QUEUE, 1, seconds=60)
     assert again.delivery_info["redelivered"]
 
 
-def test_an_acknowledgement_that_comes_too_late_is_no_error(connect, monkeypatch):
+def test_a_late_acknowledgement_is_ignored(connect, monkeypatch):
     first, second = connect(visibility_timeout=0.2), connect()
     channel = declare(first, QUEUE)
     send(first, 1)
     late = channel.basic_get("moths")
-    monkeypatch.setattr(lease_renewer.Keeper, "_renew", lambda _: None)
+    monkeypatch.setattr(lease_renewer.LeaseRenewer, "_renew", lambda _: None)
     receive(second, QUEUE, 1, seconds=60)
     late.ack()
     assert depth(first, "moths") == 0
 
 
-def test_renewing_goes_on_after_the_storage_failed_for_a_moment(connect, standing, monkeypatch, caplog):
+def test_renewing_continues_after_the_storage_failed_once(connect, standing, monkeypatch, caplog):
     first, second = connect(visibility_timeout=LEASE_SECONDS), connect()
     channel = declare(first, QUEUE)
     send(first, 1)
@@ -150,9 +150,9 @@ def test_renewing_goes_on_after_the_storage_failed_for_a_moment(connect, standin
     failing, commit = threading.Event(), Store.commit
 
     def failing_once(self, commands, **options):
-        if threading.current_thread().name == "objectstore-keeper" and not failing.is_set():
+        if threading.current_thread().name == "objectstore-lease-renewer" and not failing.is_set():
             failing.set()
-            raise StorageError("away for a moment")
+            raise StorageError("unreachable for a moment")
         return commit(self, commands, **options)
 
     monkeypatch.setattr(Store, "commit", failing_once)
@@ -164,11 +164,11 @@ def test_renewing_goes_on_after_the_storage_failed_for_a_moment(connect, standin
             with pytest.raises(TimeoutError):
                 second.drain_events(timeout=0.01)
             assert second.default_channel.basic_get("moths") is None
-    assert "were not renewed: away for a moment" in caplog.text
+    assert "Renewing leases failed: unreachable for a moment" in caplog.text
 
 
 @pytest.mark.processes
-def test_a_forked_child_publishes_and_leaves_its_parents_messages_alone(folder_url):
+def test_a_forked_child_publishes_and_keeps_off_its_parents_messages(folder_url):
     with Connection(folder_url) as connection:
         channel = declare(connection, QUEUE)
         send(connection, "the parent's")
@@ -188,7 +188,7 @@ def test_a_forked_child_publishes_and_leaves_its_parents_messages_alone(folder_u
         assert depth(connection, "moths") == 0
 
 
-def test_a_publish_whose_answer_was_lost_is_stored_once_when_kombu_tries_again(connect, monkeypatch):
+def test_a_publish_that_kombu_repeats_is_stored_once(connect, monkeypatch):
     connection = connect()
     declare(connection, QUEUE)
     lost, commit = [], Store.commit
@@ -206,14 +206,14 @@ def test_a_publish_whose_answer_was_lost_is_stored_once_when_kombu_tries_again(c
     assert depth(connection, "moths") == 1
 
 
-def test_exclusive_queues_are_told_from_lasting_ones(connect):
+def test_an_exclusive_queue_is_transient_and_has_an_owner(connect):
     connection = connect()
     declare(connection, Queue("mine", Exchange("replies", type="direct"), routing_key="r", exclusive=True))
-    record = connection.transport.site.catalogue.current().queues["mine"]
+    record = connection.transport.broker.declarations.current().queues["mine"]
     assert (record.is_transient, record.owner) == (True, connection.transport.owner)
 
 
-def test_replies_to_many_leave_no_file_open(folder_url, monkeypatch):
+def test_files_of_deleted_reply_queues_are_closed(folder_url, monkeypatch):
     """Each remote control command makes a queue for its replies, which the answering worker opens."""
     monkeypatch.setattr(lease_renewer, "SEARCH_SECONDS", 0.05)
 
@@ -237,7 +237,7 @@ def test_replies_to_many_leave_no_file_open(folder_url, monkeypatch):
             until(lambda: open_files() <= before, 60, "the files of deleted queues are closed")
 
 
-def test_brokers_that_are_no_longer_used_are_let_go(tmp_path):
+def test_unused_brokers_are_closed(tmp_path):
     register()
 
     def use(number: int) -> int:
@@ -249,7 +249,7 @@ def test_brokers_that_are_no_longer_used_are_let_go(tmp_path):
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    # What was there before is no part of this, and looking through it takes most of the time.
+    # Earlier objects are not part of this test, and searching them takes most of the time.
     gc.collect()
     gc.freeze()
     try:

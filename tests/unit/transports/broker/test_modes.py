@@ -1,4 +1,4 @@
-"""What a broker in a folder holds is its owner's alone."""
+"""The files of a folder broker are readable by their owner only."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Work reaches an idle consumer without being asked for: by its bell, from any thread and any process."""
+"""New work wakes an idle consumer, from any thread and any process."""
 
 import subprocess
 import sys
@@ -15,8 +15,8 @@ from tests.support.transports.messages import QUEUE, declare, receive, send
 
 
 @pytest.fixture
-def nobody_polls(monkeypatch):
-    monkeypatch.setattr(transport, "LOOK_SECONDS", 1000.0)
+def without_polling(monkeypatch):
+    monkeypatch.setattr(transport, "LEASE_CHECK_SECONDS", 1000.0)
     monkeypatch.setattr(notify, "POLL_SECONDS", 1000.0)
 
 
@@ -32,7 +32,7 @@ with Connection(sys.argv[1]) as connection:
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("nobody_polls")
+@pytest.mark.usefixtures("without_polling")
 def test_a_publish_of_another_process_wakes_an_idle_consumer(folder_url):
     with Connection(folder_url) as connection:
         declare(connection, QUEUE)
@@ -46,8 +46,8 @@ def test_a_publish_of_another_process_wakes_an_idle_consumer(folder_url):
     assert got == ["from afar"]
 
 
-@pytest.mark.usefixtures("nobody_polls")
-def test_an_acknowledgement_of_another_thread_wakes_a_consumer_that_was_full(connect):
+@pytest.mark.usefixtures("without_polling")
+def test_an_acknowledgement_of_another_thread_wakes_a_full_consumer(connect):
     connection = connect()
     declare(connection, QUEUE)
     for number in range(2):
@@ -67,7 +67,7 @@ def test_an_acknowledgement_of_another_thread_wakes_a_consumer_that_was_full(con
         timers[0].join()
 
 
-@pytest.mark.usefixtures("nobody_polls")
+@pytest.mark.usefixtures("without_polling")
 def test_a_requeue_of_another_connection_wakes_an_idle_consumer(connect):
     first, second = connect(), connect()
     channel = declare(first, QUEUE)
@@ -80,37 +80,37 @@ def test_a_requeue_of_another_connection_wakes_an_idle_consumer(connect):
     assert again.delivery_info["redelivered"]
 
 
-def test_where_bells_cannot_be_heard_waiting_ends_soon_by_itself(folder_url, monkeypatch):
+def test_without_notifications_a_consumer_polls(folder_url, monkeypatch):
     monkeypatch.setattr(notify, "INotify", None)
     with Connection(folder_url) as connection, Connection(folder_url) as other:
         declare(connection, QUEUE)
-        timer = threading.Timer(0.2, send, (other, "heard"))
+        timer = threading.Timer(0.2, send, (other, "polled"))
         timer.start()
-        assert receive(connection, QUEUE, 1, seconds=60)[0].payload == "heard"
+        assert receive(connection, QUEUE, 1, seconds=60)[0].payload == "polled"
         timer.join()
 
 
-def test_a_bell_folder_of_somebody_else_is_refused(tmp_path):
+def test_a_notification_folder_of_another_user_is_refused(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o777)
     shared.chmod(0o777)
     with pytest.raises(StorageError, match="not this user's alone"):
-        notify.private(shared / "x")
+        notify.make_private_folder(shared / "x")
     (tmp_path / "own").mkdir(mode=0o700)
     (tmp_path / "own" / "link").symlink_to(tmp_path)
     with pytest.raises(StorageError, match="not this user's alone"):
-        notify.private(tmp_path / "own" / "link")
+        notify.make_private_folder(tmp_path / "own" / "link")
 
 
-def test_ringing_follows_no_link(tmp_path):
+def test_notifying_follows_no_link(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("kept")
-    (tmp_path / "bell").symlink_to(victim)
-    notify.Bell(tmp_path / "bell").ring()
+    (tmp_path / "notify").symlink_to(victim)
+    notify.Notifier(tmp_path / "notify").notify()
     assert victim.read_text() == "kept"
 
 
-def test_draining_without_anything_to_come_ends_in_time(connect):
+def test_draining_an_empty_queue_ends_in_time(connect):
     connection = connect()
     declare(connection, QUEUE)
     began = time.monotonic()

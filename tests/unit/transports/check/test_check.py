@@ -1,4 +1,4 @@
-"""A broker's folder is read as it is, and what is wrong with it is told."""
+"""The check reads a broker's folder as it is and reports its damage."""
 
 import json
 import threading
@@ -123,14 +123,14 @@ def test_damage_is_named_with_its_place_and_the_exit_code_tells(tmp_path: Path, 
 def test_a_segment_that_is_gone_is_damage(tmp_path: Path):
     filled(tmp_path)
     (tmp_path / "00000002.log").unlink()
-    assert read_queue(tmp_path).damage == [f"{tmp_path / '00000002.log'} is gone"]
+    assert read_queue(tmp_path).damage == [f"{tmp_path / '00000002.log'} is missing"]
 
 
 def test_a_last_segment_that_is_gone_is_damage(tmp_path: Path):
     filled(tmp_path)
     last = max(tmp_path.glob("*.log"))
     last.unlink()
-    assert read_queue(tmp_path).damage == [f"{last} is gone"]
+    assert read_queue(tmp_path).damage == [f"{last} is missing"]
 
 
 def test_a_segment_that_lost_whole_batches_is_damage(tmp_path: Path):
@@ -174,7 +174,7 @@ def test_what_a_power_failure_tore_at_the_end_is_a_note(tmp_path: Path):
     with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path)
     assert (report.waiting, report.damage) == (40, [])
-    assert report.notes == [f"{last}: its last 12 bytes are no whole batch and will be cut off"]
+    assert report.notes == [f"{last}: its last 12 bytes are not a whole batch and will be cut off"]
 
 
 def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
@@ -183,7 +183,7 @@ def test_a_transient_queue_begins_anew_after_a_power_failure(tmp_path: Path):
     with patch.object(journal, "this_boot", lambda: b"another start   "):
         report = read_queue(tmp_path, is_transient=True)
     assert not report.damage
-    assert "begins anew" in report.notes[-1]
+    assert "next writer empties it" in report.notes[-1]
     assert read_queue(tmp_path, is_transient=True).damage
 
 
@@ -210,9 +210,7 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
     assert str(tmp_path / name) in capsys.readouterr().err
 
 
-def test_a_queue_in_use_is_read_whole_while_others_write_and_shorten_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_queue_in_use_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(journal, "PATIENCE_SECONDS", 120.0)
     is_over = threading.Event()
 
@@ -289,7 +287,7 @@ def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
 
     def removing(self) -> None:
         for path in tmp_path.glob("*.log"):
-            path.rename(tmp_path / f"{path.name}.gone")
+            path.rename(tmp_path / f"{path.name}.removed")
         compare(self)
 
     with patch.object(journal._Reading, "_read_snapshots", removing):
@@ -297,5 +295,5 @@ def test_file_removed_after_it_was_listed_is_still_read_whole(tmp_path: Path):
 
 
 def test_a_queue_that_is_deleted_meanwhile_is_no_damage(tmp_path: Path):
-    report = read_queue(tmp_path / "gone")
-    assert (report.damage, report.notes) == ([], ["gone: it was deleted meanwhile"])
+    report = read_queue(tmp_path / "deleted")
+    assert (report.damage, report.notes) == ([], ["deleted: it was deleted meanwhile"])

@@ -12,7 +12,7 @@ from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.support.transports.recording_follower import DOUBT, Reader, number
+from tests.support.transports.recording_follower import POWER_FAILURE, Reader, number
 
 
 @pytest.fixture(params=["folder", "objects", "objects in a folder"])
@@ -20,7 +20,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Reade
     """Each call opens the same journal as another process would."""
     memory = MemoryObjects()
     opening: dict[str, Callable[[], Journal]] = {
-        "folder": lambda: FolderJournal(tmp_path / "a" / "queue", doubt=DOUBT, segment_bytes=100),
+        "folder": lambda: FolderJournal(tmp_path / "a" / "queue", power_failure=POWER_FAILURE, segment_bytes=100),
         "objects": lambda: ObjectJournal(memory, "queue/", segment_bytes=100),
         "objects in a folder": lambda: ObjectJournal(FolderObjects(tmp_path, durable=False), "q/", segment_bytes=100),
     }
@@ -47,7 +47,7 @@ def test_all_read_the_same_in_the_same_order(opened: Callable[[], Reader]):
     assert writers[0].journal.position[0] > 5
 
 
-def test_a_batch_is_fed_to_its_follower_only_after_what_others_appended(opened: Callable[[], Reader]):
+def test_a_follower_is_fed_earlier_batches_first(opened: Callable[[], Reader]):
     one, other = opened(), opened()
     one.append(b"1")
     other.append(b"2")
@@ -111,11 +111,11 @@ def test_what_is_live_can_be_read_after_the_snapshot(opened: Callable[[], Reader
         reader.all()
         reader.diary.places = dict(places)
         assert reader.read(bodies[3]) == bodies[3]
-        with pytest.raises(StorageError, match="gone"):
+        with pytest.raises(StorageError, match="missing"):
             reader.read(bodies[33])
 
 
-def test_the_growth_since_the_snapshot_is_told(opened: Callable[[], Reader]):
+def test_the_growth_since_the_snapshot_is_counted(opened: Callable[[], Reader]):
     writer, reader = opened(), opened()
     writer.append(*number(30))
     grown = writer.journal.grown
@@ -166,7 +166,7 @@ def test_a_destroyed_journal_begins_anew_for_everybody(opened: Callable[[], Read
         assert [reader.read(body) for body in reader.all()] == reader.all()
 
 
-def test_nothing_of_an_earlier_life_is_read_however_alike_the_lives_are(opened: Callable[[], Reader]):
+def test_nothing_of_an_earlier_life_is_read(opened: Callable[[], Reader]):
     reader, other = opened(), opened()
     for life in range(5):
         bodies = [b"life %d: %02d" % (life, at) for at in range(40)]

@@ -1,4 +1,4 @@
-"""Damaged files are told of, with the file and the byte, and nothing of them is ever served."""
+"""Damage is reported with the file and the byte, and damaged content is never served."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def test_a_payload_that_was_damaged_after_it_was_read_is_not_served(folder: Path
     assert store.payload(entry).startswith(b"a")
 
 
-def test_a_payload_before_the_snapshot_is_checked_though_its_frame_is_not_read(folder: Path):
+def test_a_payload_before_the_snapshot_is_checked(folder: Path):
     store = store_on_folder(folder, 200)
     publish(store, "a", "b", size=100)
     for at in range(10):
@@ -100,7 +100,7 @@ HOW: dict[str, Callable[[bytes, int], bytes]] = {
     "cut": lambda content, at: content[:at],
     "zeros": lambda content, at: content[:at] + bytes(min(20, len(content) - at)) + content[at + 20 :],
     "longer": lambda content, at: content + content[:at],
-    "gone": lambda content, at: b"",
+    "missing": lambda content, at: b"",
 }
 
 
@@ -117,7 +117,7 @@ def test_whatever_is_done_to_the_files_no_wrong_byte_is_served(how: str, which: 
         path = paths[which % len(paths)]
         before = path.read_bytes()
         path.write_bytes(HOW[how](before, at % len(before)))
-        if how == "gone":
+        if how == "missing":
             path.unlink()
         for reader in (store, store_on_folder(folder, 150)):
             try:
@@ -125,7 +125,7 @@ def test_whatever_is_done_to_the_files_no_wrong_byte_is_served(how: str, which: 
             except StorageError as error:
                 said = str(error)
             else:
-                # The journal's end may be told anew from the checksums, and what is beyond it does not count.
+                # The journal's end may be found again by the checksums, and what is beyond it does not count.
                 assert found == contents
                 said = str(folder)
             assert str(folder) in said
@@ -172,11 +172,11 @@ def test_without_a_whole_snapshot_the_first_segments_must_be_there(folder: Path)
     for path in folder.glob("snapshot-*"):
         flip(path, 12)
     for use in (lambda: on_folder(folder).all(), lambda: on_folder(folder).append(b"next")):
-        with pytest.raises(StorageError, match=f"{folder} has no whole snapshot, and its first segments are gone"):
+        with pytest.raises(StorageError, match=f"{folder} has no whole snapshot, and its first segments are missing"):
             use()
 
 
-def test_the_first_snapshot_may_be_damaged_while_all_segments_are_there(folder: Path):
+def test_a_damaged_first_snapshot_is_replaced_by_all_segments(folder: Path):
     writer = on_folder(folder)
     writer.append(*number(30))
     writer.save()
@@ -184,7 +184,7 @@ def test_the_first_snapshot_may_be_damaged_while_all_segments_are_there(folder: 
     assert on_folder(folder).all() == number(30)
 
 
-def test_who_is_stuck_before_the_damage_goes_on_at_the_snapshot_of_who_is_behind_it(folder: Path):
+def test_a_process_before_the_damage_continues_at_a_later_snapshot(folder: Path):
     writer, stuck = on_folder(folder), on_folder(folder)
     writer.append(*number(30))
     flip(folder / "00000002.log", 30)
@@ -218,12 +218,12 @@ def test_a_missing_segment_is_an_error(folder: Path):
             use()
 
 
-@pytest.mark.parametrize("how", ["gone", "short"])
+@pytest.mark.parametrize("how", ["missing", "short"])
 def test_a_last_segment_that_lost_what_was_counted_is_an_error(folder: Path, how: str):
     writer = on_folder(folder)
     writer.append(*number(20))
     last = max(folder.glob("*.log"))
-    last.unlink() if how == "gone" else last.write_bytes(last.read_bytes()[:-1])
+    last.unlink() if how == "missing" else last.write_bytes(last.read_bytes()[:-1])
     for use in (lambda: on_folder(folder).all(), lambda: on_folder(folder).append(b"next")):
         with pytest.raises(StorageError, match=str(last)):
             use()

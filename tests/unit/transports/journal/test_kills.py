@@ -9,7 +9,7 @@ from ami.transports.objectstore.journal import folder as folder_module
 from ami.transports.objectstore.journal.frames import frame
 from ami.transports.objectstore.journal.place import DESTROYED
 from tests.support.transports.python_processes import run
-from tests.support.transports.recording_follower import DOUBT, on_folder
+from tests.support.transports.recording_follower import POWER_FAILURE, on_folder
 from tests.support.transports.small_stores import claim, held, publish, waiting
 from tests.support.transports.small_stores import on_folder as store_on_folder
 
@@ -32,7 +32,7 @@ def segment(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("written", range(len(NEXT) + 1))
-def test_what_a_writer_wrote_when_it_was_killed_is_neither_read_nor_kept(folder: Path, segment: Path, written: int):
+def test_bytes_of_a_killed_writer_are_cut_off(folder: Path, segment: Path, written: int):
     whole, open_before = segment.read_bytes(), on_folder(folder)
     open_before.all()
     segment.write_bytes(whole + NEXT[:written])
@@ -57,9 +57,9 @@ def test_a_blind_writer_cuts_off_what_a_killed_one_left(folder: Path, segment: P
 def test_a_tail_that_was_cut_off_is_found_again(folder: Path, segment: Path, kept: int):
     tail = folder / "tail"
     tail.write_bytes(tail.read_bytes()[:kept])
-    assert on_folder(folder).all() == [*BODIES, DOUBT]
+    assert on_folder(folder).all() == [*BODIES, POWER_FAILURE]
     on_folder(folder).append(b"next")
-    assert on_folder(folder).all() == [*BODIES, DOUBT, b"next"]
+    assert on_folder(folder).all() == [*BODIES, POWER_FAILURE, b"next"]
 
 
 @pytest.mark.parametrize("written", range(1, 36))
@@ -69,7 +69,7 @@ def test_a_tail_that_was_written_over_in_part_is_found_again(folder: Path, segme
     after = tail.read_bytes()
     tail.write_bytes(after[:written] + before[written:])
     # The third one was not confirmed; where the bytes happen to be those of a whole tail, there is no doubt.
-    assert on_folder(folder).all() in (BODIES, [*BODIES, b"third"], [*BODIES, b"third", DOUBT])
+    assert on_folder(folder).all() in (BODIES, [*BODIES, b"third"], [*BODIES, b"third", POWER_FAILURE])
 
 
 @pytest.mark.parametrize("written", range(len(NEXT) + 1))
@@ -78,10 +78,10 @@ def test_without_a_tail_the_whole_frames_count_and_no_torn_one(folder: Path, seg
     (folder / "tail").unlink()
     unconfirmed = [b"unconfirmed"] if written == len(NEXT) else []
     for _ in range(2):
-        assert on_folder(folder).all() == [*BODIES, *unconfirmed, DOUBT]
+        assert on_folder(folder).all() == [*BODIES, *unconfirmed, POWER_FAILURE]
 
 
-def test_a_tail_that_goes_away_under_open_journals_is_made_anew_for_all_of_them(folder: Path):
+def test_a_tail_removed_under_open_journals_is_made_again(folder: Path):
     readers = [on_folder(folder) for _ in range(3)]
     for reader in readers:
         reader.append(*BODIES)
@@ -89,15 +89,15 @@ def test_a_tail_that_goes_away_under_open_journals_is_made_anew_for_all_of_them(
     for at, reader in enumerate(readers):
         reader.append(b"%d" % at)
     for reader in (*readers, on_folder(folder)):
-        assert reader.all() == [*BODIES * 3, DOUBT, b"0", b"1", b"2"]
+        assert reader.all() == [*BODIES * 3, POWER_FAILURE, b"0", b"1", b"2"]
 
 
 def test_another_start_of_the_system_is_a_doubt_once(folder: Path, segment: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(folder_module, "this_boot", lambda: b"another start!!!")
     one, other = on_folder(folder), on_folder(folder)
-    assert one.all() == other.all() == [*BODIES, DOUBT]
+    assert one.all() == other.all() == [*BODIES, POWER_FAILURE]
     one.append(b"next")
-    assert other.all() == [*BODIES, DOUBT, b"next"]
+    assert other.all() == [*BODIES, POWER_FAILURE, b"next"]
 
 
 def test_a_new_journal_is_in_no_doubt(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -141,12 +141,12 @@ for number in range(100):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("killed_at", "part"), [(1, 0.5), (2, 0.5), (4, 1), (7, 0.9), (9, 0.1), (12, 0.5)])
-def test_a_killed_process_loses_nothing_that_it_told(folder: Path, killed_at: int, part: float):
+def test_a_killed_process_loses_nothing_it_confirmed(folder: Path, killed_at: int, part: float):
     store = store_on_folder(folder, durable=True)
     publish(store, "before")
-    status, told = run(KILLED, folder, killed_at, part)
+    status, output = run(KILLED, folder, killed_at, part)
     assert status == -signal.SIGKILL
-    confirmed = {"before", *told.split()}
+    confirmed = {"before", *output.split()}
     found = held(store_on_folder(folder, durable=True)).keys()
     assert confirmed <= found
     assert len(found - confirmed) <= 1

@@ -168,7 +168,7 @@ def test_segments_that_are_gone_for_good_are_an_error(network: FlakyNetwork):
     one.append(*number(60))
     network.objects.delete(network.objects.list(f"{PREFIX}segments/")[3])
     asked(network)
-    with pytest.raises(StorageError, match="segment 4 of queue/ is gone"):
+    with pytest.raises(StorageError, match="segment 4 of queue/ is missing"):
         reader(network).all()
     assert asked(network)["read"] <= 5 * BEHIND_TRIES
 
@@ -179,5 +179,5 @@ def test_a_snapshot_that_is_gone_for_good_is_an_error(network: FlakyNetwork):
     one.save()
     [key] = network.objects.list(f"{PREFIX}snapshots/")
     network.objects.delete(key)
-    with pytest.raises(StorageError, match=f"the snapshot {key} is gone"):
+    with pytest.raises(StorageError, match=f"the snapshot {key} is missing"):
         reader(network).all()

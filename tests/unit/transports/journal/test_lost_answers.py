@@ -57,12 +57,12 @@ def test_a_lost_answer_that_can_no_longer_be_found_out_is_an_error(network: Flak
 
     network.rival = rival
     network.plan(Fault.LOST_ANSWER, Fault.RIVAL)
-    with pytest.raises(StorageError, match="moved on so far that a lost answer cannot be found out"):
+    with pytest.raises(StorageError, match="moved on so far that an unanswered write cannot be found"):
         one.journal.append(b"mine", None if blind else one.diary, durable=True)
     assert one.all() == reader(network).all() == [b"0", b"mine", *number(60)]
 
 
-def test_a_blind_writer_looks_for_its_batch_no_further_back_than_it_can_be(network: FlakyNetwork):
+def test_a_blind_writer_searches_its_batch_only_where_it_can_be(network: FlakyNetwork):
     one = reader(network)
     one.append(*number(600))
     late = reader(network)
@@ -96,7 +96,7 @@ def test_a_conflict_after_a_lost_answer_is_not_told_as_nothing_stored(network: F
         one.append(b"1")
 
 
-def test_an_answer_lost_over_a_removal_is_not_looked_for_in_another_life(network: FlakyNetwork):
+def test_a_lost_answer_is_not_searched_in_another_life(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"0")
 

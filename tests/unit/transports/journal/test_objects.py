@@ -53,7 +53,7 @@ def test_a_conflict_costs_a_read_and_another_try(network: FlakyNetwork):
     assert other.all() == [b"1", b"2", b"3"]
 
 
-def test_to_follow_is_one_read_and_one_for_each_segment_that_was_closed_meanwhile(network: FlakyNetwork):
+def test_following_reads_the_head_and_each_newly_closed_segment(network: FlakyNetwork):
     one, other = reader(network), reader(network)
     one.append(b"1")
     other.all()
@@ -91,9 +91,7 @@ def test_who_begins_at_the_snapshot_reads_nothing_that_is_before_it(network: Fla
     assert asked(network)["read"] <= 3
 
 
-def test_segments_that_were_read_last_are_kept_and_the_others_read_again(
-    network: FlakyNetwork, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_segments_read_last_are_cached(network: FlakyNetwork, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(closed, "KEPT_SEGMENTS", 3)
     reader(network).append(*number(60))
     late = reader(network)

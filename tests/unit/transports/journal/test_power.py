@@ -1,4 +1,4 @@
-"""A power failure takes only what nobody was told of, whatever of the files it leaves."""
+"""A power failure takes only what was not confirmed, whatever it leaves of the files."""
 
 import os
 import tempfile
@@ -93,39 +93,37 @@ chances = st.lists(st.integers(0, 2**20), min_size=60, max_size=60)
 
 @settings(max_examples=soak(60, 3000), deadline=None, derandomize=True)
 @given(steps, chances, st.integers(300, 3000))
-def test_what_was_told_to_be_durable_is_there_after_a_power_failure(
-    history: list[tuple[str, bool]], chosen: list[int], every: int
-):
+def test_confirmed_batches_survive_a_power_failure(history: list[tuple[str, bool]], chosen: list[int], every: int):
     with tempfile.TemporaryDirectory() as name, snapshots_every(every):
         folder, found = Path(name) / "queue", Path(name) / "found"
-        disk, told = Disk(folder), Told()
+        disk, record = Disk(folder), Record()
         with disk.watched():
             stores = [on_folder(folder, SEGMENT_BYTES, durable=True) for _ in range(2)]
             for step, which in history:
-                getattr(told, step)(stores[which])
+                getattr(record, step)(stores[which])
             numbers = iter(chosen)
             disk.fail(found, lambda below: next(numbers, 0) % below)
         disk.forget()
         with patch.object(folder_module, "this_boot", lambda: b"after the power!"):
-            assert_nothing_is_lost(told, found)
+            assert_nothing_is_lost(record, found)
 
 
-def assert_nothing_is_lost(told: "Told", folder: Path) -> None:
+def assert_nothing_is_lost(record: "Record", folder: Path) -> None:
     store = on_folder(folder, SEGMENT_BYTES, durable=True)
     publish(store, "afterwards")
     for reader in (store, on_folder(folder, SEGMENT_BYTES, durable=True)):
         state = reader.look()
         assert_consistent(state)
-        assert told.durable - told.acknowledged <= state.entries.keys()
-        assert state.entries.keys() <= told.published | {"afterwards"}
+        assert record.durable - record.acknowledged <= state.entries.keys()
+        assert state.entries.keys() <= record.published | {"afterwards"}
         for entry in state.entries.values():
             assert reader.payload(entry) == content(entry.id, 20)[: entry.length]
             # Who held it may have been at work: the claim that says so may be lost.
             assert entry.redelivered or entry.id == "afterwards"
 
 
-class Told:
-    """What a process did to a queue, and what it was told."""
+class Record:
+    """What a process did to a queue, and the answers it got."""
 
     def __init__(self) -> None:
         self.published: set[str] = set()
@@ -159,15 +157,15 @@ class Told:
 
 @settings(max_examples=soak(35, 1000), deadline=None, derandomize=True)
 @given(steps, chances, st.integers(300, 3000))
-def test_a_queue_that_need_not_survive_a_power_failure_can_be_used_after_it(
+def test_a_transient_queue_can_be_used_after_a_power_failure(
     history: list[tuple[str, bool]], chosen: list[int], every: int
 ):
     with tempfile.TemporaryDirectory() as name, snapshots_every(every):
         folder, found = Path(name) / "queue", Path(name) / "found"
-        disk, told = Disk(folder), Told()
+        disk, record = Disk(folder), Record()
         stores = [on_folder(folder, SEGMENT_BYTES) for _ in range(2)]
         for step, which in history:
-            getattr(told, step)(stores[which])
+            getattr(record, step)(stores[which])
         numbers = iter(chosen)
         disk.fail(found, lambda below: next(numbers, 0) % below)
         with patch.object(folder_module, "this_boot", lambda: b"after the power!"):
@@ -176,6 +174,6 @@ def test_a_queue_that_need_not_survive_a_power_failure_can_be_used_after_it(
             for reader in (store, on_folder(found, SEGMENT_BYTES)):
                 entries = reader.look().entries
                 assert "afterwards" in entries
-                assert entries.keys() <= told.published | {"afterwards"}
+                assert entries.keys() <= record.published | {"afterwards"}
                 for entry in entries.values():
                     assert reader.payload(entry) == content(entry.id, 20)[: entry.length]

@@ -1,4 +1,4 @@
-"""Several processes on one folder: all see the same, whoever is forked, killed, or removes it."""
+"""Several processes on one folder: all see the same after forks, kills and removals."""
 
 import gc
 import os
@@ -48,17 +48,17 @@ with snapshots_every(10_000):
 def test_processes_that_publish_and_claim_at_once_share_the_messages(folder: Path):
     count = soak(100, 1000)
     with ExitStack() as stack:
-        crew = [stack.enter_context(started(WORK, folder, me, count)) for me in "abc"]
-        for process in crew:
+        workers = [stack.enter_context(started(WORK, folder, me, count)) for me in "abc"]
+        for process in workers:
             assert process.stdout.readline() == "ready\n"
-        for process in crew:
+        for process in workers:
             process.stdin.write("go\n")
             process.stdin.flush()
-        told = [process.communicate(timeout=240)[0].split() for process in crew]
-        assert [process.returncode for process in crew] == [0, 0, 0]
+        output = [process.communicate(timeout=240)[0].split() for process in workers]
+        assert [process.returncode for process in workers] == [0, 0, 0]
     store = store_on_folder(folder, 4000)
     everything = {f"{me}-{number}" for me in "abc" for number in range(count)}
-    claimed = Counter(name for names in told for name in names)
+    claimed = Counter(name for names in output for name in names)
     assert set(claimed.values()) == {1}
     assert claimed.keys() | set(waiting(store)) == everything
     with store.lock:
@@ -86,16 +86,16 @@ with snapshots_every(5000):
 
 
 @pytest.mark.processes
-def test_processes_killed_at_any_moment_lose_nothing_that_they_told(folder: Path):
+def test_killed_processes_lose_nothing_they_confirmed(folder: Path):
     store, confirmed = store_on_folder(folder, 2000, durable=True), set()
     rounds = soak(4, 40)
     for at in range(rounds):
         with ExitStack() as stack:
-            crew = [stack.enter_context(started(PUBLISH_FOREVER, folder, f"{at}{me}")) for me in "ab"]
-            for process in crew:
+            workers = [stack.enter_context(started(PUBLISH_FOREVER, folder, f"{at}{me}")) for me in "ab"]
+            for process in workers:
                 for _ in range(3 + 7 * at % 23):
                     confirmed.add(process.stdout.readline().strip())
-            for process in crew:
+            for process in workers:
                 process.send_signal(signal.SIGKILL)
                 whole, _, _ = process.stdout.read().rpartition("\n")
                 confirmed |= set(whole.split())
@@ -155,7 +155,7 @@ def test_a_publish_is_never_confirmed_into_a_folder_that_is_gone(folder: Path):
             found = waiting(store)
             assert f"anew-{at}" in found
             mine = [name for name in found if not name.startswith("anew")]
-            # What was confirmed before the removal is gone, what was confirmed after it is all there.
+            # All that was confirmed before the removal is removed, all that was confirmed after it is there.
             assert mine == [*confirmed, f"last-{at}"][len(confirmed) + 1 - len(mine) :]
             confirmed.append(f"last-{at}")
 
@@ -301,9 +301,9 @@ print("done")
 
 
 @pytest.mark.processes
-def test_a_time_limit_that_interrupts_anywhere_keeps_no_lock_and_loses_no_state(folder: Path):
-    status, told = run(INTERRUPTED, folder, soak(150, 3000))
-    assert (status, told) == (0, "done\n")
+def test_an_interruption_anywhere_keeps_no_lock_and_loses_no_state(folder: Path):
+    status, output = run(INTERRUPTED, folder, soak(150, 3000))
+    assert (status, output) == (0, "done\n")
     store = store_on_folder(folder)
     assert_consistent(store.look())
     others = [name for name in held(store) if name.startswith("other")]

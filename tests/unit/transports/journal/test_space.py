@@ -6,7 +6,7 @@ from pathlib import Path
 from ami.transports.objectstore.queue.commands import Ack, Claim
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import Counting
+from ami.transports.objectstore.storage.request_counter import RequestCounter
 from tests.support.soak import soak
 from tests.support.transports.small_stores import content, held, message, on_folder, on_objects, snapshots_every
 
@@ -64,7 +64,7 @@ def test_what_consumers_write_about_one_message_is_bounded_too(tmp_path: Path):
 
 def test_objects_stay_bounded_whatever_goes_through():
     objects = MemoryObjects()
-    storage = Counting(objects)
+    storage = RequestCounter(objects)
     store = on_objects(storage, 64 * 1024)
     with snapshots_every(SNAPSHOT_BYTES // 2):
         store.look()
@@ -78,7 +78,7 @@ def test_objects_stay_bounded_whatever_goes_through():
     assert held(on_objects(objects)) == {"stays": b"stays"}
 
 
-def test_a_deep_queue_that_is_emptied_from_its_middle_gives_its_space_back(tmp_path: Path):
+def test_a_deep_queue_emptied_from_its_middle_frees_its_space(tmp_path: Path):
     folder = tmp_path / "queue"
     store = on_folder(folder, SEGMENT_BYTES)
     with snapshots_every(SNAPSHOT_BYTES):

@@ -1,4 +1,4 @@
-"""A disk that is full or refuses is told of, and what was there stays; later commits are fine."""
+"""A full or failing disk is reported, and what was stored stays; later commits succeed."""
 
 import errno
 import os
@@ -134,7 +134,7 @@ def test_a_tail_that_cannot_be_written_leaves_the_batch_out(folder: Path, monkey
     assert waiting(store) == waiting(store_on_folder(folder)) == ["a", "c"]
 
 
-def test_where_a_segment_cannot_be_begun_the_one_before_is_gone_on_with(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_a_new_segment_the_old_one_is_continued(folder: Path, monkeypatch: pytest.MonkeyPatch):
     reader = on_folder(folder)
     reader.append(*number(7))
     open_file = os.open
@@ -183,7 +183,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(monkeypatch)
 
 
-def test_a_disk_that_refuses_is_told_of_and_the_state_is_what_the_journal_says(folder: Path, disk: Disk):
+def test_a_refusing_disk_is_reported_and_the_state_matches_the_journal(folder: Path, disk: Disk):
     store = store_on_folder(folder, durable=True)
     publish(store, "a", "b")
     store.look()
@@ -197,7 +197,7 @@ def test_a_disk_that_refuses_is_told_of_and_the_state_is_what_the_journal_says(f
     assert picture(store.look()) == picture(store_on_folder(folder).look())
 
 
-def test_what_the_disk_refused_is_written_again_before_anything_is_confirmed_behind_it(folder: Path, disk: Disk):
+def test_refused_bytes_are_written_again_before_later_confirmations(folder: Path, disk: Disk):
     store = store_on_folder(folder, durable=True)
     publish(store, "a", "b")
     store.look()
@@ -230,7 +230,7 @@ def test_a_segment_that_the_disk_refuses_is_not_left_behind(folder: Path, disk: 
     assert on_folder(folder).all() == [*number(7), b"next"]
 
 
-def test_a_snapshot_is_not_kept_before_what_it_tells_is_on_disk(folder: Path, disk: Disk):
+def test_a_snapshot_is_kept_only_when_its_batches_are_on_disk(folder: Path, disk: Disk):
     reader = on_folder(folder, 10_000)
     reader.append(b"1")
     reader.journal.append(b"2", None, durable=False)
@@ -240,7 +240,7 @@ def test_a_snapshot_is_not_kept_before_what_it_tells_is_on_disk(folder: Path, di
         reader.save()
     assert list(folder.glob("*snapshot*")) == []
     disk.is_broken = False
-    with pytest.raises(StorageError, match="was not given it again yet"):
+    with pytest.raises(StorageError, match="were not written again yet"):
         reader.save()
     reader.append(b"3")
     disk.synced.clear()
@@ -259,9 +259,7 @@ def test_only_what_shall_be_durable_waits_for_the_disk(folder: Path, disk: Disk)
     assert disk.synced == [str(folder / "00000001.log")]
 
 
-def test_a_journal_that_need_not_survive_a_power_failure_never_waits_for_the_disk(
-    folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_transient_journal_never_waits_for_the_disk(folder: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     disk.is_broken = True
     reader = on_folder(folder, durable=False)

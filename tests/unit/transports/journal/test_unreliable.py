@@ -74,7 +74,7 @@ class Writers:
     st.integers(20, 80),
     st.booleans(),
 )
-def test_every_confirmed_batch_is_in_the_journal_once_and_no_other_one_twice(
+def test_confirmed_batches_are_stored_exactly_once(
     history: list[tuple[int, str]],
     plan: list[Fault],
     rivals: list[tuple[int, bool]],
@@ -82,19 +82,19 @@ def test_every_confirmed_batch_is_in_the_journal_once_and_no_other_one_twice(
     is_remote: bool,
 ):
     network = FlakyNetwork(plan, is_remote=is_remote)
-    crew = Writers(network, segment_bytes, rivals)
+    writers = Writers(network, segment_bytes, rivals)
     with hasty():
         for which, step in history:
             with suppress(StorageError, CASConflictError):
-                getattr(crew, step)(crew.readers[which])
+                getattr(writers, step)(writers.readers[which])
         network.settle()
         last = Reader(ObjectJournal(network))
         found = list(last.all())
         last.append(b"last")
-        for reader in crew.readers:
+        for reader in writers.readers:
             assert reader.all() == [*found, b"last"]
     assert len(found) == len(set(found))
-    assert set(crew.confirmed) <= set(found)
+    assert set(writers.confirmed) <= set(found)
 
 
 class Users:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ami.transports.objectstore.queue import snapshot
-from ami.transports.objectstore.queue.batch import decode, encode, line
+from ami.transports.objectstore.queue.batch import decode, encode, encode_line
 from ami.transports.objectstore.queue.commands import (
     Ack,
     Claim,
@@ -41,7 +41,7 @@ enqueues = st.builds(
 def test_any_id_and_any_bytes_come_back(commands: list[Enqueue], moment: float, token: str):
     wires = [command.wire() for command in commands]
     payloads = [payload for _, payload in wires]
-    body, start = encode(moment, [line(wire) for wire, _ in wires], payloads, token)
+    body, start = encode(moment, [encode_line(wire) for wire, _ in wires], payloads, token)
     told_moment, lines, told_start = decode(body)
     assert (told_moment, lines, told_start) == (moment, [wire for wire, _ in wires], start)
     state = State()

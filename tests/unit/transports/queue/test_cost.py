@@ -15,9 +15,9 @@ from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack, Claim, Renew, Sweep
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import Counting
+from ami.transports.objectstore.storage.request_counter import RequestCounter
 from tests.support.soak import soak
-from tests.support.transports.small_stores import DOUBT, message
+from tests.support.transports.small_stores import POWER_FAILURE, message
 from tests.support.transports.watched_journal import WatchedJournal
 
 SHALLOW, DEEP = 100, soak(8_000, 200_000)
@@ -64,18 +64,20 @@ def filled(journal: Any, depth: int) -> WatchedJournal:
 @pytest.fixture(params=["folder", "objects"])
 def journal_of_depth(
     request: pytest.FixtureRequest, tmp_path: Path
-) -> Callable[[int], tuple[WatchedJournal, Counting]]:
-    def make(depth: int) -> tuple[WatchedJournal, Counting]:
-        counting = Counting(MemoryObjects())
+) -> Callable[[int], tuple[WatchedJournal, RequestCounter]]:
+    def make(depth: int) -> tuple[WatchedJournal, RequestCounter]:
+        counting = RequestCounter(MemoryObjects())
         if request.param == "folder":
-            return filled(FolderJournal(tmp_path / str(depth), doubt=DOUBT, durable=False), depth), counting
+            return filled(
+                FolderJournal(tmp_path / str(depth), power_failure=POWER_FAILURE, durable=False), depth
+            ), counting
         return filled(ObjectJournal(counting), depth), counting
 
     return make
 
 
-def test_an_operation_on_a_deep_queue_costs_what_it_costs_on_a_shallow_one(
-    journal_of_depth: Callable[[int], tuple[WatchedJournal, Counting]],
+def test_an_operation_costs_the_same_on_a_deep_queue(
+    journal_of_depth: Callable[[int], tuple[WatchedJournal, RequestCounter]],
 ):
     costs = []
     for depth in (SHALLOW, DEEP):

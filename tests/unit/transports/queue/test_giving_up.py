@@ -29,7 +29,7 @@ def reasons(queue: AppliedState) -> dict[str, str | None]:
 # Delivered too often.
 
 
-def test_a_message_is_buried_when_its_failed_deliveries_exceed_the_limit(queue: AppliedState):
+def test_a_message_over_the_delivery_limit_is_buried(queue: AppliedState):
     queue(0, Configure(delivery_limit=2))
     for moment in range(3):
         assert reasons(queue) == {}
@@ -131,7 +131,7 @@ def test_a_claim_never_hands_out_what_has_outlived_its_time():
     assert queue(12, Take(2)) == []
 
 
-def test_a_message_that_was_stored_after_its_time_is_buried_with_the_next_batch(queue: AppliedState):
+def test_a_message_stored_after_its_expiry_is_buried_with_the_next_batch(queue: AppliedState):
     for number, expires in enumerate((0.0, -5.0, 3.0)):
         queue(3, Enqueue(str(number), b"", expires=expires))
     queue(3, Sweep())

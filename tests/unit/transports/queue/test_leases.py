@@ -66,7 +66,7 @@ def test_a_renewed_lease_ends_later(queue: AppliedState):
     assert held(queue) == []
 
 
-def test_a_lease_is_renewed_for_as_long_as_it_was_where_nothing_else_is_said(queue: AppliedState):
+def test_a_lease_is_renewed_for_its_last_length_by_default(queue: AppliedState):
     queue.claim(0, 1, seconds=60)
     queue(50, Renew("a"))
     assert queue.state.next_due() == 110
@@ -102,7 +102,7 @@ def test_all_that_an_owner_holds_is_renewed_at_once(queue: AppliedState):
     queue.claim(0, 2, "mine", 60)
     queue.claim(0, 1, "other", 60)
     assert queue(50, RenewAll("mine", 60.0)) == 2
-    assert queue(60, RenewAll("nobody", 60.0)) == 0
+    assert queue(60, RenewAll("another", 60.0)) == 0
     assert held(queue) == ["a", "b"]
 
 
@@ -119,7 +119,7 @@ def test_what_its_owner_has_not_renewed_for_so_long_is_rescued(queue: AppliedSta
     assert queue(100, Rescue(60.0, "busy")) == 0
     assert queue(100, Rescue(60.0)) == 1
     assert held(queue) == ["b"]
-    assert queue(100, Rescue(0.0, "nobody")) == 0
+    assert queue(100, Rescue(0.0, "another")) == 0
     assert queue(100, Rescue(0.0, "busy")) == 1
 
 

@@ -4,7 +4,7 @@ from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Enqueue,
 from tests.support.transports.queue_state import AppliedState
 
 
-def test_lower_priorities_come_first_and_equals_in_the_order_of_their_arrival():
+def test_lower_priorities_come_first_and_equals_in_order():
     queue = AppliedState()
     queue(0, *(Enqueue(f"{priority}{name}", b"", priority=priority) for name in "ab" for priority in (0, -9, 5)))
     assert queue.claim(1, 6) == ["-9a", "-9b", "0a", "0b", "5a", "5b"]

@@ -11,7 +11,7 @@ from ami.transports.objectstore.journal.port import Journal
 from ami.transports.objectstore.queue.commands import Ack, Configure, Sweep, Take
 from ami.transports.objectstore.queue.store import FOLLOWING_SECONDS, Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from tests.support.transports.small_stores import DOUBT, Clock, claim, clock, held, message, publish, waiting
+from tests.support.transports.small_stores import POWER_FAILURE, Clock, claim, clock, held, message, publish, waiting
 from tests.support.transports.watched_journal import WatchedJournal
 
 
@@ -20,7 +20,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Watch
     """Each call opens the same journal as another process would."""
     objects = MemoryObjects()
     opening: dict[str, Callable[[], Journal]] = {
-        "folder": lambda: FolderJournal(tmp_path / "queue", doubt=DOUBT),
+        "folder": lambda: FolderJournal(tmp_path / "queue", power_failure=POWER_FAILURE),
         "objects": lambda: ObjectJournal(objects),
     }
     return lambda: WatchedJournal(opening[request.param]())
@@ -72,7 +72,7 @@ def test_a_consumer_is_told_what_was_stored_before(journal: WatchedJournal, othe
 
 
 @pytest.mark.parametrize("use", [Store.look, Store.is_due, claim, lambda store: store.commit([Sweep()])])
-def test_who_has_read_keeps_up_for_a_while_and_publishes_blindly_again_then(
+def test_a_reader_follows_for_a_while_then_publishes_blindly(
     use: Callable[[Store], object], journal: WatchedJournal, other: Store, now: Clock
 ):
     store = Store(journal)

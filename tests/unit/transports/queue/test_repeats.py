@@ -33,7 +33,7 @@ def test_an_id_that_is_held_or_buried_is_stored_once():
     assert queue(4, Enqueue("b", b"again")) is False
 
 
-def test_an_id_that_was_acknowledged_a_short_while_ago_is_not_stored_again():
+def test_an_id_acknowledged_shortly_before_is_not_stored_again():
     queue = AppliedState("a")
     queue.claim(1)
     queue(2, Ack("a"))
@@ -56,7 +56,7 @@ def test_an_id_that_was_buried_and_moved_may_come_back_at_once():
     assert queue(3, AGAIN) is True
 
 
-def test_an_id_that_was_given_up_for_good_or_purged_may_come_back_at_once():
+def test_a_dead_or_purged_id_can_be_stored_again_at_once():
     queue = AppliedState("a", "b")
     queue(1, Configure(keeps_buried=False))
     queue(2, Bury("a", "rejected"))

@@ -67,7 +67,7 @@ histories = st.lists(batches, min_size=1, max_size=30)
 thorough = settings(max_examples=soak(50, 2000), deadline=None, derandomize=True)
 
 
-def told(answers: list[Any]) -> list[Any]:
+def comparable(answers: list[Any]) -> list[Any]:
     """Return answers in a form that can be compared."""
     return [
         [(entry.id, entry.redelivered, entry.deliveries) for entry in answer]
@@ -105,7 +105,7 @@ def test_a_state_that_was_written_down_goes_on_like_one_that_was_not(
             broken.state = snapshot.load(snapshot.dump(broken.state))
             assert picture(broken.state) == picture(whole.state)
         answers = [queue(moment, *batch, Sweep()) for queue in (whole, broken)]
-        assert told(answers[0] if batch else []) == told(answers[1] if batch else [])
+        assert comparable(answers[0] if batch else []) == comparable(answers[1] if batch else [])
     assert picture(broken.state) == picture(whole.state)
 
 
@@ -131,7 +131,7 @@ def test_all_stores_of_a_journal_hold_the_same(
             # Claims that find nothing are no batch.
             if stores[which].look().version > before:
                 expected = alone(now.now, *batch)
-                assert told(answers) == told([expected] if len(batch) == 1 else expected)
+                assert comparable(answers) == comparable([expected] if len(batch) == 1 else expected)
             for command, answer in zip(batch, answers, strict=True):
                 if isinstance(command, Enqueue) and answer:
                     payloads[command.id] = command.payload

@@ -1,4 +1,4 @@
-"""Threads that come together share a batch, and nobody pays for what another one did wrong."""
+"""Threads that come together share a batch, and a failing command fails alone."""
 
 import threading
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from ami.transports.objectstore.journal.objects import ObjectJournal
+from ami.transports.objectstore.queue import pending_commit
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue, Purge
 from ami.transports.objectstore.queue.store import Store
@@ -59,7 +60,7 @@ def together(
         assert first.wait(SECONDS)
         journal.before = meet
         futures: list[Future[object]] = [pool.submit(call) for call in calls]
-        until(lambda: len(store._pending) == len(calls) + 1, SECONDS, "everybody waits")
+        until(lambda: len(store._pending) == len(calls) + 1, SECONDS, "all wait")
         all_wait.set()
         assert leading.result(SECONDS) == [True]
         yield futures
@@ -100,7 +101,7 @@ def test_large_commits_do_not_make_a_batch_that_is_too_large(
 def test_a_commit_larger_than_any_batch_fails_alone(
     store: Store, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(store_module, "COMMIT_BYTES", 10_000)
+    monkeypatch.setattr(pending_commit, "COMMIT_BYTES", 10_000)
     with pytest.raises(ValueError, match="up to 10000 fit"):
         publish(store, "huge", size=10_000)
     assert publish(store, "small") == [True]
@@ -175,7 +176,7 @@ def test_who_is_interrupted_does_not_interrupt_the_others_of_its_batch(store: St
     assert held(store).keys() == {"first", "next"}
 
 
-def test_a_commit_that_is_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
+def test_an_interrupted_commit_leaves_the_state_of_the_journal(
     store: Store, journal: WatchedJournal, objects: MemoryObjects
 ):
     publish(store, *"abc")
@@ -211,8 +212,8 @@ def test_a_purge_and_a_claim_may_share_a_batch_with_publishes(store: Store, jour
     with together(store, journal, [lambda: store.commit([message("a"), Purge(), message("b"), Claim(5, "x")])]) as [
         one
     ]:
-        _, gone, _, entries = one.result(SECONDS)
-    assert gone == 2
+        _, count, _, entries = one.result(SECONDS)
+    assert count == 2
     assert [store.payload(entry) for entry in entries] == [b"b"]
 
 

@@ -17,7 +17,7 @@ from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.queue_state import picture
-from tests.support.transports.small_stores import DOUBT, claim, content, held, message, publish, snapshots_every
+from tests.support.transports.small_stores import POWER_FAILURE, claim, content, held, message, publish, snapshots_every
 from tests.support.transports.watched_journal import WatchedJournal
 
 SEGMENT_BYTES = 4000
@@ -45,7 +45,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         )
     folder = tmp_path / "queue"
     return Place(
-        lambda: FolderJournal(folder, doubt=DOUBT, durable=False, segment_bytes=SEGMENT_BYTES),
+        lambda: FolderJournal(folder, power_failure=POWER_FAILURE, durable=False, segment_bytes=SEGMENT_BYTES),
         lambda: len(list(folder.glob("*.log"))) - 1,
     )
 
@@ -77,7 +77,7 @@ def test_segments_that_nobody_needs_are_dropped(place: Place, journal: WatchedJo
     assert held(Store(place())) == {}
 
 
-def test_messages_that_stay_among_many_that_go_do_not_keep_their_segments(place: Place, journal: WatchedJournal):
+def test_a_few_old_messages_do_not_keep_their_segments(place: Place, journal: WatchedJournal):
     store = Store(journal)
     store.look()
     stays = {}
@@ -137,7 +137,7 @@ def test_what_was_taken_can_be_read_though_others_drop_its_segment(place: Place,
     churn(store, 15)
     assert taker.payload(entry) == content("taken", 3000)
     churn(store, 60)
-    with pytest.raises(StorageError, match="gone"):
+    with pytest.raises(StorageError, match="missing"):
         Store(place()).payload(entry)
 
 
@@ -183,9 +183,7 @@ def test_a_move_that_fails_does_not_fail_the_commit(place: Place, journal: Watch
     assert picture(store.look()) == picture(Store(place()).look())
 
 
-def test_a_move_that_was_interrupted_behind_the_journal_leaves_the_state_as_the_journal_says(
-    place: Place, journal: WatchedJournal
-):
+def test_an_interrupted_move_leaves_the_state_of_the_journal(place: Place, journal: WatchedJournal):
     def fail(batch):
         if batch.lines[0][0] == "m":
             journal.after = lambda batch: None

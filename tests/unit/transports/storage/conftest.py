@@ -44,7 +44,7 @@ def s3() -> Iterator[dict[str, Any]]:
         }
 
 
-@pytest.fixture(params=["memory", "folder", S3, pytest.param("s3 apart", marks=pytest.mark.processes)])
+@pytest.fixture(params=["memory", "folder", S3, pytest.param("s3 in a subprocess", marks=pytest.mark.processes)])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

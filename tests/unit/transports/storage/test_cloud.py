@@ -233,7 +233,7 @@ def test_a_delete_is_content_with_an_object_that_is_gone(
 # Time.
 
 
-def test_a_service_that_never_answers_is_waited_for_no_longer_than_allowed(cloud: str, wire: Wire, recorder: Recorder):
+def test_waiting_for_a_silent_service_ends_at_the_timeout(cloud: str, wire: Wire, recorder: Recorder):
     storage = wire.make("bucket", endpoint=recorder.url, timeout_seconds=0.15, **SECRETS[cloud])
     recorder.answer = None
     for operation, use in OPERATIONS.items():
@@ -255,7 +255,7 @@ def test_a_service_that_is_not_there_is_an_error(cloud: str, wire: Wire):
 # Credentials.
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """Return everything that a log or a report could show of an error, what variables held in our frames included."""
     lines, seen = [], []
     chain: list[BaseException | None] = [error]
@@ -281,7 +281,7 @@ def test_no_error_tells_a_credential(cloud: str, wire: Wire, storage: CloudObjec
                 use(short if answer is None else storage)
             except (CASConflictError, StorageError) as error:
                 errors.append(error)
-    texts = [*map(told, errors), repr(storage), repr(vars(storage))]
+    texts = [*map(described, errors), repr(storage), repr(vars(storage))]
     assert len(errors) >= 28
     assert all("_ask" in text for text in texts[:-2])
     assert [text for text in texts if any(secret in text for secret in HIDDEN)] == []
@@ -291,15 +291,15 @@ def test_no_error_tells_a_credential(cloud: str, wire: Wire, storage: CloudObjec
     ("make", "settings", "message"),
     [
         (CloudObjects.s3, {"secret_acces_key": "HIDDEN"}, "secret_acces_key"),
-        (CloudObjects.s3, {"endpoint": "ftp//HIDDEN"}, "no http or https URL"),
-        (CloudObjects.s3, {"endpoint": "http://"}, "no http or https URL"),
+        (CloudObjects.s3, {"endpoint": "ftp//HIDDEN"}, "is not an http or https URL"),
+        (CloudObjects.s3, {"endpoint": "http://"}, "is not an http or https URL"),
         (CloudObjects.s3, {"timeout_seconds": 0}, "timeout_seconds is 0; it must be above 0"),
         (CloudObjects.azure, {"account_name": "a", "account_key": "HIDDEN-no base64"}, "Access Key"),
         (CloudObjects.azure, {}, "Account must be specified"),
         (CloudObjects.gcs, {"service_account_key": '{"private_key": "HIDDEN"}'}, "service account"),
     ],
 )
-def test_settings_that_are_none_are_refused_at_once(
+def test_wrong_settings_are_refused_at_once(
     make: Callable[..., CloudObjects], settings: dict[str, object], message: str
 ):
     with pytest.raises(ValueError, match=message) as raised:

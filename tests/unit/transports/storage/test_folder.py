@@ -132,16 +132,16 @@ def test_no_two_versions_have_the_same_signature(folder: Path):
 
 def test_a_signature_is_finer_than_a_tick_of_the_kernels_clock(folder: Path):
     storage = FolderObjects(folder, durable=False)
-    told, time_ns = [], time.time_ns
+    times, time_ns = [], time.time_ns
 
     def ask() -> int:
-        told.append(time_ns())
-        return told[-1]
+        times.append(time_ns())
+        return times[-1]
 
     with patch.object(time, "time_ns", ask):
         for number in range(20):
             storage.create(f"{number}", CONTENT)
-    assert [storage.signature(f"{number}")[1] for number in range(20)] == told
+    assert [storage.signature(f"{number}")[1] for number in range(20)] == times
 
 
 # Power failures and full disks.

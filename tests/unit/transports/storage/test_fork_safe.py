@@ -15,7 +15,7 @@ import pytest
 from ami.transports.objectstore.storage import fork_safe
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.errors import StorageError
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from tests.support.place import until
 from tests.support.transports.recording_server import Answer, Recorder, recording
 from tests.support.transports.signals import interrupting
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[4]
 CHILDREN = """
 import json, os, sys
 from ami.transports.objectstore.storage.errors import CASConflictError
-from ami.transports.objectstore.storage import apart
+from ami.transports.objectstore.storage import fork_safe
 from ami.transports.objectstore.storage.cloud import CloudObjects
 
 place = json.loads(sys.argv[1])
@@ -79,7 +79,7 @@ def grandchild():
 storage.create("a", b"parent")
 assert in_child(work) == 0
 assert storage.read("a").content == b"grandchild"
-assert apart._process is None
+assert fork_safe._process is None
 print("done")
 """
 
@@ -99,12 +99,12 @@ def test_a_forked_child_asks_like_its_parent(place: dict[str, Any], how: str):
 
 ASK_AND_WAIT = """
 import json, sys
-from ami.transports.objectstore.storage import apart
-from ami.transports.objectstore.storage.fork_safe import Apart
+from ami.transports.objectstore.storage import fork_safe
+from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.cloud import CloudObjects
 
-Apart(CloudObjects.s3(**json.loads(sys.argv[1])).place).read("a")
-print(apart._process._popen.pid, flush=True)
+SubprocessStorage(CloudObjects.s3(**json.loads(sys.argv[1])).place).read("a")
+print(fork_safe._process._popen.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -147,17 +147,17 @@ def recorder() -> Iterator[Recorder]:
 
 
 @pytest.fixture
-def storage(recorder: Recorder) -> Apart:
+def storage(recorder: Recorder) -> SubprocessStorage:
     recorder.answer = Answer(headers={"ETag": '"tag"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}, body=b"1")
-    return Apart(
+    return SubprocessStorage(
         CloudObjects.s3(
             "bucket", endpoint=recorder.url, timeout_seconds=60.0, access_key_id="id", secret_access_key="HIDDEN-secret"
         ).place
     )
 
 
-def test_a_request_fails_when_the_other_process_dies_and_the_next_one_starts_another(
-    storage: Apart, recorder: Recorder
+def test_after_a_death_of_the_subprocess_the_next_request_starts_another(
+    storage: SubprocessStorage, recorder: Recorder
 ):
     assert storage.read("a").content == b"1"
     killed = fork_safe._process._popen
@@ -167,7 +167,7 @@ def test_a_request_fails_when_the_other_process_dies_and_the_next_one_starts_ano
     assert fork_safe._process._popen.pid != killed.pid
 
 
-def test_a_request_that_is_under_way_fails_with_the_other_process(storage: Apart, recorder: Recorder):
+def test_a_request_that_is_under_way_fails_with_the_other_process(storage: SubprocessStorage, recorder: Recorder):
     storage.read("a")
     recorder.take()
     recorder.answer = None
@@ -179,7 +179,7 @@ def test_a_request_that_is_under_way_fails_with_the_other_process(storage: Apart
         storage.read("a")
 
 
-def test_the_answer_to_an_interrupted_request_is_not_taken_for_another(storage: Apart, recorder: Recorder):
+def test_the_answer_to_an_interrupted_request_is_not_taken_for_another(storage: SubprocessStorage, recorder: Recorder):
     storage.read("a")
     recorder.take()
     recorder.answer = None
@@ -196,7 +196,7 @@ def test_the_answer_to_an_interrupted_request_is_not_taken_for_another(storage: 
     assert storage.read("b").content == b"2"
 
 
-def test_an_error_comes_through_with_its_cause_and_no_credential(storage: Apart, recorder: Recorder):
+def test_an_error_comes_through_with_its_cause_and_no_credential(storage: SubprocessStorage, recorder: Recorder):
     recorder.answer = Answer(403, body=b"<Error><Code>AccessDenied</Code></Error>HIDDEN")
     with pytest.raises(
         StorageError, match=r"cannot create 'a' in s3://bucket/: 403 Forbidden \(AccessDenied\)"

@@ -8,12 +8,12 @@ from ami.transports.objectstore.storage.errors import CASConflictError, StorageE
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
-from ami.transports.objectstore.storage.request_counter import Counting, Traffic
+from ami.transports.objectstore.storage.request_counter import RequestCounter, Traffic
 from tests.support.transports.faulty_storage import Fault, FaultyStorage
 
 
 def test_each_request_counts_by_its_kind():
-    storage = Counting(MemoryObjects())
+    storage = RequestCounter(MemoryObjects())
     version = storage.create("a", b"1234")
     storage.replace("a", b"123", version)
     assert storage.read("a").content == b"123"
@@ -25,7 +25,7 @@ def test_each_request_counts_by_its_kind():
 
 
 def test_a_refused_or_lost_request_counts_too():
-    storage = Counting(FaultyStorage(MemoryObjects(), [Fault.LOST_ANSWER, Fault.CONFLICT, Fault.LOST_REQUEST]))
+    storage = RequestCounter(FaultyStorage(MemoryObjects(), [Fault.LOST_ANSWER, Fault.CONFLICT, Fault.LOST_REQUEST]))
     with pytest.raises(StorageError):
         storage.create("a", b"1234")
     with pytest.raises(CASConflictError):
@@ -39,7 +39,7 @@ def test_a_long_list_comes_in_pages():
     objects = MemoryObjects()
     for number in range(1001):
         objects.create(f"{number}", b"")
-    storage = Counting(objects)
+    storage = RequestCounter(objects)
     storage.list("")
     storage.list("none")
     storage.list("1000")
@@ -47,7 +47,7 @@ def test_a_long_list_comes_in_pages():
 
 
 def test_traffic_is_told_since_a_moment():
-    storage = Counting(MemoryObjects())
+    storage = RequestCounter(MemoryObjects())
     storage.create("a", b"12")
     before = storage.traffic
     storage.create("b", b"1")
@@ -55,7 +55,7 @@ def test_traffic_is_told_since_a_moment():
 
 
 def test_no_request_of_many_threads_is_missed():
-    storage = Counting(MemoryObjects())
+    storage = RequestCounter(MemoryObjects())
     threads = [threading.Thread(target=lambda: [storage.read("a") for _ in range(500)]) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -65,7 +65,7 @@ def test_no_request_of_many_threads_is_missed():
 
 
 def test_it_looks_like_the_storage_it_counts(tmp_path):
-    memory, folder = Counting(MemoryObjects()), Counting(FolderObjects(tmp_path))
+    memory, folder = RequestCounter(MemoryObjects()), RequestCounter(FolderObjects(tmp_path))
     assert isinstance(memory, Storage)
     assert memory.is_remote is False
     assert memory.signature is None

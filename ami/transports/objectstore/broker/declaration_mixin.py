@@ -1,4 +1,4 @@
-"""The part of a channel that declares: exchanges, queues, bindings, and what they hold."""
+"""The part of a channel that declares, deletes and counts: exchanges, queues and bindings."""
 
 import time
 import uuid
@@ -6,28 +6,27 @@ from typing import Any, NamedTuple
 
 from amqp.exceptions import NotFound
 
-from ami.transports.objectstore.broker.broker_storage import Site
-from ami.transports.objectstore.broker.dead_letters import bury
+from ami.transports.objectstore.broker.broker_storage import BrokerStorage
+from ami.transports.objectstore.broker.dead_letters import move_dead_letters
 from ami.transports.objectstore.broker.declarations import ExchangeRecord, QueueRecord
 from ami.transports.objectstore.queue.commands import Purge, Sweep
 
 
 class DeclareOk(NamedTuple):
-    """The answer to a declaration. Only a passive one counts: counting reads all that the queue holds."""
+    """The answer to a declaration. Only a passive one counts, because counting reads the whole queue."""
 
     queue: str
     message_count: int
     consumer_count: int
 
 
-class Declaring:
-    """Mixed into the channel; ``site`` and ``owner`` are the connection's."""
+class DeclarationMixin:
+    """Mixed into the channel; ``broker`` and ``owner`` are the connection's."""
 
     owner: str
 
     @property
-    def site(self) -> Site:
-        """The connection's storage."""
+    def broker(self) -> BrokerStorage:
         raise NotImplementedError
 
     def exchange_declare(
@@ -47,11 +46,11 @@ class Declaring:
             self._exchange(exchange)
             return
         record = ExchangeRecord(type or "direct", durable, auto_delete, arguments or {})
-        self.site.catalogue.change(lambda layout: layout.with_exchange(exchange, record))
+        self.broker.declarations.change(lambda known: known.with_exchange(exchange, record))
 
     def exchange_delete(self, exchange: str, **_: Any) -> None:
         """Delete an exchange with its bindings; its queues stay."""
-        self.site.catalogue.change(lambda layout: layout.without_exchange(exchange))
+        self.broker.declarations.change(lambda known: known.without_exchange(exchange))
 
     def queue_declare(
         self,
@@ -63,28 +62,28 @@ class Declaring:
         arguments: dict[str, Any] | None = None,
         **_: Any,
     ) -> DeclareOk:
-        """Declare a queue, or count what it holds. Raises amqp's NotFound (passive), PreconditionFailed."""
+        """Declare a queue, or count its messages (passive). Raises amqp's NotFound (passive), PreconditionFailed."""
         if passive:
             self._queue(queue)
-            return DeclareOk(queue, self._size(queue), self.site.presences.consumers(queue))
+            return DeclareOk(queue, self._size(queue), self.broker.consumers.count(queue))
         queue = queue or f"amq.gen-{uuid.uuid4().hex}"
         owner = self.owner if exclusive or auto_delete else None
         record = QueueRecord(durable, auto_delete, exclusive, arguments or {}, owner)
-        is_new = queue not in self.site.catalogue.current().queues
-        self.site.catalogue.change(lambda layout: layout.with_queue(queue, record))
+        is_new = queue not in self.broker.declarations.current().queues
+        self.broker.declarations.change(lambda known: known.with_queue(queue, record))
         if is_new:
-            self.site.configure(queue, record)
+            self.broker.configure(queue, record)
         return DeclareOk(queue, 0, 0)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> int:
-        """Delete a queue with what it holds; return how many messages that was."""
-        if queue not in self.site.catalogue.current(fresh=True).queues:
+        """Delete a queue with its messages; return how many it had."""
+        if queue not in self.broker.declarations.current(fresh=True).queues:
             return 0
         count = self._size(queue)
-        if (if_empty and count) or (if_unused and self.site.presences.consumers(queue)):
+        if (if_empty and count) or (if_unused and self.broker.consumers.count(queue)):
             return 0
-        self.site.catalogue.change(lambda layout: layout.without_queue(queue))
-        self.site.destroy(queue)
+        self.broker.declarations.change(lambda known: known.without_queue(queue))
+        self.broker.destroy(queue)
         return count
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
@@ -92,24 +91,23 @@ class Declaring:
         if exchange:
             self._exchange(exchange)
             self._queue(queue)
-            self.site.catalogue.change(lambda layout: layout.with_binding(exchange, queue, routing_key or ""))
+            self.broker.declarations.change(lambda known: known.with_binding(exchange, queue, routing_key or ""))
 
     def queue_unbind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
-        """Unbind a queue."""
-        self.site.catalogue.change(lambda layout: layout.without_binding(exchange, queue, routing_key or ""))
+        self.broker.declarations.change(lambda known: known.without_binding(exchange, queue, routing_key or ""))
 
     def queue_purge(self, queue: str, **_: Any) -> int:
         """Remove every waiting message; return how many. Raises amqp's NotFound."""
         self._queue(queue)
-        [count] = self.site.store(queue).commit([Purge()])
+        [count] = self.broker.store(queue).commit([Purge()])
         return int(count)
 
     def list_bindings(self) -> list[tuple[str, str, str]]:
         """Return (queue, exchange, routing key) of every binding."""
-        return [(queue, exchange, key) for exchange, queue, key in sorted(self.site.catalogue.current().bindings)]
+        return [(queue, exchange, key) for exchange, queue, key in sorted(self.broker.declarations.current().bindings)]
 
     def _size(self, queue: str) -> int:
-        store = self.site.store(queue)
+        store = self.broker.store(queue)
         with store.lock:
             state = store.look()
             if state.is_overdue(time.time()):
@@ -117,21 +115,21 @@ class Declaring:
                 state = store.look()
             depth = state.depth()
         if store.holds_buried:
-            bury(self.site, queue)
+            move_dead_letters(self.broker, queue)
         return depth
 
     def _exchange(self, name: str) -> ExchangeRecord:
-        record = self.site.catalogue.current().exchanges.get(name)
+        record = self.broker.declarations.current().exchanges.get(name)
         if record is None:
-            record = self.site.catalogue.current(fresh=True).exchanges.get(name)
+            record = self.broker.declarations.current(fresh=True).exchanges.get(name)
         if record is None:
             raise NotFound(f"NOT_FOUND - no exchange '{name}'", (40, 10), "Exchange.declare")
         return record
 
     def _queue(self, name: str) -> QueueRecord:
-        record = self.site.catalogue.current().queues.get(name)
+        record = self.broker.declarations.current().queues.get(name)
         if record is None:
-            record = self.site.catalogue.current(fresh=True).queues.get(name)
+            record = self.broker.declarations.current(fresh=True).queues.get(name)
         if record is None:
             raise NotFound(f"NOT_FOUND - no queue '{name}'", (50, 10), "Queue.declare")
         return record

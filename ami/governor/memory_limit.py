@@ -1,4 +1,4 @@
-"""A ceiling that the kernel keeps inside each child: no look from outside catches a gigabyte in a second."""
+"""A memory limit that the kernel enforces inside each child: no check from outside catches a gigabyte in a second."""
 
 import errno
 import os
@@ -6,22 +6,22 @@ import resource
 
 from ami.governor.probes import process
 
-#: With less than this to add, a process has room for no task at all: the limit is wrong, not the task.
+#: With less than this to add, no task has room: the limit is wrong, not the task.
 LEAST_KIB = 32 * 1024
 
-#: What :func:`impose` allowed this process, in KiB; 0 where there is no ceiling.
+#: What :func:`impose` allowed this process, in KiB; 0 without a limit.
 allowed_kib = 0
 
 
 def impose(limit_kib: int) -> int:
-    """Let this process grow to about ``limit_kib`` of memory of its own and no further; return the ceiling in KiB.
+    """Limit this process to about ``limit_kib`` of memory of its own; return the limit on its address space in KiB.
 
-    ``RLIMIT_DATA`` bounds private writable memory since Linux 4.7 (getrlimit(2)). It counts what is mapped, of which a
-    forked child has more than it uses, so the ceiling is what is mapped now and what may still be added. An allocation
-    beyond it fails with ``MemoryError`` in the task that asks for it. The hard limit is left alone.
+    ``RLIMIT_DATA`` bounds private writable memory since Linux 4.7 (getrlimit(2)). It counts mapped memory, of which a
+    forked child has more than it uses, so the limit is what is mapped now plus what may be added. An allocation beyond
+    it fails with ``MemoryError`` in the task. The process's hard limit is left alone.
 
     Raises:
-        ValueError: the process is nearly as large already, so that nothing could run under this ceiling.
+        ValueError: the process is nearly as large already, so that nothing could run under this limit.
     """
     global allowed_kib
     mapped_kib = process.data_kib(os.getpid())
@@ -41,7 +41,7 @@ def impose(limit_kib: int) -> int:
 
 
 def is_reached(error: BaseException) -> bool:
-    """Whether an error of a task says that the kernel refused it memory, in a process that has a ceiling."""
+    """Whether a task's error means that the kernel refused memory, in a process that has a limit."""
     if not allowed_kib:
         return False
     if isinstance(error, OSError):

@@ -1,0 +1,23 @@
+"""The README's list of folders and the glossary stay true and short."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = re.findall(r"^\| `(ami/[\w/]+|config)/` \| [^|]+ \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+
+
+def test_every_module_of_the_folder_list_exists() -> None:
+    assert len(FOLDERS) == 12
+    named = [ROOT / folder / name for folder, modules in FOLDERS for name in re.findall(r"`([\w/]+)`", modules)]
+    assert [str(path) for path in named if not path.with_suffix(".py").is_file()] == []
+
+
+def test_every_package_of_ami_is_in_the_folder_list() -> None:
+    packages = {path.parent.name for path in (ROOT / "ami").glob("*/__init__.py")}
+    assert {Path(folder).parts[1] for folder, _ in FOLDERS if folder != "config"} == packages
+
+
+def test_glossary_has_less_than_forty_words() -> None:
+    rows = re.findall(r"^\| (?!word |---)", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(rows) < 40

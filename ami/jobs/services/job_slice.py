@@ -37,9 +37,7 @@ def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
         Exception: any error of the kind's code, after the lease is released.
     """
     if job.is_final or not claim(job, owner):
-        logger.info(
-            "Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.lease_owner, extra={"job": job.pk}
-        )
+        logger.info("Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.lease_owner)
         return Next.NOTHING
     if operations.finish_cancel(job, owner=owner) or not _start(job):
         release(job, owner)

@@ -180,7 +180,7 @@ def test_hazard_12_messages_of_a_deleted_stream_are_republished(
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda kwargs, **_: nudged.append(kwargs["job_id"]))
     job = started(world, number, world.captures(3))
     jetstream.delete_job(number)
-    assert lost_images.publish_expired_again().fixed == 1
+    assert lost_images.republish_expired_images().fixed == 1
     assert nudged == [number]
     job.refresh_from_db()
     job_slice.run_slice(job, "again", Now())

@@ -187,8 +187,8 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
     old = timezone.now() - timedelta(days=2)
     Job.objects.update(created_at=old, updated_at=old, queued_at=timezone.now() - timedelta(hours=3), queued_times=6)
     for _ in range(3):
-        assert stalled_jobs.run_stalled_again().checked == 0
-        assert stalled_jobs.publish_queued_again().fixed == 0
+        assert stalled_jobs.rerun_stalled_jobs().checked == 0
+        assert stalled_jobs.republish_unstarted_jobs().fixed == 0
     job.refresh_from_db()
     assert (job.status, len(messages)) == (JobStatus.PENDING, sent)
 
@@ -208,7 +208,7 @@ def test_job_with_a_lost_message_is_republished_at_growing_intervals(world: Worl
 
     def audit_after(minutes: int) -> int:
         Job.objects.update(queued_at=timezone.now() - timedelta(minutes=minutes))
-        return stalled_jobs.publish_queued_again().fixed
+        return stalled_jobs.republish_unstarted_jobs().fixed
 
     assert [audit_after(minutes) for minutes in (9, 11, 11, 19, 21, 39, 41)] == [0, 1, 0, 0, 1, 0, 1]
     Job.objects.update(queued_times=1000)
@@ -221,7 +221,7 @@ def test_job_with_a_lost_message_is_republished_at_growing_intervals(world: Worl
     run_job.apply(kwargs=messages[0]["kwargs"], throw=True)
     run_job.apply(kwargs=messages[1]["kwargs"], throw=True)
     job.refresh_from_db()
-    assert (job.status, stalled_jobs.publish_queued_again().checked) == (JobStatus.SUCCESS, 0)
+    assert (job.status, stalled_jobs.republish_unstarted_jobs().checked) == (JobStatus.SUCCESS, 0)
 
 
 def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monkeypatch) -> None:
@@ -235,9 +235,9 @@ def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monk
     operations.run(world.job([], delay=3600))
     now = timezone.now()
     Job.objects.update(queued_at=now - timedelta(minutes=50), scheduled_at=now + timedelta(minutes=10))
-    assert stalled_jobs.publish_queued_again().fixed == 0
+    assert stalled_jobs.republish_unstarted_jobs().fixed == 0
     Job.objects.update(scheduled_at=now - timedelta(minutes=11))
-    assert stalled_jobs.publish_queued_again().fixed == 1
+    assert stalled_jobs.republish_unstarted_jobs().fixed == 1
 
 
 def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, kind, monkeypatch) -> None:
@@ -305,7 +305,7 @@ def test_job_of_a_dead_worker_is_run_again(world: World, kind) -> None:
     move(job, JobStatus.STARTED)
     job_slice.claim(job, "dead-worker")
     Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
-    assert stalled_jobs.run_stalled_again().fixed == 1
+    assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
 
@@ -313,13 +313,13 @@ def test_job_of_a_dead_worker_is_run_again(world: World, kind) -> None:
 def test_job_that_kills_every_worker_is_failed(world: World, monkeypatch) -> None:
     from ami.jobs.services.audits import stalled_jobs
 
-    nudged: list[int] = []
-    monkeypatch.setattr(stalled_jobs, "nudge", lambda job_id, why: nudged.append(job_id))
+    republished: list[int] = []
+    monkeypatch.setattr(stalled_jobs, "publish_run_job", lambda job_id, reason: republished.append(job_id))
     job = world.claim(world.running(world.captures(1)))
     for _ in range(stalled_jobs.MOST_TRIES + 1):
         past = timezone.now() - timedelta(seconds=1)
         Job.objects.filter(pk=job.pk).update(lease_owner="dead-worker", lease_expires_at=past)
-        assert stalled_jobs.run_stalled_again().fixed == 1
+        assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
-    assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)
+    assert (job.status, len(republished)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)
     assert "dead-letter queue" in job.params["error"]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.audits.lost_images import fail_lost_images, publish_expired_again
+from ami.jobs.services.audits.lost_images import fail_lost_images, republish_expired_images
 from ami.jobs.services.audits.stalled_jobs import (
     finish_cancelled,
     finish_complete,
-    publish_queued_again,
-    run_stalled_again,
+    republish_unstarted_jobs,
+    rerun_stalled_jobs,
 )
 from ami.jobs.services.audits.streams import delete_orphan_streams, snapshot_running_jobs
 
@@ -23,9 +23,9 @@ def audit_jobs() -> dict[str, dict[str, int]]:
     """Run every check and return {check: {checked, fixed, unfixable}}."""
     checks: dict[str, Check] = {
         "lost_images": fail_lost_images,
-        "expired_messages": publish_expired_again,
-        "stalled_jobs": run_stalled_again,
-        "queued_jobs": publish_queued_again,
+        "expired_messages": republish_expired_images,
+        "stalled_jobs": rerun_stalled_jobs,
+        "queued_jobs": republish_unstarted_jobs,
         "cancelled_jobs": finish_cancelled,
         "complete_jobs": finish_complete,
         "zombie_streams": delete_orphan_streams,

@@ -12,7 +12,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.audits.stalled_jobs import nudge
+from ami.jobs.services.audits.stalled_jobs import publish_run_job
 from ami.jobs.services.completion import complete_if_settled
 from ami.jobs.services.jetstream.streams import STREAM_MAX_AGE_SECONDS
 from ami.jobs.services.settlement import RESET, settle_failed
@@ -89,7 +89,7 @@ def _with_stored_result(job_id: int, image_ids: set[int]) -> set[int]:
     return set(claims.filter(reply_subject__in=answered).values_list("source_image_id", flat=True))
 
 
-def publish_expired_again() -> Findings:
+def republish_expired_images() -> Findings:
     """Reset images whose messages expired or whose stream was deleted, and publish the job again (hazard 12)."""
     findings = Findings()
     old = timezone.now() - timedelta(seconds=STREAM_MAX_AGE_SECONDS)
@@ -102,5 +102,5 @@ def publish_expired_again() -> Findings:
             rows = rows.filter(published_at__lt=old)
         if again := rows.update(**RESET):
             findings.fixed += 1
-            nudge(job_id, f"{again} messages are missing on JetStream; publishing them again.")
+            publish_run_job(job_id, f"{again} messages are missing on JetStream; publishing them again.")
     return findings

@@ -27,7 +27,7 @@ QUEUED = frozenset({JobStatus.PENDING, JobStatus.RECEIVED})
 BATCH = 500
 
 
-def nudge(job_id: int, why: str) -> None:
+def publish_run_job(job_id: int, reason: str) -> None:
     """Publish a message that runs the job on the queue of user requests; a duplicate message drops itself.
 
     Raises:
@@ -36,10 +36,10 @@ def nudge(job_id: int, why: str) -> None:
     from ami.jobs.tasks import run_job
 
     publish_task(run_job, origin=PERSON, job_id=job_id)
-    Job.objects.get(pk=job_id).log(why, level="WARNING")
+    Job.objects.get(pk=job_id).log(reason, level="WARNING")
 
 
-def publish_queued_again() -> Findings:
+def republish_unstarted_jobs() -> Findings:
     """Publish the message of a queued job that has not begun again: after 10 minutes, then 20, 40... up to 11 hours.
 
     The message may be lost: its publisher died after the commit, or the broker refused it. It may also wait in a deep
@@ -53,7 +53,7 @@ def publish_queued_again() -> Findings:
         findings.checked += 1
         if _due_again(job) > now:
             continue
-        nudge(job.pk, "The job has not begun; publishing its message again.")
+        publish_run_job(job.pk, "The job has not begun; publishing its message again.")
         same = Job.objects.filter(pk=job.pk, queued_at=job.queued_at)
         same.update(queued_at=now, queued_times=F("queued_times") + 1)
         findings.fixed += 1
@@ -65,10 +65,10 @@ def _due_again(job: Job) -> datetime:
     return since + timedelta(seconds=QUEUED_SECONDS * 2 ** min(max(job.queued_times - 1, 0), LONGEST_DOUBLINGS))
 
 
-def run_stalled_again() -> Findings:
+def rerun_stalled_jobs() -> Findings:
     """Run jobs again whose worker died: the lease expired, or no worker has held it for SILENT_SECONDS.
 
-    Jobs that have not begun are handled by `publish_queued_again`.
+    Jobs that have not begun are handled by `republish_unstarted_jobs`.
     """
     findings = Findings()
     now = timezone.now()
@@ -85,7 +85,7 @@ def run_stalled_again() -> Findings:
             # Its message was buried after its own retries each time: the job kills every process that runs it.
             fail(job, "The worker died repeatedly while running this job; see its message in the dead-letter queue.")
         else:
-            nudge(job.pk, "No worker holds this job; running it again from its cursor.")
+            publish_run_job(job.pk, "No worker holds this job; running it again from its cursor.")
         findings.fixed += 1
     return findings
 

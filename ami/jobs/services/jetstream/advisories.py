@@ -23,9 +23,7 @@ def exhausted_images(job_id: int) -> tuple[dict[int, int], list[str]]:
     """
 
     async def read(_: Client, js: JetStreamContext) -> tuple[dict[int, int], list[str]]:
-        subscription = await js.pull_subscribe_bind(
-            durable=names.advisory_consumer(job_id), stream=names.ADVISORIES_STREAM
-        )
+        subscription = await js.pull_subscribe_bind(durable=names.advisories(job_id), stream=names.ADVISORIES_STREAM)
         deliveries: dict[int, int] = {}
         replies: list[str] = []
         try:

@@ -20,7 +20,7 @@ def consumer(job_id: int) -> str:
     return f"job-{job_id}-consumer"
 
 
-def advisory_consumer(job_id: int) -> str:
+def advisories(job_id: int) -> str:
     """Return the name of the durable consumer of the job's advisories."""
     return f"job-{job_id}-dlq"
 

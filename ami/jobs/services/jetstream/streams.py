@@ -136,7 +136,7 @@ async def _create_advisory_consumer(js: JetStreamContext, job_id: int) -> None:
     await js.add_consumer(
         names.ADVISORIES_STREAM,
         ConsumerConfig(
-            durable_name=names.advisory_consumer(job_id),
+            durable_name=names.advisories(job_id),
             ack_policy=AckPolicy.EXPLICIT,
             filter_subject=names.exhausted_subject(job_id),
         ),
@@ -145,7 +145,7 @@ async def _create_advisory_consumer(js: JetStreamContext, job_id: int) -> None:
 
 async def _delete(js: JetStreamContext, job_id: int) -> bool:
     with contextlib.suppress(NotFoundError):
-        await js.delete_consumer(names.ADVISORIES_STREAM, names.advisory_consumer(job_id))
+        await js.delete_consumer(names.ADVISORIES_STREAM, names.advisories(job_id))
     try:
         await js.delete_stream(names.stream(job_id))
     except NotFoundError:

@@ -1,1 +1,1 @@
-"""Jobs: long work that a person asked for, its images, its log and its progress."""
+"""Jobs: long work that a user or a schedule started, with its images, log and progress."""

@@ -1,4 +1,4 @@
-"""The admin of jobs: their stages and log to read, and run, retry, cancel."""
+"""The admin of jobs: stages, log, and the actions run, retry and cancel."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from ami.jobs.errors import NotAllowed, UnknownKind
 from ami.jobs.models import Job, JobImage, JobLog, StoredResult
 from ami.jobs.services import operations
-from ami.jobs.services.kinds import known
+from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
@@ -24,7 +24,7 @@ LOG_LINES = 200
 
 
 class JobForm(forms.ModelForm):
-    """Offers the types that code is registered for; an old job keeps its own, which nothing may run any more."""
+    """Offers the registered job types; an existing job keeps its own type even if it is no longer registered."""
 
     job_type_key = forms.ChoiceField(label="type")
 
@@ -32,14 +32,14 @@ class JobForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         if field := self.fields.get("job_type_key"):
             own = [self.instance.job_type_key] if self.instance.pk else [""]
-            field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *known()])]
+            field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *registered_keys()])]
             if not self.instance.pk:
                 self.initial["job_type_key"] = ""
 
 
 @admin.register(Job)
 class JobAdmin(admin.ModelAdmin):
-    """Jobs; the status is read-only, it moves by what is done with the job."""
+    """Jobs; the status is read-only and changes through the actions."""
 
     form = JobForm
     list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
@@ -62,7 +62,7 @@ class JobAdmin(admin.ModelAdmin):
 
     @admin.display(description="stages")
     def stages(self, job: Job) -> SafeString:
-        """Show each stage with its progress and numbers."""
+        """Render each stage with its progress and numbers."""
         rows = (
             (s["name"], s["status"], f"{s['progress']:.0%}", ", ".join(f"{p['key']} {p['value']}" for p in s["params"]))
             for s in progress(job)["stages"]
@@ -71,24 +71,23 @@ class JobAdmin(admin.ModelAdmin):
 
     @admin.display(description="log")
     def log(self, job: Job) -> SafeString:
-        """Show the newest lines of the log."""
+        """Render the newest LOG_LINES lines of the log, without secrets."""
         lines = JobLog.objects.filter(job=job)[:LOG_LINES]
         shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, redact_text(line.message)) for line in lines)
         return format_html("<div>{}</div>", format_html_join("", "<div>{} {} {}</div>", shown))
 
     @admin.action(description="Run selected jobs", permissions=["change"])
     def run(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Run each; finished ones start over."""
+        """Run each job; finished jobs start over."""
         self._do(request, queryset, operations.run, "Running")
 
     @admin.action(description="Retry selected jobs", permissions=["change"])
     def retry(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Retry what failed in each."""
         self._do(request, queryset, operations.retry, "Retrying")
 
     @admin.action(description="Cancel selected jobs", permissions=["change"])
     def cancel(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Cancel each that is not finished."""
+        """Cancel each job that is not finished."""
         for job in selected_rows(request, queryset):
             done = operations.cancel(job)
             text = f"Job {job.pk} is {job.status}." if done else f"Job {job.pk} is {job.status} already."
@@ -103,24 +102,21 @@ class JobAdmin(admin.ModelAdmin):
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """Rows that only the system writes."""
+    """Read-only rows; deleting their job deletes them."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody adds."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody deletes; deleting their job does."""
         return False
 
 
 @admin.register(JobImage)
 class JobImageAdmin(ReadOnlyAdmin):
-    """Where each image of each job stands."""
+    """The state of each image of each job."""
 
     list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
     list_filter = ("state",)
@@ -130,7 +126,7 @@ class JobImageAdmin(ReadOnlyAdmin):
 
 @admin.register(StoredResult)
 class StoredResultAdmin(ReadOnlyAdmin):
-    """Results that workers posted, and what became of them."""
+    """Results that workers posted, and whether they were handled."""
 
     list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")
     search_fields = ("=job__id", "key", "task_id")
@@ -139,7 +135,7 @@ class StoredResultAdmin(ReadOnlyAdmin):
 
 @admin.action(description="Reprocess selected captures", permissions=["change"])
 def reprocess_captures(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-    """Start a job per project over the selected captures, with each project's default pipeline."""
+    """Start one job per project for the selected captures, with each project's default pipeline."""
     ids = selected_rows(request, queryset.order_by("pk").values_list("pk", flat=True))
     if ids:
         report_published(
@@ -149,5 +145,5 @@ def reprocess_captures(_: Any, request: HttpRequest, queryset: QuerySet[Any]) ->
         )
 
 
-# `ami.main` must not import upward: the action is added to its page here.
+# `ami.main` must not import `ami.jobs`, so the action is added to its admin here.
 SourceImageAdmin.actions = (reprocess_captures, *SourceImageAdmin.actions)

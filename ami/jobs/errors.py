@@ -1,12 +1,12 @@
-"""What can go wrong with a job."""
+"""Errors of jobs."""
 
 
 class JobStopped(Exception):
-    """The job was cancelled or finished by somebody else while it was being worked on."""
+    """The job was cancelled or finished while this worker was running it."""
 
 
 class NotAllowed(Exception):
-    """The job's state does not allow what was asked; the message says which state and what to do."""
+    """The job's status does not allow the operation; the message names the status and the remedy."""
 
 
 class UnknownKind(LookupError):
@@ -14,7 +14,7 @@ class UnknownKind(LookupError):
 
 
 class NatsUnavailable(Exception):
-    """NATS did not answer in time, or failed a moment ago; nothing was lost, try again later."""
+    """NATS did not answer in time, or failed within the last two seconds; nothing is lost, try again later."""
 
 
 class ResultMissing(Exception):

@@ -1,4 +1,4 @@
-"""What beat runs for the app `jobs`."""
+"""The periodic tasks of the app `jobs`."""
 
 from ami.queues.schedule import Scheduled
 

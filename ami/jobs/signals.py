@@ -1,4 +1,4 @@
-"""What happened to jobs, for telemetry to hear."""
+"""Signals about jobs, for telemetry."""
 
 from django.dispatch import Signal
 

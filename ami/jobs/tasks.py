@@ -1,4 +1,4 @@
-"""The tasks of the app `jobs`; each is a thin door to functions beside it."""
+"""The tasks of the app `jobs`: slices, results, audits and reprocessing; thin wrappers around `ami.jobs.services`."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from django.db import InterfaceError, OperationalError
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import audits, db_interrupt, ingest, slice_run, stored_results
-from ami.jobs.services.reprocess import create_jobs
+from ami.jobs.services import audits, db_interrupt, ingest, job_slice, stored_results
+from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
 from ami.main.services import tokens
 from ami.ml.models import Pipeline
@@ -22,7 +22,7 @@ RUN_TRIES = 3
 MISSING_TRIES = 3
 LONGEST_WAIT_SECONDS = 60
 
-#: How often in a row a job's message waited for NATS.
+#: Header: how many times in a row the job's message has waited for NATS.
 WAITS_HEADER = "antenna_waits"
 
 
@@ -36,17 +36,17 @@ WAITS_HEADER = "antenna_waits"
 def run_job(self: Task, job_id: int) -> None:
     """Run one slice of a job and publish the next, until the job is finished.
 
-    An error is retried three times, then fails the job and buries the message. NATS being away is waited out without
-    a limit and never fails a job (hazard 11).
+    An error is retried three times, then the job fails and the message is buried. While NATS is unreachable the job
+    waits without limit; this never fails it (hazard 11).
     """
     job = Job.objects.filter(pk=job_id).first()
     if job is None:
         raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
-    if wait := slice_run.seconds_to_wait(job):
+    if wait := job_slice.seconds_to_wait(job):
         republish(self, countdown=wait, headers={WAITS_HEADER: 0}, job_id=job_id)
         return
     try:
-        if slice_run.run_slice(job, str(self.request.id), Slice(self)) is slice_run.Next.SUCCESSOR:
+        if job_slice.run_slice(job, str(self.request.id), Slice(self)) is job_slice.Next.SUCCESSOR:
             publish_successor(self, job_id=job_id)
     except TaskPredicate:
         raise
@@ -55,22 +55,22 @@ def run_job(self: Task, job_id: int) -> None:
         waits = _waits(self)
         republish(self, countdown=_backoff(waits), headers={WAITS_HEADER: waits + 1}, job_id=job_id)
     except Exception as error:
-        # Whatever a kind raises is this job's failure, not the worker's.
+        # Any error of a kind's code fails this job, not the worker.
         if isinstance(error, SoftTimeLimitExceeded):
             db_interrupt.reset_connection()
         _retry_or_fail(self, job, error)
 
 
 def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
-    # The retries of this message include lost children and hard time limits, and end with its slice; a job counts its
-    # own errors, and only they decide.
+    # The message's retry count includes lost children and hard time limits, and ends with the slice. Only the job's own
+    # count of errors decides.
     tries = job.tries
     if tries < RUN_TRIES:
         Job.objects.filter(pk=job.pk).update(tries=tries + 1)
         move(job, JobStatus.RETRY)
-        job.log(f"Trying again after: {type(error).__name__}: {error}", level="WARNING")
+        job.log(f"Retrying after {type(error).__name__}: {error}", level="WARNING")
         raise task.retry(countdown=_backoff(tries), max_retries=task.request.retries + 1, exc=error) from error
-    slice_run.fail(job, f"{type(error).__name__}: {error}")
+    job_slice.fail(job, f"{type(error).__name__}: {error}")
     raise error
 
 
@@ -82,7 +82,7 @@ def _backoff(tries: int) -> float:
     return float(min(LONGEST_WAIT_SECONDS, 2 ** min(tries + 1, 10)))
 
 
-def _remember_failure(
+def _record_failure(
     self: Task,  # noqa: ARG001
     exc: Exception,
     task_id: str,  # noqa: ARG001
@@ -90,7 +90,7 @@ def _remember_failure(
     kwargs: dict[str, Any],
     einfo: Any,  # noqa: ARG001
 ) -> None:
-    """Note on the stored result that its task was buried."""
+    """Record on the stored result that its task was buried."""
     if key := kwargs.get("result_key"):
         stored_results.mark_failed(key, f"{type(exc).__name__}: {exc}")
 
@@ -103,7 +103,7 @@ def _remember_failure(
     retry_backoff_max=120,
     max_retries=5,
     ignore_result=True,
-    on_failure=_remember_failure,
+    on_failure=_record_failure,
 )
 def process_nats_pipeline_result(
     job_id: int,
@@ -111,32 +111,32 @@ def process_nats_pipeline_result(
     reply_subject: str | None = None,
     result_data: dict[str, Any] | None = None,
 ) -> None:
-    """Save one result of a pull worker: a stored one by its key, or an older publisher's whole ``result_data``."""
-    with db_interrupt.recovered():
+    """Save one result of a pull worker: a stored one by its key, or ``result_data`` from an older publisher."""
+    with db_interrupt.cancel_query_on_soft_limit():
         ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
 
 
 @shared_task(name="ami.jobs.tasks.audit_jobs", triggered_by="beat", ignore_result=True)
 def audit_jobs() -> dict[str, dict[str, int]]:
-    """Repair jobs: stalled leases, lost images, jobs that are complete and not finished, orphan streams."""
+    """Repair jobs: stalled leases, lost images, complete but unfinished jobs, orphan streams."""
     return audits.audit_jobs()
 
 
 @shared_task(name="ami.jobs.tasks.audit_stored_results", triggered_by="beat", ignore_result=True)
 def audit_stored_results() -> dict[str, int]:
-    """Publish again what was accepted and not handled; purge what was handled long ago."""
+    """Publish accepted but unhandled results again; purge old handled ones."""
     return audits.audit_stored_results()
 
 
 @shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
 def audit_data_integrity() -> dict[str, int]:
-    """Count rows that should not be as they are; delete tokens that were unused for too long."""
+    """Count inconsistent rows; delete tokens that have been unused for too long."""
     return {**audits.audit_data_integrity(), "tokens_purged": tokens.purge()}
 
 
 @shared_task(name="ami.jobs.tasks.jobs_health_check", triggered_by="beat", ignore_result=True)
 def jobs_health_check() -> dict[str, dict[str, int]]:
-    """Run the audits and answer in the platform's four sections of checked, fixed and unfixable."""
+    """Run the audits; return the platform's four sections with counts of checked, fixed and unfixable."""
     return audits.health_check()
 
 
@@ -150,6 +150,6 @@ def jobs_health_check() -> dict[str, dict[str, int]]:
     ignore_result=True,
 )
 def reprocess_captures(self: Task, source_image_ids: list[int], pipeline_id: int | None = None) -> None:
-    """Create and start one job per project for these captures; a redelivered message makes no second one."""
+    """Create and start one job per project for these captures; a redelivered message creates no second one."""
     pipeline = Pipeline.objects.filter(pk=pipeline_id).first() if pipeline_id else None
     create_jobs(source_image_ids, pipeline, once=str(self.request.id), request=self.request)

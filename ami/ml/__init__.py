@@ -1,1 +1,1 @@
-"""Machine-learning pipelines: their wire shapes, services and results."""
+"""Machine-learning pipelines: wire models, processing services and results."""

@@ -14,20 +14,20 @@ from ami.queues.publish import publish_for_user
 
 
 class OwnedAdmin(admin.ModelAdmin):
-    """Rows of one project or, without one, of the staff; whose a row is does not change later."""
+    """Rows that belong to one project or, without a project, to the staff; the owner never changes."""
 
     list_select_related: tuple[str, ...] = ("project",)
     raw_id_fields: tuple[str, ...] = ("project",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Fix the project of a row that exists: what it refers to belongs to the same project."""
+        # Related rows belong to the same project, so the project of an existing row is fixed.
         fields = tuple(super().get_readonly_fields(request, obj))
         return (*fields, "project") if obj else fields
 
 
 @admin.register(ProcessingService)
 class ProcessingServiceAdmin(OwnedAdmin):
-    """Services: when they were last seen, and a check now."""
+    """Services with the time they were last seen, and an action that checks them."""
 
     list_display = ("name", "project", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
     list_filter = ("last_seen_live",)
@@ -44,7 +44,6 @@ class ProcessingServiceAdmin(OwnedAdmin):
 
     @admin.action(description="Check selected services now", permissions=["change"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a check of each selected service."""
         for service in selected_rows(request, queryset):
             report_published(
                 request, f"Checking {service.name}", publish_for_user(check_processing_service, service_id=service.pk)
@@ -52,7 +51,7 @@ class ProcessingServiceAdmin(OwnedAdmin):
 
 
 class ProjectPipelineConfigInline(admin.TabularInline):
-    """In which projects a pipeline is used, and how."""
+    """Projects that use the pipeline, with their configuration."""
 
     model = ProjectPipelineConfig
     extra = 0
@@ -61,7 +60,7 @@ class ProjectPipelineConfigInline(admin.TabularInline):
 
 @admin.register(Pipeline)
 class PipelineAdmin(OwnedAdmin):
-    """Pipelines with their algorithms; one without a project is in the shared catalogue."""
+    """Pipelines with their algorithms; a pipeline without a project is in the shared catalogue."""
 
     list_display = ("name", "slug", "version", "project")
     list_filter = (("project", admin.EmptyFieldListFilter),)
@@ -71,7 +70,7 @@ class PipelineAdmin(OwnedAdmin):
     actions = ("share",)
 
     def get_form(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Offer shared algorithms, and those of the pipeline's own project."""
+        """Offer shared algorithms and those of the pipeline's project."""
         form = super().get_form(request, obj, **kwargs)
         if field := form.base_fields.get("algorithms"):
             whose = Q(project=obj.project_id) if obj and obj.project_id else Q()
@@ -80,7 +79,7 @@ class PipelineAdmin(OwnedAdmin):
 
     @admin.action(description="Copy selected pipelines into the shared catalogue", permissions=["share"])
     def share(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Copy each with its algorithms; a project uses the copy once it is enabled for it below."""
+        """Copy each with its algorithms; a project uses the copy after staff enable it in the inline below."""
         for pipeline in selected_rows(request, queryset):
             try:
                 shared = add_to_catalogue(pipeline)
@@ -91,7 +90,7 @@ class PipelineAdmin(OwnedAdmin):
             self.message_user(request, f"{shared} is in the shared catalogue as pipeline {shared.pk}.")
 
     def has_share_permission(self, request: HttpRequest) -> bool:
-        """Let those share who may both add and change pipelines."""
+        """Require the permissions to add and to change pipelines."""
         return self.has_add_permission(request) and self.has_change_permission(request)
 
 

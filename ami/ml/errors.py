@@ -1,21 +1,21 @@
-"""What can be wrong with a pipeline or a processing service."""
+"""Errors of pipelines, processing services and pictures."""
 
 
 class PipelineNotConfigured(Exception):
-    """A result names a pipeline or an algorithm that nobody registered; register it, then replay the dead letter."""
+    """A pipeline or algorithm is not registered, or has no usable service; register it, then replay the dead letter."""
 
 
 class ServiceUnreachable(Exception):
-    """A processing service did not answer in time, or answered 502, 503 or 504 until the tries were used up."""
+    """A processing service did not answer in time, or answered 502, 503 or 504 at every try."""
 
 
 class CaptureUnreadable(Exception):
-    """The picture of a capture could not be fetched, is too large, or is no picture."""
+    """The picture of a capture could not be fetched, is too large, or is broken."""
 
 
 class PictureRefused(Exception):
-    """A capture is never opened: neither JPEG nor PNG, too many pixels, or a forbidden address. No retry helps."""
+    """A picture is never decoded: not JPEG or PNG, too many pixels, or a forbidden address. No retry helps."""
 
 
 class ServiceRefused(Exception):
-    """A processing service answered, but not with results: a 4xx or 500, or a body that is no pipeline response."""
+    """A processing service answered without results: a 4xx or 500, or a body that is not a pipeline response."""

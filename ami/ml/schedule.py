@@ -1,4 +1,4 @@
-"""What beat runs for the app `ml`."""
+"""The periodic tasks of the app `ml`."""
 
 from ami.queues.schedule import Scheduled
 

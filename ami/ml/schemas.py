@@ -1,8 +1,8 @@
 """The JSON that Antenna and its processing services exchange, as bounded pydantic models.
 
 The names and fields are the platform's public wire contract (push mode v1, pull mode v2). Keys that a model does not
-know are ignored, because real clients send more; values are checked and never changed. A time without a zone stays
-without one: it is the station's local time, and who stores it attaches the zone.
+know are ignored, because real clients send more. Values are checked and never changed. A time without a zone stays
+without one: it is the station's local time, and the zone is attached when it is saved.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pydantic import (
 )
 
 MAX_BATCH = 1000
-"""Most tasks handed out, and most results taken, by one request."""
+"""Maximum number of tasks handed out, or results accepted, in one request."""
 
 MOST_LONG_ENTRIES = 100_000
-"""Most entries of a list that has one per class; 29,176 were seen."""
+"""Maximum length of a list with one entry per class; 29,176 were seen."""
 
 MAX_PIXELS = 10_000_000.0
 EARLIEST_YEAR, LATEST_YEAR = 1900, 2200
 
 
 def _finite(value: Any) -> Any:
-    """Refuse NaN and infinity anywhere in an open value: they are no JSON, and no database stores them."""
+    """Refuse NaN and infinity anywhere in an open value: they are not JSON, and no database stores them."""
     level = [value]
     while level:
         if any(isinstance(part, float) and not math.isfinite(part) for part in level):
@@ -45,21 +45,21 @@ def _finite(value: Any) -> Any:
 
 
 def _in_range(moment: datetime) -> datetime:
-    """Refuse a time that cannot be stored once a station's zone is attached, or that no camera has seen."""
+    """Refuse a time outside the years of cameras, or too near the limits to attach a station's zone."""
     if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
         raise ValueError(f"must be of the years {EARLIEST_YEAR} to {LATEST_YEAR}")
     return moment
 
 
 def _restore(value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    """Let the context put a list back that was cut out of the text (`ami.ml.services.long_lists`)."""
+    """Replace a placeholder by the list that was cut out of the text (`ami.ml.services.long_lists`)."""
     return handler(value) if info.context is None else info.context.restore(value, handler)
 
 
 Finite = AfterValidator(_finite)
 MayBeLong = WrapValidator(_restore)
 LongLists: TypeAlias = dict[tuple[str | int, ...], Literal["numbers", "texts", "objects"]]
-"""Where long flat lists lie in a text, and of what; paths of keys, with 0 for every index."""
+"""Path of each long flat list in a text -> its kind; paths are keys, with 0 for every index."""
 Moment: TypeAlias = Annotated[datetime, AfterValidator(_in_range)]
 Pixels: TypeAlias = Annotated[float, Field(ge=-MAX_PIXELS, le=MAX_PIXELS)]
 Version: TypeAlias = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -71,19 +71,19 @@ Subject: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024, pattern
 Labels: TypeAlias = Annotated[list[Name], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
 Numbers: TypeAlias = Annotated[list[float], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
 ProcessingServiceClientInfo: TypeAlias = Annotated[dict[str, Any], Field(max_length=64), Finite]
-"""An open object that a client says of itself: hostname, version, anything; accepted and not interpreted."""
+"""An open object with which a client describes itself (hostname, version, ...); not interpreted."""
 
 
 class WireModel(BaseModel):
-    """What every wire model shares: unknown keys ignored, no NaN and no infinity, instances are not changed."""
+    """Base of all wire models: ignores unknown keys, refuses NaN and infinity, instances are immutable."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True, protected_namespaces=())
     long_lists: ClassVar[LongLists] = {}
-    """Where a text of this model may hold long flat lists."""
+    """Long flat lists that a text of this model may hold."""
 
 
 class BoundingBox(WireModel):
-    """A rectangle in pixels of the full-size picture; (x1, y1) is meant as top left, the order is not enforced."""
+    """A rectangle in pixels of the full-size picture; (x1, y1) should be the top left, but this is not enforced."""
 
     x1: Pixels
     y1: Pixels
@@ -92,14 +92,14 @@ class BoundingBox(WireModel):
 
 
 class AlgorithmReference(WireModel):
-    """Which algorithm made something; `key` is the identity."""
+    """The algorithm that made something; `key` is its identity."""
 
     name: Name
     key: Key
 
 
 class SourceImageRequest(WireModel):
-    """One capture to process: its primary key as a string, and where to fetch it."""
+    """One capture to process: its primary key as a string, and its URL."""
 
     id: Key
     url: Url
@@ -113,7 +113,7 @@ class SourceImageResponse(WireModel):
 
 
 class ClassificationResponse(WireModel):
-    """One classifier's opinion of one detection; `scores[i]` and `logits[i]` belong to `labels[i]`."""
+    """One classification of one detection; `scores[i]` and `logits[i]` belong to `labels[i]`."""
 
     classification: Name
     labels: Labels | None = None
@@ -126,7 +126,7 @@ class ClassificationResponse(WireModel):
 
 
 class DetectionResponse(WireModel):
-    """One thing found on one capture; a null `bbox` says that the detector ran and found nothing."""
+    """One detection on one capture; a null `bbox` means that the detector ran and found nothing."""
 
     source_image_id: Key
     bbox: BoundingBox | None = None
@@ -138,7 +138,7 @@ class DetectionResponse(WireModel):
 
 
 class DetectionRequest(WireModel):
-    """A detection that Antenna already has; the service classifies it and does not detect again."""
+    """An existing detection of Antenna; the service classifies it and does not detect again."""
 
     source_image: SourceImageRequest
     bbox: BoundingBox | None = None
@@ -147,7 +147,7 @@ class DetectionRequest(WireModel):
 
 
 class PipelineRequest(WireModel):
-    """Body of `POST {endpoint}/process`; config keys that start with `request_` are for Antenna alone."""
+    """Body of `POST {endpoint}/process`; config keys that start with `request_` are not sent."""
 
     pipeline: Key
     source_images: list[SourceImageRequest] = Field(max_length=MAX_BATCH)
@@ -156,7 +156,7 @@ class PipelineRequest(WireModel):
 
 
 class PipelineResultsResponse(WireModel):
-    """What one pipeline found on one or a few captures; `total_time` in seconds, `algorithms` is deprecated."""
+    """Results of one pipeline for one or more captures; `total_time` in seconds, `algorithms` is deprecated."""
 
     pipeline: Key
     total_time: float
@@ -167,14 +167,14 @@ class PipelineResultsResponse(WireModel):
 
 
 class PipelineResultsError(WireModel):
-    """A capture that could not be processed, sent in place of its results so that its message is still acked."""
+    """The error for a capture that could not be processed, sent instead of results so that its message is acked."""
 
     error: Text
     image_id: Key | None = None
 
 
 class PipelineProcessingTask(WireModel):
-    """One capture handed to a pull worker; `reply_subject` must come back with its result."""
+    """One capture handed to a pull worker, which returns `reply_subject` with its result."""
 
     id: Key
     image_id: Key
@@ -186,7 +186,7 @@ _RESULT_KEYS = frozenset(name for name, field in PipelineResultsResponse.model_f
 
 
 def _kind_of_result(value: Any) -> Literal["results", "error"]:
-    """Tell results from an error by the key `error`; a body that has every key of results is results all the same."""
+    """Distinguish results from an error by the key `error`; a body with every required key of results is results."""
     if isinstance(value, BaseModel):
         return "error" if isinstance(value, PipelineResultsError) else "results"
     if not isinstance(value, dict) or value.get("error") is None or _RESULT_KEYS.issubset(value):
@@ -205,7 +205,7 @@ _CATEGORY_MAP = ("pipelines", 0, "algorithms", 0, "category_map")
 
 
 class PipelineTaskResult(WireModel):
-    """One finished task: the reply subject it came with, and its results or its error."""
+    """One finished task: its reply subject, and its results or error."""
 
     long_lists: ClassVar[LongLists] = {
         (*_CLASSIFICATION, "scores"): "numbers",
@@ -217,14 +217,14 @@ class PipelineTaskResult(WireModel):
 
 
 class StoredTaskResult(WireModel):
-    """A `PipelineTaskResult` as it was stored; the task that handles it has the reply subject."""
+    """A stored `PipelineTaskResult`; its reply subject is an argument of the task that handles it."""
 
     long_lists: ClassVar[LongLists] = PipelineTaskResult.long_lists
     result: TaskResult
 
 
 class AlgorithmCategoryMapResponse(WireModel):
-    """The classes of a classifier: `labels[i]` is the label of the entry of `data` whose index is i."""
+    """The classes of a classifier: `labels[i]` is the label of the `data` entry whose index is i."""
 
     data: Annotated[list[dict[str, Any]], Finite, Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
     labels: Labels
@@ -276,7 +276,7 @@ class ProcessingServiceInfoResponse(WireModel):
 
 
 class ProcessingServiceStatusResponse(WireModel):
-    """What Antenna tells its user interface after it asked a service; `latency` in seconds."""
+    """The outcome of a probe, returned to the user interface; `latency` in seconds."""
 
     timestamp: datetime
     request_successful: bool
@@ -289,13 +289,13 @@ class ProcessingServiceStatusResponse(WireModel):
 
 
 class AuthTokenResponse(WireModel):
-    """Answer of `POST auth/token/login/`: 40 hexadecimal digits, kept out of every representation."""
+    """Answer of `POST auth/token/login/`: 40 hexadecimal digits, left out of `repr`."""
 
     auth_token: Annotated[str, Field(min_length=1, max_length=255, repr=False)]
 
 
 class AsyncPipelineRegistrationRequest(WireModel):
-    """Body of `POST projects/{id}/pipelines/`: a pull worker says which pipelines it runs."""
+    """Body of `POST projects/{id}/pipelines/`: the pipelines that a pull worker runs."""
 
     long_lists: ClassVar[LongLists] = {(*_CATEGORY_MAP, "data"): "objects", (*_CATEGORY_MAP, "labels"): "texts"}
     processing_service_name: Key
@@ -303,7 +303,7 @@ class AsyncPipelineRegistrationRequest(WireModel):
 
 
 class PipelineRegistrationResponse(WireModel):
-    """Answer (201) of `POST projects/{id}/pipelines/`; slugs and keys of what was new."""
+    """Answer (201) of `POST projects/{id}/pipelines/`, with slugs of new pipelines and keys of new algorithms."""
 
     timestamp: datetime
     success: bool
@@ -335,7 +335,7 @@ class TasksRequest(WireModel):
 
 
 class TasksResponse(WireModel):
-    """Answer of `POST jobs/{id}/tasks/`; empty when the job has nothing to hand out or is not active."""
+    """Answer of `POST jobs/{id}/tasks/`; empty if the job is not active or no image is waiting."""
 
     tasks: list[PipelineProcessingTask] = Field(max_length=MAX_BATCH)
 
@@ -348,7 +348,7 @@ class ResultRequest(WireModel):
 
 
 class QueuedResult(WireModel):
-    """One result that Antenna took: its reply subject and the Celery task that will store it."""
+    """One accepted result: its reply subject and the Celery task that will save it."""
 
     reply_subject: Subject
     status: Literal["queued"] = "queued"

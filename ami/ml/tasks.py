@@ -1,4 +1,4 @@
-"""The tasks of the app `ml`; each is a thin door to a function beside it."""
+"""The tasks of the app `ml`: crops and service checks, thin wrappers around `ami.ml.services`."""
 
 from celery import shared_task
 from django.db import InterfaceError, OperationalError
@@ -19,9 +19,9 @@ from ami.ml.services.registration import register
     ignore_result=True,
 )
 def create_detection_images(source_image_ids: list[int]) -> None:
-    """Cut the crops of these captures; captures that fail are retried, the others are done by then.
+    """Make the crops of these captures. A retry covers only the captures that failed.
 
-    A picture that can never be opened is not retried: the message is buried with the reason.
+    If no retry can help for any failed capture, the message is buried with the reasons.
     """
     crops.make_crops(source_image_ids)
 
@@ -34,7 +34,7 @@ def create_detection_images(source_image_ids: list[int]) -> None:
     ignore_result=True,
 )
 def check_processing_services_online() -> None:
-    """Ask every service whether it lives: first those that pull (one statement), then all others at once."""
+    """Update the liveness of all services: pull services in one statement, then the others by concurrent probes."""
     probes.mark_unseen_offline()
     probes.probe_all(ProcessingService.objects.exclude(endpoint_url=None).exclude(endpoint_url=""))
 
@@ -47,7 +47,7 @@ def check_processing_services_online() -> None:
     ignore_result=True,
 )
 def check_processing_service(service_id: int, project_ids: list[int] | None = None) -> None:
-    """Ask one service now and register what it says that it runs, in its projects or in those of them given."""
+    """Probe one service now and register its pipelines in its projects, or in the given ones among them."""
     if service := ProcessingService.objects.filter(pk=service_id).first():
         status = probes.check_now(service)
         projects = service.projects.order_by("pk").values_list("pk", flat=True)

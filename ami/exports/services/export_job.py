@@ -3,7 +3,7 @@
 from ami.exports.models import DataExport
 from ami.exports.services import files, writer
 from ami.jobs.models import Job
-from ami.jobs.services.kinds import SliceOfWork, job_kind
+from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 
 
 @job_kind("data_export", stages=[("exporting", "Exporting"), ("uploading", "Uploading")], is_long=True)

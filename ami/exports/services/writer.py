@@ -17,7 +17,7 @@ from django.utils import timezone
 from ami.exports.models import DataExport, ExportPart
 from ami.exports.services.filters import occurrences_of
 from ami.exports.services.formats import Format, format_of
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.services.stored_files import EXPORTS
 
 BATCH = 100

@@ -1,1 +1,1 @@
-"""Jobs in the API: for people, and for the pull workers of the processing services."""
+"""The jobs API: for users and for pull workers."""

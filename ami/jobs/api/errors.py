@@ -1,4 +1,4 @@
-"""How an unreachable service is answered: 503 with Retry-After, naming what is away and no credentials."""
+"""Turns exceptions into API responses: an unreachable service is a 503 with Retry-After, without credentials."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ RETRY_AFTER_SECONDS = 5
 
 
 def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | None:
-    """Answer as Django REST framework does, and the errors of our services as 503, 409 or 400."""
+    """Answer as Django REST framework does; unreachable services as 503, errors of jobs as 409 or 400."""
     if isinstance(exc, OperationalError):
-        return _away("The message broker is unreachable. What was accepted is kept; send it again.")
+        return _unavailable("The message broker is unreachable. Accepted data is kept; send the request again.")
     if isinstance(exc, NatsUnavailable):
-        return _away("NATS is unreachable.")
+        return _unavailable("NATS is unreachable.")
     if isinstance(exc, NotAllowed):
         exc = Conflict(str(exc))
     elif isinstance(exc, RequestDataTooBig):
         exc = TooLarge(f"The body has more than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes.")
     elif isinstance(exc, UnreadablePostError):
-        exc = TooSlow("The body did not come in time, or not whole.")
+        exc = TooSlow("The body did not arrive completely, or not in time.")
     elif isinstance(exc, DataError):
         exc = ValidationError({"detail": ["The request holds a value that the database cannot store."]})
     elif isinstance(exc, UnknownKind):
@@ -38,7 +38,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     return default_handler(exc, context)
 
 
-def _away(detail: str) -> Response:
+def _unavailable(detail: str) -> Response:
     return Response(
         {"detail": detail},
         status=status.HTTP_503_SERVICE_UNAVAILABLE,

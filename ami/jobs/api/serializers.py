@@ -1,4 +1,4 @@
-"""Jobs as JSON."""
+"""Serializers of jobs and their logs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from ami.jobs.models import Job, JobLog
-from ami.jobs.services.kinds import known
+from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress_of
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.ml.models import Pipeline
@@ -15,7 +15,7 @@ DEFAULT_LOGS = 1000
 MOST_LOGS = 5000
 MOST_IMAGES = 10_000
 
-#: Rows that another app wrote for a job it made; a person who could name them would reach other projects' rows.
+#: Keys of rows that other apps create for their jobs; a user who could set them would reach other projects' rows.
 OWNED_PARAMS = ("export_id", "deletion_id")
 
 
@@ -28,7 +28,7 @@ class JobLogSerializer(serializers.ModelSerializer[JobLog]):
 
 
 class JobSerializer(serializers.ModelSerializer[Job]):
-    """A job with its progress; what happens to it is decided by actions, not by writing fields."""
+    """A job with its progress; its status changes through actions, not by writing fields."""
 
     project = OwnProjectField()
     pipeline_slug = serializers.CharField(source="pipeline.slug", read_only=True, default=None)
@@ -71,14 +71,13 @@ class JobSerializer(serializers.ModelSerializer[Job]):
 
     @extend_schema_field({"type": "object"})
     def get_progress(self, job: Job) -> dict[str, Any]:
-        """Return the derived progress; a list computes all of them at once in ``context``."""
-        found = self.context.get("progress") or {}
-        return found.get(job.pk) or progress_of([job])[job.pk]
+        """Return the derived progress; a list computes it for all jobs in one query and passes it in ``context``."""
+        computed = self.context.get("progress") or {}
+        return computed.get(job.pk) or progress_of([job])[job.pk]
 
     def validate_job_type_key(self, key: str) -> str:
-        """Accept a type that code is registered for."""
-        if key not in known():
-            raise serializers.ValidationError(f"Choose one of {', '.join(known())}.")
+        if key not in registered_keys():
+            raise serializers.ValidationError(f"Choose one of {', '.join(registered_keys())}.")
         return key
 
     def validate_params(self, params: Any) -> dict[str, Any]:
@@ -88,7 +87,9 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         before = self.instance.params if isinstance(self.instance, Job) else {}
         for name in OWNED_PARAMS:
             if params.get(name) != before.get(name):
-                raise serializers.ValidationError(f"{name} is set by the system; ask for an export or a deletion.")
+                raise serializers.ValidationError(
+                    f"{name} is set by the system; request an export or a deletion instead."
+                )
         ids = params.get("source_image_ids", [])
         whole = isinstance(ids, list) and all(type(pk) is int and 0 < pk < 2**63 for pk in ids)
         if not whole or len(ids) > MOST_IMAGES:
@@ -96,7 +97,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         return params
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Accept what belongs to the job's project, and for an ml job a pipeline that the project uses."""
+        """Require related rows of the job's project, and for an ml job a pipeline that the project may run."""
         if self.instance is not None:
             self._keep_fixed(attrs)
         project = attrs.get("project") or (self.instance.project if self.instance else None)
@@ -107,7 +108,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
             raise serializers.ValidationError({"pipeline": ["An ml job needs a pipeline."]})
         kept = self.instance is not None and pipeline == self.instance.pipeline
         if pipeline and project and not kept and not _may_run(project.pk, pipeline):
-            # The same words as for a key that does not exist: other projects' pipelines are nobody's business.
+            # The message for a missing key, so that it does not reveal other projects' pipelines.
             raise serializers.ValidationError({"pipeline": [f'Invalid pk "{pipeline.pk}" - object does not exist.']})
         return attrs
 

@@ -1,14 +1,13 @@
-"""The URLs of the jobs' API, below ``/api/v2/``."""
+"""URLs of the jobs API, below ``/api/v2/``."""
 
 from django.urls import path
 from rest_framework.routers import BaseRouter
 
-from ami.jobs.api.reprocess import ReprocessCaptureView
+from ami.jobs.api.capture_reprocess import ReprocessCaptureView
 from ami.jobs.api.views import JobViewSet
 
 
 def register(router: BaseRouter) -> None:
-    """Register the jobs' view."""
     router.register("jobs", JobViewSet, basename="job")
 
 

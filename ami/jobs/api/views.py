@@ -1,4 +1,4 @@
-"""Jobs for people: list, create, run, retry, cancel."""
+"""The jobs view for users: list, create, run, retry, cancel, delete."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import polling
+from ami.jobs.api import next_job
 from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
 from ami.jobs.api.workers import WorkerActions
 from ami.jobs.models import Job
@@ -33,12 +33,12 @@ FILTERS = {
     "job_type_key": ("job_type_key", words),
     "status": ("status", words),
 }
-START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="run the job at once")
+START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="start the job immediately")
 LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log lines, at most {MOST_LOGS}")
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=[*parameters(FILTERS), *polling.PARAMETERS]),
+    list=extend_schema(parameters=[*parameters(FILTERS), *next_job.PARAMETERS]),
     retrieve=extend_schema(parameters=[LOGS_LIMIT], responses=JobDetailSerializer),
     create=extend_schema(parameters=[START_NOW]),
 )
@@ -51,34 +51,33 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     budget = CAPTURE_LIST
 
     def get_queryset(self) -> QuerySet[Job]:
-        """Return the caller's jobs, in a list those that the query asks for."""
+        """Return the caller's jobs; a list is filtered by the query."""
         jobs: QuerySet[Job] = super().get_queryset()
-        return polling.narrow(jobs, self.request) if self.action == "list" else jobs
+        return next_job.apply_filters(jobs, self.request) if self.action == "list" else jobs
 
     def get_serializer_class(self) -> Any:
-        """Show the log only of a single job."""
+        """Include the log only for a single job."""
         return JobDetailSerializer if self.action == "retrieve" else JobSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
-        """Pass on how many log lines were asked for."""
         context = super().get_serializer_context()
         if self.action == "retrieve":
             context["logs_limit"] = _logs_limit(self.request)
         return context
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
-        """Answer a page of jobs; with ``ids_only`` one random job that has work for the caller's pipelines."""
-        if polling.ids_only(request):
-            return Response(polling.claim_next(self.get_queryset(), request))
+        """Return a page of jobs; with ``ids_only`` one random job that has work for the caller's pipelines."""
+        if next_job.ids_only(request):
+            return Response(next_job.next_jobs(self.get_queryset(), request))
         page = self.paginate_queryset(self.get_queryset()) or []
         context = {**self.get_serializer_context(), "progress": progress_of(page)}
         return self.get_paginated_response(JobSerializer(page, many=True, context=context).data)
 
     def perform_create(self, serializer: Any) -> None:
-        """Create the job with its dispatch mode fixed; started at once if asked to, and then not without a broker."""
+        """Create the job, and start it if ``start_now`` is set; then an unreachable broker leaves no job."""
         wanted = dict(serializer.validated_data)
         if not has_role(self.request.user, wanted["project"], "member"):
-            raise ValidationError({"project": ["You are no member of this project."]})
+            raise ValidationError({"project": ["You are not a member of this project."]})
         kind, project = wanted.pop("job_type_key", "ml"), wanted.pop("project")
         if self.request.query_params.get("start_now", "").lower() in {"1", "true", "yes"}:
             serializer.instance, _ = operations.create_and_enqueue(kind, project, **wanted)
@@ -86,7 +85,7 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
             serializer.instance = operations.create(kind, project, **wanted)
 
     def perform_destroy(self, instance: Job) -> None:
-        """Delete a job that nobody works on."""
+        """Delete a job that is not running."""
         if instance.status not in FINAL | {"CREATED"}:
             raise Conflict("Cancel the job before deleting it.")
         instance.delete()
@@ -94,21 +93,21 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def run(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Run the job; a finished one starts over."""
+        """Run the job; a finished job starts over."""
         job = self.get_object()
         return accepted_response(job, operations.run(job))
 
     @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Run what failed in a finished job again."""
+        """Run the failed and unfinished part of a finished job again."""
         job = self.get_object()
         return accepted_response(job, operations.retry(job))
 
     @extend_schema(request=None, responses=JobSerializer)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Cancel the job: at once, or at its worker's next step."""
+        """Cancel the job: immediately, or at its worker's next step."""
         job = self.get_object()
         if not operations.cancel(job):
             raise Conflict(f"Job {job.pk} is {job.status} already.")

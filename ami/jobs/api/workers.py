@@ -1,4 +1,4 @@
-"""What a pull worker does with a job: fetch tasks, post results."""
+"""Actions of pull workers on a job: fetch tasks, post results."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import polling
+from ami.jobs.api import next_job
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claims, stored_results
+from ami.jobs.services import image_claims, stored_results
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     QueuedResult,
@@ -20,22 +20,22 @@ from ami.ml.schemas import (
     TasksRequest,
     TasksResponse,
 )
-from ami.ml.services.heartbeats import heard_from
+from ami.ml.services.heartbeats import record_heartbeat
 from ami.ml.services.wire import PostedResult
 
 POSTED = {200: ResultAcceptedResponse}
 
 
 class WorkerActions:
-    """The worker's half of the jobs' view; a worker's token opens this, the search for the next job, and no more."""
+    """The worker actions of the jobs view; a worker's token admits only these and the search for the next job."""
 
-    #: What each worker calls every few seconds has no entry in the audit.
+    #: Workers call these every few seconds, so they are not recorded in the audit.
     unrecorded = frozenset({"tasks", "result"})
 
     def admits_worker(self, request: Request) -> bool:
-        """Admit a worker to `tasks`, `result`, and the list that hands it its next job."""
+        """Admit workers to `tasks`, `result`, and the list with ``ids_only``."""
         action: str | None = self.action  # type: ignore[attr-defined]
-        return action in {"tasks", "result"} or (action == "list" and polling.ids_only(request))
+        return action in {"tasks", "result"} or (action == "list" and next_job.ids_only(request))
 
     @extend_schema(request=TasksRequest, responses=TasksResponse)
     @action(detail=True, methods=["post"])
@@ -45,25 +45,25 @@ class WorkerActions:
         wanted = bodies.read(request, TasksRequest, bodies.SMALL_BODY_BYTES)
         if job.dispatch_mode != DispatchMode.ASYNC_API or job.pipeline is None:
             raise ValidationError({"dispatch_mode": ["Only an async_api job with a pipeline has tasks to fetch."]})
-        heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+        record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
         if job.status not in ACTIVE:
             return Response({"tasks": []})
-        tasks = claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
+        tasks = image_claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
 
     @extend_schema(request=ResultRequest, responses=POSTED)
     @action(detail=True, methods=["post"])
     def result(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Take results: each is stored durably before anything is published, and equal posts are one result.
+        """Accept results: each is stored durably before it is published, and equal posts are one result.
 
-        413 above the size cap, 400 naming the wrong field, and nothing is stored then. 503 while another large body
-        is worked on, and if the broker refuses; what was stored is then published by the audit, and posting it again
-        is harmless.
+        413 above the size limit and 400 with the wrong field store nothing. 503 means that another large body is in
+        progress, or that the broker is unreachable: stored results are then published by the audit, and posting them
+        again is harmless.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
         with bodies.results(request) as posted:
             if job.pipeline is not None:
-                heard_from(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+                record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
             return Response(accept(job, posted).model_dump(mode="json"))
 
 
@@ -71,8 +71,8 @@ def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:
     """Store all results, then publish a task for each.
 
     Raises:
-        OSError: the storage did not take one.
-        kombu.exceptions.OperationalError: the broker did not take one; all are stored.
+        OSError: the storage failed.
+        kombu.exceptions.OperationalError: the broker refused a message; all results are stored.
     """
     rows = [stored_results.store_text(job, item.reply_subject, item.text) for item in results]
     tasks: list[Any] = [

@@ -1,4 +1,4 @@
-"""The job, its log, its images and the results that came in for it."""
+"""Jobs, their logs, images and stored results."""
 
 from ami.jobs.models.image import JobImage
 from ami.jobs.models.job import Job

@@ -1,4 +1,4 @@
-"""One image of one job: the durable truth of the job's progress."""
+"""One row per image of a job, from which the job's progress is derived."""
 
 from django.db import models
 from django.db.models import Q
@@ -7,15 +7,15 @@ from ami.jobs.models.states import UNSETTLED, ImageState
 
 
 class JobImageQuerySet(models.QuerySet["JobImage"]):
-    """Images of jobs."""
+    """Queries for images of jobs."""
 
     def unsettled(self) -> "JobImageQuerySet":
-        """Return those that nobody has a result or an error for yet."""
+        """Return images without a result or an error."""
         return self.filter(state__in=UNSETTLED)
 
 
 class JobImage(models.Model):
-    """Where one image of one job stands, and the lease of the worker that has it."""
+    """The state of one image of one job, and the lease of the worker that claimed it."""
 
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="images")
     source_image = models.ForeignKey("main.SourceImage", on_delete=models.CASCADE, related_name="job_images")

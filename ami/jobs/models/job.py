@@ -1,4 +1,4 @@
-"""The job row: what was asked, where it stands, and who works on it now."""
+"""The job row: its request, status, cursor, and the lease of the worker that runs it."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from ami.jobs.errors import JobStopped
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, JobStatus
 
 LEASE_SECONDS = 420
-"""Longer than any hard time limit of the queues that run jobs; a redelivered message re-claims at once anyway."""
+"""Longer than any hard time limit of the queues that run jobs; a redelivered message re-claims without waiting."""
 
 GUARDED = frozenset(
     {
@@ -27,11 +27,11 @@ GUARDED = frozenset(
         "queued_times",
     }
 )
-"""Columns that ``save()`` never writes on an existing row: each has one statement of its own."""
+"""Columns that ``save()`` never writes on an existing row; each is written by a statement of its own."""
 
 
 class Job(models.Model):
-    """One piece of long work; its status moves by compare-and-set and its progress is derived from rows."""
+    """One piece of long work; its status changes by compare-and-set, its progress is derived from rows."""
 
     name = models.CharField(max_length=255)
     project = models.ForeignKey("main.Project", on_delete=models.CASCADE, related_name="jobs")
@@ -78,25 +78,25 @@ class Job(models.Model):
         return f"#{self.pk} {self.name} ({self.job_type_key})"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save what people may edit; the guarded columns of an existing row stay as the database has them."""
+        """Save the editable columns; an existing row keeps its guarded columns."""
         if not self._state.adding:
-            asked = kwargs.get("update_fields")
-            fields = set(asked) if asked is not None else {f.name for f in self._meta.concrete_fields if f.name != "id"}
+            given = kwargs.get("update_fields")
+            fields = set(given) if given is not None else {f.name for f in self._meta.concrete_fields if f.name != "id"}
             kwargs["update_fields"] = (fields - GUARDED - {"created_at"}) | {"updated_at"}
         super().save(*args, **kwargs)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more will happen unless somebody runs it again."""
+        """Whether the job is over until it is run again."""
         return self.status in FINAL
 
     def save_progress(
         self, *, cursor: dict[str, Any] | None = None, done: int | None = None, total: int | None = None
     ) -> None:
-        """Store where the work stands, and renew the lease and the heartbeat.
+        """Store the cursor and counts, and renew the lease and the heartbeat.
 
         Raises:
-            JobStopped: the job is no longer active (cancelled, finished elsewhere): stop working on it.
+            JobStopped: the job is no longer active, or another worker has its lease; stop working on it.
         """
         now = timezone.now()
         values: dict[str, Any] = {"heartbeat_at": now, "updated_at": now}
@@ -107,7 +107,7 @@ class Job(models.Model):
             values["lease_expires_at"] = now + timedelta(seconds=LEASE_SECONDS)
             mine = mine.filter(lease_owner=self.lease_owner)
         if not mine.update(**values):
-            raise JobStopped(f"Job {self.pk} is not active any more.")
+            raise JobStopped(f"Job {self.pk} is no longer active.")
         for name, value in values.items():
             setattr(self, name, value)
 

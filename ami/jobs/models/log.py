@@ -1,4 +1,4 @@
-"""A job's log: rows that are only ever appended."""
+"""A job's log: append-only rows."""
 
 import logging
 from typing import Any
@@ -30,7 +30,7 @@ class JobLog(models.Model):
 
     @classmethod
     def append(cls, job_id: int, message: str, *, level: str = "INFO", context: dict[str, Any] | None = None) -> None:
-        """Insert one line in a savepoint; a refused line is logged and never ends the caller (incident 36)."""
+        """Insert one line in a savepoint; a refused line is logged and never raises (incident 36)."""
         message = _clean(message)
         logger.log(
             logging.getLevelName(level) if level in logging.getLevelNamesMapping() else logging.INFO,
@@ -40,14 +40,14 @@ class JobLog(models.Model):
         )
         try:
             with transaction.atomic():
-                # A foreign key that PostgreSQL checks only at commit would end the caller's transaction there.
+                # PostgreSQL checks the foreign key only at commit, where it would abort the caller's transaction.
                 if not cls._meta.get_field("job").related_model.objects.filter(pk=job_id).exists():
                     return
                 cls.objects.create(job_id=job_id, level=level, message=message, context=context or {})
         except (DatabaseError, TypeError, ValueError) as error:
-            logger.warning("Could not write the log of job %s: %r", job_id, error)
+            logger.warning("Job log line of job %s not written: %r", job_id, error, extra={"job": job_id})
 
 
 def _clean(message: str) -> str:
-    """Return the message without secrets and links, without what PostgreSQL refuses in text, and of bounded length."""
+    """Remove secrets, links and NUL characters (PostgreSQL refuses them), and bound the length."""
     return redact_text(message.replace("\x00", "")[: 2 * MAX_MESSAGE])[:MAX_MESSAGE]

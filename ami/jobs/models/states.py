@@ -1,10 +1,10 @@
-"""The states of a job and of one of its images."""
+"""The statuses of a job, the states of an image, and the dispatch modes."""
 
 from django.db import models
 
 
 class JobStatus(models.TextChoices):
-    """Where a job stands; it changes only through `ami.jobs.services.transitions`."""
+    """The status of a job; it changes only through `ami.jobs.services.transitions`."""
 
     CREATED = "CREATED"
     PENDING = "PENDING"
@@ -22,11 +22,11 @@ FINAL = frozenset({JobStatus.SUCCESS, JobStatus.FAILURE, JobStatus.REVOKED})
 ACTIVE = frozenset({JobStatus.STARTED, JobStatus.RETRY})
 """May serve tasks to pull workers."""
 FINALIZABLE = frozenset({JobStatus.CREATED, JobStatus.PENDING, JobStatus.STARTED, JobStatus.RETRY})
-"""May be finished when nothing is left to do."""
+"""Statuses from which a job with no work left may be finished."""
 
 
 class ImageState(models.TextChoices):
-    """Where one image of a job stands."""
+    """The state of one image of a job."""
 
     PENDING = "pending"
     PUBLISHED = "published"

@@ -1,11 +1,11 @@
-"""One result as a worker posted it: the body lies in storage, this row says what became of it."""
+"""One posted result: its body is in storage, this row records its handling."""
 
 from django.db import models
 from django.db.models import Q
 
 
 class StoredResult(models.Model):
-    """A result that was accepted; it is handled exactly once, however often it is posted or delivered."""
+    """An accepted result; it is handled exactly once, however often it is posted or delivered."""
 
     job = models.ForeignKey("jobs.Job", on_delete=models.CASCADE, related_name="stored_results")
     key = models.CharField(max_length=255, unique=True)

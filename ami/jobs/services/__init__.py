@@ -1,1 +1,1 @@
-"""What is done with jobs, one noun per module."""
+"""Operations on jobs, their images and their results; one noun per module."""

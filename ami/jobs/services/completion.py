@@ -1,4 +1,4 @@
-"""Finishing a job whose images are all settled: one cheap conditional query, from whoever settled last."""
+"""Finishes a job whose images are all settled, by one cheap conditional query."""
 
 import logging
 
@@ -19,13 +19,13 @@ ALL_SETTLED = Q(collected_at__isnull=False) & ~Q(_unsettled)
 
 
 def complete_if_settled(job_id: int) -> bool:
-    """Finish the job if everything is collected and settled; return whether this call finished it."""
+    """Finish the job if all images are collected and settled; return whether this call finished it."""
     ready = Job.objects.filter(ALL_SETTLED, pk=job_id, status__in=FINALIZABLE).first()
     if ready is None:
         return False
     counts = count_images([job_id]).get(job_id, ImageCounts())
     job = ready
-    if not move(job, counts.verdict, when=ALL_SETTLED):
+    if not move(job, counts.final_status, when=ALL_SETTLED):
         return False
     share = f"{counts.captures} of {counts.total} images processed, {counts.failed} failed"
     job.log(f"Finished as {job.status}: {share}.", level="INFO" if job.status == JobStatus.SUCCESS else "ERROR")
@@ -35,8 +35,8 @@ def complete_if_settled(job_id: int) -> bool:
 
 
 def clean_up(job_id: int) -> None:
-    """Delete the job's stream and consumers; what cannot be deleted now, the audit deletes later."""
+    """Delete the job's stream and consumers; if NATS is unreachable, the audit deletes them later."""
     try:
         jetstream.delete_job(job_id)
     except NatsUnavailable as error:
-        logger.warning("The stream of job %s is left for the audit: %s", job_id, error)
+        logger.warning("Deleting the stream of job %s left to the audit: %s", job_id, error, extra={"job": job_id})

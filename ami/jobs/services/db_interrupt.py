@@ -1,4 +1,4 @@
-"""The database connection after a soft time limit, which is raised wherever the code is: also inside a query."""
+"""Keeps the database connection usable after a soft time limit, which may be raised inside a query."""
 
 import logging
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def recovered() -> Iterator[None]:
-    """Let a soft time limit out of the block only with no query left running and a connection that works.
+def cancel_query_on_soft_limit() -> Iterator[None]:
+    """Cancel the running query and reset the connection when a soft time limit leaves the block.
 
-    psycopg leaves a connection whose query was cut off waiting for that query's answer, and every further command on it
-    fails with "another command is already in progress" (incident 35). PostgreSQL goes on with the query, and keeps its
-    locks, also after the connection is closed; so it is cancelled.
+    psycopg leaves the connection waiting for the interrupted query's answer: every further command fails with "another
+    command is already in progress" (incident 35). PostgreSQL continues the query and keeps its locks even after the
+    connection is closed, so the query is cancelled.
     """
     cancel = _cancel_of_connection()
     try:
@@ -30,13 +30,13 @@ def recovered() -> Iterator[None]:
 
 
 def reset_connection() -> None:
-    """Close the connection, so that the next query gets a fresh one; inside an atomic block its end does that."""
+    """Close the connection, so that the next query opens a new one; inside an atomic block, its end does this."""
     if not connection.in_atomic_block:
         connection.close()
 
 
 def _cancel_of_connection() -> Any:
-    """Return what cancels the connection's query, also once the connection itself is closed; None on SQLite."""
+    """Return a libpq cancel object, usable even after the connection is closed; None on SQLite."""
     if connection.vendor != "postgresql":
         return None
     connection.ensure_connection()
@@ -47,4 +47,4 @@ def _cancel_quietly(cancel: Any) -> None:
     try:
         cancel.cancel()
     except connection.Database.Error as error:
-        logger.warning("Could not cancel a query that was cut off: %s", error)
+        logger.warning("Cancelling an interrupted query failed: %s", error)

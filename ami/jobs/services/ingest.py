@@ -1,4 +1,4 @@
-"""Handling one result of a pull worker; at least once delivered, its effects exactly once."""
+"""Handles one result of a pull worker: delivered at least once, with effects exactly once."""
 
 import logging
 from typing import Any
@@ -20,7 +20,7 @@ _parser: TypeAdapter[PipelineResultsResponse | PipelineResultsError] = TypeAdapt
 
 
 class ResultRefused(ValueError):
-    """A result that is no pipeline response and no error; the message names the first wrong field."""
+    """A result that is neither a pipeline response nor an error; the message names the first wrong field."""
 
 
 def handle(
@@ -30,20 +30,20 @@ def handle(
     reply_subject: str | None = None,
     result_data: dict[str, Any] | None = None,
 ) -> None:
-    """Save a result, publish the crops, note it as handled, acknowledge it to NATS, finish the job if it was the last.
+    """Save a result, publish its crops, mark it handled, acknowledge it to NATS, and finish the job if it was the last.
 
-    In this order: whatever crash comes between two steps, the next delivery of the same message does the rest, and
-    nothing is acknowledged before it is saved (incidents 27 and 44).
+    The order matters: after a crash between two steps the next delivery does the rest, and nothing is acknowledged
+    before it is saved (incidents 27 and 44).
 
     Raises:
-        ResultMissing: the stored body is gone.
-        ResultRefused: the body is no result.
+        ResultMissing: the stored body is missing.
+        ResultRefused: the body is not a result.
         PipelineNotConfigured: it names a pipeline or an algorithm that is not registered.
-        django.db.OperationalError: the database is away or broke a deadlock; call it again.
+        django.db.OperationalError: the database is unreachable or resolved a deadlock; call it again.
     """
     job = Job.objects.select_related("pipeline").filter(pk=job_id).first()
     if job is None:
-        logger.warning("Job %s is gone; its result %s is dropped.", job_id, result_key)
+        logger.warning("Result %s dropped: job %s was deleted", result_key, job_id, extra={"job": job_id})
         return
     stored = _stored(result_key)
     if stored is None or stored.handled_at is None:
@@ -59,7 +59,7 @@ def parse(data: Any) -> PipelineResultsResponse | PipelineResultsError:
     """Return the wire model of a result.
 
     Raises:
-        ResultRefused: with the field and what is wrong with it.
+        ResultRefused: names the field and the error.
     """
     try:
         return _parser.validate_python(data)
@@ -72,7 +72,7 @@ def parse_text(text: bytearray) -> PipelineResultsResponse | PipelineResultsErro
     """Return the wire model of a stored result; its long lists stay text.
 
     Raises:
-        ResultRefused: with the field and what is wrong with it.
+        ResultRefused: names the field and the error.
     """
     try:
         return wire.parse(text, StoredTaskResult, build=False).result
@@ -101,10 +101,10 @@ def _apply(job: Job, result: PipelineResultsResponse | PipelineResultsError, rep
 
 @transaction.atomic
 def _fail(job: Job, result: PipelineResultsError, reply_subject: str) -> None:
-    """Settle the image that an error is about; one that does not say so is found by its delivery (hazard 6)."""
+    """Mark the image of an error as failed; without an image id it is found by the reply subject (hazard 6)."""
     image_id = _image_id(job, result, reply_subject)
     if image_id is None:
-        job.log(f"An error without an image: {result.error}", level="ERROR", reply_subject=reply_subject)
+        job.log(f"Error without an image: {result.error}", level="ERROR", reply_subject=reply_subject)
         return
     settle_failed(job.pk, [image_id], result.error)
     job.log(f"Image {image_id} failed: {result.error}", level="ERROR", source_image_id=image_id)
@@ -126,13 +126,13 @@ def _image_id(job: Job, result: PipelineResultsError, reply_subject: str) -> int
 
 
 def _acknowledge(job: Job, reply_subject: str | None) -> None:
-    """Acknowledge to NATS; if that fails, JetStream delivers again and ``/tasks`` acknowledges what is settled."""
+    """Acknowledge to NATS; if that fails, JetStream redelivers and ``/tasks`` acknowledges settled images."""
     if not reply_subject:
         return
     if not (reply_subject.isascii() and reply_subject.isprintable() and " " not in reply_subject):
-        logger.warning("Job %s: a result is saved and its reply subject is not one.", job.pk)
+        logger.warning("Result of job %s not acknowledged: invalid reply subject", job.pk, extra={"job": job.pk})
         return
     try:
         jetstream.acknowledge([reply_subject], of_job=job.pk)
     except NatsUnavailable as error:
-        logger.warning("Job %s: a result is saved and could not be acknowledged: %s", job.pk, error)
+        logger.warning("Result of job %s not acknowledged: %s", job.pk, error, extra={"job": job.pk})

@@ -1,26 +1,26 @@
-"""The job type `ml`: run a pipeline over images."""
+"""The job kind `ml`: runs a pipeline over images."""
 
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
-from ami.jobs.services.collection import collect
 from ami.jobs.services.completion import complete_if_settled
-from ami.jobs.services.dispatch import dispatch
-from ami.jobs.services.kinds import SliceOfWork, job_kind
-from ami.jobs.services.push import push
+from ami.jobs.services.job_images import collect
+from ami.jobs.services.job_kinds import SliceOfWork, job_kind
+from ami.jobs.services.pull_dispatch import dispatch
+from ami.jobs.services.push_dispatch import push
 
 
 def finish(job: Job) -> None:
-    """Finish the job if everything is settled already; else the last result or the audit does."""
+    """Finish the job if all images are settled; otherwise the last result or the audit finishes it."""
     complete_if_settled(job.pk)
 
 
 @job_kind("ml", stages=("collect", "process", "results"), finish=finish, per_image=True)
 def advance(job: Job, work: SliceOfWork) -> bool:
-    """Collect the images, then hand them out; return whether all are handed out.
+    """Collect the images, then dispatch them; return whether all are dispatched.
 
     Raises:
         NatsUnavailable: try again later.
-        PipelineNotConfigured: the job has no pipeline, or nobody runs it.
+        PipelineNotConfigured: the job has no pipeline, or no service runs it.
     """
     if job.collected_at is None and not collect(job, work):
         return False

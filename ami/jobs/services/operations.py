@@ -1,4 +1,4 @@
-"""What can be done with a job; the API, the admin, commands and other apps are thin doors around these functions."""
+"""Operations on a job: create, run, retry, cancel. API, admin and other apps are thin wrappers around them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from ami.jobs.errors import NotAllowed
 from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL, DispatchMode, JobStatus
 from ami.jobs.services import completion, stored_results
-from ami.jobs.services.kinds import kind_of
+from ami.jobs.services.job_kinds import kind_of
 from ami.jobs.services.settlement import reset_images
 from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
@@ -35,7 +35,7 @@ def create(kind: str, project: Any, *, name: str, params: dict[str, Any] | None 
 
 
 def dispatch_mode_for(kind: str, project: Any) -> DispatchMode:
-    """Return how a new job's images reach a service: pulled unless the project's flag says otherwise."""
+    """Return the dispatch mode of a new job: ml jobs are pulled unless the project's flag disables it."""
     if kind != "ml":
         return DispatchMode.INTERNAL
     flags = project.feature_flags or {}
@@ -51,28 +51,28 @@ def create_and_enqueue(
     origin: str | None = None,
     **relations: Any,
 ) -> tuple[Job, PublishedTask]:
-    """Create a job and publish its first slice after commit; ``origin`` is a person's unless given.
+    """Create a job and publish its first slice after commit; ``origin`` defaults to a person.
 
-    A broker that is away leaves nothing behind, so that a caller who asks again makes one job and not two; inside a
-    transaction of the caller's the message goes out at its end, and the job stays for the audit to publish.
+    If the broker is unreachable no job remains, so a caller that tries again creates one job and not two. Inside a
+    caller's transaction the message is published at its commit; the job then remains and the audit publishes it.
 
     Raises:
         UnknownKind: no code is registered for this kind.
-        kombu.exceptions.OperationalError: the broker did not take the message; there is no job.
+        kombu.exceptions.OperationalError: the broker refused the message; there is no job.
     """
     try:
         with transaction.atomic():
             job = create(kind, project, name=name, params=params, **relations)
             published = run(job, origin=origin)
     except BrokerError:
-        # A message whose confirmation got lost may have begun the job: then it is accepted after all.
-        if _withdraw(job):
+        # If only the confirmation was lost, a worker may have begun the job; then it is accepted.
+        if _delete_unstarted(job):
             raise
     return job, published
 
 
 def run(job: Job, *, origin: str | None = None) -> PublishedTask:
-    """Start the job; a final one starts over from the beginning, a running one is only nudged.
+    """Start the job; a final one starts over from the beginning, a running one only gets another message.
 
     Raises:
         NotAllowed: the job is being cancelled.
@@ -89,7 +89,7 @@ def run(job: Job, *, origin: str | None = None) -> PublishedTask:
 
 
 def retry(job: Job, *, origin: str | None = None) -> PublishedTask:
-    """Run a final job again from where it stood: what failed or was not finished, not what succeeded.
+    """Run a final job again from its cursor: only its failed and unfinished images.
 
     Raises:
         NotAllowed: the job is not final.
@@ -105,16 +105,16 @@ def retry(job: Job, *, origin: str | None = None) -> PublishedTask:
 
 
 def cancel(job: Job) -> bool:
-    """Cancel the job: at once if nobody works on it, else at the worker's next step. False if it is final already.
+    """Cancel the job: immediately if its lease is free, else at the worker's next step. False if it is already final.
 
-    The move to REVOKED needs a free lease, so that whoever finds the job final finds nobody writing to it.
+    The move to REVOKED requires a free lease, so that no worker writes to a final job.
     """
     move(job, JobStatus.CANCELING)
     return finish_cancel(job) or job.status == JobStatus.CANCELING
 
 
 def finish_cancel(job: Job, *, owner: str = "") -> bool:
-    """Move a job that is being cancelled to REVOKED; ``owner`` is the worker that has its lease and now stops."""
+    """Move a job that is being cancelled to REVOKED; ``owner`` is the worker that holds its lease and stops now."""
     free = lease_is_free() if not owner else _held_by(owner)
     job.refresh_from_db()
     if job.status != JobStatus.CANCELING or not move(job, JobStatus.REVOKED, when=free):
@@ -126,8 +126,8 @@ def finish_cancel(job: Job, *, owner: str = "") -> bool:
     return True
 
 
-def _withdraw(job: Job) -> bool:
-    """Delete a job whose message was not taken, unless somebody has begun it; return whether it is gone."""
+def _delete_unstarted(job: Job) -> bool:
+    """Delete a job whose message was refused, unless a worker has begun it; return whether it is deleted."""
     with transaction.atomic():
         unbegun = Job.objects.select_for_update().filter(pk=job.pk, status=JobStatus.PENDING, lease_owner="")
         for row in unbegun:
@@ -141,7 +141,7 @@ def _held_by(owner: str) -> Q:
 
 def _start_over(job: Job) -> None:
     reset_images(job.pk, everything=True)
-    stored_results.forget_handled(job.pk)
+    stored_results.delete_handled(job.pk)
     reopen(
         job,
         cursor={},

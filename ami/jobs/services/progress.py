@@ -1,4 +1,4 @@
-"""A job's progress as the API shows it, derived from rows each time and stored nowhere."""
+"""Derives a job's progress for the API from its rows; nothing is stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from django.db.models import Count, Q, Sum
 from ami.jobs.errors import UnknownKind
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import FINAL, UNSETTLED, ImageState, JobStatus
-from ami.jobs.services.kinds import Kind, kind_of
+from ami.jobs.services.job_kinds import Kind, kind_of
 
 FAILURE_THRESHOLD = 0.5
-"""A job fails when more than this share of its images failed, and not before all are settled (incident 33)."""
+"""A job fails if more than this share of its images failed, decided only when all are settled (incident 33)."""
 
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images of a job are where."""
+    """Numbers of a job's images by state, and of its detections and classifications."""
 
     total: int = 0
     unsettled: int = 0
@@ -32,8 +32,8 @@ class ImageCounts:
         return self.total - self.unsettled
 
     @property
-    def verdict(self) -> JobStatus:
-        """What the job comes to once everything is settled."""
+    def final_status(self) -> JobStatus:
+        """The job's status once all images are settled."""
         return JobStatus.FAILURE if self.failed > FAILURE_THRESHOLD * self.total else JobStatus.SUCCESS
 
 
@@ -59,14 +59,14 @@ def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
 
 
 def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:
-    """Return the progress JSON of each job, by primary key, with one query for all of them."""
+    """Return primary key -> progress JSON, with one query for all jobs."""
     jobs = list(jobs)
     counts = count_images(job.pk for job in jobs if _kind(job) is None or _kind(job).per_image)  # type: ignore[union-attr]
     return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
 
 
 def progress(job: Job) -> dict[str, Any]:
-    """Return the progress JSON of one job; the shape is the platform's."""
+    """Return the progress JSON of one job, in the platform's shape."""
     return progress_of([job])[job.pk]
 
 
@@ -109,7 +109,7 @@ def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
     total = counts.total
     collected = 1.0 if job.collected_at else 0.0
     share = (counts.settled / total if total else 1.0) if job.collected_at else 0.0
-    verdict = counts.verdict if share >= 1.0 else None
+    final_status = counts.final_status if share >= 1.0 else None
     collect = [{"name": "Total Images", "key": "total_images", "category": "default", "value": total}]
     process = [
         _param("processed", counts.settled),
@@ -123,8 +123,8 @@ def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
     ]
     stages = [
         _stage("collect", "Collect", job, collected, collect),
-        _stage("process", "Process", job, share, process, verdict),
-        _stage("results", "Results", job, share, results, verdict),
+        _stage("process", "Process", job, share, process, final_status),
+        _stage("results", "Results", job, share, results, final_status),
     ]
     if job.delay:
         stages.insert(0, _stage("delay", "Delay", job, 1.0 if job.collected_at or counts.total else 0.0, []))
@@ -136,11 +136,11 @@ def _param(key: str, value: int) -> dict[str, Any]:
 
 
 def _stage(
-    key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], verdict: JobStatus | None = None
+    key: str, name: str, job: Job, share: float, params: list[dict[str, Any]], final_status: JobStatus | None = None
 ) -> dict[str, Any]:
-    """Return one stage; its status follows its progress, never the other way round."""
+    """Return one stage; its status is derived from its progress."""
     if share >= 1.0:
-        status = verdict or JobStatus.SUCCESS
+        status = final_status or JobStatus.SUCCESS
     elif job.status in FINAL or job.status == JobStatus.CANCELING:
         status = JobStatus(job.status) if job.status != JobStatus.SUCCESS else JobStatus.STARTED
     else:

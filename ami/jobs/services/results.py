@@ -1,4 +1,4 @@
-"""Saving what a pipeline found for a job: one transaction per image, its row in the job settled inside it."""
+"""Saves a pipeline response for a job: one transaction per image, which also settles the image."""
 
 from collections import defaultdict
 
@@ -8,65 +8,65 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.services.settlement import settle_processed
 from ami.main.models import SourceImage
 from ami.ml.schemas import DetectionResponse, PipelineResultsResponse
-from ami.ml.services.adoption import take_over
-from ami.ml.services.catalogue import Catalogue
+from ami.ml.services.adoption import reassign_results
 from ami.ml.services.crops import captures_without_crops
+from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.results import save_image
 from ami.ml.tasks import create_detection_images
 from ami.queues.publish import publish_task
 
 
 def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] | None = None) -> set[int]:
-    """Save a response and publish the making of crops; return the images of the job that it was about.
+    """Save a response and publish the task for its crops; return the keys of the job's images in it.
 
-    Images that do not belong to the job are logged and left alone; a response about none of them changes nothing
-    (hazard 5), and creates nothing. Whatever is saved twice is the same rows: a replay repairs, it does not add.
+    Images that do not belong to the job are logged and skipped; a response without any image of the job changes
+    nothing (hazard 5). Saving is idempotent: a replay repairs rows and adds none.
 
     Raises:
         PipelineNotConfigured: the pipeline or an algorithm is not registered; nothing was saved.
         django.db.OperationalError: a lost connection or a deadlock; call it again.
     """
-    found = _by_image(response)
-    images = _images_of_job(job, found)
+    by_image = _by_image(response)
+    images = _images_of_job(job, by_image)
     if only is not None:
         images = {pk: image for pk, image in images.items() if pk in only}
     if images:
-        wanted = [detection for pk in sorted(images) for detection in found[str(pk)]]
-        catalogue = Catalogue.of(response.pipeline, wanted, job.project_id, job.pipeline)
+        wanted = [detection for pk in sorted(images) for detection in by_image[str(pk)]]
+        lookup = NameLookup.of(response.pipeline, wanted, job.project_id, job.pipeline)
         for pk in sorted(images):
-            _save_one(job, images[pk], found[str(pk)], catalogue)
-    if strangers := sorted(set(found) - {str(pk) for pk in images}):
-        job.log(
-            f"Results for {len(strangers)} images that the job does not have.", level="WARNING", ids=strangers[:100]
-        )
+            _save_one(job, images[pk], by_image[str(pk)], lookup)
+    if unknown := sorted(set(by_image) - {str(pk) for pk in images}):
+        job.log(f"Results for {len(unknown)} images that the job does not have.", level="WARNING", ids=unknown[:100])
     publish_crops(images)
     return set(images)
 
 
 def publish_crops(images: dict[int, SourceImage]) -> None:
-    """Publish one task for those of the images that have a box without a crop; the rows decide, not who made them."""
+    """Publish one task for those images that have a detection without a crop, no matter which result made it."""
     if without := captures_without_crops(images):
         publish_task(create_detection_images, source_image_ids=without)
 
 
-def _save_one(job: Job, image: SourceImage, found: list[DetectionResponse], catalogue: Catalogue) -> None:
+def _save_one(job: Job, image: SourceImage, detections: list[DetectionResponse], lookup: NameLookup) -> None:
     with transaction.atomic():
-        take_over(image, catalogue.twins)
-        saved = save_image(image, found, catalogue)
+        reassign_results(image, lookup.twins)
+        saved = save_image(image, detections, lookup)
         settle_processed(job.pk, image.pk, detections=saved.detections, classifications=saved.classifications)
 
 
 def _by_image(response: PipelineResultsResponse) -> dict[str, list[DetectionResponse]]:
-    found: dict[str, list[DetectionResponse]] = defaultdict(list)
+    by_image: dict[str, list[DetectionResponse]] = defaultdict(list)
     for picture in response.source_images:
-        found[picture.id] = []
+        by_image[picture.id] = []
     for detection in response.detections:
-        found[detection.source_image_id].append(detection)
-    return dict(found)
+        by_image[detection.source_image_id].append(detection)
+    return dict(by_image)
 
 
-def _images_of_job(job: Job, found: dict[str, list[DetectionResponse]]) -> dict[int, SourceImage]:
-    # Plain keys alone: "007" is found under no image's own text.
-    keys = [int(key) for key in found if key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key]
+def _images_of_job(job: Job, by_image: dict[str, list[DetectionResponse]]) -> dict[int, SourceImage]:
+    # Only canonical keys: "007" does not name image 7.
+    keys = [
+        int(key) for key in by_image if key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key
+    ]
     rows = JobImage.objects.filter(job=job, source_image_id__in=keys).select_related("source_image__deployment")
     return {row.source_image_id: row.source_image for row in rows}

@@ -1,4 +1,4 @@
-"""Settling images of a job: each by compare-and-set, counted on the first settle only."""
+"""Settles images of a job as processed or failed, by compare-and-set; only the first settlement counts."""
 
 from collections.abc import Iterable
 
@@ -24,8 +24,7 @@ RESET = {
 def settle_processed(job_id: int, image_id: int, *, detections: int, classifications: int) -> bool:
     """Mark an image as processed; return whether this was the first time.
 
-    An image that was given up as lost is taken back: its late result is good work. Call it in the transaction that
-    saves the result.
+    A late result also settles an image that had failed as lost. Call it in the transaction that saves the result.
     """
     settled = JobImage.objects.filter(
         job_id=job_id, source_image_id=image_id, state__in=UNSETTLED | {ImageState.FAILED}
@@ -38,12 +37,12 @@ def settle_processed(job_id: int, image_id: int, *, detections: int, classificat
         classifications_count=classifications,
     )
     if settled:
-        _tell(job_id, image_id, ImageState.PROCESSED)
+        _send_signal(job_id, image_id, ImageState.PROCESSED)
     return bool(settled)
 
 
 def settle_failed(job_id: int, image_ids: Iterable[int], error: str) -> list[int]:
-    """Mark images that are not settled as failed; return those that this call settled."""
+    """Mark unsettled images as failed; return the keys of those that this call settled."""
     now = timezone.now()
     failed = []
     for image_id in sorted(set(image_ids)):
@@ -51,19 +50,19 @@ def settle_failed(job_id: int, image_ids: Iterable[int], error: str) -> list[int
         message = redact_text(error.replace("\x00", ""))[:10_000]
         if row.update(state=ImageState.FAILED, settled_at=now, lease_expires_at=None, error=message):
             failed.append(image_id)
-            _tell(job_id, image_id, ImageState.FAILED)
+            _send_signal(job_id, image_id, ImageState.FAILED)
     return failed
 
 
 def reset_images(job_id: int, *, everything: bool) -> int:
-    """Make images pending again before another run: all of them, or those without a result. Return how many."""
+    """Make images pending for another run: all of them, or those that were not processed. Return how many."""
     images = JobImage.objects.filter(job_id=job_id)
     if everything:
         return images.update(**RESET, detections_count=0, classifications_count=0)
     return images.exclude(state=ImageState.PROCESSED).update(**RESET)
 
 
-def _tell(job_id: int, image_id: int, state: ImageState) -> None:
+def _send_signal(job_id: int, image_id: int, state: ImageState) -> None:
     transaction.on_commit(
         lambda: image_settled.send(sender=JobImage, job_id=job_id, source_image_id=image_id, state=str(state)),
         robust=True,

@@ -1,4 +1,4 @@
-"""Results as workers posted them: the body in storage under a key that follows from it, a row per key (incident 45)."""
+"""Stores posted results: the body in storage under a key derived from its hash, and one row per key (incident 45)."""
 
 import gzip
 import hashlib
@@ -32,23 +32,23 @@ HANDLE_RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
 
 
 def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResult:
-    """Store a result that is no text yet; see ``store_text``."""
+    """Serialize and store a result; see ``store_text``."""
     return store_text(job, reply_subject, json.dumps({"reply_subject": reply_subject, "result": result}).encode())
 
 
 def store_text(job: Job, reply_subject: str, text: bytes | memoryview) -> StoredResult:
-    """Store one posted item as it came and return its row; one that is stored already is found, not stored again.
+    """Store one posted item unchanged and return its row; an equal item is not stored again.
 
     Raises:
-        OSError: the storage did not take it; nothing was accepted.
+        OSError: the storage failed; nothing was accepted.
     """
     key = f"job_{job.pk}/{hashlib.sha256(text).hexdigest()}.json.gz"
     if known := StoredResult.objects.filter(key=key).first():
         return known
     packed, size_bytes = _packed(text)
     storage = storages["results"]
-    # Without a row the file, if there is one, is of a post that broke off, or of one that runs beside this one: the
-    # storage then gives this one a name of its own, and the row says which of the two counts.
+    # A file without a row belongs to an aborted or a concurrent post. The storage then gives this file another name,
+    # and the row decides which of the two files counts.
     name = storage.save(key, File(packed))
     row, created = StoredResult.objects.get_or_create(
         key=key, defaults={"job": job, "name": name, "size_bytes": size_bytes, "reply_subject": reply_subject}
@@ -75,11 +75,11 @@ def _packed(text: bytes | memoryview) -> tuple[io.BytesIO, int]:
 
 
 def load(row: StoredResult) -> bytearray:
-    """Return the JSON of the stored item: an object with ``reply_subject`` and ``result``, and what else was posted.
+    """Return the JSON of the stored item: an object with ``reply_subject``, ``result`` and any other posted keys.
 
     Raises:
-        ResultMissing: the body is gone or damaged, or larger than results may be.
-        OSError: the storage does not answer.
+        ResultMissing: the body is missing, damaged, or larger than ANTENNA_RESULT_MAX_BYTES.
+        OSError: the storage is unreachable.
     """
     text = bytearray()
     try:
@@ -96,10 +96,10 @@ def load(row: StoredResult) -> bytearray:
 def publish(row: StoredResult) -> str:
     """Publish the task that handles a stored result, after commit; return its id.
 
-    A result that is handled already is not published again: its old task's id is the answer.
+    A handled result is not published again: the id of its old task is returned.
 
     Raises:
-        kombu.exceptions.OperationalError: the broker did not take it; the audit publishes it later.
+        kombu.exceptions.OperationalError: the broker refused it; the audit publishes it later.
     """
     if row.handled_at is not None and row.task_id:
         return row.task_id
@@ -112,18 +112,18 @@ def publish(row: StoredResult) -> str:
 
 
 def mark_handled(row: StoredResult) -> None:
-    """Note that the result's effects are all there."""
+    """Record that the result is completely saved."""
     StoredResult.objects.filter(pk=row.pk, handled_at=None).update(handled_at=timezone.now(), error="")
 
 
 def mark_failed(key: str, error: str) -> None:
-    """Note that the task of this result was buried; the audit leaves it alone, replaying the dead letter does not."""
+    """Record that the task of this result was buried; the audit skips it, a replay of the dead letter handles it."""
     row = StoredResult.objects.filter(key=key, handled_at=None)
     row.update(error=(error or "failed").replace("\x00", "")[:10_000])
 
 
-def forget_handled(job_id: int) -> int:
-    """Drop the handled results of a job that starts over, so that an equal result counts again."""
+def delete_handled(job_id: int) -> int:
+    """Delete the handled results of a job that starts over, so that an equal result is handled again."""
     rows = StoredResult.objects.filter(job_id=job_id).exclude(handled_at=None)
     names = list(rows.values_list("name", flat=True))
     rows.delete()
@@ -132,7 +132,7 @@ def forget_handled(job_id: int) -> int:
 
 
 def purge() -> int:
-    """Delete bodies and rows that were handled more than a day ago, a bounded number at a time."""
+    """Delete up to PURGE_BATCH results that were handled more than KEEP_SECONDS ago; return how many."""
     old = timezone.now() - timedelta(seconds=KEEP_SECONDS)
     rows = list(StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at")[:PURGE_BATCH])
     _delete_bodies([row.name for row in rows])

@@ -1,4 +1,4 @@
-"""The only place where a job's status changes: by compare-and-set, along this table."""
+"""Changes the status of a job by compare-and-set along a table of allowed transitions; the only place that does."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ ALLOWED: dict[JobStatus, frozenset[JobStatus]] = {
     S.CANCELING: frozenset(S) - FINAL - {S.CANCELING},
     S.REVOKED: frozenset({S.CREATED, S.PENDING, S.RECEIVED, S.CANCELING, S.UNKNOWN}),
 }
-"""For each status, those it may be reached from. Out of a final one only ``reopen`` leads."""
+"""Target status -> statuses it may be reached from. Only ``reopen`` leads out of a final status."""
 
 
 def move(job: Job, to: JobStatus, *, when: Q | None = None, **fields: Any) -> bool:
-    """Move the job to ``to`` if the table and ``when`` allow it from what the database says now.
+    """Move the job to ``to`` if the table and ``when`` allow it from its current status in the database.
 
-    ``fields`` are written in the same statement. A final status also drops the lease, so that who finds the job
-    final never finds somebody working on it. Returns whether this call moved it; the signal is sent only then.
+    ``fields`` are written in the same statement. A final status also clears the lease, so that a final job never has
+    one. Returns whether this call moved the job; the signal is sent only then.
     """
     return _move(job, ALLOWED[to], to, when or Q(), fields)
 
@@ -41,7 +41,7 @@ def reopen(job: Job, **fields: Any) -> bool:
 
 
 def _move(job: Job, allowed: frozenset[JobStatus], to: JobStatus, when: Q, fields: dict[str, Any]) -> bool:
-    """Compare with what the row has now; look again only if another writer moved it in between."""
+    """Compare-and-set from the row's current status; try again only if another writer changed it in between."""
     seen = None
     while True:
         now = Job.objects.filter(pk=job.pk).values_list("status", flat=True).first()

@@ -1,4 +1,4 @@
-"""Reading a worker's request body: bounded before it is read, kept once, checked by the wire's own models."""
+"""Reads a worker's request body: size checked before reading, held in memory once, parsed by `ami.ml.services.wire`."""
 
 import time
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ CHUNK_BYTES = 1024**2
 
 
 def read(request: Request, model: type[Model], limit_bytes: int | None = None) -> Model:
-    """Return the body as ``model``; ``limit_bytes`` is what a body of results may have unless given.
+    """Parse the body as ``model``; ``limit_bytes`` defaults to ANTENNA_RESULT_MAX_BYTES.
 
     Raises:
-        TooLarge: 413, by the Content-Length.
-        Busy: 503, another large body is worked on.
-        TooSlow: 408, the sender is silent or too slow.
+        TooLarge: 413, the body exceeds the limit.
+        Busy: 503, another large body is in progress.
+        TooSlow: 408, the client sends nothing or too slowly.
         rest_framework.exceptions.ValidationError: 400, {field: [message]}.
     """
     with _received(request, limit_bytes) as body, _wire_errors():
@@ -38,7 +38,7 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
 
 @contextmanager
 def results(request: Request) -> Iterator[list[wire.PostedResult]]:
-    """Yield the results that a worker posted, all of them valid; their texts are gone after the block.
+    """Yield the results that a worker posted, all valid; their texts are released after the block.
 
     Raises:
         TooLarge, Busy, TooSlow, rest_framework.exceptions.ValidationError: as ``read``.
@@ -58,21 +58,21 @@ def _wire_errors() -> Iterator[None]:
     try:
         yield
     except wire.WireError as error:
-        # Without its cause, which has what was read in its frames.
+        # Without the cause: its frames keep the parsed body in memory.
         raise exceptions.ValidationError(error.fields) from None
 
 
 @contextmanager
 def _received(request: Request, limit_bytes: int | None = None) -> Iterator[bytearray]:
-    """Yield the whole body in one buffer, emptied afterwards; a large one has waited for its turn unread.
+    """Yield the body in one buffer that is cleared afterwards; a large body waits for the gate before it is read.
 
-    Without a Content-Length there is no body: Django reads none.
+    Without a Content-Length the body is empty, because Django does not read it.
     """
     limit = limit_bytes if limit_bytes is not None else settings.ANTENNA_RESULT_MAX_BYTES
     text = request.META.get("CONTENT_LENGTH") or ""
     length = int(text[:19]) if text.isdecimal() else 0
     if length > limit:
-        raise TooLarge(f"The body has {text[:19]} bytes; at most {limit} are taken. Send smaller batches.")
+        raise TooLarge(f"The body has {text[:19]} bytes; the limit is {limit}. Send smaller batches.")
     with GATE.turn() if length > LARGE_BYTES else nullcontext():
         body = bytearray()
         try:
@@ -81,13 +81,13 @@ def _received(request: Request, limit_bytes: int | None = None) -> Iterator[byte
                 raise TooLarge(f"The body has more than {limit} bytes. Send smaller batches.")
             yield body
         finally:
-            # What an exception still refers to is then an empty buffer.
+            # An exception that still refers to the buffer then keeps only an empty one.
             with suppress(BufferError):
                 body.clear()
 
 
 def _read_into(body: bytearray, request: Request) -> None:
-    # From the plain request: Django REST framework's parser would build the whole body twice.
+    # Read from Django's request: the parser of Django REST framework would copy the whole body.
     connection = request.META.get("gunicorn.socket")
     before = connection.gettimeout() if connection else None
     began = time.monotonic()
@@ -97,11 +97,11 @@ def _read_into(body: bytearray, request: Request) -> None:
         while chunk := request._request.read(CHUNK_BYTES):
             body += chunk
             if time.monotonic() - began > SILENCE_SECONDS + len(body) / SLOWEST_BYTES_PER_SECOND:
-                raise TooSlow(f"The body came slower than {SLOWEST_BYTES_PER_SECOND} bytes a second.")
+                raise TooSlow(f"The body arrived slower than {SLOWEST_BYTES_PER_SECOND} bytes per second.")
     except (TimeoutError, UnreadablePostError) as error:
         if isinstance(error, UnreadablePostError) and not isinstance(error.__cause__, TimeoutError):
             raise
-        raise TooSlow(f"Nothing came for {SILENCE_SECONDS:.0f} seconds.") from None
+        raise TooSlow(f"No data arrived for {SILENCE_SECONDS:.0f} seconds.") from None
     finally:
         if connection:
             connection.settimeout(before)

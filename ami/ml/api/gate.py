@@ -1,4 +1,4 @@
-"""The gate that large request bodies pass one at a time, so that one process never holds two of them."""
+"""Admits large request bodies one at a time, so that one process never holds two of them in memory."""
 
 import threading
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from ami.main.services.request_body import LARGE_BYTES, WAIT_SECONDS
 __all__ = ["GATE", "LARGE_BYTES", "Gate"]
 
 PLACES = 2
-"""How many large bodies occupy a thread: one that is worked on and one that waits; web has four threads."""
+"""Large bodies that may occupy a thread: one in progress and one waiting; a web process has four threads."""
 
 
 class Gate:
-    """Lets one in at a time, keeps one waiting, and turns the rest away."""
+    """Admits one body at a time, lets one wait, and refuses the rest."""
 
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(PLACES)
@@ -22,13 +22,13 @@ class Gate:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the turn and keep it inside the block.
+        """Wait for the turn and hold it for the block.
 
         Raises:
-            Busy: 503; another body waits already, or the turn did not come in time.
+            Busy: 503; another body is already waiting, or the wait timed out.
         """
         if not self._places.acquire(blocking=False):
-            raise Busy("Two large bodies are here already.")
+            raise Busy("Two large bodies are already in progress.")
         try:
             if not self._turn.acquire(timeout=WAIT_SECONDS):
                 raise Busy(f"Another large body took longer than {WAIT_SECONDS:.0f} seconds.")

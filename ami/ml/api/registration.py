@@ -1,4 +1,4 @@
-"""Where a pull worker says which pipelines it runs."""
+"""The endpoint where a pull worker registers its pipelines."""
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -27,7 +27,7 @@ class ProjectPipelinesView(APIView):
     permission_classes = (IsAuthenticated,)
 
     def admits_worker(self, request: Request) -> bool:  # noqa: ARG002
-        """Admit a worker: it registers what it runs."""
+        """Admit workers: they register their pipelines."""
         return True
 
     @extend_schema(responses=PipelineSerializer(many=True), operation_id="project_pipelines_list")
@@ -43,9 +43,9 @@ class ProjectPipelinesView(APIView):
         operation_id="project_pipelines_register",
     )
     def post(self, request: Request, project_id: int) -> Response:
-        """Register a service that pulls its work, with its pipelines; the service counts as seen.
+        """Register a pull service with its pipelines and mark it seen.
 
-        Only rows of this project are written. ``error`` names what was not applied.
+        Only rows of this project are written. ``error`` lists the parts that were not applied.
         """
         project = _project(request, project_id)
         wanted = read(request, AsyncPipelineRegistrationRequest, MAX_BODY_BYTES)

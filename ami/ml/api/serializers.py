@@ -12,11 +12,11 @@ from ami.main.services import outbound
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.queues.redaction import redact
 
-TAKEN = "The project has a processing service of this name."
+TAKEN = "The project already has a processing service of this name."
 
 
 class AlgorithmSerializer(serializers.ModelSerializer[Algorithm]):
-    """An algorithm; without a project it is of the shared catalogue."""
+    """An algorithm; without a project it is in the shared catalogue."""
 
     class Meta:
         model = Algorithm
@@ -35,7 +35,7 @@ class AlgorithmSerializer(serializers.ModelSerializer[Algorithm]):
 
 
 class PipelineSerializer(serializers.ModelSerializer[Pipeline]):
-    """A pipeline with its algorithms; without a project it is of the shared catalogue."""
+    """A pipeline with its algorithms; without a project it is in the shared catalogue."""
 
     algorithms = AlgorithmSerializer(many=True, read_only=True)
 
@@ -55,7 +55,7 @@ class PipelineSerializer(serializers.ModelSerializer[Pipeline]):
 
 
 class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]):
-    """A processing service; without an address it pulls its work."""
+    """A processing service; without an address it is a pull service."""
 
     project = serializers.PrimaryKeyRelatedField(queryset=Project.objects.none(), write_only=True)
 
@@ -76,11 +76,11 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         )
         read_only_fields = ("projects", "pipelines", "last_seen", "last_seen_live", "last_seen_latency")
         extra_kwargs = {"description": {"max_length": 10_000}}
-        # Its name is unique within the project; what the model's constraints would answer names other projects' rows.
+        # validate() checks the name; the messages of the model's constraints would reveal other projects' rows.
         validators: list[Any] = []
 
     def get_fields(self) -> dict[str, Any]:
-        """Offer the caller's own projects."""
+        """Limit ``project`` to the caller's projects."""
         fields = super().get_fields()
         request = self.context.get("request")
         if request is not None and request.user.is_authenticated:
@@ -88,7 +88,6 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         return fields
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a name that the project has a service of."""
         if ProcessingService.objects.filter(project=attrs["project"], name=attrs["name"]).exists():
             raise serializers.ValidationError({"name": [TAKEN]})
         return attrs
@@ -110,7 +109,6 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
         return url
 
     def create(self, validated_data: dict[str, Any]) -> ProcessingService:
-        """Create the service in its project."""
         try:
             with transaction.atomic():
                 service = ProcessingService.objects.create(**validated_data)

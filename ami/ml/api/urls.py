@@ -1,4 +1,4 @@
-"""The URLs of the API of pipelines, below ``/api/v2/``."""
+"""URLs of the pipeline API, below ``/api/v2/``."""
 
 from django.urls import path
 from rest_framework.routers import BaseRouter
@@ -7,7 +7,6 @@ from ami.ml.api import registration, views
 
 
 def register(router: BaseRouter) -> None:
-    """Register the views of pipelines, algorithms and services."""
     router.register("ml/pipelines", views.PipelineViewSet, basename="pipeline")
     router.register("ml/algorithms", views.AlgorithmViewSet, basename="algorithm")
     router.register("ml/processing_services", views.ProcessingServiceViewSet, basename="processing-service")

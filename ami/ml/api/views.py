@@ -1,4 +1,4 @@
-"""Pipelines and processing services for people."""
+"""API views of pipelines, algorithms and processing services for users."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from ami.queues.publish import publish_for_user
 
 
 class CheckAskedSerializer(serializers.Serializer[Any]):
-    """The task that a request became."""
+    """The task that was published."""
 
     task_id = serializers.CharField()
     queue = serializers.CharField()
@@ -30,14 +30,14 @@ class CheckAskedSerializer(serializers.Serializer[Any]):
 
 
 class CatalogueViewSet(viewsets.ReadOnlyModelViewSet[Any]):
-    """Rows that are a project's own, or of the shared catalogue and enabled for a project."""
+    """Rows owned by a project, or shared and enabled for a project."""
 
     permission_classes = (IsAuthenticated,)
     pagination_class = BoundedPagination
     lookup_value_regex = r"\d{1,18}"
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return what the caller's projects use; a superuser sees all, unless asking for one project's."""
+        """Return the rows that the caller's projects use; a superuser sees all unless the list names a project."""
         rows = super().get_queryset()
         listed = self.action == "list"
         if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
@@ -47,7 +47,7 @@ class CatalogueViewSet(viewsets.ReadOnlyModelViewSet[Any]):
 
 @extend_schema_view(list=extend_schema(parameters=[PROJECT]))
 class AlgorithmViewSet(CatalogueViewSet):
-    """The algorithms of the caller's projects, their own and the shared ones of pipelines enabled for them."""
+    """Algorithms of the caller's projects: their own, and the shared ones of pipelines enabled for them."""
 
     queryset = Algorithm.objects.all()
     serializer_class = AlgorithmSerializer
@@ -55,7 +55,7 @@ class AlgorithmViewSet(CatalogueViewSet):
 
 @extend_schema_view(list=extend_schema(parameters=[PROJECT]))
 class PipelineViewSet(CatalogueViewSet):
-    """The pipelines of the caller's projects, their own and the shared ones that are enabled for them."""
+    """Pipelines of the caller's projects: their own, and the shared ones enabled for them."""
 
     queryset = Pipeline.objects.prefetch_related("algorithms")
     serializer_class = PipelineSerializer
@@ -76,7 +76,7 @@ class ProcessingServiceViewSet(
     lookup_value_regex = r"\d{1,18}"
 
     def get_queryset(self) -> QuerySet[ProcessingService]:
-        """Return services of visible projects, naming no project and no pipeline of others; a superuser sees all."""
+        """Return services of visible projects without links to other projects; a superuser sees all."""
         services = super().get_queryset()
         if self.request.user.is_superuser:
             return services.prefetch_related("projects", "pipelines")
@@ -89,9 +89,9 @@ class ProcessingServiceViewSet(
         )
 
     def perform_create(self, serializer: Any) -> None:
-        """Create the service for a member of the project; an address is an operator's to give.
+        """Create the service for a member of the project; only staff may give it an address.
 
-        The server itself calls that address, so whoever may set it can reach what only the server reaches.
+        The server calls that address, so it could otherwise be used to reach hosts that only the server can reach.
         """
         if serializer.validated_data.get("endpoint_url") and not self.request.user.is_staff:
             raise PermissionDenied("Only staff may register a service with an address; leave endpoint_url empty.")
@@ -100,14 +100,14 @@ class ProcessingServiceViewSet(
     @extend_schema(responses=ProcessingServiceStatusResponse)
     @action(detail=True, methods=["get"])
     def status(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Ask the service now whether it lives and what it runs."""
+        """Probe the service now; return its liveness and pipelines."""
         mine = projects_of(request, narrowed=False)
         return Response(probes.check_now(self.get_object(), mine.values("pk")).model_dump(mode="json"))
 
     @extend_schema(request=None, responses={202: CheckAskedSerializer})
     @action(detail=True, methods=["post"])
     def check(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Have a worker ask the service and register its pipelines in those of its projects that are the caller's."""
+        """Publish a task that probes the service and registers its pipelines in the caller's projects."""
         service: ProcessingService = self.get_object()
         published = publish_for_user(
             check_processing_service, service_id=service.pk, project_ids=self._own_projects(service)
@@ -119,7 +119,7 @@ class ProcessingServiceViewSet(
     @extend_schema(request=None, responses=ProcessingServiceStatusResponse)
     @action(detail=True, methods=["post"])
     def register_pipelines(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Ask the service what it runs and register it in those of its projects that are the caller's."""
+        """Probe the service and register its pipelines in those of its projects that are the caller's."""
         service: ProcessingService = self.get_object()
         status = probes.check_now(service, projects_of(request, narrowed=False).values("pk"))
         try:

@@ -1,4 +1,4 @@
-"""Algorithms, the pipelines made of them, and the services that run the pipelines."""
+"""Algorithms, pipelines, and the processing services that run them."""
 
 from ami.ml.models.algorithm import Algorithm, AlgorithmCategoryMap
 from ami.ml.models.pipeline import Pipeline, ProjectPipelineConfig

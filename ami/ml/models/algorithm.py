@@ -1,4 +1,4 @@
-"""Algorithms: a detector or a classifier in one version, a project's own or of the shared catalogue."""
+"""Algorithms (detectors and classifiers) and their category maps, owned by a project or shared."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ SHARED_IF_NULL = "the project it belongs to; empty: the shared catalogue, which 
 def one_per_project(what: str, *fields: str) -> list[models.UniqueConstraint]:
     """Return two constraints: unique within each project, and unique within the shared catalogue (no project).
 
-    Two, because a database takes no NULL for equal to another.
+    Two, because NULLs are not equal in a unique constraint.
     """
     name = f"one_{what}_per_{{}}_{'_'.join(fields)}"
     own, shared = Q(project__isnull=False), Q(project__isnull=True)
@@ -30,9 +30,9 @@ def one_per_project(what: str, *fields: str) -> list[models.UniqueConstraint]:
 
 
 class AlgorithmCategoryMap(models.Model):
-    """The classes of a classifier; ``labels[i]`` is what ``scores[i]`` of its classifications is about.
+    """The classes of a classifier; ``scores[i]`` of its classifications belongs to ``labels[i]``.
 
-    A registration finds a map again only among its own project's, and never changes one: stored scores refer to it.
+    A registration reuses an equal map of its own project and never changes one, because stored scores refer to it.
     """
 
     project = models.ForeignKey(
@@ -59,21 +59,20 @@ class AlgorithmCategoryMap(models.Model):
         return f"{len(self.labels)} classes {self.version}".strip()
 
     def save(self, *args: object, **kwargs: object) -> None:
-        """Save, with the hash of the labels filled in."""
         self.labels_hash = self.hash_labels(self.labels)
         super().save(*args, **kwargs)  # type: ignore[arg-type]
 
     @staticmethod
     def hash_labels(labels: Sequence[str]) -> str:
-        """Return the hash by which an equal list of labels is found again."""
+        """Return the SHA-256 by which an equal list of labels is found."""
         return hashlib.sha256(json.dumps(list(labels)).encode()).hexdigest()
 
 
 class AlgorithmQuerySet(models.QuerySet["Algorithm"]):
-    """Algorithms, and whose they are."""
+    """Queries for algorithms by project."""
 
     def used_in(self, projects: QuerySet[Any] | Collection[int]) -> "AlgorithmQuerySet":
-        """Return the projects' own algorithms and the shared ones of pipelines that are enabled for them."""
+        """Return the projects' own algorithms and the shared ones of pipelines enabled for these projects."""
         enabled = (
             apps.get_model("ml", "ProjectPipelineConfig")
             .objects.filter(project__in=projects, enabled=True)
@@ -84,7 +83,7 @@ class AlgorithmQuerySet(models.QuerySet["Algorithm"]):
 
 
 class Algorithm(models.Model):
-    """One detector or classifier; ``key`` is its identity on the wire within a project."""
+    """One version of a detector or classifier; ``key`` identifies it on the wire within a project."""
 
     project = models.ForeignKey(
         "main.Project",
@@ -130,10 +129,8 @@ class Algorithm(models.Model):
 
     @property
     def detects(self) -> bool:
-        """Whether it draws boxes."""
         return self.task_type in DETECTION_TASK_TYPES
 
     @property
     def classifies(self) -> bool:
-        """Whether it names what is in a box."""
         return self.task_type in CLASSIFICATION_TASK_TYPES

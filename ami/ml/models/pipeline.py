@@ -1,4 +1,4 @@
-"""Pipelines, a project's own or of the shared catalogue, and how one project uses one."""
+"""Pipelines, owned by a project or shared, and their configuration per project."""
 
 import copy
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from ami.ml.models.algorithm import DETECTION_TASK_TYPES, SHARED_IF_NULL, Algori
 
 
 class PipelineQuerySet(models.QuerySet["Pipeline"]):
-    """Pipelines, and which projects may use them."""
+    """Queries for pipelines by project."""
 
     def used_in(self, projects: QuerySet[Any] | Collection[int]) -> "PipelineQuerySet":
         """Return the projects' own pipelines and the shared ones that staff enabled for one of them."""
@@ -21,13 +21,13 @@ class PipelineQuerySet(models.QuerySet["Pipeline"]):
         return self.filter(Q(project__in=projects) | Q(Exists(enabled), project=None))
 
     def enabled_for(self, project_id: int) -> "PipelineQuerySet":
-        """Return what the project may run: enabled, and its own or shared; its own row hides a shared one."""
+        """Return the enabled pipelines of the project, own and shared; an own row hides a shared one of its slug."""
         enabled = ProjectPipelineConfig.objects.filter(pipeline=OuterRef("pk"), project=project_id, enabled=True)
         own = Pipeline.objects.filter(slug=OuterRef("slug"), project=project_id)
         return self.filter(Exists(enabled), Q(project=project_id) | Q(~Exists(own), project=None))
 
     def for_project(self, project_id: int, slug: str) -> "Pipeline | None":
-        """Return what a slug means in a project: its own row, else the shared one that staff enabled for it."""
+        """Return the project's own pipeline of this slug, else the shared one that staff enabled for the project."""
         found = self.used_in([project_id]).filter(slug=slug)
         return found.order_by(F("project").asc(nulls_last=True)).first()
 
@@ -69,7 +69,7 @@ class Pipeline(models.Model):
         return f"{self.name} v{self.version}"
 
     def detector(self) -> Algorithm:
-        """Return the one algorithm that draws the boxes.
+        """Return the pipeline's one detector.
 
         Raises:
             PipelineNotConfigured: the pipeline has none, or several (only one is supported).
@@ -83,7 +83,7 @@ class Pipeline(models.Model):
     def config_for(self, project_id: int) -> dict[str, Any]:
         """Return the default configuration overlaid by the project's; always a new object (hazard 10).
 
-        A job that began on a shared row goes on with the configuration that moved to the project's own row.
+        A job that began on a shared pipeline uses the configuration that has moved to the project's own row.
         """
         config = copy.deepcopy(self.default_config or {})
         same = Q(pipeline=self) | Q(pipeline__slug=self.slug, pipeline__project=project_id)
@@ -95,7 +95,7 @@ class Pipeline(models.Model):
 
 
 class ProjectPipelineConfig(models.Model):
-    """A project's use of a pipeline; keys of ``config`` that start with ``request_`` are for Antenna alone."""
+    """A project's use of a pipeline; ``config`` keys that start with ``request_`` are not sent to services."""
 
     project = models.ForeignKey("main.Project", on_delete=models.CASCADE, related_name="pipeline_configs")
     pipeline = models.ForeignKey(Pipeline, on_delete=models.CASCADE, related_name="project_configs")

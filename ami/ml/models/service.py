@@ -1,4 +1,4 @@
-"""Processing services: programs that run pipelines, asked over HTTP or asking for work themselves."""
+"""Processing services: programs that run pipelines. Push services are called; pull services fetch their work."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -9,7 +9,7 @@ from ami.ml.models.pipeline import Pipeline
 
 
 class ProcessingService(models.Model):
-    """One service; without an ``endpoint_url`` it pulls its work (async) and is seen only when it calls."""
+    """One service; without an ``endpoint_url`` it is a pull service (async), seen only when it calls."""
 
     project = models.ForeignKey(
         "main.Project",
@@ -38,11 +38,10 @@ class ProcessingService(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Refuse an address that is never called."""
         if reason := outbound.refusal(self.endpoint_url or ""):
             raise ValidationError({"endpoint_url": reason})
 
     @property
     def pulls(self) -> bool:
-        """Whether it comes for its work instead of being called."""
+        """Whether the service fetches its work instead of being called."""
         return not self.endpoint_url

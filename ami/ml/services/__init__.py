@@ -1,1 +1,1 @@
-"""What is done with pipelines and processing services, one noun per module."""
+"""Operations on pipelines, processing services and results; one noun per module."""

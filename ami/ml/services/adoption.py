@@ -1,4 +1,4 @@
-"""Adoption: what a project used of the shared catalogue goes on with the project's own rows of the same names."""
+"""Replaces shared rows that a project uses by its own ones: a pipeline's settings, and the results saved so far."""
 
 from collections.abc import Mapping
 
@@ -11,8 +11,8 @@ from ami.ml.models import Pipeline, ProjectPipelineConfig
 def adopt_shared(own: Pipeline) -> None:
     """Move the project's use of the shared pipeline of this slug, if any, to its new own row.
 
-    The switch, the configuration, the project's default and its services move; jobs keep the row they began with.
-    ``default_config`` is copied only where staff enabled the shared row for the project, which could read it there.
+    This moves the enabled flag, the configuration, the project's default and its services. Jobs keep their pipeline.
+    ``default_config`` is copied only if staff enabled the shared row for the project; otherwise it must not see it.
     """
     uses = ProjectPipelineConfig.objects.select_related("pipeline")
     use = uses.filter(project=own.project_id, pipeline__slug=own.slug, pipeline__project=None).first()
@@ -29,12 +29,11 @@ def adopt_shared(own: Pipeline) -> None:
     own.processing_services.add(*shared.processing_services.filter(projects=own.project_id))
 
 
-def take_over(image: SourceImage, twins: Mapping[int, int]) -> None:
-    """Give what shared algorithms found on an image to the project's own ones; call it before saving, inside its
-    transaction.
+def reassign_results(image: SourceImage, twins: Mapping[int, int]) -> None:
+    """Reassign an image's results from shared algorithms to the project's own ones.
 
-    ``twins`` maps a shared algorithm to the project's own of the same key. Processing a capture again then replaces
-    what is there, as it did while there was one row per key, instead of adding a second box and occurrence.
+    Call it before saving, in the same transaction. ``twins`` maps a shared algorithm to the project's own of the same
+    key. Processing a capture again then replaces its results instead of adding a second box and occurrence.
     """
     now = timezone.now()
     for shared, own in sorted(twins.items()):

@@ -1,4 +1,4 @@
-"""The picture of a capture: where others fetch it, and its bytes."""
+"""The picture file of a capture: its URL for processing services, and its bytes."""
 
 import time
 
@@ -17,20 +17,20 @@ TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 
 
 def public_url(image: SourceImage, base: str = "") -> str:
-    """Return an address from which a processing service fetches the picture without a token.
+    """Return a URL from which a processing service can fetch the picture without a token.
 
-    For a picture in our own storage it is signed now, for as long as the work may take, and absolute with ``base``, or
-    else with ANTENNA_SERVICES_URL, or else with ANTENNA_PUBLIC_URL.
+    A picture in our own storage gets a URL signed for as long as processing may take, made absolute with ``base``,
+    else ANTENNA_SERVICES_URL, else ANTENNA_PUBLIC_URL.
     """
     return file_urls.capture_url(image, file_urls.for_services(), base or settings.ANTENNA_SERVICES_URL)
 
 
 def read(image: SourceImage) -> bytes:
-    """Return the picture's bytes, from our own storage or over HTTP.
+    """Return the picture's bytes from our own storage or over HTTP.
 
     Raises:
-        CaptureUnreadable: it is not there, does not come in time, or is larger than 256 MiB.
-        PictureRefused: its address is not called (ami.main.services.outbound).
+        CaptureUnreadable: missing, too slow, or larger than 256 MiB.
+        PictureRefused: its address is forbidden (ami.main.services.outbound).
     """
     if url := image.public_url():
         return _fetch(url)

@@ -1,4 +1,4 @@
-"""Crops: one small JPEG per detection, cut out of its capture."""
+"""Makes crops: one small JPEG per detection, cut out of its capture."""
 
 import io
 import logging
@@ -21,35 +21,35 @@ QUALITY = 90
 
 
 class CropsFailed(Exception):
-    """Some captures could not be cropped; the others were. The message names each with its reason."""
+    """Some captures could not be cropped, the others were; the message names each failed one with its reason."""
 
 
 class CropsRefused(CropsFailed):
-    """As `CropsFailed`, and another try cannot help for any of them."""
+    """As `CropsFailed`, and a retry cannot help for any of them."""
 
 
-def without_crop(image_ids: Iterable[int]) -> "list[Detection]":
+def detections_without_crop(image_ids: Iterable[int]) -> "list[Detection]":
     """Return the real detections of these captures that have no crop; null markers need none (hazard 8)."""
     return list(Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by("pk"))
 
 
 def captures_without_crops(image_ids: Iterable[int]) -> list[int]:
-    """Return which of these captures have a detection without a crop."""
+    """Return the keys of those captures that have a detection without a crop, ascending."""
     found = Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by()
     return sorted(set(found.values_list("source_image_id", flat=True)))
 
 
 def make_crops(image_ids: Iterable[int]) -> int:
-    """Crop what has no crop yet, opening each capture once; return how many crops were made.
+    """Make the missing crops, opening each capture once; return how many were made.
 
-    A crop's name follows from its detection, and the storage overwrites: making it twice is the same file.
+    A crop's name derives from its detection and the storage overwrites, so making it twice gives the same file.
 
     Raises:
         CropsFailed: after all captures were tried, if any failed.
-        CropsRefused: likewise, and each of them fails at every try.
+        CropsRefused: as above, and no retry helps for any of them.
     """
     by_image: dict[int, list[Detection]] = {}
-    for detection in without_crop(image_ids):
+    for detection in detections_without_crop(image_ids):
         by_image.setdefault(detection.source_image_id, []).append(detection)
     failed: list[str] = []
     made, hopeless = 0, True
@@ -57,7 +57,7 @@ def make_crops(image_ids: Iterable[int]) -> int:
         try:
             made += _crop_capture(image, by_image[image.pk])
         except (CaptureUnreadable, PictureRefused, OSError, ValueError) as error:
-            logger.warning("No crops of capture %s: %s", image.pk, error)
+            logger.warning("Cropping capture %s failed: %s", image.pk, error)
             failed.append(f"capture {image.pk}: {error}")
             hopeless = hopeless and isinstance(error, PictureRefused)
     if failed:
@@ -66,7 +66,7 @@ def make_crops(image_ids: Iterable[int]) -> int:
 
 
 def _crop_capture(image: SourceImage, detections: list[Detection]) -> int:
-    """Crop one capture; what was stored is saved even when a later detection of it fails."""
+    """Crop one capture; crops already stored are saved even if a later detection fails."""
     done: list[Detection] = []
     try:
         rgb = open_picture(read(image))
@@ -86,13 +86,13 @@ def _store(detection: Detection, picture: Image.Image) -> str:
 
 
 def name_of(detection: Detection) -> str:
-    """Return where a detection's crop lies: the same at each call, and not a name that can be guessed."""
+    """Return the storage name of a detection's crop: stable, and not guessable."""
     unguessable = salted_hmac("ami.ml.services.crops", str(detection.pk), algorithm="sha256").hexdigest()[:32]
     return f"{CROPS}/{detection.pk}-{unguessable}.jpg"
 
 
 def clamped(bbox: list[float], width: int, height: int) -> tuple[int, int, int, int]:
-    """Return the box in whole pixels inside the picture, at least one pixel wide and high, corners in order."""
+    """Return (left, top, right, bottom) in whole pixels inside the picture, at least one pixel wide and high."""
     x1, x2 = sorted((bbox[0], bbox[2]))
     y1, y2 = sorted((bbox[1], bbox[3]))
     left = min(max(int(x1), 0), width - 1)

@@ -1,4 +1,4 @@
-"""Heartbeats of services that pull their work: written at most every 30 s, also when the cache is down."""
+"""Records heartbeats of pull services: at most one write per 30 seconds, also when the cache is down."""
 
 import logging
 import threading
@@ -21,12 +21,12 @@ _last: dict[str, float] = {}
 _guard = threading.Lock()
 
 
-def heard_from(*, project_ids: Iterable[int] | None = None, slugs: Iterable[str] = ()) -> bool:
-    """Note that workers of these pipelines called; return whether anything was written.
+def record_heartbeat(*, project_ids: Iterable[int] | None = None, slugs: Iterable[str] = ()) -> bool:
+    """Record a call by a worker of these pipelines; return whether anything was written.
 
-    Three gates, each of which works without the one before it: the cache (one write per 30 s for all processes), the
-    process's own memory, and the statement itself, which leaves rows alone that are younger. It never raises: a
-    heartbeat is not worth a request. With ``project_ids`` only services and pipelines of these projects are meant.
+    Three independent gates limit the writes: the process's memory, the cache (one write per 30 s for all processes),
+    and the statement, which skips rows that are recent enough. It never raises: a failed heartbeat must not fail the
+    request. ``project_ids`` limits it to services and pipelines of these projects.
     """
     projects, names = sorted(set(project_ids or ())), sorted(set(slugs))
     key = f"heartbeat:{','.join(map(str, projects))}:{','.join(names)}"
@@ -36,7 +36,7 @@ def heard_from(*, project_ids: Iterable[int] | None = None, slugs: Iterable[str]
         with transaction.atomic():
             return bool(_write(projects if project_ids is not None else None, names))
     except DatabaseError as error:
-        logger.warning("Could not write a heartbeat: %r", error)
+        logger.warning("Heartbeat not written: %r", error)
         return False
 
 
@@ -49,11 +49,11 @@ def _open(key: str) -> bool:
             _last.clear()
         _last[key] = now
     try:
-        # A cache that ignores its exceptions answers False when it is down, just as for a key it has (hazard 7).
+        # A cache that ignores its exceptions returns False when it is down, as it does for an existing key (hazard 7).
         return bool(cache.add(key, 1, GATE_SECONDS)) or cache.get(key) is None
     except Exception as error:
-        # Whatever the cache's client raises, the heartbeat is due all the same.
-        logger.debug("The cache did not gate a heartbeat: %r", error)
+        # Whatever the cache client raises, the heartbeat is still due.
+        logger.debug("Cache failed to limit heartbeats: %r", error)
         return True
 
 
@@ -65,7 +65,7 @@ def _write(project_ids: list[int] | None, slugs: list[str]) -> int:
     if project_ids is not None:
         services = services.filter(projects__in=project_ids)
         if slugs:
-            # The same slug of another project is another pipeline.
+            # The same slug in another project is another pipeline.
             named &= Q(pipelines__project__in=project_ids) | Q(pipelines__project=None)
     services = services.filter(named)
     keys = services.order_by().values("pk")

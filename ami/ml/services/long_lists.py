@@ -1,4 +1,4 @@
-"""Lists of one number or label per class, kept as the text they came in until the list is needed."""
+"""Lists with one entry per class, kept as JSON text until they are read."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _decoders: dict[str, msgspec.json.Decoder[list[Any]]] = {
 
 
 class LongList(Sequence[Any]):
-    """A list that every use of it builds again; ``read()`` it once where it is used twice."""
+    """A list that is parsed anew on every access; call ``read()`` once if it is needed twice."""
 
     def __init__(self, text: Text, cut: Cut) -> None:
         self._text, self._cut = text, cut
@@ -27,7 +27,7 @@ class LongList(Sequence[Any]):
         """Return the list.
 
         Raises:
-            ValueError: it is no list of its kind.
+            ValueError: not a list of its kind.
         """
         kind = self._cut.kind or NUMBERS
         if kind is not NUMBERS and unstorable(self._text, self._cut.start, self._cut.end) is not None:
@@ -36,7 +36,7 @@ class LongList(Sequence[Any]):
             return _decoders[kind.name].decode(stretch)
 
     def as_json(self) -> Any:
-        """Return what the standard library's parser makes of it, odd numbers and odd texts included."""
+        """Return the result of the standard library's parser, which accepts more than ``read()``."""
         with memoryview(self._text) as view:
             return json.loads(bytes(view[self._cut.start : self._cut.end]))
 
@@ -52,17 +52,17 @@ class LongList(Sequence[Any]):
 
 @dataclass(frozen=True)
 class CutLists:
-    """The pydantic context of a skeleton: where its long lists are; ``build`` makes lists of them at once."""
+    """The pydantic context of a skeleton: the positions of its long lists; ``build`` parses them immediately."""
 
     text: Text
     cuts: Sequence[Cut]
     build: bool = False
 
     def restore(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        """Return the list that ``value`` stands for, checked; validate what stands for none.
+        """Return the checked list that the placeholder ``value`` stands for; validate any other value.
 
         Raises:
-            pydantic.ValidationError, ValueError: it is no list of its kind.
+            pydantic.ValidationError, ValueError: not a list of its kind.
         """
         number = cut_number(value)
         if number is None:
@@ -71,6 +71,6 @@ class CutLists:
         try:
             built = long.read()
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # Slower, and with the index of the entry that is wrong.
+            # Slower, but the error names the index of the wrong entry.
             return handler(long.as_json())
         return built if self.build else long

@@ -1,4 +1,4 @@
-"""Opens the picture of a capture: a JPEG or PNG, measured from its header before anything is decoded."""
+"""Opens the picture of a capture: JPEG or PNG only, its size checked from the header before decoding."""
 
 import io
 import struct
@@ -10,18 +10,18 @@ from PIL import Image, UnidentifiedImageError
 
 from ami.ml.errors import CaptureUnreadable, PictureRefused
 
-#: No other decoder of Pillow sees bytes that a stranger sent: TIFF, GIF and the rest have had the most faults.
+#: Pillow's other decoders (TIFF, GIF, ...) have had the most security faults; they never see untrusted bytes.
 FORMATS = ("JPEG", "PNG")
 
-#: What Pillow's decoders raise on broken bytes, beside its own errors. A time limit and a lack of memory are not among
-#: them: those end the task.
+#: What Pillow's decoders raise on broken bytes besides its own errors. Time limits and MemoryError are not in the list:
+#: they end the task.
 BROKEN = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
 
 
 def open_picture(data: bytes) -> Image.Image:
     """Return the decoded picture as RGB; of several frames the first.
 
-    It takes 4 bytes per pixel; another mode than RGB is held beside it while it is converted.
+    It takes 4 bytes of memory per pixel; a picture in another mode is held twice during conversion.
 
     Raises:
         PictureRefused: not a JPEG or PNG, or more than ANTENNA_MAX_MEGAPIXELS; nothing was decoded.
@@ -29,7 +29,7 @@ def open_picture(data: bytes) -> Image.Image:
     """
     try:
         with warnings.catch_warnings():
-            # Of a size that is refused below, and of broken metadata that is not read.
+            # Warnings about a size that is refused below, and about broken metadata that is not read.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
                 _measure(picture)
@@ -37,7 +37,7 @@ def open_picture(data: bytes) -> Image.Image:
         return picture if picture.mode == "RGB" else picture.convert("RGB")
     except UnidentifiedImageError as error:
         raise PictureRefused(f"the file is not a picture in {' or '.join(FORMATS)} format.") from error
-    except Image.DecompressionBombError as error:  # Pillow's own limit, twice ours, stays behind it.
+    except Image.DecompressionBombError as error:  # Pillow's own limit is twice ours.
         raise PictureRefused(str(error)) from error
     except (*BROKEN, zlib.error) as error:
         raise CaptureUnreadable(f"the picture is broken: {error}"[:500]) from error

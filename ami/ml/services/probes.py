@@ -1,4 +1,4 @@
-"""Asking processing services whether they live: concurrently, each with its own deadline (incident 9)."""
+"""Probes processing services concurrently, each with its own deadline (incident 9), and stores the outcome."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ MAX_READY_BYTES = 1024**2
 
 @dataclass(frozen=True)
 class Probe:
-    """What one service answered; ``latency`` in seconds."""
+    """The outcome of one probe; ``latency`` in seconds."""
 
     live: bool
     latency: float
@@ -44,7 +44,7 @@ class Probe:
 
 
 def mark_unseen_offline() -> int:
-    """Mark services that pull their work and have not called for a minute as offline, in one statement."""
+    """Mark pull services without a call for a minute as offline, in one statement; return how many."""
     too_old = timezone.now() - timedelta(seconds=UNSEEN_SECONDS)
     pulls = Q(endpoint_url=None) | Q(endpoint_url="")
     unseen = Q(last_seen__lt=too_old) | Q(last_seen=None)
@@ -53,16 +53,16 @@ def mark_unseen_offline() -> int:
 
 
 def probe_all(services: Iterable[ProcessingService]) -> dict[int, Probe]:
-    """Ask every service at once and store what they said; the whole takes less than a minute however many are dead."""
+    """Probe all services concurrently and store the outcomes; takes less than a minute however many are dead."""
     services = list(services)
     probes = asyncio.run(_probe_all([(s.pk, s.endpoint_url or "") for s in services]))
     for pk, probe in sorted(probes.items()):
-        remember(pk, probe)
+        save_probe(pk, probe)
     return probes
 
 
-def remember(pk: int, probe: Probe) -> None:
-    """Store what a service said; a silent one keeps the time it was last seen."""
+def save_probe(pk: int, probe: Probe) -> None:
+    """Store the outcome; a service that does not answer keeps its ``last_seen``."""
     values: dict[str, object] = {"last_seen_live": probe.live, "last_seen_latency": probe.latency}
     if probe.live:
         values["last_seen"] = timezone.now()
@@ -70,20 +70,22 @@ def remember(pk: int, probe: Probe) -> None:
 
 
 async def _probe_all(addresses: list[tuple[int, str]]) -> dict[int, Probe]:
-    room = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
     probes: dict[int, Probe] = {}
 
     async with outbound.async_client(timeout=PROBE_SECONDS) as client:
 
         async def one(pk: int, address: str) -> None:
-            async with room:
+            async with slots:
                 probes[pk] = await _probe(client, address)
 
         try:
             async with asyncio.timeout(ALL_SECONDS):
                 await asyncio.gather(*(one(*pair) for pair in addresses))
         except TimeoutError:
-            logger.warning("%d of %d services were not asked in time.", len(addresses) - len(probes), len(addresses))
+            logger.warning(
+                "Probes timed out: %d of %d services not probed.", len(addresses) - len(probes), len(addresses)
+            )
     return probes
 
 
@@ -109,9 +111,9 @@ def _slugs(answer: httpx.Response) -> tuple[str, ...]:
 
 
 def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = None) -> ProcessingServiceStatusResponse:
-    """Ask one service and return what a person is shown; one that pulls its work is judged by when it last called.
+    """Probe one service and return its status for the user; a pull service is live if it called within a minute.
 
-    ``projects`` are the keys of the person's: other projects' own pipelines are not named to them.
+    ``projects`` are keys of the user's projects: pipelines of other projects are left out.
     """
     if service.pulls:
         mark_unseen_offline()
@@ -124,7 +126,7 @@ def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = Non
 
 
 def fetch_configs(service: ProcessingService) -> tuple[list[PipelineConfigResponse], str]:
-    """Return the pipelines that ``/info`` describes, and what was wrong with it (empty if nothing)."""
+    """Return the pipelines that ``/info`` describes, and the error (empty if there was none)."""
     try:
         with outbound.client(timeout=PROBE_SECONDS) as client:
             address = f"{(service.endpoint_url or '').rstrip('/')}/info"

@@ -1,4 +1,4 @@
-"""Registering what a processing service says that it runs, as rows of the caller's project and of no other."""
+"""Registers the pipelines that a processing service runs, as rows of the given projects only."""
 
 import logging
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MAX_ERROR_CHARACTERS = 10_000
 
 
 class RegistrationRefused(Exception):
-    """A pipeline cannot be registered; ``field`` says which part of the request is wrong."""
+    """A pipeline cannot be registered; ``field`` names the wrong part of the request."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class RegistrationRefused(Exception):
 
 @dataclass
 class Registered:
-    """What a registration made: slugs of new pipelines, keys of new algorithms; and what it did not apply."""
+    """Slugs of new pipelines, keys of new algorithms, and reasons for parts that were not applied."""
 
     pipelines_created: list[str] = field(default_factory=list)
     algorithms_created: list[str] = field(default_factory=list)
@@ -39,10 +39,10 @@ class Registered:
 
 @transaction.atomic
 def register_pull_service(name: str, project_id: int, configs: Sequence[PipelineConfigResponse]) -> Registered:
-    """Get or create the project's service that pulls its work, by name, mark it seen, and register its pipelines.
+    """Get or create the project's pull service of this name, mark it seen, and register its pipelines.
 
     Raises:
-        RegistrationRefused: the name is that of a service with an address, or a pipeline is refused; nothing is kept.
+        RegistrationRefused: the name belongs to a service with an address, or a pipeline is refused; nothing is saved.
     """
     _lock([project_id])
     service, _ = ProcessingService.objects.get_or_create(
@@ -61,10 +61,10 @@ def register_pull_service(name: str, project_id: int, configs: Sequence[Pipeline
 def register(
     service: ProcessingService, project_ids: Sequence[int], configs: Sequence[PipelineConfigResponse]
 ) -> Registered:
-    """Create or update each project's own pipelines and let the service run them. Repeating it changes nothing.
+    """Create or update each project's own pipelines and link the service to them. Repeating it changes nothing.
 
-    Rows of other projects and of the shared catalogue stay as they are: a project that used a shared pipeline of the
-    same slug goes on with its own.
+    Rows of other projects and of the shared catalogue are not changed. A project that used a shared pipeline of the
+    same slug uses its own one from now on.
 
     Raises:
         RegistrationRefused: a classifier without a category map, or a name and version that another key has.
@@ -76,12 +76,12 @@ def register(
         for index, config in enumerate(configs):
             registration.pipeline(f"pipelines.{index}", config)
     if registered.not_applied:
-        logger.warning("Registration by %s was not applied in full: %s", service, " ".join(registered.not_applied))
+        logger.warning("Registration by %s applied in part: %s", service, " ".join(registered.not_applied))
     return registered
 
 
 def _lock(project_ids: Sequence[int]) -> None:
-    """Let two registrations of one project follow each other; ingest, which only refers to the project, goes on."""
+    """Serialize registrations of one project; ingest, which only references the project, is not blocked."""
     rows = Project.objects.select_for_update(no_key=True).filter(pk__in=project_ids).order_by("pk")
     list(rows.values_list("pk", flat=True))
 
@@ -170,7 +170,7 @@ def _refuse_rival(
 
 
 def _category_map(config: AlgorithmCategoryMapResponse | None, project_id: int) -> AlgorithmCategoryMap | None:
-    """Return the project's map that says the same, new or known; a map is never changed, stored scores refer to it."""
+    """Return the project's equal map, or create it; a map is never changed, because stored scores refer to it."""
     if config is None:
         return None
     wanted: dict[str, Any] = {

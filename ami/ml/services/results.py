@@ -1,4 +1,4 @@
-"""Saving what a pipeline found on one image; unique constraints make two savers write one set of rows."""
+"""Saves the detections of one image: upserts of detections, classifications, occurrences and the null marker."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,11 +11,11 @@ from ami.main.services.determinations import determine
 from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import station_time
 from ami.ml.schemas import BoundingBox, ClassificationResponse, DetectionResponse
-from ami.ml.services.catalogue import Catalogue
+from ami.ml.services.name_lookup import NameLookup
 
-OPINION_FIELDS = ["taxon", "category_map", "score", "scores", "logits", "terminal", "timestamp", "updated_at"]
+CLASSIFICATION_FIELDS = ["taxon", "category_map", "score", "scores", "logits", "terminal", "timestamp", "updated_at"]
 
-#: What one statement takes: a row may have 29,176 scores and as many logits.
+#: Limits of one statement: a row may have 29,176 scores and as many logits.
 MOST_ROWS = 100
 MOST_NUMBERS = 50_000
 
@@ -25,51 +25,52 @@ Identity = tuple[int, str]
 
 @dataclass(frozen=True)
 class SavedImage:
-    """How much one image has from this result."""
+    """Numbers of rows that one image has from this result."""
 
     detections: int
     classifications: int
 
 
-def save_image(image: SourceImage, found: Sequence[DetectionResponse], catalogue: Catalogue) -> SavedImage:
+def save_image(image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup) -> SavedImage:
     """Upsert the detections, classifications and occurrences of one image; call it inside a transaction.
 
     Rows are written in the order of their keys, so that two transactions on the same image wait instead of
-    dead-locking. The null marker, "ran and found nothing", comes last (incident 44). What changed is marked stale.
+    deadlocking. Unique constraints make concurrent saves of one result a single set of rows. The null marker ("ran and
+    found nothing") is written last (incident 44). The session and the station are marked stale.
     """
-    real = [detection for detection in found if detection.bbox is not None]
-    detections = _save_detections(image, real, catalogue)
-    classifications = _save_classifications(image, real, detections, catalogue)
-    _save_occurrences(image, list(detections.values()))
+    real = [detection for detection in detections if detection.bbox is not None]
+    pks = _save_detections(image, real, lookup)
+    classifications = _save_classifications(image, real, pks, lookup)
+    _save_occurrences(image, list(pks.values()))
     mark_stale("event", [image.event_id])
     mark_stale("deployment", [image.deployment_id])
-    if not detections:
-        _save_null_marker(image, found, catalogue)
-    return SavedImage(len(detections), classifications)
+    if not pks:
+        _save_null_marker(image, detections, lookup)
+    return SavedImage(len(pks), classifications)
 
 
 def _box(bbox: BoundingBox) -> list[float]:
     return [bbox.x1, bbox.y1, bbox.x2, bbox.y2]
 
 
-def _identity(detection: DetectionResponse, catalogue: Catalogue) -> Identity:
+def _identity(detection: DetectionResponse, lookup: NameLookup) -> Identity:
     box = _box(detection.bbox) if detection.bbox else None
-    return catalogue.algorithms[detection.algorithm.key].pk, bbox_key(box)
+    return lookup.algorithms[detection.algorithm.key].pk, bbox_key(box)
 
 
 def _save_detections(
-    image: SourceImage, found: Sequence[DetectionResponse], catalogue: Catalogue
+    image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup
 ) -> dict[Identity, int]:
     """Return the primary key of each distinct detection."""
     new = {
-        _identity(detection, catalogue): Detection(
+        _identity(detection, lookup): Detection(
             source_image=image,
-            detection_algorithm=catalogue.algorithms[detection.algorithm.key],
+            detection_algorithm=lookup.algorithms[detection.algorithm.key],
             bbox=_box(detection.bbox) if detection.bbox else None,
             timestamp=image.timestamp,
             detection_time=_when(detection.timestamp, image),
         )
-        for detection in found
+        for detection in detections
     }
     if not new:
         return {}
@@ -80,28 +81,28 @@ def _save_detections(
 
 
 def _save_classifications(
-    image: SourceImage, found: Sequence[DetectionResponse], detections: dict[Identity, int], catalogue: Catalogue
+    image: SourceImage, detections: Sequence[DetectionResponse], pks: dict[Identity, int], lookup: NameLookup
 ) -> int:
     """Upsert one classification per detection and algorithm, the best-scored one if a result has several."""
     by_key: dict[tuple[int, int], list[ClassificationResponse]] = defaultdict(list)
-    for detection in found:
-        pk = detections[_identity(detection, catalogue)]
-        for opinion in detection.classifications:
-            by_key[pk, catalogue.algorithms[opinion.algorithm.key].pk].append(opinion)
-    # Row by row: the scores of all of them may be a hundred times what their text was.
-    rows = (_classification(key[0], _best(by_key[key]), image, catalogue) for key in sorted(by_key))
+    for detection in detections:
+        pk = pks[_identity(detection, lookup)]
+        for classification in detection.classifications:
+            by_key[pk, lookup.algorithms[classification.algorithm.key].pk].append(classification)
+    # Built row by row: the scores of all rows can take a hundred times the memory of their text.
+    rows = (_classification(key[0], _best(by_key[key]), image, lookup) for key in sorted(by_key))
     for batch in _batches(rows):
         Classification.objects.bulk_create(
             batch,
             update_conflicts=True,
             unique_fields=["detection", "algorithm"],
-            update_fields=OPINION_FIELDS,
+            update_fields=CLASSIFICATION_FIELDS,
         )
     return len(by_key)
 
 
 def _batches(rows: Iterable[Classification]) -> Iterator[list[Classification]]:
-    """Yield the rows in order, few at a time where their lists are long."""
+    """Yield the rows in order, in batches of at most MOST_ROWS rows or about MOST_NUMBERS numbers."""
     batch: list[Classification] = []
     numbers = 0
     for row in rows:
@@ -114,43 +115,43 @@ def _batches(rows: Iterable[Classification]) -> Iterator[list[Classification]]:
         yield batch
 
 
-def _best(opinions: list[ClassificationResponse]) -> ClassificationResponse:
-    """Return the best-scored one, the first of equals."""
-    if len(opinions) == 1:
-        return opinions[0]
-    return max(opinions, key=lambda opinion: _score(opinion, list(opinion.scores)) or 0)
+def _best(classifications: list[ClassificationResponse]) -> ClassificationResponse:
+    """Return the classification with the highest score; the first of equals."""
+    if len(classifications) == 1:
+        return classifications[0]
+    return max(classifications, key=lambda classification: _score(classification, list(classification.scores)) or 0)
 
 
 def _classification(
-    detection_id: int, opinion: ClassificationResponse, image: SourceImage, catalogue: Catalogue
+    detection_id: int, classification: ClassificationResponse, image: SourceImage, lookup: NameLookup
 ) -> Classification:
-    algorithm = catalogue.algorithms[opinion.algorithm.key]
-    scores = list(opinion.scores)
+    algorithm = lookup.algorithms[classification.algorithm.key]
+    scores = list(classification.scores)
     return Classification(
         detection_id=detection_id,
         algorithm=algorithm,
         category_map=algorithm.category_map,
-        taxon_id=catalogue.taxa.get(opinion.classification.replace("\x00", "")),
-        score=_score(opinion, scores),
+        taxon_id=lookup.taxa.get(classification.classification.replace("\x00", "")),
+        score=_score(classification, scores),
         scores=scores,
-        logits=list(opinion.logits or []),
-        terminal=opinion.terminal,
-        timestamp=_when(opinion.timestamp, image),
+        logits=list(classification.logits or []),
+        terminal=classification.terminal,
+        timestamp=_when(classification.timestamp, image),
     )
 
 
-def _score(opinion: ClassificationResponse, scores: list[float]) -> float | None:
-    """Return the score of the chosen label; the highest where the result does not name its labels."""
-    labels = list(opinion.labels or [])
-    if opinion.classification in labels:
-        index = labels.index(opinion.classification)
+def _score(classification: ClassificationResponse, scores: list[float]) -> float | None:
+    """Return the score of the classified label, or the highest score if the result does not list that label."""
+    labels = list(classification.labels or [])
+    if classification.classification in labels:
+        index = labels.index(classification.classification)
         if index < len(scores):
             return scores[index]
     return max(scores, default=None)
 
 
 def _save_occurrences(image: SourceImage, detections: list[int]) -> None:
-    """Give every detection its one occurrence, and let its classifications determine it."""
+    """Create the one occurrence of each detection and update its determination."""
     if not detections:
         return
     Occurrence.objects.bulk_create(
@@ -169,11 +170,15 @@ def _save_occurrences(image: SourceImage, detections: list[int]) -> None:
     determine(Occurrence.objects.filter(detection__in=detections).values_list("pk", flat=True))
 
 
-def _save_null_marker(image: SourceImage, found: Sequence[DetectionResponse], catalogue: Catalogue) -> None:
-    algorithm = catalogue.algorithms[found[0].algorithm.key] if found else catalogue.detector
-    said = _when(found[0].timestamp, image) if found else None
+def _save_null_marker(image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup) -> None:
+    algorithm = lookup.algorithms[detections[0].algorithm.key] if detections else lookup.detector
+    detected_at = _when(detections[0].timestamp, image) if detections else None
     marker = Detection(
-        source_image=image, detection_algorithm=algorithm, bbox=None, timestamp=image.timestamp, detection_time=said
+        source_image=image,
+        detection_algorithm=algorithm,
+        bbox=None,
+        timestamp=image.timestamp,
+        detection_time=detected_at,
     )
     Detection.objects.bulk_create([marker], ignore_conflicts=True)
 

@@ -1,4 +1,4 @@
-"""Calling a processing service that is pushed its work: every request has a deadline."""
+"""HTTP client for push services: picks a service for a pipeline and posts batches, each with a deadline."""
 
 import logging
 import time
@@ -20,14 +20,14 @@ TRIES = 3
 BACKOFF_SECONDS = 1.0
 TRY_AGAIN = frozenset({502, 503, 504})
 PROCESS_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
-"""A batch that takes longer fails; it must stay under the soft limit of the queue that runs jobs."""
+"""A slower batch fails. Must stay below the soft time limit of the queues that run jobs."""
 
 
 def service_for(pipeline: Pipeline, project_id: int) -> ProcessingService:
-    """Return a service with an address that runs the pipeline for the project, a live and fast one first.
+    """Return the best push service that runs the pipeline for the project: live before dead, then by latency.
 
     Raises:
-        PipelineNotConfigured: there is none.
+        PipelineNotConfigured: no service with an address runs it.
     """
     services = (
         pipeline.processing_services.filter(projects=project_id).exclude(endpoint_url=None).exclude(endpoint_url="")
@@ -41,14 +41,14 @@ def service_for(pipeline: Pipeline, project_id: int) -> ProcessingService:
 
 
 def process(service: ProcessingService, request: PipelineRequest) -> PipelineResultsResponse:
-    """POST one batch to the service and return its answer.
+    """POST one batch to the service and return its response.
 
-    A connection that cannot be made and 502, 503, 504 are tried three times; a timeout while the service works is
-    not, because it may still be at it.
+    Failed connections and 502, 503, 504 are tried three times. A timeout while the service works is not retried: the
+    service may still be processing the batch.
 
     Raises:
-        ServiceUnreachable: no answer, or an address that is not called (ami.main.services.outbound).
-        ServiceRefused: an answer that is no result.
+        ServiceUnreachable: no answer, or a forbidden address (ami.main.services.outbound).
+        ServiceRefused: a status of 400 or more, or a body that is not a pipeline response.
     """
     url = f"{(service.endpoint_url or '').rstrip('/')}/process"
     answer = _post(url, request.model_dump(mode="json", exclude_none=True), service.name)
@@ -59,7 +59,9 @@ def process(service: ProcessingService, request: PipelineRequest) -> PipelineRes
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise ServiceRefused(f"{service.name} sent a body that is no result: {field}: {first['msg']}") from error
+        raise ServiceRefused(
+            f"{service.name} sent a body that is not a pipeline response: {field}: {first['msg']}"
+        ) from error
 
 
 def _post(url: str, body: dict[str, object], name: str) -> httpx.Response:

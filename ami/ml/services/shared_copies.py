@@ -1,4 +1,4 @@
-"""Copies of a project's pipeline in the shared catalogue, which only staff make."""
+"""Copies a project's pipeline into the shared catalogue; only staff may do this."""
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
@@ -7,31 +7,31 @@ from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline
 
 
 class CannotBeShared(Exception):
-    """The shared catalogue has something else under one of the pipeline's names; the message says what."""
+    """A slug, key, or name and version is already taken in the shared catalogue; the message says which."""
 
 
 def add_to_catalogue(pipeline: Pipeline) -> Pipeline:
     """Copy a project's pipeline with its algorithms into the shared catalogue and return the copy.
 
-    The project keeps its own row. The copy is used by no project until staff enable it for one, in the admin.
+    The project keeps its own row. No project uses the copy until staff enable it for one in the admin.
 
     Raises:
-        CannotBeShared: it is shared already, or the catalogue has its slug, its name and version, or another
-            algorithm under one of its keys.
+        CannotBeShared: the pipeline is already shared; or its slug, its name and version, or the key of a different
+            algorithm is taken.
     """
     try:
         with transaction.atomic():
             return _copied(pipeline)
-    except IntegrityError as error:  # Somebody shared it, or something of its name, between the look and the copy.
+    except IntegrityError as error:  # A concurrent copy took the same name after the check.
         raise CannotBeShared(
-            f"The shared catalogue got '{pipeline.slug}' or one of its algorithms meanwhile."
+            f"'{pipeline.slug}' or one of its algorithms was added to the shared catalogue at the same time."
         ) from error
 
 
 def _copied(pipeline: Pipeline) -> Pipeline:
     taken = Pipeline.objects.filter(Q(slug=pipeline.slug) | Q(name=pipeline.name, version=pipeline.version))
     if pipeline.project_id is None or taken.filter(project=None).exists():
-        raise CannotBeShared(f"The shared catalogue has '{pipeline.slug}' ({pipeline}) already.")
+        raise CannotBeShared(f"The shared catalogue already has '{pipeline.slug}' ({pipeline}).")
     algorithms = [_shared_algorithm(each) for each in pipeline.algorithms.select_related("category_map")]
     copied = ("name", "slug", "version", "description", "stages", "default_config")
     shared = Pipeline.objects.create(**{name: getattr(pipeline, name) for name in copied})

@@ -1,4 +1,4 @@
-"""Wire models from JSON text, part by part: what a text costs in memory is bounded by what one part may have."""
+"""Parses JSON text into wire models part by part; the limits of one part bound the memory of the whole."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,11 +29,11 @@ Model = TypeVar("Model", bound=WireModel)
 
 MOST_ERRORS = 20
 MOST_LONG_VALUES = 2_000_000
-"""Most values in all long lists of a text that is built whole: six maps of 29,176 classes with seven values each."""
+"""Most values in all long lists of a fully parsed text; six maps of 29,176 classes with seven values each fit."""
 
 
 class WireError(ValueError):
-    """A text that is not the model; ``fields`` has messages by dotted path, the text itself being ``body``."""
+    """The text does not match the model; ``fields`` maps dotted paths to messages, ``body`` is the text itself."""
 
     def __init__(self, fields: dict[str, list[str]]) -> None:
         first, messages = next(iter(fields.items()))
@@ -43,14 +43,14 @@ class WireError(ValueError):
 
 @dataclass(frozen=True)
 class PostedResult:
-    """One valid item of a request: its reply subject, and its text as it came."""
+    """One valid item of a request: its reply subject and its original text."""
 
     reply_subject: str
     text: memoryview
 
 
 class _RawRequest(msgspec.Struct):
-    """Where the items of a small request are."""
+    """A request whose items stay text."""
 
     results: list[msgspec.Raw]
 
@@ -61,22 +61,22 @@ def _keep_cut(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class _Request(WireModel):
-    """A `ResultRequest` whose items are numbers of cuts."""
+    """A `ResultRequest` whose items may be placeholders (numbers) of cut-out text."""
 
     results: list[Annotated[PipelineTaskResult, WrapValidator(_keep_cut)]] = Field(max_length=MAX_BATCH)
     client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
 
 
 def bounds() -> Bounds:
-    """Return what settings allow one part to have."""
+    """Return the limits of one part from the settings."""
     return Bounds(settings.ANTENNA_RESULT_MAX_ELEMENTS, settings.ANTENNA_RESULT_MAX_DEPTH)
 
 
 def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
-    """Return a text as ``model``; without ``build`` its long lists stay text, which must not change then.
+    """Parse a text as ``model``; without ``build`` its long lists stay text, and ``text`` must not change afterwards.
 
     Raises:
-        WireError: with each wrong field.
+        WireError: names each wrong field.
     """
     text = text or b"{}"
     if is_plain(text, bounds()):
@@ -89,10 +89,10 @@ def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
 
 
 def posted_results(text: Text) -> list[PostedResult]:
-    """Return the items of a `ResultRequest`, each validated and dropped before the next; ``release()`` their texts.
+    """Return the items of a `ResultRequest`, validated one at a time; the caller must ``release()`` their texts.
 
     Raises:
-        WireError: with each wrong field.
+        WireError: names each wrong field.
     """
     text = text or b"{}"
     if is_plain(text, bounds()):
@@ -158,7 +158,7 @@ def _layout_errors() -> Iterator[None]:
 
 
 def _refuse_many_values(layout: Layout) -> None:
-    # A value is a comma, an object as much as three more: an empty one is larger than a number.
+    # One value per comma, and three more per object: even an empty one takes more memory than a number.
     text = layout.text
     values = sum(
         text.count(b",", cut.start, cut.end) + 3 * text.count(b"{", cut.start, cut.end) for cut in layout.outer.cuts

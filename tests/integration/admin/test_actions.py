@@ -14,7 +14,7 @@ from django_celery_beat.models import PeriodicTask
 
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Deployment
-from ami.queues.admin_site.messages import GONE
+from ami.queues.admin_site.messages import NOTHING_SELECTED
 from tests.support.place import Place, new_place
 from tests.support.product import admin_rows, factories
 
@@ -125,7 +125,7 @@ def test_action_on_no_or_deleted_rows_says_so_and_publishes_nothing(place, brows
         pk, model = row.pk, type(row)
         assert "must be selected" in " ".join(act(browser, model, action.name)), action
         model.objects.filter(pk=pk).delete()
-        assert act(browser, model, action.name, pk) == [GONE], action
+        assert act(browser, model, action.name, pk) == [NOTHING_SELECTED], action
     assert not waiting(place)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: one deployment, and clients of it."""
+"""Fixtures of this folder: one deployment, and clients of it."""
 
 from collections.abc import Iterator
 
@@ -31,6 +31,6 @@ def client(deployment: Deployment, token: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def push_service() -> Iterator[PushService]:
-    """A minimal push service that keeps what it was asked."""
+    """A minimal push service that records its requests."""
     with PushService() as service:
         yield service

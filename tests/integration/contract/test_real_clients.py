@@ -1,4 +1,4 @@
-"""The calls of real workers and people, byte for byte as they were recorded, against the web server as deployed."""
+"""Recorded calls of real workers and users, replayed byte for byte against the deployed web server."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ ASKED = {"job_id", "name", "task_id", "queue", "flower_url"}
 
 
 def register(client: httpx.Client, deployment: Deployment) -> int:
-    """Register the worker's pipeline as a real worker does, and return the pipeline's key."""
+    """Register the worker's pipeline as a real worker does; return the pipeline's key."""
     body = {"processing_service_name": "contract worker", "pipelines": [pipeline_config(SLUG)]}
     answer = client.post(f"/projects/{deployment.world.project.pk}/pipelines/", json=body)
     assert answer.status_code == 201, answer.text
@@ -37,7 +37,7 @@ def register(client: httpx.Client, deployment: Deployment) -> int:
 
 
 def start_job(client: httpx.Client, deployment: Deployment, captures: list[Any], **fields: Any) -> int:
-    """Create and start a job over some captures as the user interface does; return its key when it hands out work."""
+    """Create and start a job as the user interface does; return its key once it hands out tasks."""
     body = {
         "name": "contract",
         "project": deployment.world.project.pk,
@@ -137,7 +137,7 @@ def test_malformed_posts_and_jobs_without_tasks_are_a_400(deployment: Deployment
 
 
 async def look_at_nats(job: int) -> tuple[Any, Any]:
-    """Return what JetStream tells about the job's stream and its consumer."""
+    """Return JetStream's description of the job's stream and consumer."""
     server = await nats.connect(settings.NATS_URL, connect_timeout=5, allow_reconnect=False)
     try:
         stream = server.jetstream()
@@ -165,7 +165,7 @@ def test_job_has_the_recorded_stream_and_consumer(deployment: Deployment, client
 
 @pytest.fixture
 def finished(deployment: Deployment, client: httpx.Client) -> int:
-    """A job that is over and failed nothing."""
+    """A finished job without failed images."""
     body = {
         "name": "group",
         "project": deployment.world.project.pk,

@@ -1,4 +1,4 @@
-"""The world of the integration tests: the real database, NATS and broker of the run, and job numbers of their own."""
+"""Fixtures of the integration tests: the run's real database, NATS and broker, and unused job numbers."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ def world(transactional_db) -> World:
 
 @pytest.fixture
 def number() -> int:
-    """A job number that nobody else on this NATS server uses; its streams are deleted at the end."""
+    """A job number that is unused on this NATS server; its streams are deleted at the end."""
     connection.close()
     number = next(_numbers)
     yield number

@@ -1,4 +1,4 @@
-"""An asynchronous job on real NATS, from run_job to SUCCESS; the broker's part is played by calling the tasks."""
+"""An asynchronous job on real NATS, from run_job to SUCCESS; tasks are called directly instead of through a broker."""
 
 import pytest
 import redis
@@ -8,10 +8,10 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
-from ami.jobs.services import ingest, jetstream, operations, slice_run
+from ami.jobs.services import ingest, jetstream, job_slice, operations
 from ami.jobs.services.audits import streams
+from ami.jobs.services.job_slice import Next
 from ami.jobs.services.progress import progress
-from ami.jobs.services.slice_run import Next
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import run_job
 from ami.main.models import Detection
@@ -22,7 +22,7 @@ from tests.support.product.job_setup import Now, World
 
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, object]]:
-    """What the product published to Celery, kept instead of sent: the broker has its own tests."""
+    """Messages that the product published to Celery, recorded instead of sent."""
     messages: list[dict[str, object]] = []
     monkeypatch.setattr(
         "ami.jobs.tasks.process_nats_pipeline_result.apply_async",
@@ -41,7 +41,7 @@ def client(world: World) -> APIClient:
 
 def started(world: World, number: int, captures: list) -> Job:
     job = world.job(captures, pk=number)
-    assert slice_run.run_slice(job, "first", Now()) is Next.NOTHING
+    assert job_slice.run_slice(job, "first", Now()) is Next.NOTHING
     job.refresh_from_db()
     return job
 
@@ -52,7 +52,7 @@ def fetch(client: APIClient, job: Job, batch: int) -> list[dict[str, str]]:
     return answer.json()["tasks"]
 
 
-def test_the_whole_way(world: World, client: APIClient, number: int, published) -> None:
+def test_pull_job_runs_from_dispatch_to_success(world: World, client: APIClient, number: int, published) -> None:
     captures = world.captures(7)
     job = started(world, number, captures)
     assert job.status == JobStatus.STARTED
@@ -77,7 +77,7 @@ def test_the_whole_way(world: World, client: APIClient, number: int, published) 
     assert jetstream.consumer_state(number) is None
 
 
-def test_incident_27_what_is_settled_is_acknowledged_and_not_handed_out_again(
+def test_incident_27_settled_images_are_acknowledged_not_handed_out(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
     settings.NATS_TASK_TTR = 1
@@ -93,29 +93,29 @@ def test_incident_27_what_is_settled_is_acknowledged_and_not_handed_out_again(
     assert fetch(client, job, 2) == []
 
 
-def test_hazard_10_a_redelivered_run_job_goes_on_and_resets_nothing(world: World, number: int, published) -> None:
+def test_hazard_10_redelivered_run_job_continues_without_a_reset(world: World, number: int, published) -> None:
     captures = world.captures(5)
     job = world.job(captures, pk=number)
-    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert job_slice.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert JobImage.objects.filter(job=job).count() == 5
     job.refresh_from_db()
-    slice_run.run_slice(job, "second", Now())
+    job_slice.run_slice(job, "second", Now())
     [delivery] = jetstream.fetch(number, 1)
     ingest.handle(number, result_data=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
     job.refresh_from_db()
-    slice_run.run_slice(job, "second", Now())
+    job_slice.run_slice(job, "second", Now())
     states = sorted(JobImage.objects.filter(job=job).values_list("state", flat=True))
     assert states == [ImageState.PROCESSED] + [ImageState.PUBLISHED] * 4
     assert len(jetstream.fetch(number, 10)) == 4
 
 
-def test_incident_42_a_cancelled_job_has_no_stream_and_hands_nothing_out(
+def test_incident_42_cancelled_job_has_no_stream_and_no_tasks(
     world: World, client: APIClient, number: int, published
 ) -> None:
     job = world.job(world.captures(3), pk=number)
-    assert slice_run.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
+    assert job_slice.run_slice(job, "first", Now(steps=1)) is Next.SUCCESSOR
     assert operations.cancel(job)
-    assert slice_run.run_slice(job, "second", Now()) is Next.NOTHING
+    assert job_slice.run_slice(job, "second", Now()) is Next.NOTHING
     job.refresh_from_db()
     assert job.status == JobStatus.REVOKED
     assert jetstream.consumer_state(number) is None
@@ -142,23 +142,25 @@ def test_incident_30_a_poison_image_fails_alone(
     assert JobImage.objects.get(job=job, source_image=captures[2]).error == "lost after 1 deliveries"
 
 
-def test_hazard_11_nats_away_while_publishing_fails_no_job(settings, world: World, number: int, published) -> None:
+def test_hazard_11_unreachable_nats_while_publishing_fails_no_job(
+    settings, world: World, number: int, published
+) -> None:
     from ami.jobs.errors import NatsUnavailable
 
     job = world.job(world.captures(3), pk=number)
     url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
     jetstream.close()
     with pytest.raises(NatsUnavailable):
-        slice_run.run_slice(job, "first", Now())
+        job_slice.run_slice(job, "first", Now())
     job.refresh_from_db()
     assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
     settings.NATS_URL = url
     jetstream.close()
-    slice_run.run_slice(job, "first", Now())
+    job_slice.run_slice(job, "first", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
-def test_nats_away_is_a_503_with_retry_after(settings, world: World, client: APIClient, number: int) -> None:
+def test_unreachable_nats_is_a_503_with_retry_after(settings, world: World, client: APIClient, number: int) -> None:
     job = world.running(world.captures(1), pk=number)
     url, settings.NATS_URL = settings.NATS_URL, "nats://127.0.0.1:1"
     jetstream.close()
@@ -169,7 +171,7 @@ def test_nats_away_is_a_503_with_retry_after(settings, world: World, client: API
     jetstream.close()
 
 
-def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
+def test_hazard_12_messages_of_a_deleted_stream_are_republished(
     world: World, number: int, published, monkeypatch
 ) -> None:
     from ami.jobs.services.audits import lost_images
@@ -178,10 +180,10 @@ def test_hazard_12_messages_whose_stream_is_gone_are_published_again(
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda kwargs, **_: nudged.append(kwargs["job_id"]))
     job = started(world, number, world.captures(3))
     jetstream.delete_job(number)
-    assert lost_images.publish_expired_again().fixed == 1
+    assert lost_images.republish_expired_images().fixed == 1
     assert nudged == [number]
     job.refresh_from_db()
-    slice_run.run_slice(job, "again", Now())
+    job_slice.run_slice(job, "again", Now())
     assert len(jetstream.fetch(number, 10)) == 3
 
 
@@ -203,11 +205,11 @@ def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
 
 def test_a_failed_jobs_stream_is_deleted_with_it(world: World, number: int, published) -> None:
     job = started(world, number, world.captures(2))
-    assert slice_run.fail(job, "broken")
+    assert job_slice.fail(job, "broken")
     assert jetstream.consumer_state(number) is None
 
 
-def test_incident_22_a_result_that_comes_after_its_lease_is_neither_lost_nor_saved_twice(
+def test_incident_22_result_after_its_lease_is_saved_exactly_once(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
     settings.NATS_TASK_TTR = 1
@@ -225,18 +227,20 @@ def test_incident_22_a_result_that_comes_after_its_lease_is_neither_lost_nor_sav
     assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 1)
 
 
-def test_incident_26_a_cache_that_vanishes_under_a_job_changes_nothing(
+def test_incident_26_losing_the_cache_does_not_affect_a_job(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
     captures = world.captures(4)
     job = started(world, number, captures)
     by_id = {str(capture.pk): capture for capture in captures}
     there = settings.CACHES
-    away = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
-    for handled, caches in enumerate((there, away, away, there), 1):
+    unreachable = {
+        "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    }
+    for handled, caches in enumerate((there, unreachable, unreachable, there), 1):
         settings.CACHES = caches
         heartbeats._last.clear()
-        if caches is away:
+        if caches is unreachable:
             with pytest.raises(redis.exceptions.ConnectionError):
                 cache.get("x")
         query = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": world.pipeline.slug}
@@ -250,7 +254,7 @@ def test_incident_26_a_cache_that_vanishes_under_a_job_changes_nothing(
     assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 4)
 
 
-def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_in_flight(
+def test_incident_29_error_after_publishing_keeps_job_and_messages(
     world: World, client: APIClient, number: int, published, monkeypatch
 ) -> None:
     captures = world.captures(5)
@@ -265,7 +269,7 @@ def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_
             return False
 
     monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task: Breaks())
-    monkeypatch.setattr("ami.jobs.services.dispatch.CHUNK", 2)
+    monkeypatch.setattr("ami.jobs.services.pull_dispatch.CHUNK", 2)
     run_job.apply(kwargs={"job_id": number}, throw=False)
     job.refresh_from_db()
     assert (job.status, job.tries, len(in_flight)) == (JobStatus.STARTED, 1, 1)
@@ -279,7 +283,7 @@ def test_incident_29_an_error_after_publishing_fails_no_job_and_deletes_nothing_
     assert job.status == JobStatus.SUCCESS
 
 
-def test_incident_31_the_audit_deletes_the_stream_of_a_job_that_is_final_or_gone_and_no_other(
+def test_incident_31_audit_deletes_only_streams_of_ended_jobs(
     world: World, number: int, published, monkeypatch
 ) -> None:
     # The server may be shared: what the audit sees, and so what it may delete, is this test's own stream.

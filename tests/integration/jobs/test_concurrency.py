@@ -1,4 +1,4 @@
-"""Many at once on the real database: one set of rows, one verdict, no dead-lock that is not retried."""
+"""Concurrent writers on the real database: one set of rows, one final status, deadlocks are retried."""
 
 import json
 import signal
@@ -17,7 +17,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import db_interrupt, ingest, slice_run, stored_results
+from ami.jobs.services import db_interrupt, ingest, job_slice, stored_results
 from ami.jobs.services import results as saving
 from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
@@ -31,7 +31,7 @@ TRIES = 6
 
 @pytest.fixture(autouse=True)
 def nats_away(settings, monkeypatch):
-    """These tests are about the database; crops are published by nobody."""
+    """Publish no tasks for crops; these tests are about the database."""
     if connection.vendor == "sqlite" and connection.is_in_memory_db():
         pytest.skip("needs a database that several connections can wait for: SQLite in memory refuses at once")
     settings.NATS_URL = ""
@@ -39,7 +39,7 @@ def nats_away(settings, monkeypatch):
 
 
 def at_once(work: Callable[[int], Any], number: int = AT_ONCE) -> list[Any]:
-    """Run ``work`` in so many threads that start together; a lost dead-lock is tried again, as the task does."""
+    """Run ``work`` in several threads that start together; a deadlock is retried, as the task does."""
     barrier = Barrier(number)
 
     def run(index: int) -> Any:
@@ -91,7 +91,7 @@ def test_incident_34_many_results_of_one_job_at_once_settle_each_image_once(worl
     assert not JobImage.objects.unsettled().exists()
 
 
-def test_incident_40_one_of_many_verdicts_wins(world: World) -> None:
+def test_incident_40_one_of_many_final_statuses_wins(world: World) -> None:
     job = world.job([])
     move(job, JobStatus.STARTED)
     ends = [JobStatus.SUCCESS, JobStatus.FAILURE]
@@ -101,7 +101,7 @@ def test_incident_40_one_of_many_verdicts_wins(world: World) -> None:
 
 def test_one_of_many_workers_gets_the_lease(world: World) -> None:
     job = world.job([])
-    won = at_once(lambda i: slice_run.claim(Job.objects.get(pk=job.pk), f"owner-{i}"))
+    won = at_once(lambda i: job_slice.claim(Job.objects.get(pk=job.pk), f"owner-{i}"))
     assert won.count(True) == 1
 
 
@@ -113,7 +113,7 @@ def test_incident_45_the_same_post_at_once_is_stored_once(world: World) -> None:
     assert json.loads(stored_results.load(rows[0]))["result"]["pipeline"] == world.pipeline.slug
 
 
-def test_incident_34_twenty_posts_and_their_ingest_wait_for_nobody_who_has_the_job_row(world: World, settings) -> None:
+def test_incident_34_posts_and_ingest_do_not_wait_for_the_job_row(world: World, settings) -> None:
     captures = world.captures(21)
     job = world.running(captures)
     messages: list[dict[str, Any]] = []
@@ -150,7 +150,7 @@ def test_incident_34_twenty_posts_and_their_ingest_wait_for_nobody_who_has_the_j
 
 @contextmanager
 def impatient() -> Iterator[None]:
-    """Let no statement of this connection wait for a lock, where the database can say so."""
+    """Let no statement of this connection wait for a lock, if the database supports that."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET lock_timeout = '5s'")
@@ -159,7 +159,7 @@ def impatient() -> Iterator[None]:
 
 @contextmanager
 def held_row(job: Job) -> Iterator[None]:
-    """Keep the job's row updated and not committed, as a slow writer would; SQLite has no row to hold."""
+    """Hold an uncommitted update of the job's row, as a slow writer would; SQLite has no row locks."""
     if connection.vendor != "postgresql":
         yield
         return
@@ -169,7 +169,7 @@ def held_row(job: Job) -> Iterator[None]:
 
 
 def interrupted_after(seconds: float):
-    """Raise the soft time limit in this thread as a worker's child does: from a signal, wherever the code is."""
+    """Raise the soft time limit in this thread from a signal, as a worker's child does."""
 
     def raise_limit(*_: Any) -> None:
         raise SoftTimeLimitExceeded
@@ -180,7 +180,7 @@ def interrupted_after(seconds: float):
 
 
 @pytest.mark.parametrize("inside_a_transaction", [True, False])
-def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_usable_connection(
+def test_incident_35_soft_limit_in_a_query_rolls_back_and_reconnects(
     world: World, monkeypatch, inside_a_transaction: bool
 ) -> None:
     if connection.vendor != "postgresql":
@@ -229,7 +229,7 @@ def test_incident_35_a_soft_limit_in_a_query_leaves_nothing_half_written_and_a_u
     assert Detection.objects.count() == Classification.objects.count() == Occurrence.objects.count() == 3
 
 
-def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the_job(world: World, monkeypatch) -> None:
+def test_incident_35_soft_limit_in_a_jobs_query_ends_only_the_slice(world: World, monkeypatch) -> None:
     if connection.vendor != "postgresql":
         pytest.skip("interrupts a query on PostgreSQL")
     job = world.job([])
@@ -243,7 +243,7 @@ def test_incident_35_a_soft_limit_in_a_query_of_a_job_ends_the_slice_and_not_the
 
     monkeypatch.setattr("ami.jobs.services.ml_job.collect", slow)
     try:
-        assert slice_run.run_slice(job, "me", Now()) is slice_run.Next.SUCCESSOR
+        assert job_slice.run_slice(job, "me", Now()) is job_slice.Next.SUCCESSOR
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, limited[0])

@@ -1,4 +1,4 @@
-"""The facade over NATS JetStream, on a real server."""
+"""The JetStream functions on a real server."""
 
 import asyncio
 import multiprocessing
@@ -98,21 +98,21 @@ def test_a_delivery_says_whose_image_it_is(number: int) -> None:
     assert jetstream.image_of_reply(number, "$JS.ACK.nonsense") is None
 
 
-def test_hazard_10_what_is_left_over_from_another_database_is_recreated(number: int) -> None:
+def test_hazard_10_stream_left_from_another_database_is_recreated(number: int) -> None:
     jetstream.create_stream(number)
     jetstream.publish(number, payloads(1))
     jetstream.recreate_stream(number)
     assert jetstream.fetch(number, 8) == []
 
 
-def test_incident_30_exhausted_deliveries_are_told(settings, number: int) -> None:
+def test_incident_30_exhausted_deliveries_are_reported(settings, number: int) -> None:
     settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER = 1, 1
     jetstream.create_stream(number)
     jetstream.publish(number, payloads(5))
     assert len(jetstream.fetch(number, 1)) == 1
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        # A consumer notices an exhausted delivery when somebody asks it for more.
+        # A consumer notices an exhausted delivery at the next fetch.
         assert jetstream.fetch(number, 1) == []
         images, replies = jetstream.exhausted_images(number)
         if images:
@@ -132,11 +132,11 @@ def test_a_client_cannot_acknowledge_the_message_of_another_job(number: int) -> 
     assert jetstream.consumer_state(number)["num_ack_pending"] == 0
 
 
-def test_incident_20_nats_away_is_told_within_the_deadline_and_then_at_once(settings, monkeypatch) -> None:
+def test_incident_20_unreachable_nats_fails_in_time_then_immediately(settings, monkeypatch) -> None:
     monkeypatch.setattr(connection, "BREAKER_SECONDS", 600)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        settings.NATS_URL = f"nats://user:secret@127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        settings.NATS_URL = f"nats://user:secret@127.0.0.1:{unused.getsockname()[1]}"
         connection.close()
         started = time.monotonic()
         with pytest.raises(NatsUnavailable) as error:
@@ -149,7 +149,7 @@ def test_incident_20_nats_away_is_told_within_the_deadline_and_then_at_once(sett
     connection.close()
 
 
-def test_incident_20_a_silent_server_is_given_up_after_the_deadline(settings, monkeypatch) -> None:
+def test_incident_20_silent_server_fails_after_the_deadline(settings, monkeypatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -1,17 +1,17 @@
-"""Large bodies at one real web process: one is read, one waits, and everybody else is served."""
+"""Large bodies at one real web process: one is read, one waits, and small requests are served."""
 
 import socket
 from contextlib import ExitStack
 
 from ami.main.services import tokens
-from benchmarks.results_memory import MIB, Door, Stage, door, request_of
+from benchmarks.results_memory import MIB, Stage, WebServer, request_of, web_server
 from tests.support.place import until
 
 SIZE = 40 * MIB
 
 
-def stalled_post(web: Door, stack: ExitStack) -> socket.socket:
-    """Begin to post a large body and stop after a MiB of it."""
+def stalled_post(web: WebServer, stack: ExitStack) -> socket.socket:
+    """Begin to post a large body and stop after 1 MiB."""
     address, _, path = web.url.removeprefix("http://").partition("/")
     host, port = address.split(":")
     connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
@@ -26,7 +26,7 @@ def test_two_stalled_large_bodies_leave_room_for_small_ones(database_place):
     key = tokens.issue(stage.world.user)[1]
     small = request_of([stage.small])
     large = b" " * SIZE + small
-    with door(database_place, stage.job, key, small) as web:
+    with web_server(database_place, stage.job, key, small) as web:
         with ExitStack() as stack:
             for _ in range(2):
                 stalled_post(web, stack)

@@ -18,7 +18,7 @@ from tests.support.product.job_setup import new_world
 
 @pytest.fixture(scope="module")
 def workers(django_db_setup, django_db_blocker) -> Iterator[Place]:
-    """Workers of two queues, which read the same pictures and stored results as this process."""
+    """Workers of two queues that share pictures and stored results with this process."""
     with django_db_blocker.unblock(), place_with_own_database("real-workers") as place:
         place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)
         place.workers("antenna-interactive", "antenna-ingest")

@@ -1,4 +1,4 @@
-"""What a body of results takes of real processes, the short form of ``benchmarks.results_memory``."""
+"""Memory that a body of results takes in real processes; the short form of ``benchmarks.results_memory``."""
 
 from benchmarks.results_memory import MIB, REAL_TARGET, Measured, Stage, target
 

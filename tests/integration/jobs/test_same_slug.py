@@ -1,4 +1,4 @@
-"""One client, one public slug, two projects of different owners: each gets its own rows, over HTTP and real NATS."""
+"""One slug in two projects of different owners: each project gets its own rows, over HTTP and real NATS."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services import ingest, slice_run
+from ami.jobs.services import ingest, job_slice
 from ami.jobs.services.jetstream import connection, delete_job
 from ami.main.models import Detection, User
 from ami.main.services import tokens
@@ -18,7 +18,7 @@ SLUG, LABELS = "sheet-moths", ["Noctua pronuba", "Agrotis exclamationis"]
 
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, Any]]:
-    """What the product published to Celery, kept instead of sent."""
+    """Messages that the product published to Celery, recorded instead of sent."""
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr(
         "ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: messages.append(kwargs)
@@ -39,7 +39,7 @@ def worlds(transactional_db, number: int):
 
 
 class PullClient:
-    """A processing service's client as real ones are: it knows a token, a project and a slug."""
+    """The client of a processing service; like real ones it knows a token, a project and a slug."""
 
     def __init__(self, person: User) -> None:
         self.http = APIClient()
@@ -108,7 +108,7 @@ def test_same_slug_of_two_projects_runs_in_both(worlds: list[World], number: int
         assert client.register(world.project.pk)["pipelines_created"] == [SLUG]
         world.pipeline = Pipeline.objects.get(project=world.project, slug=SLUG)
         job = world.job(list(world.project.captures.all()), pk=pk)
-        slice_run.run_slice(job, "first", Now())
+        job_slice.run_slice(job, "first", Now())
     for world, client in zip(worlds, clients, strict=True):
         job = Job.objects.get(project=world.project)
         assert {"id": job.pk, "pipeline_slug": SLUG} in client.jobs()

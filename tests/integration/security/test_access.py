@@ -144,7 +144,7 @@ def test_a_default_pipeline_is_one_that_the_project_uses(mine, theirs):
 
 
 def test_job_takes_no_captures_of_another_project(mine, theirs):
-    from ami.jobs.services.collection import images_of
+    from ami.jobs.services.job_images import images_of
 
     body = {
         "name": "x",

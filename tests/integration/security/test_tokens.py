@@ -39,7 +39,7 @@ def statuses(client, wanted):
 
 @pytest.fixture
 def no_nats(monkeypatch):
-    monkeypatch.setattr("ami.jobs.services.claims.claim", lambda *_, **__: [])
+    monkeypatch.setattr("ami.jobs.services.image_claims.claim", lambda *_, **__: [])
 
 
 def test_worker_and_person_both_reach_the_worker_contract(mine, no_nats):

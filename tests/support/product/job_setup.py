@@ -12,7 +12,7 @@ from PIL import Image
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import DispatchMode, ImageState, JobStatus
-from ami.jobs.services import operations, slice_run
+from ami.jobs.services import job_slice, operations
 from ami.jobs.services.transitions import move
 from ami.main.models import Deployment, Project, SourceImage, User
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProjectPipelineConfig
@@ -80,7 +80,7 @@ class World:
         return job
 
     def claim(self, job: Job, owner: str = "someone") -> Job:
-        assert slice_run.claim(job, owner)
+        assert job_slice.claim(job, owner)
         return job
 
     def found(

@@ -140,7 +140,7 @@ def test_a_download_is_logged_without_its_signature(client, project, owner, capl
 def test_no_stored_value_contains_a_signature(client, project, tmp_path):
     """Neither rows, job results nor files of an export contain a signature."""
     from ami.jobs.models import Job
-    from ami.jobs.services.kinds import kind_of
+    from ami.jobs.services.job_kinds import kind_of
 
     factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     answer = client.post("/api/v2/exports/", {"project": project.pk, "format": JSON}, format="json")

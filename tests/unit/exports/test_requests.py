@@ -15,7 +15,7 @@ from ami.exports import tasks
 from ami.exports.models import DataExport, ScheduledExport
 from ami.exports.services import requests, writer
 from ami.jobs.models import Job
-from ami.jobs.services.kinds import kind_of
+from ami.jobs.services.job_kinds import kind_of
 from ami.main.models import SourceImageCollection
 from tests.support.product import factories
 from tests.support.product.factories import Turn

@@ -1,4 +1,4 @@
-"""The world of the unit tests: SQLite, no broker, and NATS away."""
+"""Fixtures of the unit tests: SQLite, no broker, and an unreachable NATS."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.product.job_setup import World, new_world
 
 @pytest.fixture(autouse=True)
 def nats_away(settings):
-    """No unit test talks to NATS; its absence is a state that everything must cope with."""
+    """Unit tests do not use NATS; all code must work while it is unreachable."""
     settings.NATS_URL = ""
 
 

@@ -1,4 +1,4 @@
-"""The API of jobs: the workers' contract, permissions, refusals."""
+"""The jobs API: the workers' contract, permissions and errors."""
 
 import socket
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def post(client: APIClient, path: str, body: object):
     return client.post(f"/api/v2/{path}", body, format="json")
 
 
-def test_a_stranger_sees_nothing_and_nobody_is_anonymous(world: World) -> None:
+def test_stranger_sees_nothing_and_anonymous_calls_are_refused(world: World) -> None:
     job = world.running(world.captures(1))
     stranger = APIClient()
     assert stranger.get("/api/v2/jobs/").status_code in (401, 403)
@@ -43,7 +43,9 @@ def test_a_stranger_sees_nothing_and_nobody_is_anonymous(world: World) -> None:
         assert post(stranger, f"jobs/{job.pk}/{action}/", {}).status_code == 404
 
 
-def test_a_member_that_is_no_superuser_is_a_worker(world: World, published, django_capture_on_commit_callbacks) -> None:
+def test_member_without_superuser_rights_may_be_a_worker(
+    world: World, published, django_capture_on_commit_callbacks
+) -> None:
     worker = User.objects.create_user("worker@example.org")
     world.project.members.add(worker)
     client = APIClient()
@@ -120,14 +122,14 @@ def broker_at(url: str) -> Iterator[None]:
 
 
 @pytest.mark.sqlite
-def test_a_job_to_start_now_is_refused_whole_while_the_broker_is_away(transactional_db) -> None:
+def test_start_now_with_an_unreachable_broker_creates_no_job(transactional_db) -> None:
     world = new_world()
     client = APIClient()
     client.force_authenticate(world.user)
     body = {"name": "mine", "project": world.project.pk, "pipeline": world.pipeline.pk}
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        with broker_at(f"amqp://user:secret@127.0.0.1:{nobody.getsockname()[1]}//"):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with broker_at(f"amqp://user:secret@127.0.0.1:{unused.getsockname()[1]}//"):
             answer = post(client, "jobs/?start_now=1", body)
             assert answer.status_code == 503
             assert answer["Retry-After"]
@@ -139,7 +141,7 @@ def test_a_job_to_start_now_is_refused_whole_while_the_broker_is_away(transactio
     assert Job.objects.get().status == "PENDING"
 
 
-def test_a_job_that_began_although_its_confirmation_was_lost_is_accepted(transactional_db, monkeypatch) -> None:
+def test_job_begun_despite_a_lost_confirmation_is_accepted(transactional_db, monkeypatch) -> None:
     world = new_world()
     client = APIClient()
     client.force_authenticate(world.user)
@@ -162,7 +164,7 @@ def test_only_an_active_async_job_hands_out_tasks(world: World, client: APIClien
     assert post(client, f"jobs/{idle.pk}/tasks/", {"batch_size": 0}).status_code == 400
 
 
-def test_nats_away_is_a_503(world: World, client: APIClient) -> None:
+def test_unreachable_nats_is_a_503(world: World, client: APIClient) -> None:
     job = world.running(world.captures(1))
     answer = post(client, f"jobs/{job.pk}/tasks/", {"batch_size": 1})
     assert answer.status_code == 503

@@ -24,7 +24,7 @@ def published(monkeypatch) -> list[dict[str, object]]:
     return messages
 
 
-def test_an_accepted_result_that_nobody_handled_is_published_again_at_growing_intervals(
+def test_unhandled_result_is_republished_at_growing_intervals(
     world: World, published, django_capture_on_commit_callbacks
 ) -> None:
     [capture] = world.captures(1)
@@ -47,7 +47,7 @@ def test_an_accepted_result_that_nobody_handled_is_published_again_at_growing_in
     assert [message["result_key"] for message in published] == [row.key] * 3
 
 
-def test_a_buried_result_is_left_to_the_dead_letters_and_a_handled_one_is_purged(world: World, published) -> None:
+def test_buried_result_is_not_republished_and_handled_one_is_purged(world: World, published) -> None:
     captures = world.captures(2)
     job = world.running(captures)
     buried, handled = (stored_results.store(job, "r", world.found(c)) for c in captures)
@@ -61,7 +61,7 @@ def test_a_buried_result_is_left_to_the_dead_letters_and_a_handled_one_is_purged
     assert storages["results"].exists(buried.name)
 
 
-def test_incident_41_a_job_that_only_lacks_its_end_is_finished(world: World) -> None:
+def test_incident_41_job_with_all_images_settled_is_finished(world: World) -> None:
     job = world.running(world.captures(2))
     JobImage.objects.update(state=ImageState.PROCESSED)
     assert audits.audit_jobs()["complete_jobs"] == {"checked": 1, "fixed": 1, "unfixable": 0}
@@ -69,7 +69,7 @@ def test_incident_41_a_job_that_only_lacks_its_end_is_finished(world: World) -> 
     assert job.status == JobStatus.SUCCESS
 
 
-def test_incident_41_lost_images_are_failed_also_while_nats_is_away(settings, world: World) -> None:
+def test_incident_41_lost_images_fail_even_without_nats(settings, world: World) -> None:
     job = world.running(world.captures(3))
     rows = list(JobImage.objects.order_by("pk"))
     JobImage.objects.update(state=ImageState.PROCESSED)
@@ -98,7 +98,7 @@ def test_an_image_whose_result_waits_on_ingest_is_not_lost(settings, world: Worl
     assert audits.audit_jobs()["lost_images"]["fixed"] == 0
 
 
-def test_a_check_that_fails_leaves_the_others_running(world: World, monkeypatch) -> None:
+def test_failing_check_does_not_stop_the_others(world: World, monkeypatch) -> None:
     job = world.job([])
     Job.objects.filter(pk=job.pk).update(status=JobStatus.CANCELING)
 
@@ -117,7 +117,7 @@ def test_incident_47_broken_rows_are_counted(world: World, published) -> None:
     [capture] = world.captures(1)
     job = world.running([capture])
     ingest.handle(job.pk, result_data=world.found(capture))
-    assert sum(audits.audit_data_integrity().values()) == 1  # the crop, which nobody makes here
+    assert sum(audits.audit_data_integrity().values()) == 1  # the crop, which is not made here
     Occurrence.objects.update(determination=None)
     assert audits.audit_data_integrity()["occurrences_without_determination"] == 1
     assert move(job, JobStatus.STARTED) is False

@@ -1,4 +1,4 @@
-"""Posted results: refused whole with the field named, stored as they came, handled as they were."""
+"""Posted results: refused as a whole with the wrong field named, stored unchanged, handled as posted."""
 
 import gzip
 import json
@@ -95,7 +95,7 @@ def test_the_first_and_the_last_year_are_saved(world, client, when, published) -
 
 
 @pytest.mark.parametrize("subject", ["a b", "a\r\nPUB x 0", "\t", "é", "\x7f", "\ud800"])
-def test_a_reply_subject_that_is_none_is_a_400(world, client, subject) -> None:
+def test_invalid_reply_subject_is_a_400(world, client, subject) -> None:
     job = world.running([capture := world.captures(1)[0]])
     body = {"results": [{"reply_subject": subject, "result": world.found(capture)}]}
     answer = post(client, job, json.dumps(body))
@@ -114,7 +114,7 @@ def test_a_400_leaves_nothing_of_the_other_results(world, client, published) -> 
 
 
 @pytest.mark.sqlite
-def test_the_bytes_that_came_are_stored_and_posting_them_again_is_one_result(
+def test_posted_bytes_are_stored_once_even_if_posted_again(
     world, client, published, django_capture_on_commit_callbacks
 ) -> None:
     captures = world.captures(2)
@@ -178,7 +178,7 @@ def test_results_are_saved_alike_whether_their_lists_were_text_or_not(world, mon
         ({"algorithms": {"a": [[]] * 20_000}}, "algorithms"),
     ],
 )
-def test_a_message_that_came_around_the_door_is_refused_with_its_field(world, changes, field) -> None:
+def test_message_published_around_the_api_is_refused_with_its_field(world, changes, field) -> None:
     job = world.running([capture := world.captures(1)[0]])
     found = world.found(capture)
     for key, value in changes.items():
@@ -191,7 +191,7 @@ def test_a_message_that_came_around_the_door_is_refused_with_its_field(world, ch
             ingest.handle(job.pk, result_data=found)
 
 
-def test_a_reply_subject_that_is_none_is_never_published(world, monkeypatch) -> None:
+def test_invalid_reply_subject_is_never_published(world, monkeypatch) -> None:
     monkeypatch.setattr(ingest.jetstream, "acknowledge", lambda *_, **__: pytest.fail("acknowledged"))
     job = world.running([capture := world.captures(1)[0]])
     subject = f"$JS.ACK.job_{job.pk}.c.1.1.1.0.0\r\nPUB x 0"
@@ -226,7 +226,7 @@ def test_both_numbers_are_settings(settings, world, client) -> None:
 # --- One large body at a time -------------------------------------------------------------------------------------
 
 
-def test_while_a_large_body_is_worked_on_another_is_a_503_and_small_ones_pass(world, client, monkeypatch) -> None:
+def test_second_large_body_is_a_503_while_small_ones_pass(world, client, monkeypatch) -> None:
     monkeypatch.setattr(bodies, "LARGE_BYTES", 3000)
     monkeypatch.setattr(gate, "WAIT_SECONDS", 0.05)
     job = world.running([capture := world.captures(1)[0]])
@@ -239,28 +239,28 @@ def test_while_a_large_body_is_worked_on_another_is_a_503_and_small_ones_pass(wo
     assert post(client, job, large).status_code == 200
 
 
-def test_one_large_body_waits_and_a_third_is_turned_away_at_once() -> None:
-    door, waiting, done = gate.Gate(), threading.Event(), threading.Event()
+def test_one_large_body_waits_and_a_third_is_refused() -> None:
+    large_bodies, waiting, done = gate.Gate(), threading.Event(), threading.Event()
 
     def second() -> None:
         waiting.set()
-        with door.turn():
+        with large_bodies.turn():
             done.set()
 
     with ExitStack() as stack:
-        stack.enter_context(door.turn())
+        stack.enter_context(large_bodies.turn())
         thread = threading.Thread(target=second)
         thread.start()
         waiting.wait(5)
         deadline = threading.Event()
-        while door._places._value and not deadline.wait(0.01):
+        while large_bodies._places._value and not deadline.wait(0.01):
             pass
-        with pytest.raises(gate.Busy), door.turn():
+        with pytest.raises(gate.Busy), large_bodies.turn():
             pass
         assert not done.is_set()
     assert done.wait(5)
     thread.join(5)
-    with door.turn():
+    with large_bodies.turn():
         pass
 
 

@@ -1,10 +1,10 @@
-"""Reprocessing captures because a person asked."""
+"""Reprocessing of captures on request of a user."""
 
 import pytest
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services.reprocess import create_jobs
+from ami.jobs.services.reprocess_jobs import create_jobs
 from tests.support.product.job_setup import World
 
 

@@ -1,4 +1,4 @@
-"""Saving results: exactly once, whatever is delivered twice."""
+"""Saving results: exactly once, even if delivered twice."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_incident_44_nothing_found_leaves_one_null_marker_and_no_occurrence(worl
     assert not Occurrence.objects.exists()
 
 
-def test_incident_44_a_save_that_fails_half_way_leaves_the_image_unprocessed(world: World, monkeypatch) -> None:
+def test_incident_44_failed_save_leaves_the_image_unprocessed(world: World, monkeypatch) -> None:
     [capture] = world.captures(1)
     job = world.running([capture])
 
@@ -79,7 +79,7 @@ def test_hazard_6_an_error_without_image_id_settles_the_image_of_its_delivery(wo
     assert JobImage.objects.get(source_image=captures[0]).state == ImageState.FAILED
 
 
-def test_hazard_6_an_error_of_nobody_is_logged_on_the_job(world: World) -> None:
+def test_hazard_6_error_without_an_image_is_logged_on_the_job(world: World) -> None:
     job = world.running(world.captures(1))
     ingest.handle(job.pk, result_data={"error": "who knows"})
     assert job.log_entries.filter(level="ERROR", message__contains="who knows").exists()
@@ -116,7 +116,7 @@ def test_a_better_classification_in_one_result_wins_and_a_new_result_replaces(wo
     assert set(Taxon.objects.values_list("name", flat=True)) == {"A", "B"}
 
 
-def test_a_late_result_of_an_image_given_up_as_lost_is_good_work(world: World) -> None:
+def test_late_result_of_a_lost_image_is_saved(world: World) -> None:
     captures = world.captures(3)
     job = world.running(captures)
     JobImage.objects.filter(source_image=captures[0]).update(state=ImageState.FAILED, error="lost after 2 deliveries")
@@ -125,12 +125,10 @@ def test_a_late_result_of_an_image_given_up_as_lost_is_good_work(world: World) -
 
 
 MOST_QUERIES = 45
-"""What one result of one image may ask the database for, whatever else is in it."""
+"""Maximum number of queries for one result of one image, independent of the size of the job."""
 
 
-def test_incident_37_a_result_costs_the_same_few_queries_however_large_the_job_is(
-    world: World, django_assert_max_num_queries
-) -> None:
+def test_incident_37_queries_per_result_do_not_grow_with_the_job(world: World, django_assert_max_num_queries) -> None:
     captures = world.captures(12)
     job = world.running(captures)
     counts = []
@@ -156,7 +154,7 @@ def test_incident_37_no_query_cache_is_installed(settings) -> None:
 
 
 @pytest.mark.parametrize("spelled", ["0{}", "+{}", " {}", "{}.0"])
-def test_an_image_whose_key_is_spelled_oddly_is_none_of_the_jobs_and_ends_no_task(world: World, spelled) -> None:
+def test_noncanonical_image_key_is_skipped_without_an_error(world: World, spelled) -> None:
     [capture] = world.captures(1)
     job = world.running([capture])
     found = world.found(capture)

@@ -1,4 +1,4 @@
-"""What services report about a picture opens nothing: an error may quote the link that they were given."""
+"""Errors that services report contain no usable signed link."""
 
 from ami.jobs.models import JobImage, JobLog
 from ami.jobs.services.settlement import settle_failed
@@ -20,17 +20,17 @@ def test_a_failed_image_keeps_no_signature(world: World) -> None:
 def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, monkeypatch, settings) -> None:
     from django.test import Client
 
-    from ami.jobs.services import push
+    from ami.jobs.services import push_dispatch
 
     settings.ANTENNA_PUBLIC_URL = "http://testserver"
     captures = world.captures(2)
     job = world.running(captures)
     sent = []
-    monkeypatch.setattr(push, "service_for", lambda pipeline, project_id: None)
-    monkeypatch.setattr(push, "process", lambda service, request: sent.append(request) or 1 / 0)
+    monkeypatch.setattr(push_dispatch, "service_for", lambda pipeline, project_id: None)
+    monkeypatch.setattr(push_dispatch, "process", lambda service, request: sent.append(request) or 1 / 0)
     rows = list(JobImage.objects.filter(job=job).select_related("source_image"))
     try:
-        push._push_batch(job, rows, {})
+        push_dispatch._push_batch(job, rows, {})
     except ZeroDivisionError:
         [request] = sent
     for picture in request.source_images:

@@ -1,4 +1,4 @@
-"""The tasks as Celery runs them, eagerly: slices, retries, failures."""
+"""The tasks of the app `jobs`, run eagerly: slices, retries, failures."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import kinds, operations, slice_run
-from ami.jobs.services.kinds import job_kind
+from ami.jobs.services import job_kinds, job_slice, operations
+from ami.jobs.services.job_kinds import job_kind
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
 from tests.support.product.job_setup import World, new_world
@@ -26,7 +26,7 @@ def world(transactional_db) -> World:
 
 @pytest.fixture(autouse=True)
 def eager() -> Iterator[None]:
-    """Tasks run where they are published: what is tested here is what they do, not how they travel."""
+    """Run tasks eagerly: these tests are about their effects, not about the broker."""
     current_app.conf.task_always_eager = True
     yield
     current_app.conf.task_always_eager = False
@@ -34,11 +34,11 @@ def eager() -> Iterator[None]:
 
 @pytest.fixture
 def kind() -> Iterator[dict[str, Any]]:
-    """A kind whose code is what the test puts in ``advance``."""
+    """A job kind whose ``advance`` is set by the test."""
     code: dict[str, Any] = {}
     job_kind("test_kind", stages=["work"])(lambda job, work: code["advance"](job, work))
     yield code
-    kinds._kinds.pop("test_kind")
+    job_kinds._kinds.pop("test_kind")
 
 
 def make(world: World) -> Job:
@@ -99,19 +99,19 @@ def test_incident_35_a_soft_time_limit_ends_the_slice_and_not_the_job(world: Wor
     assert (job.status, len(calls)) == (JobStatus.SUCCESS, 2)
 
 
-def test_a_second_message_drops_itself_and_a_redelivered_one_goes_on(world: World, kind) -> None:
+def test_duplicate_message_drops_itself_redelivered_one_continues(world: World, kind) -> None:
     calls = []
     kind["advance"] = lambda job, work: bool(calls.append(job.lease_owner)) or True
     job = make(world)
     move(job, JobStatus.PENDING)
-    assert slice_run.claim(job, "the-first")
+    assert job_slice.claim(job, "the-first")
     run_job.apply(kwargs={"job_id": job.pk}, task_id="another", throw=True)
     assert calls == []
     run_job.apply(kwargs={"job_id": job.pk}, task_id="the-first", throw=True)
     assert calls == ["the-first"]
 
 
-def test_incident_40_a_job_cancelled_while_it_works_is_revoked_and_stays_so(world: World, kind) -> None:
+def test_incident_40_job_cancelled_while_running_stays_revoked(world: World, kind) -> None:
     def advance(job, work):
         operations.cancel(Job.objects.get(pk=job.pk))
         assert Job.objects.get(pk=job.pk).status == JobStatus.CANCELING
@@ -138,10 +138,10 @@ def test_an_unregistered_pipeline_fails_the_task_and_is_noted_on_the_result(worl
 
     [capture] = world.captures(1)
     job = world.running([capture])
-    row = stored_results.store(job, "r", {**world.found(capture), "pipeline": "nobody's"})
+    row = stored_results.store(job, "r", {**world.found(capture), "pipeline": "unregistered"})
     message = {"job_id": job.pk, "result_key": row.key}
     assert process_nats_pipeline_result.apply(kwargs=message, throw=False).state == "FAILURE"
-    assert "nobody's" in StoredResult.objects.get().error
+    assert "unregistered" in StoredResult.objects.get().error
 
 
 def test_an_older_publishers_whole_result_makes_crops_too(world: World) -> None:
@@ -177,7 +177,7 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -187,18 +187,18 @@ def test_hazard_1_a_job_that_waits_long_in_its_queue_is_left_alone(world: World,
     old = timezone.now() - timedelta(days=2)
     Job.objects.update(created_at=old, updated_at=old, queued_at=timezone.now() - timedelta(hours=3), queued_times=6)
     for _ in range(3):
-        assert stalled.run_stalled_again().checked == 0
-        assert stalled.publish_queued_again().fixed == 0
+        assert stalled_jobs.rerun_stalled_jobs().checked == 0
+        assert stalled_jobs.republish_unstarted_jobs().fixed == 0
     job.refresh_from_db()
     assert (job.status, len(messages)) == (JobStatus.PENDING, sent)
 
 
-def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(world: World, monkeypatch) -> None:
+def test_job_with_a_lost_message_is_republished_at_growing_intervals(world: World, monkeypatch) -> None:
     from datetime import timedelta
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     messages: list[dict[str, Any]] = []
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **message: messages.append(message))
@@ -208,7 +208,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
 
     def audit_after(minutes: int) -> int:
         Job.objects.update(queued_at=timezone.now() - timedelta(minutes=minutes))
-        return stalled.publish_queued_again().fixed
+        return stalled_jobs.republish_unstarted_jobs().fixed
 
     assert [audit_after(minutes) for minutes in (9, 11, 11, 19, 21, 39, 41)] == [0, 1, 0, 0, 1, 0, 1]
     Job.objects.update(queued_times=1000)
@@ -221,7 +221,7 @@ def test_a_job_whose_message_was_lost_is_published_again_at_growing_intervals(wo
     run_job.apply(kwargs=messages[0]["kwargs"], throw=True)
     run_job.apply(kwargs=messages[1]["kwargs"], throw=True)
     job.refresh_from_db()
-    assert (job.status, stalled.publish_queued_again().checked) == (JobStatus.SUCCESS, 0)
+    assert (job.status, stalled_jobs.republish_unstarted_jobs().checked) == (JobStatus.SUCCESS, 0)
 
 
 def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monkeypatch) -> None:
@@ -229,22 +229,22 @@ def test_a_job_that_waits_for_its_time_is_not_published_again(world: World, monk
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     monkeypatch.setattr("ami.jobs.tasks.run_job.apply_async", lambda **_: None)
     operations.run(world.job([], delay=3600))
     now = timezone.now()
     Job.objects.update(queued_at=now - timedelta(minutes=50), scheduled_at=now + timedelta(minutes=10))
-    assert stalled.publish_queued_again().fixed == 0
+    assert stalled_jobs.republish_unstarted_jobs().fixed == 0
     Job.objects.update(scheduled_at=now - timedelta(minutes=11))
-    assert stalled.publish_queued_again().fixed == 1
+    assert stalled_jobs.republish_unstarted_jobs().fixed == 1
 
 
 def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, kind, monkeypatch) -> None:
     from ami.jobs.errors import NatsUnavailable
 
     def advance(job, work):
-        raise NatsUnavailable("away")
+        raise NatsUnavailable("unreachable")
 
     kind["advance"] = advance
     job = make(world)
@@ -279,7 +279,7 @@ def test_waiting_for_the_start_is_a_fresh_message(world: World, kind, monkeypatc
     assert Job.objects.get(pk=job.pk).status == JobStatus.PENDING
 
 
-def test_lost_children_leave_a_job_its_tries(world: World, kind) -> None:
+def test_lost_children_do_not_use_up_a_jobs_tries(world: World, kind) -> None:
     calls = []
 
     def advance(job, work):
@@ -293,33 +293,33 @@ def test_lost_children_leave_a_job_its_tries(world: World, kind) -> None:
     assert (Job.objects.get(pk=job.pk).status, len(calls)) == (JobStatus.FAILURE, 4)
 
 
-def test_a_job_whose_worker_vanished_is_run_again(world: World, kind) -> None:
+def test_job_of_a_dead_worker_is_run_again(world: World, kind) -> None:
     from datetime import timedelta
 
     from django.utils import timezone
 
-    from ami.jobs.services.audits import stalled
+    from ami.jobs.services.audits import stalled_jobs
 
     kind["advance"] = lambda job, work: True
     job = make(world)
     move(job, JobStatus.STARTED)
-    slice_run.claim(job, "gone")
+    job_slice.claim(job, "dead-worker")
     Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
-    assert stalled.run_stalled_again().fixed == 1
+    assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
 
 
-def test_job_that_ends_every_worker_it_runs_in_is_failed_and_not_run_for_ever(world: World, monkeypatch) -> None:
-    from ami.jobs.services.audits import stalled
+def test_job_that_kills_every_worker_is_failed(world: World, monkeypatch) -> None:
+    from ami.jobs.services.audits import stalled_jobs
 
-    nudged: list[int] = []
-    monkeypatch.setattr(stalled, "nudge", lambda job_id, why: nudged.append(job_id))
+    republished: list[int] = []
+    monkeypatch.setattr(stalled_jobs, "publish_run_job", lambda job_id, reason: republished.append(job_id))
     job = world.claim(world.running(world.captures(1)))
-    for _ in range(stalled.MOST_TRIES + 1):
+    for _ in range(stalled_jobs.MOST_TRIES + 1):
         past = timezone.now() - timedelta(seconds=1)
-        Job.objects.filter(pk=job.pk).update(lease_owner="gone", lease_expires_at=past)
-        assert stalled.run_stalled_again().fixed == 1
+        Job.objects.filter(pk=job.pk).update(lease_owner="dead-worker", lease_expires_at=past)
+        assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
-    assert (job.status, len(nudged)) == (JobStatus.FAILURE, stalled.MOST_TRIES)
-    assert "dead letters" in job.params["error"]
+    assert (job.status, len(republished)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)
+    assert "dead-letter queue" in job.params["error"]

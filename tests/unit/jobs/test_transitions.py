@@ -1,4 +1,4 @@
-"""The status moves along the table and no other way."""
+"""The status of a job changes only along the table of transitions."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_incident_40_saving_a_stale_copy_changes_no_status(world: World) -> None
     assert (job.name, job.status) == ("renamed", JobStatus.STARTED)
 
 
-def test_incident_33_early_errors_are_no_verdict(world: World) -> None:
+def test_incident_33_early_errors_do_not_fail_the_job(world: World) -> None:
     captures = world.captures(4)
     job = world.running(captures)
     from ami.jobs.services import ingest
@@ -49,8 +49,8 @@ def test_incident_33_early_errors_are_no_verdict(world: World) -> None:
     assert shown["stages"][1]["status"] == "STARTED"
 
 
-@pytest.mark.parametrize(("failed", "verdict"), [(2, JobStatus.SUCCESS), (3, JobStatus.FAILURE)])
-def test_more_than_half_failed_is_a_failure(world: World, failed: int, verdict: JobStatus, monkeypatch) -> None:
+@pytest.mark.parametrize(("failed", "final_status"), [(2, JobStatus.SUCCESS), (3, JobStatus.FAILURE)])
+def test_more_than_half_failed_is_a_failure(world: World, failed: int, final_status: JobStatus, monkeypatch) -> None:
     from ami.jobs.services import ingest
 
     monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
@@ -60,7 +60,7 @@ def test_more_than_half_failed_is_a_failure(world: World, failed: int, verdict: 
         error = {"error": "x", "image_id": str(capture.pk)}
         ingest.handle(job.pk, result_data=error if index < failed else world.found(capture))
     job.refresh_from_db()
-    assert job.status == verdict
+    assert job.status == final_status
     [process] = [stage for stage in progress(job)["stages"] if stage["key"] == "process"]
     assert [p["value"] for p in process["params"]] == [4, 0, failed]
 
@@ -88,7 +88,7 @@ def test_retry_keeps_what_succeeded_and_run_starts_over(world: World, monkeypatc
     assert set(JobImage.objects.values_list("state", flat=True)) == {"pending"}
 
 
-def test_incident_36_a_log_line_that_the_database_refuses_leaves_the_transaction_alone(world: World) -> None:
+def test_incident_36_refused_log_line_keeps_the_transaction(world: World) -> None:
     job = world.job([])
     job.log("bad \x00 line", context_value=object())
     job.log("good line")
@@ -96,14 +96,14 @@ def test_incident_36_a_log_line_that_the_database_refuses_leaves_the_transaction
 
 
 def test_limit_and_shuffle_choose_the_same_images_in_every_slice(world: World) -> None:
-    from ami.jobs.services import collection
+    from ami.jobs.services import job_images
     from tests.support.product.job_setup import Now
 
     captures = world.captures(20)
     job = world.job(captures, limit=5)
     move(job, JobStatus.STARTED)
-    assert collection.collect(job, Now())
+    assert job_images.collect(job, Now())
     job.cursor = {}
-    assert collection.collect(job, Now())
+    assert job_images.collect(job, Now())
     assert JobImage.objects.filter(job=job).count() == 5
     assert JobImage.objects.values("position").distinct().count() == 5

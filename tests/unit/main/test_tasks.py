@@ -5,7 +5,7 @@ from celery import current_app
 from django.conf import settings
 
 from ami.jobs.models import Job
-from ami.jobs.services.kinds import kind_of
+from ami.jobs.services.job_kinds import kind_of
 from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection, StaleCount
 from ami.main.services import bulk_deletion, sessions

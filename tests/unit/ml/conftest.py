@@ -1,4 +1,4 @@
-"""The world of the tests of pipelines."""
+"""Fixtures of the tests of pipelines."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.product.job_setup import World, new_world
 
 @pytest.fixture(autouse=True)
 def nats_away(settings):
-    """No unit test talks to NATS."""
+    """Unit tests do not use NATS."""
     settings.NATS_URL = ""
 
 

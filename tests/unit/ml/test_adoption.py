@@ -1,4 +1,4 @@
-"""Adoption: captures processed by a shared pipeline, processed anew by the project's own."""
+"""Adoption: captures processed by a shared pipeline, then again by the project's own."""
 
 import importlib
 
@@ -27,7 +27,7 @@ def shared(db) -> World:
 
 
 def adopted(world: World) -> Pipeline:
-    """Register in the world's project what it used of the catalogue."""
+    """Register the shared pipeline of the world's project as its own."""
     algorithms = [
         {"name": "Det", "key": world.detector.key, "task_type": "detection"},
         {

@@ -57,17 +57,17 @@ def test_hazard_8_a_null_marker_opens_no_picture(world: World, monkeypatch) -> N
     assert crops.captures_without_crops([capture.pk]) == []
 
 
-def test_one_unreadable_capture_is_told_and_the_others_are_cropped(world: World) -> None:
-    good, gone, broken = world.captures(3)
-    for capture in (good, gone, broken):
+def test_unreadable_capture_is_reported_and_the_others_are_cropped(world: World) -> None:
+    good, missing, broken = world.captures(3)
+    for capture in (good, missing, broken):
         detect(world, capture, [0, 0, 20, 10])
-    default_storage.delete(gone.path)
+    default_storage.delete(missing.path)
     with default_storage.open(broken.path, "wb") as file:
         file.write(b"no picture")
-    with pytest.raises(crops.CropsFailed, match=f"capture {gone.pk}.*capture {broken.pk}.*not a picture") as told:
-        crops.make_crops([good.pk, gone.pk, broken.pk])
-    assert crops.captures_without_crops([good.pk, gone.pk, broken.pk]) == [gone.pk, broken.pk]
-    assert not isinstance(told.value, crops.CropsRefused), "the one that is gone may come back"
+    with pytest.raises(crops.CropsFailed, match=f"capture {missing.pk}.*capture {broken.pk}.*not a picture") as failure:
+        crops.make_crops([good.pk, missing.pk, broken.pk])
+    assert crops.captures_without_crops([good.pk, missing.pk, broken.pk]) == [missing.pk, broken.pk]
+    assert not isinstance(failure.value, crops.CropsRefused), "the missing file may reappear"
 
 
 def replace(capture, content: bytes) -> None:

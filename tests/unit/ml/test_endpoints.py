@@ -1,11 +1,11 @@
-"""Addresses of services and captures in production: refused when entered and when called, each with its reason."""
+"""Forbidden addresses of services and captures are refused when entered and when called, with a reason."""
 
 import pytest
 from django.core.exceptions import ValidationError
 from rest_framework.test import APIClient
 
 from ami.jobs.models import JobImage
-from ami.jobs.services import slice_run
+from ami.jobs.services import job_slice
 from ami.main.models import Detection, S3StorageSource
 from ami.ml.errors import PictureRefused
 from ami.ml.models import ProcessingService
@@ -30,7 +30,7 @@ def asked() -> list[str]:
 
 @pytest.fixture
 def loopback(asked: list[str]):
-    """A server on this machine that would answer anything."""
+    """A server on this machine that answers every request."""
     with served(lambda path, body: asked.append(path) or (200, {"status": ["a"]})) as url:
         yield url
 
@@ -69,7 +69,7 @@ def test_admin_refuses_an_address_of_this_machine_with_its_field(db) -> None:
 def test_job_fails_with_the_reason_when_its_service_may_not_be_called(world: World, loopback, asked) -> None:
     push_service(world, loopback)
     job = world.job(world.captures(1), mode="sync_api")
-    slice_run.run_slice(job, "me", Now())
+    job_slice.run_slice(job, "me", Now())
     job.refresh_from_db()
     assert job.status == "FAILURE"
     assert REASON in JobImage.objects.get().error

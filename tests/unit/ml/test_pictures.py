@@ -1,4 +1,4 @@
-"""Opening pictures: format and size are decided before anything is decoded."""
+"""Opening pictures: format and size are checked before decoding."""
 
 import random
 from contextlib import suppress

@@ -1,11 +1,11 @@
-"""Registration: a service brings what it runs, as rows of its project and of no other."""
+"""Registration: a service registers its pipelines as rows of its project only."""
 
 from typing import Any
 
 import pytest
 from rest_framework.test import APIClient
 
-from ami.jobs.services.reprocess import pipeline_for
+from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.ml.schemas import PipelineConfigResponse
 from ami.ml.services.registration import RegistrationRefused, register, register_pull_service
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sqlite
 
 
 def config(world: World, name: str, **fields: Any) -> PipelineConfigResponse:
-    """The pipeline of ``world`` under another name, with its detector under another name, too."""
+    """The pipeline of ``world`` and its detector under other names."""
     algorithm = {"name": name, "key": world.detector.key, "task_type": "detection"}
     return PipelineConfigResponse.model_validate(
         {"name": name, "slug": world.pipeline.slug, "version": 1, "algorithms": [algorithm], "stages": [], **fields}
@@ -23,7 +23,7 @@ def config(world: World, name: str, **fields: Any) -> PipelineConfigResponse:
 
 
 def shared_use(world: World, **fields: Any) -> ProjectPipelineConfig:
-    """Make the world use its pipeline as one of the shared catalogue."""
+    """Make the world's project use a pipeline of the shared catalogue."""
     shared = new_world("shared", own=False).pipeline
     Pipeline.objects.filter(pk=shared.pk).update(default_config={"threshold": 1})
     return ProjectPipelineConfig.objects.create(project=world.project, pipeline=shared, **fields)

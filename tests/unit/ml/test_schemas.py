@@ -1,4 +1,4 @@
-"""The wire models take what real clients send and refuse what breaks the contract."""
+"""The wire models accept the bodies of real clients and refuse violations of the contract."""
 
 import json
 from datetime import datetime
@@ -33,7 +33,7 @@ def test_a_time_without_a_zone_stays_without_one():
     assert detection.timestamp.tzinfo is None
 
 
-def test_a_result_survives_the_way_there_and_back():
+def test_result_survives_a_round_trip():
     before = PipelineTaskResult.model_validate({"reply_subject": "a", "result": RESULTS})
     assert PipelineTaskResult.model_validate_json(before.model_dump_json()) == before
 

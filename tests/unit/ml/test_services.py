@@ -1,4 +1,4 @@
-"""Processing services: registration, heartbeats, probes, pushing; the services are real HTTP servers."""
+"""Processing services as real HTTP servers: registration, heartbeats, probes, pushed batches."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import JobImage
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import slice_run
+from ami.jobs.services import job_slice
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.services import heartbeats
 from ami.ml.services import probes as probing
@@ -67,19 +67,19 @@ def test_incident_39_a_heartbeat_is_written_once_in_a_while(world: World, django
     service = push_service(world, "")
     cache.clear()
     heartbeats._last.clear()
-    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    assert heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     with django_assert_num_queries(0):
-        assert not heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+        assert not heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     service.refresh_from_db()
     assert service.last_seen_live
 
 
-def test_hazard_7_a_cache_that_is_down_stops_no_heartbeat(settings, world: World, monkeypatch) -> None:
+def test_hazard_7_heartbeats_work_while_the_cache_is_down(settings, world: World, monkeypatch) -> None:
     service = push_service(world, "")
     heartbeats._last.clear()
     monkeypatch.setattr(heartbeats.cache, "add", lambda *args: False)
     monkeypatch.setattr(heartbeats.cache, "get", lambda *args: None)
-    assert heartbeats.heard_from(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
+    assert heartbeats.record_heartbeat(project_ids=[world.project.pk], slugs=[world.pipeline.slug])
     service.refresh_from_db()
     assert service.last_seen
 
@@ -106,7 +106,7 @@ def test_incident_9_many_dead_services_take_no_longer_than_one(world: World, mon
     assert not ProcessingService.objects.filter(name__startswith="dead", last_seen_live=True).exists()
 
 
-def test_a_service_that_pulls_and_did_not_call_for_a_minute_is_offline(world: World) -> None:
+def test_pull_service_silent_for_a_minute_is_offline(world: World) -> None:
     old = timezone.now() - timedelta(seconds=61)
     silent = ProcessingService.objects.create(name="silent", last_seen=old, last_seen_live=True)
     seen = ProcessingService.objects.create(name="seen", last_seen=timezone.now(), last_seen_live=True)
@@ -135,7 +135,7 @@ def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: Wo
     with served(answer) as url:
         push_service(world, url)
         job = world.job(captures, mode="sync_api", shuffle=False)
-        slice_run.run_slice(job, "me", Now())
+        job_slice.run_slice(job, "me", Now())
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
     assert [len(body["source_images"]) for body in seen] == [2, 2, 1]
@@ -156,7 +156,7 @@ def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, mon
     with served(hang) as url:
         push_service(world, url)
         job = world.job(world.captures(1), mode="sync_api")
-        slice_run.run_slice(job, "me", Now())
+        job_slice.run_slice(job, "me", Now())
         release.set()
     job.refresh_from_db()
     assert job.status == JobStatus.FAILURE
@@ -174,7 +174,7 @@ def test_hazard_10_a_projects_config_leaves_the_default_alone(world: World) -> N
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("body", [b"[" * 200_000, b"x" * 2 * 1024**2], ids=["nested", "large"])
-def test_a_service_whose_answer_is_hostile_is_offline_and_the_others_are_asked(body, monkeypatch) -> None:
+def test_hostile_service_is_offline_and_the_others_are_probed(body, monkeypatch) -> None:
     import httpx
 
     bad = ProcessingService.objects.create(name="bad", endpoint_url="http://bad.example")

@@ -1,4 +1,4 @@
-"""The shared catalogue: what staff copy into it, and enable for projects."""
+"""The shared catalogue: copies made by staff, and enabling them for projects."""
 
 import pytest
 from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
@@ -54,7 +54,7 @@ def test_pipeline_that_two_share_at_once_is_shared_once(world: World, monkeypatc
         return own
 
     monkeypatch.setattr("ami.ml.services.shared_copies._shared_algorithm", shared_meanwhile)
-    with pytest.raises(CannotBeShared, match="meanwhile"):
+    with pytest.raises(CannotBeShared, match="at the same time"):
         add_to_catalogue(world.pipeline)
 
 

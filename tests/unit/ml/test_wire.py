@@ -1,4 +1,4 @@
-"""Wire models from text part by part say the same as pydantic says to the whole text."""
+"""Parsing wire models part by part gives the same outcome as pydantic on the whole text."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ def refusal(text: bytes) -> dict[str, list[str]]:
 
 @pytest.fixture
 def cut_everything(monkeypatch):
-    """Small texts go the way of the large ones."""
+    """Parse small texts in the same way as large ones."""
     monkeypatch.setattr(wire, "is_plain", lambda *_: False)
     monkeypatch.setattr(json_layout, "INLINE_BYTES", 0)
 

@@ -1,4 +1,4 @@
-"""Images whose messages JetStream will not deliver any more."""
+"""Fails or republishes images whose messages JetStream no longer delivers."""
 
 from collections import defaultdict
 from datetime import timedelta
@@ -12,24 +12,24 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.audits.stalled import nudge
+from ami.jobs.services.audits.stalled_jobs import publish_run_job
 from ami.jobs.services.completion import complete_if_settled
 from ami.jobs.services.jetstream.streams import STREAM_MAX_AGE_SECONDS
 from ami.jobs.services.settlement import RESET, settle_failed
 
 BATCH = 5000
 GRACE_SECONDS = 30
-"""A result that was posted just before the lease ran out may still wait on ingest."""
+"""Wait after the end of the lease; a result posted just before it may still be on its way."""
 
 
 def fail_lost_images() -> Findings:
-    """Fail images whose deliveries are used up; the rest of the job's good work stays (incidents 30 and 41).
+    """Fail images whose deliveries are used up; the job keeps its other results (incidents 30 and 41).
 
-    Their rows say so (claimed often enough, the lease over), and for what a web process could not write down,
-    JetStream's advisories do. Images with a stored result that waits to be handled are not lost.
+    An image is lost if its row was claimed NATS_MAX_DELIVER times and the lease is over, or, if a web process could
+    not update the row, if a JetStream advisory names it. An image whose stored result is not handled yet is not lost.
     """
-    found = Findings()
-    lost = _by_rows()
+    findings = Findings()
+    lost = _exhausted_rows()
     nats: Exception | None = None
     for job_id in _async_jobs():
         try:
@@ -41,16 +41,16 @@ def fail_lost_images() -> Findings:
             row.source_image_id: row for row in JobImage.objects.filter(job_id=job_id, source_image_id__in=deliveries)
         }
         lost[job_id].update({pk: n for pk, n in deliveries.items() if pk in claims})
-        _fail(job_id, lost.pop(job_id), found)
+        _fail(job_id, lost.pop(job_id), findings)
         jetstream.acknowledge(replies)
     for job_id, images in lost.items():
-        _fail(job_id, images, found)
+        _fail(job_id, images, findings)
     if nats is not None:
-        found.unfixable += 1
-    return found
+        findings.unfixable += 1
+    return findings
 
 
-def _by_rows() -> dict[int, dict[int, int]]:
+def _exhausted_rows() -> dict[int, dict[int, int]]:
     over = timezone.now() - timedelta(seconds=GRACE_SECONDS)
     rows = JobImage.objects.filter(
         state=ImageState.CLAIMED,
@@ -70,37 +70,37 @@ def _async_jobs() -> list[int]:
     return list(jobs.order_by("pk").values_list("pk", flat=True))
 
 
-def _fail(job_id: int, images: dict[int, int], found: Findings) -> None:
+def _fail(job_id: int, images: dict[int, int], findings: Findings) -> None:
     if not images:
         return
-    found.checked += len(images)
-    waiting = _with_a_result(job_id, set(images))
+    findings.checked += len(images)
+    waiting = _with_stored_result(job_id, set(images))
     with transaction.atomic():
         for image_id, deliveries in images.items():
             if image_id not in waiting:
-                found.fixed += len(settle_failed(job_id, [image_id], f"lost after {deliveries} deliveries"))
+                findings.fixed += len(settle_failed(job_id, [image_id], f"lost after {deliveries} deliveries"))
     complete_if_settled(job_id)
 
 
-def _with_a_result(job_id: int, image_ids: set[int]) -> set[int]:
-    """Return images whose last delivery was answered by a result that is stored and not handled yet."""
+def _with_stored_result(job_id: int, image_ids: set[int]) -> set[int]:
+    """Return the images whose last delivery has a stored result that is not handled yet."""
     claims = JobImage.objects.filter(job_id=job_id, source_image_id__in=image_ids).exclude(reply_subject="")
     answered = Job.objects.get(pk=job_id).stored_results.filter(handled_at=None, error="").values("reply_subject")
     return set(claims.filter(reply_subject__in=answered).values_list("source_image_id", flat=True))
 
 
-def publish_expired_again() -> Findings:
-    """Publish again what is not on the server any more: too old for the stream, or the stream is gone (hazard 12)."""
-    found = Findings()
+def republish_expired_images() -> Findings:
+    """Reset images whose messages expired or whose stream was deleted, and publish the job again (hazard 12)."""
+    findings = Findings()
     old = timezone.now() - timedelta(seconds=STREAM_MAX_AGE_SECONDS)
     for job_id in _async_jobs():
         rows = JobImage.objects.filter(job_id=job_id, state__in=UNSETTLED - {ImageState.PENDING})
         if not rows.exists():
             continue
-        found.checked += 1
+        findings.checked += 1
         if jetstream.consumer_state(job_id) is not None:
             rows = rows.filter(published_at__lt=old)
         if again := rows.update(**RESET):
-            found.fixed += 1
-            nudge(job_id, f"{again} messages are gone from JetStream; they are published again.")
-    return found
+            findings.fixed += 1
+            publish_run_job(job_id, f"{again} messages are missing on JetStream; publishing them again.")
+    return findings

@@ -1,4 +1,4 @@
-"""The work queue of asynchronous jobs on NATS JetStream, behind plain functions with deadlines."""
+"""The work queue of pull jobs on NATS JetStream: synchronous functions with deadlines."""
 
 from ami.jobs.services.jetstream.advisories import exhausted_images
 from ami.jobs.services.jetstream.connection import close

@@ -1,4 +1,4 @@
-"""What JetStream says of messages that it will not deliver again."""
+"""Reads JetStream's advisories about messages whose deliveries are used up."""
 
 import json
 
@@ -14,30 +14,30 @@ BATCH = 100
 
 
 def exhausted_images(job_id: int) -> tuple[dict[int, int], list[str]]:
-    """Return images whose deliveries are used up with how many there were, and the advisories' reply subjects.
+    """Return {image: number of deliveries} of exhausted images, and the reply subjects of the advisories.
 
-    The caller settles the images and then acknowledges the advisories, so that a crash in between shows them again.
+    The caller settles the images before it acknowledges the advisories, so that a crash in between loses none.
 
     Raises:
         NatsUnavailable: no answer in time.
     """
 
     async def read(_: Client, js: JetStreamContext) -> tuple[dict[int, int], list[str]]:
-        subscription = await js.pull_subscribe_bind(durable=names.dead_letters(job_id), stream=names.ADVISORIES_STREAM)
-        found: dict[int, int] = {}
+        subscription = await js.pull_subscribe_bind(durable=names.advisories(job_id), stream=names.ADVISORIES_STREAM)
+        deliveries: dict[int, int] = {}
         replies: list[str] = []
         try:
             for message in await subscription.fetch(BATCH, timeout=0.5):
                 advisory = json.loads(message.data)
                 image_id = await image_of_message(js, job_id, advisory["stream_seq"])
                 if image_id is not None:
-                    found[image_id] = advisory["deliveries"]
+                    deliveries[image_id] = advisory["deliveries"]
                 replies.append(message.reply)
         except TimeoutError:
             pass
         finally:
             await subscription.unsubscribe()
-        return found, replies
+        return deliveries, replies
 
     try:
         return call(read)

@@ -1,4 +1,4 @@
-"""One connection to NATS per process, on an event loop in a background thread, for code that is not async."""
+"""The NATS connection of a process, on an event loop in a background thread, for synchronous code."""
 
 import asyncio
 import logging
@@ -25,13 +25,13 @@ T = TypeVar("T")
 CONNECT_SECONDS = 5.0
 OPERATION_SECONDS = 10.0
 BREAKER_SECONDS = 2.0
-"""After a failure, callers are refused at once for this long instead of each waiting for the deadline (incident 20)."""
+"""Circuit breaker: after a failure, calls fail immediately for this long (incident 20)."""
 
 Operation = Callable[[Client, JetStreamContext], Awaitable[T]]
 
 
 class Connection:
-    """The connection of one process; it is made on first use and again after it was lost, never inside a loop."""
+    """The connection of one process, made on first use and again by the next call after it was lost."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -73,7 +73,7 @@ class Connection:
             return self._client
 
     def close(self) -> None:
-        """Close the connection and end the thread; meant for tests and a process that ends."""
+        """Close the connection and end the thread; for tests and at process exit."""
         future = asyncio.run_coroutine_threadsafe(_close_quietly(self._client), self._loop)
         future.result(timeout=CONNECT_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -104,8 +104,8 @@ async def _close_quietly(client: Client | None) -> None:
     try:
         await client.close()
     except Exception as error:
-        # A connection that is already broken has nothing left to lose.
-        logger.debug("Closing a lost NATS connection: %r", error)
+        # The connection is already broken; an error while closing it does not matter.
+        logger.debug("Closing a lost NATS connection failed: %r", error)
 
 
 def _where() -> str:
@@ -142,9 +142,10 @@ _of_parents: list[Connection] = []
 
 
 def _forget_parents() -> None:
-    """Give a forked child a lock that no thread of the parent can have held, and no connection.
+    """Give a forked child a new lock, which no thread of the parent can hold, and no connection.
 
-    The parent's is kept and never touched: closing it here would end it there, and its thread does not exist here.
+    The parent's connection is kept referenced and never used: closing it in the child would close it in the parent,
+    and its thread does not exist in the child.
     """
     global _connection, _guard
     _guard = threading.Lock()

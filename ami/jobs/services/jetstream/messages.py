@@ -1,4 +1,4 @@
-"""Messages of a job on JetStream: publish in chunks, fetch a batch, acknowledge."""
+"""Publishes, fetches and acknowledges the messages of a job on JetStream."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ SLOW_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Delivery:
-    """One message as it was fetched: whose image, where to acknowledge, how often it was delivered."""
+    """One fetched message: its image, its reply subject for acknowledging, and its number of deliveries."""
 
     image_id: int
     reply_subject: str
@@ -31,12 +31,12 @@ class Delivery:
 
 
 def publish(job_id: int, payloads: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Publish one message per image, all at once; return the images that JetStream confirmed.
+    """Publish one message per image concurrently; return the images that JetStream confirmed.
 
     A message that is published again within the stream's duplicate window is confirmed and dropped.
 
     Raises:
-        NatsUnavailable: no answer in time; which messages arrived is not known, publish all of them again.
+        NatsUnavailable: no answer in time; some messages may have arrived, publish all of them again.
     """
 
     async def publish_all(_: Client, js: JetStreamContext) -> set[int]:
@@ -57,10 +57,10 @@ def publish(job_id: int, payloads: Mapping[int, Mapping[str, Any]]) -> set[int]:
 
 
 def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Delivery]:
-    """Return up to ``batch`` messages that wait now; an empty list when there are none or no consumer yet.
+    """Return up to ``batch`` available messages; an empty list if there are none or no consumer yet.
 
-    The request says "do not wait", so nothing stays behind on the server that could swallow a later message and
-    with it one of its two deliveries.
+    The request sets ``no_wait``: a request left pending on the server would consume a later message, and with it one
+    of that message's deliveries.
 
     Raises:
         NatsUnavailable: no connection, or JetStream did not answer in time.
@@ -75,7 +75,7 @@ def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Deliv
             await client.publish(target, request, reply=inbox)
             deliveries = await _collect(subscription, batch, seconds)
             if deliveries is None:
-                # A missing consumer does not answer; a slow server does, a little later.
+                # A missing consumer never answers; a slow server answers a little later.
                 await js.consumer_info(names.stream(job_id), names.consumer(job_id))
                 deliveries = await _collect(subscription, batch, SLOW_SECONDS)
             return deliveries or []
@@ -89,43 +89,43 @@ def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Deliv
 
 
 async def _collect(subscription: Any, batch: int, seconds: float) -> list[Delivery] | None:
-    """Read messages until the batch is full, the server says that there are no more, or time is up.
+    """Read messages until the batch is full, the server reports the end, or time is up.
 
-    None says that the server said nothing at all.
+    None means that the server did not answer at all.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     deliveries: list[Delivery] = []
-    heard = False
+    answered = False
     while len(deliveries) < batch and (left := deadline - loop.time()) > 0:
         try:
             message = await subscription.next_msg(timeout=left)
         except TimeoutError:
             break
-        heard = True
+        answered = True
         if (message.headers or {}).get("Status"):
             break
         if (delivery := _delivery(message)) is not None:
             deliveries.append(delivery)
-    return deliveries if heard else None
+    return deliveries if answered else None
 
 
 def _delivery(message: Msg) -> Delivery | None:
     try:
         image_id = int(json.loads(message.data)["image_id"])
     except (ValueError, KeyError, TypeError):
-        logger.warning("A message on %s is no task; it is left to run out.", message.subject)
+        logger.warning("Invalid message on %s skipped; it expires unacknowledged", message.subject)
         return None
     return Delivery(image_id, message.reply, message.metadata.num_delivered)
 
 
 def acknowledge(reply_subjects: Iterable[str], *, of_job: int | None = None) -> None:
-    """Acknowledge deliveries and wait until the server has taken it.
+    """Acknowledge deliveries and wait until the server has processed them.
 
-    Subjects that a client sent come with ``of_job``: those of another job's stream are left alone.
+    Pass ``of_job`` for subjects that a client sent: subjects of other jobs' streams are then ignored.
 
     Raises:
-        NatsUnavailable: no connection; JetStream delivers again after its ack_wait.
+        NatsUnavailable: no connection; JetStream redelivers after its ack_wait.
     """
     subjects = [subject for subject in reply_subjects if subject.startswith("$JS.ACK.")]
     if of_job is not None:
@@ -142,7 +142,7 @@ def acknowledge(reply_subjects: Iterable[str], *, of_job: int | None = None) -> 
 
 
 def _sequence(job_id: int, reply_subject: str) -> int | None:
-    """Return the stream sequence in a reply subject of this job, None if it is none or another job's."""
+    """Return the stream sequence in a reply subject of this job; None if it is invalid or another job's."""
     # $JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>...; with a domain and an account two tokens more.
     tokens = reply_subject.split(".")
     offset = 4 if len(tokens) >= 11 else 2
@@ -152,7 +152,7 @@ def _sequence(job_id: int, reply_subject: str) -> int | None:
 
 
 def image_of_reply(job_id: int, reply_subject: str) -> int | None:
-    """Return whose image the delivery with this reply subject was; None if the message is gone.
+    """Return the image of the delivery with this reply subject; None if the message no longer exists.
 
     Raises:
         NatsUnavailable: no answer in time.
@@ -161,14 +161,14 @@ def image_of_reply(job_id: int, reply_subject: str) -> int | None:
     if sequence is None:
         return None
 
-    async def look(_: Client, js: JetStreamContext) -> int | None:
+    async def read(_: Client, js: JetStreamContext) -> int | None:
         return await image_of_message(js, job_id, sequence)
 
-    return call(look)
+    return call(read)
 
 
 async def image_of_message(js: JetStreamContext, job_id: int, sequence: int) -> int | None:
-    """Return whose image the stored message of this sequence number is; None if it is gone."""
+    """Return the image of the stored message with this sequence number; None if it no longer exists."""
     try:
         message = await js.get_msg(names.stream(job_id), sequence)
         return int(json.loads(message.data or b"")["image_id"])

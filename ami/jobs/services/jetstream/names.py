@@ -1,4 +1,4 @@
-"""The names of what a job has on JetStream; pull workers and other programs know them."""
+"""Names of a job's streams, subjects and consumers on JetStream; pull workers and other programs rely on them."""
 
 import re
 
@@ -8,12 +8,10 @@ _STREAM = re.compile(r"^job_(\d+)$")
 
 
 def stream(job_id: int) -> str:
-    """Return the name of the job's stream."""
     return f"job_{job_id}"
 
 
 def subject(job_id: int) -> str:
-    """Return the subject of the job's tasks."""
     return f"job.{job_id}.tasks"
 
 
@@ -22,22 +20,22 @@ def consumer(job_id: int) -> str:
     return f"job-{job_id}-consumer"
 
 
-def dead_letters(job_id: int) -> str:
-    """Return the name of the durable on the advisories of the job's exhausted deliveries."""
+def advisories(job_id: int) -> str:
+    """Return the name of the durable consumer of the job's advisories."""
     return f"job-{job_id}-dlq"
 
 
 def exhausted_subject(job_id: int) -> str:
-    """Return the subject on which JetStream says that a message of the job was delivered too often."""
+    """Return the subject of JetStream's advisories that a message of the job has used up its deliveries."""
     return f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream(job_id)}.{consumer(job_id)}"
 
 
 def message_id(job_id: int, image_id: int) -> str:
-    """Return the identity by which JetStream drops a message that is published twice."""
+    """Return the id by which JetStream drops duplicates."""
     return f"job-{job_id}-{image_id}"
 
 
 def job_id_of(stream_name: str) -> int | None:
-    """Return whose stream this is; None for a stream that belongs to no job."""
+    """Return the job of a stream; None if it is not a job's stream."""
     match = _STREAM.match(stream_name)
     return int(match.group(1)) if match else None

@@ -1,4 +1,4 @@
-"""A job's stream and consumers on JetStream: create, look at, delete."""
+"""Creates, inspects and deletes a job's stream and consumers on JetStream."""
 
 import contextlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class StreamState:
 
 
 def create_stream(job_id: int) -> None:
-    """Create the job's stream and consumers if they are not there.
+    """Create the job's stream and consumers if they do not exist.
 
     Raises:
         NatsUnavailable: no answer in time.
@@ -42,7 +42,7 @@ def create_stream(job_id: int) -> None:
 
 
 def recreate_stream(job_id: int) -> None:
-    """Delete whatever has the job's names (left over from another database) and create them anew."""
+    """Delete streams and consumers with the job's names (leftovers of another database) and create new ones."""
 
     async def recreate(_: Client, js: JetStreamContext) -> None:
         await _delete(js, job_id)
@@ -63,7 +63,7 @@ def delete_job(job_id: int) -> bool:
 def consumer_state(job_id: int) -> dict[str, Any] | None:
     """Return the consumer's counters, or None if the job has no consumer."""
 
-    async def look(_: Client, js: JetStreamContext) -> dict[str, Any]:
+    async def read(_: Client, js: JetStreamContext) -> dict[str, Any]:
         info = await js.consumer_info(names.stream(job_id), names.consumer(job_id))
         return {
             "num_pending": info.num_pending,
@@ -72,15 +72,15 @@ def consumer_state(job_id: int) -> dict[str, Any] | None:
         }
 
     try:
-        return call(look)
+        return call(read)
     except NotFoundError:
         return None
 
 
 def job_streams() -> list[StreamState]:
-    """Return every stream on the server that has a job's name."""
+    """Return all streams on the server with the name of a job."""
 
-    async def look(_: Client, js: JetStreamContext) -> list[StreamState]:
+    async def read(_: Client, js: JetStreamContext) -> list[StreamState]:
         found: list[StreamState] = []
         offset = 0
         while True:
@@ -91,7 +91,7 @@ def job_streams() -> list[StreamState]:
             if not streams or offset >= page.get("total", 0):
                 return found
 
-    return call(look)
+    return call(read)
 
 
 def _stream_state(raw: dict[str, Any]) -> StreamState | None:
@@ -122,10 +122,10 @@ async def _create(js: JetStreamContext, job_id: int) -> None:
             max_ack_pending=settings.NATS_MAX_ACK_PENDING,
         ),
     )
-    await _create_dead_letters(js, job_id)
+    await _create_advisory_consumer(js, job_id)
 
 
-async def _create_dead_letters(js: JetStreamContext, job_id: int) -> None:
+async def _create_advisory_consumer(js: JetStreamContext, job_id: int) -> None:
     await js.add_stream(
         StreamConfig(
             name=names.ADVISORIES_STREAM,
@@ -136,7 +136,7 @@ async def _create_dead_letters(js: JetStreamContext, job_id: int) -> None:
     await js.add_consumer(
         names.ADVISORIES_STREAM,
         ConsumerConfig(
-            durable_name=names.dead_letters(job_id),
+            durable_name=names.advisories(job_id),
             ack_policy=AckPolicy.EXPLICIT,
             filter_subject=names.exhausted_subject(job_id),
         ),
@@ -145,7 +145,7 @@ async def _create_dead_letters(js: JetStreamContext, job_id: int) -> None:
 
 async def _delete(js: JetStreamContext, job_id: int) -> bool:
     with contextlib.suppress(NotFoundError):
-        await js.delete_consumer(names.ADVISORIES_STREAM, names.dead_letters(job_id))
+        await js.delete_consumer(names.ADVISORIES_STREAM, names.advisories(job_id))
     try:
         await js.delete_stream(names.stream(job_id))
     except NotFoundError:

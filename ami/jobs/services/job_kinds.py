@@ -1,4 +1,4 @@
-"""The types of job: each app registers a function that moves one of its jobs forward."""
+"""The registry of job kinds: each app registers a function that advances its jobs by one slice."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from ami.jobs.services.transitions import move
 
 
 class SliceOfWork(Protocol):
-    """What a kind is given to know when to stop; `ami.queues.slices.Slice` is one."""
+    """The time budget of one slice, as `ami.queues.slices.Slice` implements it."""
 
     def over(self) -> bool:
-        """Whether to store the cursor and return False."""
+        """Whether the slice is used up: store the cursor and return False."""
         ...
 
 
@@ -24,7 +24,7 @@ Finish = Callable[[Job], None]
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the progress shown to people."""
+    """One stage of the progress that users see."""
 
     key: str
     name: str
@@ -32,7 +32,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Kind:
-    """One type of job: how to advance it, what to do when that is finished, and its stages."""
+    """One type of job: its function per slice, its function at the end, and its stages."""
 
     key: str
     advance: Advance
@@ -46,7 +46,7 @@ _kinds: dict[str, Kind] = {}
 
 
 def succeed(job: Job) -> None:
-    """Finish a job whose work is all done."""
+    """Move a job whose work is done to SUCCESS."""
     move(job, JobStatus.SUCCESS)
 
 
@@ -60,10 +60,10 @@ def job_kind(
 ) -> Callable[[Advance], Advance]:
     """Register the decorated ``advance(job, slice) -> bool`` for jobs of type ``key``.
 
-    ``advance`` works until it has finished (True) or ``slice.over()`` (False: it is called again with the same job);
-    it stores its place with ``job.save_progress(cursor=..., done=..., total=...)`` and may be called twice for the
-    same place. ``stages`` are keys, or (key, name) pairs. An exception is retried, then fails the job. A kind that
-    ``is_long`` waits for one of the worker's slots for long work before it begins.
+    ``advance`` returns True when the work is finished, or False when ``slice.over()``; then it is called again with
+    the same job. It stores its cursor with ``job.save_progress(cursor=..., done=..., total=...)`` and may be called
+    twice for one cursor. ``stages`` are keys, or (key, name) pairs. An exception is retried, then fails the job. A
+    kind with ``is_long`` waits for one of the worker's slots for long work before it begins.
     """
     table = tuple(Stage(*((s, s.replace("_", " ").capitalize()) if isinstance(s, str) else s)) for s in stages)
 
@@ -78,14 +78,16 @@ def kind_of(key: str) -> Kind:
     """Return the registered kind.
 
     Raises:
-        UnknownKind: with the known ones named.
+        UnknownKind: the message names the known kinds.
     """
     try:
         return _kinds[key]
     except KeyError:
-        raise UnknownKind(f"No code is registered for jobs of type '{key}'. Known: {', '.join(known())}.") from None
+        raise UnknownKind(
+            f"No code is registered for jobs of type '{key}'. Known: {', '.join(registered_keys())}."
+        ) from None
 
 
-def known() -> list[str]:
+def registered_keys() -> list[str]:
     """Return the registered keys, sorted."""
     return sorted(_kinds)

@@ -1,4 +1,4 @@
-"""Running a pipeline again over chosen captures, because a person asked for it."""
+"""Creates the jobs that run a pipeline again over selected captures, one per project."""
 
 import logging
 from collections import defaultdict
@@ -23,17 +23,17 @@ def pipeline_for(project: Project) -> Pipeline | None:
     return Pipeline.objects.enabled_for(project.pk).order_by("pk").first()
 
 
-def _meant_in(project: Project, pipeline: Pipeline | None) -> Pipeline | None:
-    """Return what the asked pipeline is in this project, by its slug; the project's default unless one was asked."""
+def _pipeline_in(project: Project, pipeline: Pipeline | None) -> Pipeline | None:
+    """Return the project's enabled pipeline with the slug of ``pipeline``, or the project's default if it is None."""
     if pipeline is None:
         return pipeline_for(project)
     return Pipeline.objects.enabled_for(project.pk).filter(slug=pipeline.slug).first()
 
 
 def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: str, request: Any = None) -> list[int]:
-    """Create and start a job per project for these captures; ``once`` names the request, so repeating it adds none.
+    """Create and start a job per project for these captures; repeating it with the same ``once`` adds none.
 
-    Returns the jobs' primary keys. Captures of projects without a pipeline are logged and left alone.
+    Returns the jobs' primary keys. Captures of projects without a pipeline are logged and skipped.
     """
     by_project: dict[int, list[int]] = defaultdict(list)
     pairs = SourceImage.objects.filter(pk__in=list(image_ids)).order_by("pk").values_list("project_id", "pk")
@@ -41,10 +41,10 @@ def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: st
         by_project[project_id].append(pk)
     jobs = []
     for project in Project.objects.filter(pk__in=by_project).order_by("pk"):
-        chosen = _meant_in(project, pipeline)
+        chosen = _pipeline_in(project, pipeline)
         if chosen is None:
             logger.warning(
-                "Project %s has no pipeline; %d captures stay as they are.", project, len(by_project[project.pk])
+                "Reprocessing skipped: project %s has no pipeline, %d captures", project, len(by_project[project.pk])
             )
             continue
         jobs.append(_job(project, chosen, by_project[project.pk], once, _origin(request)))
@@ -52,7 +52,7 @@ def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: st
 
 
 def _job(project: Project, pipeline: Pipeline, ids: list[int], once: str, asker: str) -> int:
-    """Return the job of this request in the project, made and started unless an earlier delivery did."""
+    """Return the key of this request's job in the project; create and start it unless an earlier delivery did."""
     known = Job.objects.filter(project=project, params__asked_by_task=once).first()
     if known is not None:
         if known.status in {JobStatus.CREATED, JobStatus.PENDING}:

@@ -1,11 +1,11 @@
-"""Pushing a synchronous job's images to a processing service, batch by batch inside the slice."""
+"""Posts a push job's images to a processing service batch by batch, and saves the responses."""
 
 from django.db.models import F
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.results import save_results
 from ami.jobs.services.settlement import settle_failed
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
@@ -15,13 +15,13 @@ from ami.ml.services.service_client import MAX_BATCH_SIZE, process, service_for
 
 
 def push(job: Job, work: SliceOfWork) -> bool:
-    """Send what is not settled; return whether nothing is left.
+    """Send the unsettled images; return whether none is left.
 
-    A batch that the service refuses, or does not answer, fails its images and no others.
+    If the service refuses a batch or does not answer, only the images of that batch fail.
 
     Raises:
         PipelineNotConfigured: the job has no pipeline, or no service with an address runs it.
-        JobStopped: the job is not active any more.
+        JobStopped: the job is no longer active.
     """
     images = JobImage.objects.filter(job=job).unsettled().select_related("source_image").order_by("position")
     if not images.exists():

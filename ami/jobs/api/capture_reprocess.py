@@ -1,4 +1,4 @@
-"""Runs a pipeline over one capture again, for a user."""
+"""The endpoint that runs a pipeline over one capture again."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ami.jobs.services import operations
-from ami.jobs.services.reprocess import pipeline_for
+from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects
@@ -40,13 +40,13 @@ class ReprocessCaptureView(APIView):
 
 
 def _pipeline(request: Request, project: Project) -> Pipeline:
-    asked: Any = request.data.get("pipeline") if isinstance(request.data, dict) else None
-    if asked is None:
+    wanted: Any = request.data.get("pipeline") if isinstance(request.data, dict) else None
+    if wanted is None:
         if (default := pipeline_for(project)) is not None:
             return default
         raise ValidationError({"pipeline": ["The project has no pipeline; register one."]})
     enabled = Pipeline.objects.enabled_for(project.pk)
-    found = enabled.filter(pk=asked).first() if type(asked) is int and 0 < asked < 2**63 else None
-    if found is None:
-        raise ValidationError({"pipeline": [f"Invalid pk '{str(asked)[:50]}': not enabled for this project."]})
-    return found
+    pipeline = enabled.filter(pk=wanted).first() if type(wanted) is int and 0 < wanted < 2**63 else None
+    if pipeline is None:
+        raise ValidationError({"pipeline": [f"Invalid pk '{str(wanted)[:50]}': not enabled for this project."]})
+    return pipeline

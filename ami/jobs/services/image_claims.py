@@ -1,4 +1,4 @@
-"""Handing out images to a pull worker, each under a lease."""
+"""Hands out images to pull workers, each under a lease."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -15,13 +15,13 @@ from ami.ml.schemas import PipelineProcessingTask
 from ami.ml.services.capture_files import public_url
 
 MOST_UNHANDLED = 20_000
-"""With so many results waiting on ingest, a job hands out nothing more: back-pressure instead of a growing queue."""
+"""Back-pressure: a job with this many unhandled results hands out no more images."""
 
 
 def claim(job: Job, batch: int, *, base_url: str = "") -> list[PipelineProcessingTask]:
-    """Fetch up to ``batch`` deliveries and return them as tasks, their rows marked as claimed.
+    """Fetch up to ``batch`` deliveries, mark their rows as claimed, and return them as tasks.
 
-    Deliveries of images that are settled already are acknowledged and not handed out.
+    Deliveries of settled images are acknowledged and not handed out.
 
     Raises:
         NatsUnavailable: nothing was handed out.
@@ -51,7 +51,7 @@ def _drop_settled(deliveries: Iterable[Delivery]) -> None:
 
 
 def _mark_claimed(job: Job, deliveries: list[Delivery], lease_expires_at: datetime) -> None:
-    """Write down who was handed out, by one conditional statement; a result may settle the image meanwhile."""
+    """Mark the rows claimed by one conditional statement, because a result may settle an image at the same time."""
     if not deliveries:
         return
     replies = [When(source_image_id=d.image_id, then=Value(d.reply_subject)) for d in deliveries]

@@ -1,4 +1,4 @@
-"""The names in a response, looked up once in the job's project: its pipeline, its algorithms, its taxa."""
+"""Looks up the names of a response in the job's project: pipeline, algorithms and taxa."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from ami.ml.schemas import DetectionResponse
 
 
 @dataclass(frozen=True)
-class Catalogue:
-    """What the wire's names stand for in the database; ``twins`` maps shared algorithms to own ones of equal key."""
+class NameLookup:
+    """Database rows by their names on the wire; ``twins`` maps shared algorithms to own ones with the same key."""
 
     detector: Algorithm
     algorithms: dict[str, Algorithm]
@@ -24,10 +24,10 @@ class Catalogue:
     @classmethod
     def of(
         cls, slug: str, detections: Sequence[DetectionResponse], project_id: int, pipeline: Pipeline | None = None
-    ) -> "Catalogue":
-        """Look everything up in the project; taxa that do not exist yet are created, in a transaction of their own.
+    ) -> "NameLookup":
+        """Look everything up in the project; missing taxa are created in a transaction of their own.
 
-        ``pipeline`` is the job's, which the slug means if it is its; ``detections`` are those that will be saved.
+        ``pipeline`` is the job's; it is used if it has this slug. ``detections`` are those that will be saved.
 
         Raises:
             PipelineNotConfigured: the pipeline or an algorithm is not registered, with its slug or key.
@@ -59,14 +59,14 @@ def _algorithms(keys: set[str], project_id: int, pipeline: Pipeline) -> tuple[di
 
 
 def _shared_with(project_id: int, pipeline: Pipeline) -> Q:
-    """Return the condition for a shared algorithm to be the job's: of its pipeline, or of one the project uses."""
+    """Return the filter for shared algorithms of the job's pipeline, or of another one that the project uses."""
     steps = Algorithm.pipelines.through.objects.filter(algorithm=OuterRef("pk"))
     used = ProjectPipelineConfig.objects.filter(project=project_id).values("pipeline_id")
     return Q(Exists(steps.filter(Q(pipeline=pipeline) | Q(pipeline__in=used))), project=None)
 
 
 def _ranks(algorithms: Iterable[Algorithm]) -> dict[str, str]:
-    """Return label -> rank, where a category map says so."""
+    """Return label -> rank for the labels whose category map names a known rank."""
     entries = (entry for a in algorithms if a.category_map for entry in a.category_map.data if isinstance(entry, dict))
     known = set(Taxon.Rank.values)
     ranks = {str(e.get("label")): str(e.get("taxon_rank") or "").upper() for e in entries}
@@ -75,12 +75,12 @@ def _ranks(algorithms: Iterable[Algorithm]) -> dict[str, str]:
 
 @transaction.atomic
 def _taxa(names: set[str], ranks: dict[str, str], project_id: int) -> dict[str, int]:
-    """Return name -> primary key; a new taxon is its project's, not part of the checklist that everybody sees."""
+    """Return name -> primary key; a new taxon belongs to the project and is not in the shared checklist."""
     names = {name.replace("\x00", "") for name in names} - {""}
     found = dict(Taxon.objects.filter(name__in=names).values_list("name", "pk"))
     if missing := sorted(names - found.keys()):
         new = [Taxon(name=n, display_name=n, rank=ranks.get(n, Taxon.Rank.UNKNOWN), shared=False) for n in missing]
-        # Sorted, so that two results with the same new taxa wait for each other instead of dead-locking.
+        # Sorted, so that two results with the same new taxa wait for each other instead of deadlocking.
         Taxon.objects.bulk_create(new, ignore_conflicts=True)
         found |= dict(Taxon.objects.filter(display_name__in=missing).values_list("display_name", "pk"))
         found |= dict(Taxon.objects.filter(name__in=missing).values_list("name", "pk"))

@@ -1,4 +1,4 @@
-"""Dispatching an asynchronous job's images: published to JetStream in chunks, marked after the acknowledgement."""
+"""Publishes a pull job's images to JetStream in chunks, and marks each one after its confirmation."""
 
 from typing import Any
 
@@ -9,20 +9,19 @@ from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
 from ami.jobs.services import jetstream
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 
 CHUNK = 200
 
 
 def dispatch(job: Job, work: SliceOfWork) -> bool:
-    """Publish what is pending; return whether nothing is pending any more.
+    """Publish the pending images; return whether none is left.
 
-    Before each step the job's state is looked at again, so that a cancelled job gets no stream and no message
-    (incident 42).
+    The job's status is checked before each step, so a cancelled job gets no stream and no message (incident 42).
 
     Raises:
-        NatsUnavailable: try again later; what was acknowledged is marked, the rest is published again (hazard 11).
-        JobStopped: the job is not active any more.
+        NatsUnavailable: try again later; confirmed images are marked, the others are published again (hazard 11).
+        JobStopped: the job is no longer active.
     """
     if not _pending(job).exists():
         return True
@@ -36,13 +35,13 @@ def dispatch(job: Job, work: SliceOfWork) -> bool:
 
 
 def _prepare_stream(job: Job) -> None:
-    """Give the job its stream; one that exists before the first publish is left over from another database."""
+    """Create the job's stream; one that exists before the first publish is a leftover of another database."""
     job.save_progress()
     if job.cursor.get("stream"):
         jetstream.create_stream(job.pk)
         return
     jetstream.recreate_stream(job.pk)
-    # Stored before the first message: who finds the mark never deletes the stream again.
+    # Stored before the first message, so that the stream is never recreated afterwards.
     job.save_progress(cursor={**job.cursor, "stream": True})
 
 
@@ -57,7 +56,7 @@ def _publish(job: Job, chunk: list[JobImage]) -> None:
 
 
 def payload(row: JobImage) -> dict[str, Any]:
-    """Return the message of one image, a pipeline processing task on the wire."""
+    """Return the message of one image: a `PipelineProcessingTask` without its reply subject."""
     pk = str(row.source_image_id)
     return {"id": pk, "image_id": pk, "image_url": row.source_image.public_url()}
 

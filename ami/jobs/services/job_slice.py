@@ -1,4 +1,4 @@
-"""Running one slice of a job: claim the lease, advance, and say what comes next."""
+"""Runs one slice of a job: claims its lease, advances it, and returns whether a successor is needed."""
 
 import logging
 from enum import Enum
@@ -12,7 +12,7 @@ from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
 from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
 from ami.jobs.services import completion, db_interrupt, operations
-from ami.jobs.services.kinds import SliceOfWork, kind_of
+from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
 from ami.main.services import leases
 
@@ -20,24 +20,24 @@ logger = logging.getLogger(__name__)
 
 
 class Next(Enum):
-    """What the message that ran a slice does next."""
+    """What the caller of a slice has to do next."""
 
     NOTHING = "nothing"
     SUCCESSOR = "publish the successor"
 
 
 def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
-    """Advance the job by one slice if nobody else is at it.
+    """Advance the job by one slice if its lease can be claimed.
 
-    A redelivered message has its old id as ``owner`` and takes its own lease again at once; a second message for a
-    job that somebody works on drops itself. Nothing is seeded anew: the cursor says where to go on (hazard 10).
+    A redelivered message has the same id as ``owner`` and claims its own lease again; a duplicate message for a running
+    job drops itself. Nothing is reset: the job continues from its cursor (hazard 10).
 
     Raises:
         UnknownKind: no code is registered for the job's type.
-        Exception: whatever the kind raised; the lease is given back before.
+        Exception: any error of the kind's code, after the lease is released.
     """
     if job.is_final or not claim(job, owner):
-        logger.info("Job %s is %s, held by '%s'; this message has nothing to do.", job.pk, job.status, job.lease_owner)
+        logger.info("Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.lease_owner)
         return Next.NOTHING
     if operations.finish_cancel(job, owner=owner) or not _start(job):
         release(job, owner)
@@ -59,7 +59,7 @@ def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
 
 
 def claim(job: Job, owner: str) -> bool:
-    """Take the job's lease; a redelivered message has its old task id and so takes its own lease again at once."""
+    """Claim the job's lease; a redelivered message has its old task id and so claims its own lease again."""
     values = {"heartbeat_at": timezone.now(), "task_id": owner}
     taken = leases.acquire(Job.objects.filter(pk=job.pk), owner, LEASE_SECONDS, **values)
     if taken:
@@ -68,19 +68,19 @@ def claim(job: Job, owner: str) -> bool:
 
 
 def release(job: Job, owner: str) -> bool:
-    """Free the job's lease; False if another worker holds it by now."""
+    """Release the job's lease; False if another worker holds it."""
     return leases.release(Job.objects.filter(pk=job.pk), owner, heartbeat_at=timezone.now())
 
 
 def seconds_to_wait(job: Job) -> float:
-    """Return how long the job still has to wait before it may begin; 0 if it may begin now."""
+    """Return the seconds until the job may begin; 0 if it may begin now."""
     if job.scheduled_at is None or job.started_at is not None:
         return 0.0
     return max(0.0, (job.scheduled_at - timezone.now()).total_seconds())
 
 
 def fail(job: Job, error: str) -> bool:
-    """Fail the job for good and delete its stream; False if it is final already or was cancelled meanwhile."""
+    """Fail the job and delete its stream; False if it is already final. A job being cancelled is revoked instead."""
     params = {**job.params, "error": error[:2000]}
     if not move(job, JobStatus.FAILURE, params=params):
         return operations.finish_cancel(job)
@@ -97,16 +97,16 @@ def _start(job: Job) -> bool:
 
 
 def _advance(job: Job, work: SliceOfWork) -> bool:
-    """Run the kind's code; the soft time limit ends the slice, not the job (incident 35)."""
+    """Run the kind's code; a soft time limit ends the slice, not the job (incident 35)."""
     try:
-        with db_interrupt.recovered():
+        with db_interrupt.cancel_query_on_soft_limit():
             return kind_of(job.job_type_key).advance(job, work)
     except SoftTimeLimitExceeded:
-        job.log("The slice reached its soft time limit and goes on in another.", level="WARNING")
+        job.log("The slice reached its soft time limit; the job continues in another slice.", level="WARNING")
         return False
 
 
 def _stop(job: Job, owner: str) -> None:
-    """Give the lease back; a job that was cancelled meanwhile is revoked now."""
+    """Release the lease; revoke the job if it was cancelled during the slice."""
     operations.finish_cancel(job, owner=owner)
     release(job, owner)

@@ -1,4 +1,4 @@
-"""Jobs that nobody works on although somebody should, and jobs that only lack their end."""
+"""Runs stalled jobs again, republishes jobs that never began, and finishes complete or cancelled ones."""
 
 from datetime import datetime, timedelta
 
@@ -12,14 +12,14 @@ from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
 from ami.jobs.services import operations
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.completion import ALL_SETTLED, complete_if_settled
-from ami.jobs.services.slice_run import fail
+from ami.jobs.services.job_slice import fail
 from ami.queues.publish import publish_task
 
 SILENT_SECONDS = 900
-"""A started job without a worker is nudged when it was silent for this long; its successor may wait in a queue."""
+"""A started job without a lease is run again after this time without a heartbeat; its message may be queued."""
 
 MOST_TRIES = 3
-"""A job that was left by its worker more often than this is failed instead of run again."""
+"""A job whose worker died more often than this fails instead of being run again."""
 
 QUEUED_SECONDS = 600
 LONGEST_DOUBLINGS = 6
@@ -27,36 +27,35 @@ QUEUED = frozenset({JobStatus.PENDING, JobStatus.RECEIVED})
 BATCH = 500
 
 
-def nudge(job_id: int, why: str) -> None:
-    """Publish a message that runs the job, where people's jobs run; one too many drops itself.
+def publish_run_job(job_id: int, reason: str) -> None:
+    """Publish a message that runs the job on the queue of user requests; a duplicate message drops itself.
 
     Raises:
-        kombu.exceptions.OperationalError: the broker did not take it.
+        kombu.exceptions.OperationalError: the broker refused it.
     """
     publish_task(operations.RUN_JOB, origin=PERSON, job_id=job_id)
-    Job.objects.get(pk=job_id).log(why, level="WARNING")
+    Job.objects.get(pk=job_id).log(reason, level="WARNING")
 
 
-def publish_queued_again() -> Findings:
-    """Publish again the message of a job that nobody began: after 10 minutes, then 20, 40... up to 11 hours.
+def republish_unstarted_jobs() -> Findings:
+    """Publish the message of a queued job that has not begun again: after 10 minutes, then 20, 40... up to 11 hours.
 
-    The message may be lost: its publisher died after the commit, or the broker refused it. It may as well wait in a
-    deep queue, which is no stall (hazard 1): the job stays as it is, and a second message that comes too late drops
-    itself.
+    The message may be lost: its publisher died after the commit, or the broker refused it. It may also wait in a deep
+    queue, which is not a stall (hazard 1); then the job is unchanged and the second message drops itself.
     """
-    found = Findings()
+    findings = Findings()
     now = timezone.now()
     queued = Job.objects.filter(status__in=QUEUED, lease_owner="").annotate(since=Coalesce("queued_at", "updated_at"))
     old = now - timedelta(seconds=QUEUED_SECONDS)
     for job in queued.filter(since__lt=old).order_by("since")[:BATCH]:
-        found.checked += 1
+        findings.checked += 1
         if _due_again(job) > now:
             continue
-        nudge(job.pk, "Nobody has begun this job; its message is published again.")
+        publish_run_job(job.pk, "The job has not begun; publishing its message again.")
         same = Job.objects.filter(pk=job.pk, queued_at=job.queued_at)
         same.update(queued_at=now, queued_times=F("queued_times") + 1)
-        found.fixed += 1
-    return found
+        findings.fixed += 1
+    return findings
 
 
 def _due_again(job: Job) -> datetime:
@@ -64,51 +63,51 @@ def _due_again(job: Job) -> datetime:
     return since + timedelta(seconds=QUEUED_SECONDS * 2 ** min(max(job.queued_times - 1, 0), LONGEST_DOUBLINGS))
 
 
-def run_stalled_again() -> Findings:
-    """Publish jobs again whose worker vanished: the lease ran out, or nobody took over for a quarter of an hour.
+def rerun_stalled_jobs() -> Findings:
+    """Run jobs again whose worker died: the lease expired, or no worker has held it for SILENT_SECONDS.
 
-    One that nobody has begun is `publish_queued_again`'s.
+    Jobs that have not begun are handled by `republish_unstarted_jobs`.
     """
-    found = Findings()
+    findings = Findings()
     now = timezone.now()
     vanished = Q(lease_expires_at__lt=now) & ~Q(lease_owner="")
     long_ago = now - timedelta(seconds=SILENT_SECONDS)
     silent = Q(status__in=ACTIVE, lease_owner="", heartbeat_at__lt=long_ago) & ~_waits_for_results()
     for job in Job.objects.filter(vanished | silent, status__in=ACTIVE | {JobStatus.PENDING, JobStatus.RECEIVED}):
-        found.checked += 1
+        findings.checked += 1
         same = Job.objects.filter(pk=job.pk, lease_owner=job.lease_owner, heartbeat_at=job.heartbeat_at)
         lost = 1 if job.lease_owner else 0
         if not same.update(lease_owner="", lease_expires_at=None, heartbeat_at=now, tries=F("tries") + lost):
             continue
         if lost and job.tries >= MOST_TRIES:
-            # Its message was buried after its own retries each time: whatever it does, it ends the process it runs in.
-            fail(job, "The worker vanished with this job again and again; look for its message in the dead letters.")
+            # Its message was buried after its own retries each time: the job kills every process that runs it.
+            fail(job, "The worker died repeatedly while running this job; see its message in the dead-letter queue.")
         else:
-            nudge(job.pk, "Nobody works on this job any more; it is run again from where it stood.")
-        found.fixed += 1
-    return found
+            publish_run_job(job.pk, "No worker holds this job; running it again from its cursor.")
+        findings.fixed += 1
+    return findings
 
 
 def _waits_for_results() -> Q:
-    """An asynchronous job with nothing left to publish waits for workers, not for us."""
+    """Return the filter for asynchronous jobs with nothing left to publish; they wait for pull workers."""
     pending = Job.objects.filter(images__state="pending").values("pk")
     return Q(dispatch_mode=DispatchMode.ASYNC_API, collected_at__isnull=False) & ~Q(pk__in=pending)
 
 
 def finish_complete() -> Findings:
-    """Finish jobs whose images are all settled; whoever settled the last one may have died before saying so."""
-    found = Findings()
+    """Finish jobs whose images are all settled; the worker that settled the last one may have died before that."""
+    findings = Findings()
     ready = Job.objects.filter(ALL_SETTLED, status__in=FINALIZABLE)
     for job_id in ready.order_by("pk").values_list("pk", flat=True):
-        found.checked += 1
-        found.fixed += complete_if_settled(job_id)
-    return found
+        findings.checked += 1
+        findings.fixed += complete_if_settled(job_id)
+    return findings
 
 
 def finish_cancelled() -> Findings:
-    """Revoke jobs that are being cancelled and that nobody works on."""
-    found = Findings()
+    """Revoke jobs that are being cancelled and have a free lease."""
+    findings = Findings()
     for job in Job.objects.filter(status=JobStatus.CANCELING):
-        found.checked += 1
-        found.fixed += operations.finish_cancel(job)
-    return found
+        findings.checked += 1
+        findings.fixed += operations.finish_cancel(job)
+    return findings

@@ -1,4 +1,4 @@
-"""Collecting the images of a job in bulk, from a cursor, so that a slice can end after any chunk (incident 14)."""
+"""Collects a job's images as rows, in chunks with a cursor, so that a slice can end after any chunk (incident 14)."""
 
 import random
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.services.kinds import SliceOfWork
+from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.models import SourceImage
 
 CHUNK = 1000
 
 
 def collect(job: Job, work: SliceOfWork) -> bool:
-    """Give every image of the job a row; return whether all have one. Repeating a chunk changes nothing."""
+    """Create a row per image of the job; return whether all exist. Repeating a chunk changes nothing."""
     after = int(job.cursor.get("collected_to", 0))
     for chunk in _chunks(job, after):
         rows = [JobImage(job=job, source_image_id=pk, position=_position(job, pk)) for pk in chunk]
@@ -31,7 +31,7 @@ def collect(job: Job, work: SliceOfWork) -> bool:
 
 
 def images_of(job: Job) -> QuerySet[SourceImage]:
-    """Return the images that the job was asked for: one, some, a collection's, a station's; always of its project."""
+    """Return the images that the job selects (one, a list, a capture set or a station), all of its project."""
     images = SourceImage.objects.filter(project_id=job.project_id)
     if job.source_image_single_id:
         return images.filter(pk=job.source_image_single_id)
@@ -45,7 +45,7 @@ def images_of(job: Job) -> QuerySet[SourceImage]:
 
 
 def _chunks(job: Job, after: int) -> Iterator[list[int]]:
-    """Yield primary keys beyond ``after`` in ascending chunks."""
+    """Yield ascending chunks of primary keys greater than ``after``."""
     images = images_of(job).order_by("pk")
     if job.limit is not None:
         chosen = _limited(job, images)
@@ -58,7 +58,7 @@ def _chunks(job: Job, after: int) -> Iterator[list[int]]:
 
 
 def _limited(job: Job, images: QuerySet[SourceImage]) -> list[int]:
-    """Return at most ``job.limit`` keys, ascending; the same ones in every slice."""
+    """Return at most ``job.limit`` keys, ascending, the same in every slice."""
     limit = job.limit or 0
     if not job.shuffle:
         return list(images.values_list("pk", flat=True)[:limit])
@@ -67,5 +67,5 @@ def _limited(job: Job, images: QuerySet[SourceImage]) -> list[int]:
 
 
 def _position(job: Job, pk: int) -> int:
-    """Return the place of an image in the order of publishing; a shuffled job has the same order in every slice."""
+    """Return an image's place in the order of publishing, the same in every slice even if shuffled."""
     return random.Random(f"{job.pk}:{pk}").getrandbits(48) if job.shuffle else pk  # noqa: S311

@@ -1,4 +1,4 @@
-"""Rows that should not be as they are; counted and reported, never changed."""
+"""Counts inconsistent rows; reports them and changes nothing."""
 
 import logging
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def audit_data_integrity() -> dict[str, int]:
-    """Return how many rows break each rule (incidents 41, 44 and 47); all zero is well."""
+    """Return the number of rows that break each rule (incidents 41, 44 and 47); zero everywhere is healthy."""
     detections = Detection.objects.real()
     named = Classification.objects.filter(detection=OuterRef("detection"), taxon__isnull=False)
     seen = Detection.objects.filter(source_image=OuterRef("source_image"))

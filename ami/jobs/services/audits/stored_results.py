@@ -1,4 +1,4 @@
-"""Results that were accepted: each is handled, however often something in between was lost."""
+"""Publishes accepted but unhandled results again, and purges old ones."""
 
 from datetime import timedelta
 
@@ -14,13 +14,13 @@ AT_ONCE = 500
 
 
 def audit_stored_results() -> dict[str, int]:
-    """Publish again what waits unhandled for five minutes, then ten, twenty...; purge what is done.
+    """Publish results again that are unhandled after 5 minutes, then 10, 20, ...; purge handled ones.
 
-    The doubling keeps a deep ingest queue from being filled with copies of itself. A result whose task was buried is
-    left to the dead-letter queue.
+    The doubling keeps a deep ingest queue from filling with duplicates. A result whose task was buried is not
+    published again: its message is in the dead-letter queue.
 
     Raises:
-        kombu.exceptions.OperationalError: the broker is away; the next audit goes on.
+        kombu.exceptions.OperationalError: the broker is unreachable; the next audit continues.
     """
     now = timezone.now()
     old = now - timedelta(seconds=WAIT_SECONDS)

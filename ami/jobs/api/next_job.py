@@ -1,4 +1,4 @@
-"""How pull workers find a job: a random one that has work for their pipelines, which is also their heartbeat."""
+"""Finds the next job for a pull worker: a random one with work for its pipelines. The request is also a heartbeat."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
 from ami.main.api.lists import MAX_PER_PAGE, whole_number
 from ami.main.permissions import is_worker, visible_projects
-from ami.ml.services.heartbeats import heard_from
+from ami.ml.services.heartbeats import record_heartbeat
 
 PARAMETERS = [
     OpenApiParameter("ids_only", OpenApiTypes.BOOL, description="one random job's id and pipeline slug (workers)"),
@@ -21,18 +21,16 @@ PARAMETERS = [
 
 
 def ids_only(request: Request) -> bool:
-    """Whether a worker asks for its next job."""
     return _flag(request, "ids_only")
 
 
 def slugs(request: Request) -> list[str]:
-    """Return the pipelines that the caller names."""
-    asked = request.query_params.get("pipeline__slug__in", "")
-    return [slug.strip() for slug in asked.replace("\x00", "").split(",") if slug.strip()][:1000]
+    """Return the pipeline slugs in the query, at most 1000."""
+    text = request.query_params.get("pipeline__slug__in", "")
+    return [slug.strip() for slug in text.replace("\x00", "").split(",") if slug.strip()][:1000]
 
 
-def narrow(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:
-    """Apply the workers' filters to a list of jobs."""
+def apply_filters(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:
     if _flag(request, "incomplete_only"):
         jobs = jobs.exclude(status__in=FINAL)
     if wanted := slugs(request):
@@ -40,11 +38,11 @@ def narrow(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:
     return jobs
 
 
-def claim_next(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
-    """Return {"count", "results": [{"id", "pipeline_slug"}]}: one job unless ``limit`` says more, in random order.
+def next_jobs(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
+    """Return {"count", "results": [{"id", "pipeline_slug"}]}: one job, or up to ``limit``, in random order.
 
-    An incomplete job is one that a worker can do something for now: active, asynchronous, with images that are
-    published or claimed. Random order keeps pollers from all draining the same one (incident 38).
+    An incomplete job has work for a worker now: it is active, asynchronous, and has published or claimed images.
+    Random order keeps pollers from all draining the same job (incident 38).
     """
     if _flag(request, "incomplete_only"):
         handed_out = {ImageState.PUBLISHED, ImageState.CLAIMED}
@@ -60,7 +58,7 @@ def _heartbeat(request: Request) -> None:
     if is_worker(request) or not request.user.is_superuser:
         projects = list(visible_projects(request).values_list("pk", flat=True))
     if wanted := slugs(request):
-        heard_from(project_ids=projects, slugs=wanted)
+        record_heartbeat(project_ids=projects, slugs=wanted)
 
 
 def _limit(request: Request) -> int:

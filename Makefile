@@ -1,11 +1,11 @@
-# The doors of this project. Bare `make` lists them.
+# The commands of this project. Bare `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3.11
 V := .venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-help: ## List what there is to do
+help: ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | column -t -s '|'
 
 .venv/installed: requirements/local.txt
@@ -23,7 +23,7 @@ else
 	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)')
 endif
 
-# Processes that run tests at the same time.
+# Number of parallel test processes.
 WORKERS ?= 2
 
 test: setup ## Run all tests, in parallel: on real services, in containers (ARGS='-k name': some, on the services)
@@ -36,7 +36,7 @@ endif
 test-fast: setup ## Run the tests that need neither services nor processes
 	$(V) -m tests fast --workers $(WORKERS)
 
-smoke: setup ## Run the tests in containers; without an engine they say so and are left out
+smoke: setup ## Run the tests in containers; skipped with a message if there is no engine
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
 
 SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members .ci/run .ci/compose-files
@@ -65,10 +65,10 @@ soak: setup ## Run the long forms of the tests
 	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/integration tests/unit $(ARGS)
 	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
 
-attack: setup ## Attack the product as deployed, on this machine: requests, messages, bodies, logins (ARGS='--short', '--parts bodies')
+attack: setup ## Run the security tests against a local deployment: requests, messages, bodies, logins (ARGS='--short', '--parts bodies')
 	$(V) -m provision run --private -- $(V) -m tests.attack $(ARGS)
 
-bench: setup ## Print the benchmarks, each beside its reference
+bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
 	$(V) -m provision run --private -- $(V) -m benchmarks.governor
 	$(V) -m benchmarks.objectstore
@@ -76,7 +76,7 @@ bench: setup ## Print the benchmarks, each beside its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.results_memory
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
 
-requirements: setup ## Resolve requirements/*.in anew and pin them with hashes
+requirements: setup ## Resolve requirements/*.in again and pin them with hashes
 	$(V) -m pip install --quiet uv
 	for name in base processing objects production local; do \
 	  .venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
@@ -99,7 +99,7 @@ down: ## Stop the containers (their volumes stay)
 logs: ## Follow the containers' logs
 	$(COMPOSE) logs --follow --tail 100
 
-clean: ## Remove what make made
+clean: ## Remove everything that make created
 	rm -rf .venv .demo .test-logs .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 .PHONY: help setup demo test test-fast smoke check topology format soak attack bench requirements up down logs clean

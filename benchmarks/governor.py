@@ -1,7 +1,7 @@
-"""``python -m benchmarks.governor``: what the memory-aware worker costs.
+"""``python -m benchmarks.governor``: the cost of the memory-aware worker.
 
-The reference is the same worker without the governor: for tasks that do nothing, beside it at the same time; for the
-processor time of a worker that has nothing to do, in turn with it.
+The reference is the same worker without the governor: at the same time for empty tasks, alternately for the processor
+time of an idle worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support.place import new_place, until  # noqa: E402
 if TYPE_CHECKING:
     from tests.support.place import Place, Process
 
-#: Celery's own task that does nothing; no rule claims it, and it is not counted as unrouted.
+#: Celery's own empty task; no rule claims it, and it is not counted as unrouted.
 NOTHING = "celery.accumulate"
 QUEUES = ("antenna", "antenna-housekeeping")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -39,7 +39,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over the pairs; ``ratio`` is the geometric mean of with the governor to without it, pair by pair."""
+    """Medians over the pairs; ``ratio`` is the geometric mean of the pairs' ratios, with the governor to without."""
 
     figure: str
     without: float
@@ -50,9 +50,9 @@ class Measured:
 
 
 def rates(governors: dict[str, str], tasks: int) -> dict[str, float]:
-    """Return how many tasks a second each queue's worker of one child drains, both at the same time.
+    """Return the tasks per second of each queue's worker with one child, measured at the same time.
 
-    Side by side, because one after the other would compare the moods of a shared machine.
+    One after the other would compare the changing speed of a shared machine.
     """
     with new_place("benchmark") as place:
         _prepare(place)
@@ -70,7 +70,7 @@ def rates(governors: dict[str, str], tasks: int) -> dict[str, float]:
 
 
 def idle_percent(governor: str, seconds: float) -> float:
-    """Return what the parent of an idle worker takes of one core, in percent, at the default interval."""
+    """Return the processor time of an idle worker's parent, in percent of one core, at the default interval."""
     with new_place("benchmark") as place:
         _prepare(place)
         worker = place.worker(QUEUES[0], MEMORY_GOVERNOR=governor)
@@ -84,7 +84,7 @@ def _prepare(place: Place) -> None:
     place.environment.pop("ANTENNA_JOURNAL_DIR")
     for key in ("FALLBACK", "HOUSEKEEPING"):
         place.environment[f"ANTENNA_{key}_CONCURRENCY"] = "1"
-        place.environment[f"ANTENNA_{key}_MAX_TASKS_PER_CHILD"] = "1000000"  # Or new children are what is measured.
+        place.environment[f"ANTENNA_{key}_MAX_TASKS_PER_CHILD"] = "1000000"  # Otherwise this measures new children.
     place.environment["ANTENNA_LOG_LEVEL"] = "WARNING"
     place.queues("declare")
 
@@ -98,9 +98,9 @@ def _ticks(worker: Process) -> int:
 def main() -> int:
     """Measure in pairs and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.governor", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=6, help="pairs of workers, an even number: they swap queues (6)")
-    parser.add_argument("--tasks", type=int, default=6000, help="tasks of each worker (6000)")
-    parser.add_argument("--idle-seconds", type=float, default=30, help="how long to watch an idle worker (30)")
+    parser.add_argument("--pairs", type=int, default=6, help="pairs of workers; even, since they swap queues (6)")
+    parser.add_argument("--tasks", type=int, default=6000, help="tasks per worker (6000)")
+    parser.add_argument("--idle-seconds", type=float, default=30, help="duration of the idle measurement (30)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pairs = []

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.isolation``: what the split does to a click, and what it costs the flood.
+"""``python -m benchmarks.isolation``: the waits of interactive tasks during a flood, with and without split queues.
 
-The reference is the same four slots behind one queue, measured in the same run on the same machine.
+The reference is one queue with the same four slots, measured in the same run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PROBE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Layout:
-    """Where flood and probes go, and how many slots each queue's worker has."""
+    """The queues of flood and probes, and the slots of each queue's worker."""
 
     name: str
     flood: str
@@ -54,7 +54,7 @@ LAYOUTS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Waits are milliseconds; the flood's rate is tasks per second until it was drained."""
+    """Waits in milliseconds; the flood's rate in tasks per second."""
 
     layout: str
     probes: int
@@ -65,7 +65,7 @@ class Measured:
 
 
 def measure(layout: Layout, flood: int, task_seconds: float) -> Measured:
-    """Let ``flood`` tasks of ``task_seconds`` wait, probe until they are done, and return what was seen."""
+    """Publish ``flood`` tasks of ``task_seconds``, send probes until they are done, and return the figures."""
     with new_place("benchmark") as place:
         place.queues("declare")
         for _ in range(flood):
@@ -91,10 +91,10 @@ def _probe(place: Place, layout: Layout, flood: int) -> int:
 
 
 def main() -> int:
-    """Measure both layouts and print them with their ratios."""
+    """Measure both layouts and print their figures and ratios."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.isolation", description=__doc__)
-    parser.add_argument("--flood", type=int, default=600, help="tasks that wait (600)")
-    parser.add_argument("--task-seconds", type=float, default=0.1, help="what each of them takes (0.1)")
+    parser.add_argument("--flood", type=int, default=600, help="number of flood tasks (600)")
+    parser.add_argument("--task-seconds", type=float, default=0.1, help="duration of a flood task (0.1)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = [measure(layout, options.flood, options.task_seconds) for layout in LAYOUTS]

@@ -1,8 +1,8 @@
-"""``python -m benchmarks.results_memory``: what a body of results takes of one process, in multiples of the body.
+"""``python -m benchmarks.results_memory``: the memory that a process needs for a body of results, per byte of body.
 
-The web process is gunicorn as deployment starts it, the ingest process handles stored results as a worker's child does.
-Each figure is the peak of the resident memory over the warmed-up process, the body included. The references are
-``json.loads`` and pydantic on the same body in a process of their own.
+The web process is gunicorn as deployed; the ingest process handles stored results like a worker's child. Each figure is
+the peak resident memory above the warmed-up process, body included. The references are ``json.loads`` and pydantic on
+the same body, each in its own process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REAL, ONE_IMAGE = "real shape", "real shape, one image"
 
 @dataclass(frozen=True)
 class Measured:
-    """One body in one process; ``ratio`` is peak to body, ``kept_mib`` what is left of it afterwards."""
+    """One body in one process; ``ratio`` is peak / body, ``kept_mib`` the memory kept afterwards."""
 
     body: str
     where: str
@@ -54,11 +54,8 @@ class Measured:
     kept_mib: float
 
 
-# --- Bodies -------------------------------------------------------------------------------------------------------
-
-
 def detection(world: World, image: int, box: int, lists: bytes) -> bytes:
-    """Return the text of a detection with one classification, which has ``lists`` besides what it must have."""
+    """Return a detection with one classification, as JSON; ``lists`` are further keys of the classification."""
     algorithm = {"name": world.detector.name, "key": world.detector.key}
     classifier = {"name": world.classifier.name, "key": world.classifier.key}
     when = "2026-06-01T22:00:00"
@@ -74,7 +71,7 @@ def detection(world: World, image: int, box: int, lists: bytes) -> bytes:
 
 
 def item(world: World, images: list[int], detections: list[bytes], more: bytes = b"") -> bytes:
-    """Return the text of one posted result; ``more`` goes in front of its other keys."""
+    """Return one posted result as JSON; ``more`` goes before its other keys."""
     head = {
         "pipeline": world.pipeline.slug,
         "total_time": 1.5,
@@ -92,7 +89,7 @@ def class_lists(classes: int) -> bytes:
 
 
 def real_items(world: World, images: list[int], classes: int) -> list[bytes]:
-    """Return a result per image as a classifier of so many classes sends them."""
+    """Return a result per image, from a classifier with ``classes`` classes."""
     lists = class_lists(classes)
     return [item(world, [i], [detection(world, i, box, lists) for box in range(BOXES)]) for i in images]
 
@@ -108,7 +105,7 @@ def repeated(unit: bytes, size: int, first: bytes = b"[", last: bytes = b"]") ->
 
 
 def hostile_items(world: World, image: int, size: int) -> dict[str, bytes]:
-    """Return results of about ``size`` bytes each, one for each place where something may grow."""
+    """Return results of about ``size`` bytes each, one per field that may be large."""
     zeros = b'"scores":' + repeated(b"0", 2 * ZEROS)
     lists = max(size // (2 * ZEROS), 1)
     plain = [detection(world, image, 0, b'"scores":[0.9]')]
@@ -128,7 +125,7 @@ def hostile_items(world: World, image: int, size: int) -> dict[str, bytes]:
 
 
 def hostile_requests(world: World, image: int, size: int) -> dict[str, bytes]:
-    """Return whole bodies that only the web process sees."""
+    """Return bodies that are large outside their results, for the web process only."""
     [result] = real_items(world, [image], 10)
     return {
         "client_info": request_of([result], b'"client_info":' + repeated(b'{"":0}', size, b'{"a":[', b"]},")),
@@ -136,9 +133,6 @@ def hostile_requests(world: World, image: int, size: int) -> dict[str, bytes]:
         "results": b'{"results":' + repeated(b'{"":0}', size) + b"}",
         "no JSON": b'"' * size,
     }
-
-
-# --- Memory of a process ------------------------------------------------------------------------------------------
 
 
 def memory_mib(pid: int | str, name: str = "VmRSS") -> float:
@@ -149,12 +143,12 @@ def memory_mib(pid: int | str, name: str = "VmRSS") -> float:
 
 
 def forget_peak(pid: int | str) -> None:
-    """Let the peak of a process start anew at what it has now."""
+    """Reset the peak of a process to its current memory."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def measured(body: str, where: str, size: int, pid: int | str, base: float, run: Callable[[], str]) -> Measured:
-    """Run something that has a process take a body, and return what that took over ``base`` MiB."""
+    """Run ``run``, which makes a process handle a body, and return the memory above ``base`` MiB."""
     forget_peak(pid)
     began = time.monotonic()
     outcome = run()
@@ -164,11 +158,8 @@ def measured(body: str, where: str, size: int, pid: int | str, base: float, run:
     return Measured(body, where, size / MIB, outcome, seconds, peak, peak / (size / MIB), kept)
 
 
-# --- The web process ----------------------------------------------------------------------------------------------
-
-
 @dataclass
-class Door:
+class WebServer:
     """One gunicorn with one process, and a job to post results to."""
 
     process: Process
@@ -190,17 +181,17 @@ class Door:
         return httpx.post(self.url, content=body, headers=headers, timeout=timeout)
 
     def measure(self, name: str, body: bytes) -> Measured:
-        """Post a body and measure what that took."""
+        """Post a body and measure its memory."""
         return measured(name, "web", len(body), self.pid, self.base_mib, lambda: str(self.post(body).status_code))
 
 
 @contextmanager
-def door(place: Place, job: Job, token: str, small: bytes) -> Iterator[Door]:
-    """Start web as deployment does, with one process, and warm it up with small results."""
+def web_server(place: Place, job: Job, token: str, small: bytes) -> Iterator[WebServer]:
+    """Start web as deployed, with one process, and warm it up with small results."""
     from tests.support.web_server import web_of
 
     server = web_of(place)
-    web = Door(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
+    web = WebServer(server.process, f"{server.url}/api/v2/jobs/{job.pk}/result/", token)
     for _ in range(20):
         answer = web.post(small)
         assert answer.status_code == 200, answer.text
@@ -209,11 +200,8 @@ def door(place: Place, job: Job, token: str, small: bytes) -> Iterator[Door]:
     server.process.stop()
 
 
-# --- The ingest process -------------------------------------------------------------------------------------------
-
-
 def ingest(place: Place, rows: dict[str, tuple[int, StoredResult]], warm: StoredResult) -> list[Measured]:
-    """Handle stored results in a process of their own, one after the other, and return what each took."""
+    """Handle stored results in a new process, one after the other, and return the measurements."""
     sizes = {name: (size, row.pk) for name, (size, row) in rows.items()}
     argv = [sys.executable, "-m", "benchmarks.results_memory", "--ingest", json.dumps([warm.pk, sizes])]
     done = subprocess.run(argv, env=place.environment, capture_output=True, text=True, timeout=600)
@@ -240,11 +228,8 @@ def ingest_here(warm: int, sizes: dict[str, tuple[int, int]]) -> None:
         print(json.dumps(asdict(measured(name, "ingest", size, "self", base, lambda pk=pk: handle(pk)))))
 
 
-# --- The references -----------------------------------------------------------------------------------------------
-
-
 def reference(place: Place, name: str, body: bytes) -> list[Measured]:
-    """Return what json.loads and pydantic take for a whole body, each in a process of its own."""
+    """Measure json.loads and pydantic on a whole body, each in its own process."""
     path = place.folder / "body.json"
     path.write_bytes(body)
     argv = [sys.executable, "-m", "benchmarks.results_memory", "--body", name, "--reference"]
@@ -256,7 +241,7 @@ def reference(place: Place, name: str, body: bytes) -> list[Measured]:
 
 
 def reference_here(name: str, kind: str, path: str) -> None:
-    """Parse a file with one reference in this process and print what it took."""
+    """Parse a file with one reference in this process and print the measurement."""
     from ami.ml.schemas import ResultRequest
 
     parse: Callable[[bytes], Any] = json.loads if kind == "json.loads" else ResultRequest.model_validate_json
@@ -273,12 +258,9 @@ def reference_here(name: str, kind: str, path: str) -> None:
     print(json.dumps(asdict(measured(name, kind, Path(path).stat().st_size, "self", base, run))))
 
 
-# --- The table ----------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Stage:
-    """A project with captures and a running job over them, and a place whose processes share its results."""
+    """A project with captures and a running job, and a place whose processes share its results."""
 
     place: Place
     images: int
@@ -305,7 +287,7 @@ class Stage:
         image = self.captures[0]
         bodies = hostile_requests(self.world, image, hostile_bytes)
         hostile = hostile_items(self.world, image, hostile_bytes)
-        with door(self.place, self.job, key, request_of([self.small])) as web:
+        with web_server(self.place, self.job, key, request_of([self.small])) as web:
             yield web.measure(REAL, request_of(self.real))
             for name, body in bodies.items():
                 yield web.measure(name, body)
@@ -313,7 +295,7 @@ class Stage:
                 yield web.measure(name, request_of([text]))
 
     def ingest_rows(self, hostile_bytes: int) -> list[Measured]:
-        """Handle one result of real shape, one that has all images, and hostile ones, stored past the web process."""
+        """Handle one real result, one with all images, and hostile ones, stored without the web process."""
         from ami.jobs.services import stored_results
 
         lists = class_lists(CLASSES)
@@ -348,14 +330,14 @@ def main() -> int:
 
 
 def target(row: Measured) -> float | None:
-    """Return how many times its body a row may take; beside a small result the rows of one statement count, too."""
+    """Return the row's maximum of peak / body; None for references, and for small results, where overhead dominates."""
     if row.where not in ("web", "ingest") or row.body == ONE_IMAGE:
         return None
     return REAL_TARGET if row.body == REAL else HOSTILE_TARGET
 
 
 def benchmark(hostile_mib: int, *, as_json: bool) -> int:
-    """Measure in a test database of this run and print what came out."""
+    """Measure in a test database and print the table."""
     from django.db import connection
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""Where the demo's captures come from: drawn, or a folder of photographs."""
+"""The demo's captures: drawn, or copied from a folder of photographs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from demo.drawing import draw_nights
+from demo.ground_truth import Manifest
 from demo.photographs import scan_photographs
-from demo.truth import Manifest
+from demo.renderer import draw_nights
 
 FRAMES_PER_NIGHT = 60
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `gather` reads."""
-    parser.add_argument("--captures", type=Path, metavar="FOLDER", help="photographs instead of drawn captures")
-    parser.add_argument("--frames", type=int, default=FRAMES_PER_NIGHT, help="drawn captures per night, two nights")
-    parser.add_argument("--seed", type=int, default=7, help="of the drawing")
+    """Add the options of `gather`."""
+    parser.add_argument(
+        "--captures", type=Path, metavar="FOLDER", help="use these photographs instead of drawn captures"
+    )
+    parser.add_argument(
+        "--frames",
+        type=int,
+        default=FRAMES_PER_NIGHT,
+        help="drawn captures per night, two nights; default: %(default)s",
+    )
+    parser.add_argument("--seed", type=int, default=7, help="seed of the drawn captures; default: %(default)s")
 
 
 def gather(options: argparse.Namespace, media: Path, console: Console) -> tuple[list[Path], Manifest | None]:
-    """Put the captures below ``media``, one folder a station; return those folders, and the truth if it is known.
+    """Write the captures below ``media``, one folder per station; return the folders, and the ground truth if drawn.
 
     Raises:
-        NotADirectoryError: the folder of photographs does not exist, or no photograph in it can be used.
+        NotADirectoryError: the folder of photographs does not exist, or has no usable photograph.
     """
     if options.captures:
         return _copied(options.captures, media / "captures", console), None
@@ -58,5 +65,5 @@ def _copied(source: Path, target: Path, console: Console) -> list[Path]:
         folders.append(folder)
         console.print(f"station {station.name}: {len(station.photographs)} photographs", highlight=False)
     if not folders:
-        raise NotADirectoryError(f"{source}: no photograph in it can be used")
+        raise NotADirectoryError(f"{source} has no usable photograph")
     return folders

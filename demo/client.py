@@ -1,4 +1,4 @@
-"""The demo as a user of the REST API."""
+"""A client of the REST API."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ TIMEOUT_SECONDS = 30.0
 
 
 class ApiRefused(Exception):
-    """The API answered with an error; the text has the request, the status and the body."""
+    """The API returned an error; the message has the request, the status and the body."""
 
 
 class Client:
-    """A signed-in user of the API at ``<web>/api/v2/``."""
+    """A client of ``<web>/api/v2/``; call `log_in` first."""
 
     def __init__(self, web: str) -> None:
         self._http = httpx.Client(base_url=f"{web}/api/v2/", timeout=TIMEOUT_SECONDS)
         self.token = ""
 
     def log_in(self, email: str, password: str) -> None:
-        """Sign in and keep the token."""
         self.token = self.post("auth/token/login/", {"email": email, "password": password})["auth_token"]
         self._http.headers["Authorization"] = f"Token {self.token}"
 
     def get(self, path: str, **params: Any) -> Any:
-        """GET a path and return its JSON. Raises `ApiRefused`."""
+        """Return the JSON of a GET. Raises `ApiRefused`."""
         return self._json(self._http.get(path, params=params))
 
     def post(self, path: str, body: Any = None, **params: Any) -> Any:
-        """POST JSON and return the answer's. Raises `ApiRefused`."""
+        """POST JSON; return the response's. Raises `ApiRefused`."""
         return self._json(self._http.post(path, json=body, params=params))
 
     def close(self) -> None:
-        """Close the connection."""
         self._http.close()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""``python -m demo.containers``: the deployment in containers of its own, the main job on it, and its report here."""
+"""``python -m demo.containers``: runs the main job on a deployment in its own containers, and copies the report."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FILES = ("docker-compose.yml", "docker-compose.worker.yml", "compose/demo.yml")
 PROJECT = "antenna-demo"
 STOP_SECONDS = 20
 
-#: Two processors are what every machine has.
+#: Concurrency for a machine with two processors.
 SMALL = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Bring it up, run the main job, fetch the report, take everything down; return the main job's exit code."""
+    """Start the containers, run the main job, copy the report, remove everything; return the main job's exit code."""
     options = _parser().parse_args(argv)
     if shutil.which("docker") is None:
         print("The demo in containers needs Docker and Compose v2; `make demo` needs neither.", file=sys.stderr)
@@ -51,13 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo.containers", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path(".demo/containers"), help="where the report goes")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(".demo/containers"), help="output folder; default: %(default)s"
+    )
     captures.add_options(parser)
     return parser
 
 
 def _compose(folder: Path) -> list[str]:
-    """Return the beginning of every command: the files, a project of its own, and a `.env` of its own."""
+    """Return the prefix of every compose command: the files, the demo's own project name and its own `.env`."""
     example = (ROOT / ".env.example").read_text()
     changes = dotenv.LOCAL | dotenv.published_anywhere(example)
     sizes = "".join(f"ANTENNA_{key}_CONCURRENCY={size}\n" for key, size in SMALL.items())

@@ -1,6 +1,6 @@
-"""``python -m demo.deployed``: the main job on a deployment that runs, from a container beside it (compose/demo.yml).
+"""``python -m demo.deployed``: runs the main job on a running deployment, from a container of its own.
 
-It reads the same environment and the same volume as the deployment's own containers, and starts pullers alone.
+The container (compose/demo.yml) has the deployment's variables and volume, and starts only pullers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rich.console import Console
 from demo import captures
 from demo.client import ApiRefused
 from demo.processes import ProcessEnded, Processes
-from demo.showing import TooLong
+from demo.progress import StepTimeout
 
 
 @dataclass(frozen=True)
-class Deployed:
-    """What `demo.surroundings.Place` asks for."""
+class DeployedEnvironment:
+    """An `demo.environment.Environment`."""
 
     folder: Path
     media: Path
@@ -34,27 +34,27 @@ class Deployed:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the main job; return 0 only if every rule holds."""
+    """Run the main job; return 0 only if every check passes."""
     options = _parser().parse_args(argv)
     console = Console(width=None if sys.stdout.isatty() else 140)
     began = time.monotonic()
-    place = Deployed(
+    environment = DeployedEnvironment(
         folder=options.folder,
         media=Path(os.environ["ANTENNA_MEDIA_ROOT"]),
         journal=Path(os.environ["ANTENNA_JOURNAL_DIR"]),
         web=options.web,
         push=options.push,
     )
-    place.folder.mkdir(parents=True, exist_ok=True)
-    processes = Processes(dict(os.environ), place.folder / "logs")
+    environment.folder.mkdir(parents=True, exist_ok=True)
+    processes = Processes(dict(os.environ), environment.folder / "logs")
     import django
 
     django.setup()
     from demo import job
 
     try:
-        return job.run(options, console, place, processes, began)
-    except (TooLong, ProcessEnded, ApiRefused, NotADirectoryError) as error:
+        return job.run(options, console, environment, processes, began)
+    except (StepTimeout, ProcessEnded, ApiRefused, NotADirectoryError) as error:
         console.print(f"[red]The demo failed:[/red] {error}", highlight=False, soft_wrap=True)
         return 1
     finally:
@@ -63,9 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo.deployed", description=__doc__)
-    parser.add_argument("--web", default="http://web:8000", help="where web is (http://web:8000)")
-    parser.add_argument("--push", default="http://processing:2000", help="where the processing service is")
-    parser.add_argument("--folder", type=Path, default=Path("/data/demo"), help="where the report is written")
+    parser.add_argument("--web", default="http://web:8000", help="URL of web; default: %(default)s")
+    parser.add_argument(
+        "--push", default="http://processing:2000", help="URL of the processing service; default: %(default)s"
+    )
+    parser.add_argument("--folder", type=Path, default=Path("/data/demo"), help="output folder; default: %(default)s")
     captures.add_options(parser)
     return parser
 

@@ -1,4 +1,4 @@
-"""Measures found boxes against true boxes: recall and precision at an overlap of one half."""
+"""Recall and precision of found boxes against true boxes, at an overlap of one half."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from demo.truth import Box
+from demo.ground_truth import Box
 
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over any number of pictures; scores of several pictures are added with `+`."""
+    """Counts over any number of pictures; `+` adds scores."""
 
     matched: int = 0
     true: int = 0
@@ -21,12 +21,12 @@ class Score:
 
     @property
     def recall(self) -> float:
-        """Share of the true boxes that were found; 1 where there was nothing to find."""
+        """Share of the true boxes that were found; 1 without true boxes."""
         return self.matched / self.true if self.true else 1.0
 
     @property
     def precision(self) -> float:
-        """Share of the found boxes that are true; 1 where nothing was found."""
+        """Share of the found boxes that are true; 1 without found boxes."""
         return self.matched / self.found if self.found else 1.0
 
     def __add__(self, other: Score) -> Score:
@@ -48,23 +48,21 @@ def overlaps(true: Sequence[Box], found: Sequence[Box]) -> NDArray[np.float64]:
 
 
 def match(true: Sequence[Box], found: Sequence[Box], at_least: float = 0.5) -> list[tuple[int, int]]:
-    """Pair true with found boxes, each used once, so that as many pairs as possible overlap `at_least`."""
+    """Return as many pairs (true index, found index) as possible that overlap `at_least`, each box used once."""
     from scipy.optimize import linear_sum_assignment
 
     overlap = overlaps(true, found)
-    # A pair that counts outweighs any sum of overlaps of pairs that do not.
+    # One pair above the threshold outweighs all pairs below it.
     value = np.where(overlap >= at_least, 1000.0 + overlap, 0.0)
     rows, columns = linear_sum_assignment(value, maximize=True)
     return [(int(r), int(c)) for r, c in zip(rows, columns, strict=True) if overlap[r, c] >= at_least]
 
 
 def score(true: Sequence[Box], found: Sequence[Box], at_least: float = 0.5) -> Score:
-    """Score one picture."""
     return Score(len(match(true, found, at_least)), len(true), len(found))
 
 
 def total(scores: Iterable[Score]) -> Score:
-    """Add the scores of many pictures."""
     summed = Score()
     for one in scores:
         summed += one

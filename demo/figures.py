@@ -1,4 +1,4 @@
-"""The table per queue, from what the workers wrote into the journal."""
+"""Figures per queue, from the workers' task logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ami.telemetry.task_log import read
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """What one queue did. Waits are milliseconds from being due to being started; memory is MiB of a child's peak."""
+    """One queue's figures. Waits: milliseconds from due to started. Memory: a child's peak in MiB."""
 
     queue: str
     done: int
@@ -28,7 +28,7 @@ class QueueFigures:
 
 
 def by_queue(journal: Path, queues: Iterable[str]) -> list[QueueFigures]:
-    """Return the figures of each queue in the order given."""
+    """Return the figures of each queue, in the given order."""
     records = list(read(journal))
     return [_figures(queue, [record for record in records if record["queue"] == queue]) for queue in queues]
 

@@ -1,4 +1,4 @@
-"""The main job of the demo, from its captures to its verdict. Django is set up before this is imported."""
+"""The demo's main job, from its captures to its checks. Import it after `django.setup()`."""
 
 from __future__ import annotations
 
@@ -14,55 +14,57 @@ from ami.queues.dead_letters import counts
 from ami.queues.diagnostics import queue_states
 from ami.telemetry.task_log import read
 from config import celery_app
-from demo import figures, project, report, verdict
+from demo import checks, figures, project, report
 from demo.captures import gather
 from demo.client import Client
+from demo.environment import Environment
 from demo.processes import Processes
-from demo.showing import Show
+from demo.progress import Progress
 from demo.steps import Steps
-from demo.surroundings import Place
 
 
-def run(options: argparse.Namespace, console: Console, place: Place, processes: Processes, began: float) -> int:
-    """Do the main job, print what came of it, and return 0 only if every rule holds.
+def run(
+    options: argparse.Namespace, console: Console, environment: Environment, processes: Processes, began: float
+) -> int:
+    """Run the main job, print its results, and return 0 only if every check passes.
 
-    A place that is deployed has its web server, workers and push service; elsewhere they are started here.
+    Without a deployment this also starts the web server, the workers, beat and the push service.
     """
-    folders, manifest = gather(options, place.media, console)
+    folders, manifest = gather(options, environment.media, console)
     queues = celery_app.topology.queues
-    show = Show(console, processes, _depths)
+    progress = Progress(console, processes, _depths)
     project.migrate()
-    demo = project.create(folders, place.media)
-    steps = Steps(place, processes, show, demo, Client(place.web))
-    if not place.is_deployed:
-        show.say("starting the web server, a worker per queue, and beat")
+    demo = project.create(folders, environment.media)
+    steps = Steps(environment, processes, progress, demo, Client(environment.web))
+    if not environment.is_deployed:
+        progress.say("starting the web server, a worker per queue, and beat")
         steps.start_antenna(queues)
     steps.await_antenna(queues)
-    show.say("starting the processing service, push and pull")
+    progress.say("starting the processing service, push and pull")
     steps.start_processing()
-    show.say(f"{steps.sync()} captures synchronised from {len(folders)} stations and grouped into events")
+    progress.say(f"{steps.sync()} captures synchronised from {len(folders)} stations and grouped into events")
     job_id = steps.main_job()
-    show.say(f"job {job_id} runs; meanwhile people click and beat ticks")
-    asked = steps.act_meanwhile()
+    progress.say(f"job {job_id} runs; meanwhile people click and beat ticks")
+    side_work = steps.start_side_work()
     job = steps.finish(job_id, "the main job", 600)
-    show.say(f"job {job_id}: {job['status']}")
-    _settle(steps, asked, show, place)
+    progress.say(f"job {job_id}: {job['status']}")
+    _settle(steps, side_work, progress, environment)
     dead = _dead_letters()
-    table = figures.by_queue(place.journal, queues)
-    held = list(verdict.rules(demo.project, job, dead, manifest))
-    page = report.write(place.folder, demo.project, job, held, table, manifest, place.media)
-    _print(console, table, job, held)
+    table = figures.by_queue(environment.journal, queues)
+    results = list(checks.run(demo.project, job, dead, manifest))
+    page = report.write(environment.folder, demo.project, job, results, table, manifest, environment.media)
+    _print(console, table, job, results)
     console.print(f"\nReport: {page}\n{time.monotonic() - began:.0f} s in all", highlight=False, soft_wrap=True)
-    return 0 if all(rule.holds for rule in held) else 1
+    return 0 if all(check.passed for check in results) else 1
 
 
-def _settle(steps: Any, asked: dict[str, Any], show: Show, place: Place) -> None:
-    """Wait for what was asked for beside the job, for beat's ticks, and for the queues to be empty."""
-    steps.finish(asked["export"]["job"]["id"], "the export", 120)
-    steps.finish(asked["reprocess"]["job_id"], "the reprocessed capture", 120)
-    show.until("beat's checks", lambda: _ran(read(place.journal), "check_processing_services_online"), 60)
-    show.until("the unrouted task", lambda: _ran(read(place.journal), "forgotten_by_the_table"), 60)
-    show.until("crops and counts", lambda: not any(_depths().values()) and _counts_are_fresh(), 120)
+def _settle(steps: Any, side_work: dict[str, Any], progress: Progress, environment: Environment) -> None:
+    """Wait for the side work, for beat's tasks, and until the queues are empty."""
+    steps.finish(side_work["export"]["job"]["id"], "the export", 120)
+    steps.finish(side_work["reprocess"]["job_id"], "the reprocessed capture", 120)
+    progress.until("beat's checks", lambda: _ran(read(environment.journal), "check_processing_services_online"), 60)
+    progress.until("the unrouted task", lambda: _ran(read(environment.journal), "forgotten_by_the_table"), 60)
+    progress.until("crops and counts", lambda: not any(_depths().values()) and _counts_are_fresh(), 120)
 
 
 def _ran(records: Any, task: str) -> bool:
@@ -84,7 +86,7 @@ def _dead_letters() -> dict[str, int]:
         return counts(celery_app.topology, connection)
 
 
-def _print(console: Console, table: Any, job: dict[str, Any], rules: Any) -> None:
+def _print(console: Console, table: Any, job: dict[str, Any], results: Any) -> None:
     queues = Table(title="Queues", title_justify="left", box=None, pad_edge=False)
     for column in ("queue", "done", "failed", "retried", "wait p50 ms", "p95 ms", "max ms", "worker", "peak MiB"):
         queues.add_column(column, justify="left" if column in ("queue", "worker") else "right")
@@ -96,9 +98,9 @@ def _print(console: Console, table: Any, job: dict[str, Any], rules: Any) -> Non
     for stage in job["progress"]["stages"]:
         params = ", ".join(f"{one['key']} {one['value']}" for one in stage["params"])
         stages.add_row(stage["name"], stage["status"], f"{stage['progress']:.0%}", params)
-    verdict = Table(title="Must hold", title_justify="left", box=None, pad_edge=False, show_header=False)
-    for rule in rules:
-        verdict.add_row("[green]holds[/green]" if rule.holds else "[red]broken[/red]", rule.name, rule.found)
-    for part in (queues, stages, verdict):
+    outcome = Table(title="Checks", title_justify="left", box=None, pad_edge=False, show_header=False)
+    for check in results:
+        outcome.add_row("[green]pass[/green]" if check.passed else "[red]fail[/red]", check.name, check.found)
+    for part in (queues, stages, outcome):
         console.print()
         console.print(part)

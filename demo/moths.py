@@ -1,4 +1,4 @@
-"""Draws one moth, seen from above with its wings open or folded, as a transparent picture."""
+"""Draws a moth from above, wings open or folded, as a transparent picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATTERN_SEED = 20_260_620
 
 @dataclass(frozen=True)
 class Species:
-    """How a species looks: `span` is the wing span as a fraction of the picture's width."""
+    """A species' appearance; `span` is the wing span as a fraction of the picture's width."""
 
     name: str
     span: float
@@ -96,7 +96,7 @@ _FOLDED_HINDWING: Points = [
 
 @dataclass(frozen=True)
 class Sprite:
-    """A drawn moth: RGBA picture, and the box (x1, y1, x2, y2) of its body and wings inside the picture."""
+    """A drawn moth: RGBA picture, and the box (x1, y1, x2, y2) of its body and wings in it."""
 
     picture: Image.Image
     box: tuple[int, int, int, int]
@@ -104,9 +104,9 @@ class Sprite:
 
 @lru_cache(maxsize=64)
 def draw_moth(species: Species, span_pixels: float, angle_degrees: float, variant: int) -> Sprite:
-    """Draw one moth, `span_pixels` wide before it is turned by `angle_degrees`; `variant` picks its markings.
+    """Draw a moth, `span_pixels` wide before its rotation; `variant` selects its markings.
 
-    A moth that sits still is drawn once: callers paste the sprite and must not draw on it.
+    Sprites are cached: callers must not draw on them.
     """
     side = int(span_pixels * 1.7) * _OVERSAMPLING
     wings, feelers = _layers(species, side, variant)
@@ -120,7 +120,7 @@ def draw_moth(species: Species, span_pixels: float, angle_degrees: float, varian
 
 @lru_cache(maxsize=128)
 def _layers(species: Species, side: int, variant: int) -> tuple[Image.Image, Image.Image]:
-    """Draw wings with body, and feelers with legs, each on its own transparent square of `side / 2` pixels."""
+    """Draw wings with body, and feelers with legs, each on a transparent square of `side / 2` pixels."""
     rng = np.random.default_rng((_PATTERN_SEED, variant, side))
     folded = species.posture == "folded"
     fore, hind = (_FOLDED_FOREWING, _FOLDED_HINDWING) if folded else (_OPEN_FOREWING, _OPEN_HINDWING)
@@ -152,7 +152,7 @@ def _smooth(outline: Points, rounds: int = 3) -> Points:
 def _wing(
     outline: Points, colour: Colour, species: Species, rng: np.random.Generator, is_fore: bool, side: int
 ) -> Image.Image:
-    """Draw one right wing: shaded from its root outwards, with bands, spots, veins and a dark rim."""
+    """Draw a right wing with bands, spots, veins and a dark rim."""
     shape = Image.new("L", (side, side), 0)
     ImageDraw.Draw(shape).polygon(outline, fill=255)
     paint = Image.new("RGBA", (side, side), (*colour, 255))
@@ -179,7 +179,6 @@ def _spots(
     width: float,
     is_fore: bool,
 ) -> None:
-    """Put the species' spots between the wing's centre and its rim."""
     middle_x = sum(x for x, _ in outline) / len(outline)
     middle_y = sum(y for _, y in outline) / len(outline)
     for _ in range(species.spots if is_fore else max(1, species.spots - 2)):
@@ -193,7 +192,6 @@ def _spots(
 
 
 def _draw_body(wings: Image.Image, species: Species, side: int, folded: bool) -> None:
-    """Draw abdomen with rings, furry thorax and head along the middle."""
     pen = ImageDraw.Draw(wings, "RGBA")
     end = 0.30 if folded else 0.33
     for top, bottom, half, shade in (
@@ -211,7 +209,7 @@ def _draw_body(wings: Image.Image, species: Species, side: int, folded: bool) ->
 
 
 def _feelers(species: Species, side: int, folded: bool) -> Image.Image:
-    """Draw feelers and four visible legs: too thin to count in the true box."""
+    """Draw feelers and legs; they are too thin to count in the true box."""
     layer = Image.new("RGBA", (side, side), (*_darker(species.body, 0.6), 0))
     pen = ImageDraw.Draw(layer)
     head = -0.40 if folded else -0.28
@@ -225,7 +223,7 @@ def _feelers(species: Species, side: int, folded: bool) -> Image.Image:
 
 
 def _with_scales(wings: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Give the wings the grain of scales and a faint light from above left."""
+    """Add the grain of scales and a faint light from above left."""
     side = wings.width
     coarse = rng.normal(0, 1, (side // 6 + 1, side // 6 + 1))
     grain = np.kron(coarse, np.ones((6, 6)))[:side, :side]

@@ -1,4 +1,4 @@
-"""Reads a folder of real photographs: one station per subfolder, the time of each picture from its file name."""
+"""Scans a folder of photographs: one station per subfolder, times from the file names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_PIXELS = 100_000_000
 
 @dataclass(frozen=True)
 class Photograph:
-    """One readable picture: `taken_at` is station local time without a zone; sizes in pixels and bytes."""
+    """A readable picture; `taken_at` is station local time without a zone; `width` and `height` in pixels."""
 
     path: Path
     taken_at: datetime
@@ -30,7 +30,7 @@ class Photograph:
 
 @dataclass(frozen=True)
 class Skipped:
-    """One file that is left out, and why."""
+    """A skipped file."""
 
     path: Path
     reason: str
@@ -38,7 +38,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Station:
-    """One station's pictures in order of time, and the files of it that were left out."""
+    """A station's pictures in order of time, and its skipped files."""
 
     name: str
     photographs: tuple[Photograph, ...]
@@ -46,10 +46,12 @@ class Station:
 
 
 def scan_photographs(folder: Path, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS) -> list[Station]:
-    """Return the stations of a folder by name; files directly in it belong to a station named after it.
+    """Return a folder's stations by name; files directly in it belong to a station named after it.
 
-    Hidden files and `truth.json` are passed over; anything else that is no usable picture is listed as skipped with
-    its reason. Only the folder itself must exist: `NotADirectoryError` otherwise.
+    Hidden files and `truth.json` are ignored; any other unusable file is listed as skipped, with the reason.
+
+    Raises:
+        NotADirectoryError: the folder does not exist.
     """
     if not folder.is_dir():
         raise NotADirectoryError(f"no folder of photographs: {folder}")
@@ -76,7 +78,7 @@ def _station(name: str, files: Iterator[Path], max_bytes: int, max_pixels: int) 
 
 
 def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
-    """Check one file from cheap to dear: suffix, time, bytes, size in pixels, and at last every pixel."""
+    """Check a file, cheap checks first: suffix, time, bytes, size in pixels, and last every pixel."""
     if path.suffix.lower() not in PICTURE_SUFFIXES:
         return Skipped(path, "not a picture")
     taken_at = time_in_name(path.stem)
@@ -99,9 +101,9 @@ def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
 
 
 def _decoded_size(path: Path, max_pixels: int) -> tuple[int, int] | None:
-    """Return width and height after reading all of the picture, None without reading it if it has too many pixels."""
+    """Return width and height after decoding the picture; None, without decoding it, if it has too many pixels."""
     with warnings.catch_warnings():
-        # The limit is our own and is checked before anything is decoded.
+        # Our own limit is checked before decoding.
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         with Image.open(path) as image:
             size = image.size

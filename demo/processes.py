@@ -1,4 +1,4 @@
-"""The demo's own processes: each in a group of its own, its output in a file, ended with the demo."""
+"""The demo's processes: each in its own process group, its output in a file, stopped with the demo."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STOP_SECONDS = 15.0
 
 
 class ProcessEnded(Exception):
-    """A process of the demo ended by itself; the text names it and shows its last lines."""
+    """A process of the demo ended unexpectedly; the message has its name and last lines."""
 
 
 @dataclass
 class Running:
-    """One process that runs, and the file with what it prints."""
+    """A running process and its output file."""
 
     name: str
     popen: subprocess.Popen[bytes]
     log: Path
 
     def check(self) -> None:
-        """Raise `ProcessEnded` when it does not run any more."""
+        """Raise `ProcessEnded` if it has ended."""
         code = self.popen.poll()
         if code is None:
             return
@@ -37,7 +37,7 @@ class Running:
 
 @dataclass
 class Processes:
-    """Starts processes and ends all of them, newest first, also when the demo is interrupted."""
+    """Starts processes, and stops all of them, newest first."""
 
     environment: Mapping[str, str]
     folder: Path
@@ -61,12 +61,12 @@ class Processes:
         return process
 
     def check(self) -> None:
-        """Raise `ProcessEnded` when any process does not run any more."""
+        """Raise `ProcessEnded` if any process has ended."""
         for process in self.running:
             process.check()
 
     def stop(self) -> None:
-        """End every process: SIGTERM to all, then SIGKILL to the groups that are left."""
+        """Stop every process: SIGTERM to all, then SIGKILL to the remaining groups."""
         for process in reversed(self.running):
             with contextlib.suppress(ProcessLookupError):
                 process.popen.terminate()

@@ -1,4 +1,4 @@
-"""Sets the demo's project up: a person, a project, and one station per folder of captures."""
+"""Sets up the demo's project: a user, a project, and one station per folder of captures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TIME_ZONE = "America/New_York"
 PIPELINE = "sheet-moths"
 
-#: Beat's intervals are minutes to an hour; the demo takes about one, so it makes some of them seconds.
+#: Intervals in seconds: beat's own are minutes to an hour, and the demo takes about a minute.
 QUICK_TICKS = {
     "ami.ml.tasks.check_processing_services_online": 10,
     "ami.jobs.tasks.audit_jobs": 10,
@@ -27,7 +27,7 @@ QUICK_TICKS = {
 
 @dataclass(frozen=True)
 class DemoProject:
-    """The rows that the demo works with; ``password`` is made up anew each time and never stored in clear."""
+    """The demo's rows; ``password`` is random in each run and never stored in clear."""
 
     owner: User
     password: str
@@ -36,7 +36,7 @@ class DemoProject:
 
 
 def migrate() -> None:
-    """Create the tables, the queues and the schedule, as a deployment does before its first process."""
+    """Create the tables, the queues and the schedule, as a deployment does."""
     call_command("migrate", verbosity=0)
     call_command("queues", "declare", "--json", stdout=io.StringIO())
     call_command("queues", "schedule", "--json", stdout=io.StringIO())
@@ -44,9 +44,9 @@ def migrate() -> None:
 
 
 def create(folders: list[Path], media: Path) -> DemoProject:
-    """Create the project with a station per folder below ``media``; their captures come by a sync job.
+    """Create the project with a station per folder below ``media``; a sync job registers the captures.
 
-    They lie in Antenna's own storage, so that processing services fetch them by links that Antenna signs.
+    They are in Antenna's own storage, so processing services fetch them by signed links.
     """
     from ami.main.models import Deployment, Project, S3StorageSource, User
 
@@ -77,5 +77,5 @@ def _quicken() -> None:
     for task, seconds in QUICK_TICKS.items():
         interval, _ = IntervalSchedule.objects.get_or_create(every=seconds, period="seconds")
         PeriodicTask.objects.filter(task=task).update(interval=interval, expire_seconds=seconds - 1)
-    # Such an update is silent; a beat that runs already is told.
+    # update() sends no signal: make a running beat reload its schedule.
     PeriodicTasks.update_changed()

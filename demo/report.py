@@ -1,4 +1,4 @@
-"""The HTML report: what ran where, what was found, and the pictures with their boxes."""
+"""The HTML report: checks, queues, stages, and pictures with their boxes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw
 
+from demo.checks import Check, boxes_by_file
 from demo.figures import QueueFigures
-from demo.truth import Box, Manifest
-from demo.verdict import Rule, boxes_by_file
+from demo.ground_truth import Box, Manifest
 
 if TYPE_CHECKING:
     from ami.main.models import Project
@@ -33,7 +33,7 @@ def write(
     folder: Path,
     project: Project,
     job: dict[str, Any],
-    rules: Sequence[Rule],
+    checks: Sequence[Check],
     figures: Sequence[QueueFigures],
     manifest: Manifest | None,
     media: Path,
@@ -45,7 +45,7 @@ def write(
     body = "\n".join(
         [
             "<h1>Antenna: the main job</h1>",
-            _rules(rules),
+            _checks(checks),
             "<h2>Queues</h2>",
             _figures(figures),
             "<h2>Stages of the job</h2>",
@@ -64,11 +64,11 @@ def write(
     return page
 
 
-def _rules(rules: Sequence[Rule]) -> str:
+def _checks(checks: Sequence[Check]) -> str:
     rows = "".join(
-        f"<tr><td class={'good' if rule.holds else 'bad'}>{'holds' if rule.holds else 'broken'}</td>"
-        f"<td>{html.escape(rule.name)}</td><td>{html.escape(rule.found)}</td></tr>"
-        for rule in rules
+        f"<tr><td class={'good' if check.passed else 'bad'}>{'pass' if check.passed else 'fail'}</td>"
+        f"<td>{html.escape(check.name)}</td><td>{html.escape(check.found)}</td></tr>"
+        for check in checks
     )
     return f"<table>{rows}</table>"
 

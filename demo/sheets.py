@@ -1,4 +1,4 @@
-"""Draws the lit sheet of a station at night: lamp, vignette, weave, folds, dirt and camera noise."""
+"""Draws a station's lit sheet at night: lamp, vignette, weave, folds, dirt and camera noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOISE_TILES = 4
 
 
 class Sheet:
-    """One station's sheet of `size` (width, height) pixels; frames of it differ by flicker, noise and dust."""
+    """A station's sheet of `size` (width, height) pixels; its frames differ by flicker, noise and dust."""
 
     def __init__(self, size: tuple[int, int], rng: np.random.Generator) -> None:
         self.size = size
@@ -22,14 +22,14 @@ class Sheet:
         self._specks = _specks(size, rng, int(rng.integers(10, 22)))
 
     def lit(self, rng: np.random.Generator) -> Image.Image:
-        """Return the bare sheet as one exposure sees it, with its old dirt and a few grains of new dust."""
+        """Return one exposure of the empty sheet, with its dirt and a few grains of new dust."""
         exposed = self._cloth * np.float32(rng.uniform(0.96, 1.03))
         picture = Image.fromarray(np.clip(exposed, 0, 255).astype(np.uint8), "RGB")
         _draw_specks(picture, self._specks + _specks(self.size, rng, int(rng.integers(0, 5))))
         return picture
 
     def with_noise(self, picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-        """Add the sensor's noise to a finished exposure."""
+        """Add the sensor's noise."""
         tile = self._noise[int(rng.integers(_NOISE_TILES))]
         shift = (int(rng.integers(self.size[1])), int(rng.integers(self.size[0])))
         noisy = np.asarray(picture, dtype=np.float32) + np.roll(tile, shift, axis=(0, 1))
@@ -52,7 +52,7 @@ def _cloth(size: tuple[int, int], rng: np.random.Generator) -> Pixels:
 
 
 def _folds(size: tuple[int, int], rng: np.random.Generator) -> Pixels:
-    """Return soft, wide wrinkles of a few grey levels, and a fainter fibre texture."""
+    """Return wide folds of a few grey levels, and a fainter fibre texture."""
     width, height = size
     soft = rng.normal(0, 1, (9, 16)).astype(np.float32)
     fine = rng.normal(0, 1, (height // 5, width // 5)).astype(np.float32)
@@ -85,7 +85,7 @@ def _draw_specks(picture: Image.Image, specks: list[tuple[float, float, float, i
 
 
 def shadow_of(sprite: Image.Image, strength: float = 0.28) -> Image.Image:
-    """Return the soft shadow that a moth casts on the cloth, of the sprite's size."""
+    """Return a moth's soft shadow on the cloth, of the sprite's size."""
     alpha = sprite.getchannel("A").filter(ImageFilter.GaussianBlur(max(1.5, sprite.width * 0.03)))
     dark = Image.new("RGBA", sprite.size, (50, 44, 40, 0))
     dark.putalpha(alpha.point(lambda value: int(value * strength)))

@@ -1,49 +1,40 @@
-"""The main job, step by step, through the same doors as a deployment and its users."""
+"""The steps of the main job, through the same commands and API as a deployment and its users."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from demo.client import ApiRefused, Client
+from demo.progress import Progress
 from demo.project import PIPELINE, DemoProject
-from demo.showing import Show
 
 if TYPE_CHECKING:
+    from demo.environment import Environment
     from demo.processes import Processes
-    from demo.surroundings import Place
 
 PYTHON = sys.executable
 FINAL = ("SUCCESS", "FAILURE", "REVOKED")
 
 
 @dataclass
-class Outcome:
-    """What came of the main job, and of what people and beat asked for meanwhile."""
-
-    job: dict[str, Any] = field(default_factory=dict)
-    asked: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-
-
-@dataclass
 class Steps:
-    """Everything a step needs."""
+    """The steps, in the order of their methods."""
 
-    surroundings: Place
+    environment: Environment
     processes: Processes
-    show: Show
+    progress: Progress
     demo: DemoProject
     client: Client
     pullers: int = 2
 
     def start_antenna(self, queues: tuple[str, ...]) -> None:
-        """Start the web server, one worker per queue, and beat, as deployment does."""
-        bind = urlsplit(self.surroundings.web).netloc
+        """Start the web server, one worker per queue, and beat, as a deployment does."""
+        bind = urlsplit(self.environment.web).netloc
         gunicorn = [PYTHON, "-m", "gunicorn", "config.wsgi", "--bind", bind, "--workers", "1", "--threads", "8"]
         self.processes.start("web", [*gunicorn, "--access-logfile", "/dev/null", "--timeout", "120"])
         for queue in queues:
@@ -51,14 +42,14 @@ class Steps:
         self.processes.start("beat", [PYTHON, "-m", "ami.topology", "beat"])
 
     def await_antenna(self, queues: tuple[str, ...]) -> None:
-        """Return when the web server answers, somebody is signed in, and a worker of each queue answers."""
-        self.show.until("web server", self._web_lives, 60)
+        """Wait for the web server, sign in, and wait for a worker per queue."""
+        self.progress.until("web server", self._web_lives, 60)
         self.client.log_in(self.demo.owner.email, self.demo.password)
-        self.show.until("workers", lambda: self._workers_answer(len(queues)), 120)
+        self.progress.until("workers", lambda: self._workers_answer(len(queues)), 120)
 
     def _web_lives(self) -> bool:
         try:
-            return httpx.get(f"{self.surroundings.web}/livez", timeout=5).status_code == 200
+            return httpx.get(f"{self.environment.web}/livez", timeout=5).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -68,30 +59,30 @@ class Steps:
         return len(celery_app.control.inspect(timeout=1.0).ping() or {}) >= count
 
     def start_processing(self) -> None:
-        """Start the reference processing service, in push mode and in pull mode, and wait until it is registered."""
-        if not self.surroundings.is_deployed:
-            push = [PYTHON, "-m", "processing_service", "serve", "--port", str(urlsplit(self.surroundings.push).port)]
+        """Start the reference processing service in push and pull mode, and wait for its registration."""
+        if not self.environment.is_deployed:
+            push = [PYTHON, "-m", "processing_service", "serve", "--port", str(urlsplit(self.environment.push).port)]
             self.processes.start("processing-push", push)
-        pull = [PYTHON, "-m", "processing_service", "pull", "--antenna", self.surroundings.web]
+        pull = [PYTHON, "-m", "processing_service", "pull", "--antenna", self.environment.web]
         pull += ["--token-env", "ANTENNA_TOKEN", "--project", str(self.demo.project.pk), "--name", "demo puller"]
         pull += ["--pullers", str(self.pullers), "--poll-seconds", "0.5", "--batch-size", "4"]
         self.processes.start("processing-pull", pull, ANTENNA_TOKEN=self.client.token)
-        self.show.until("pipelines registered", self.pipeline_id, 60)
+        self.progress.until("pipelines registered", self.pipeline_id, 60)
 
     def pipeline_id(self) -> int | None:
-        """Return the primary key of the pipeline, None until the puller has registered it."""
+        """Return the pipeline's primary key; None until the puller has registered it."""
         found = self.client.get("ml/pipelines/", limit=100, project=self.demo.project.pk)["results"]
         return next((row["id"] for row in found if row["slug"] == PIPELINE), None)
 
     def sync(self) -> int:
-        """Bring the captures in through each station's sync job and group them; return how many there are."""
+        """Run each station's sync job, which registers and groups its captures; return the number of captures."""
         jobs = [self.client.post(f"deployments/{station.pk}/sync/")["job_id"] for station in self.demo.stations]
         for job in jobs:
             self.finish(job, "captures synchronised", 120)
         return int(self.client.get("captures/", limit=1, project=self.demo.project.pk)["count"])
 
     def main_job(self) -> int:
-        """Create and start the job over every capture; return its primary key."""
+        """Create and start the job over all captures; return its primary key."""
         collection = self.client.post(
             "captures/collections/", {"name": "All captures", "project": self.demo.project.pk, "method": "full"}
         )
@@ -106,24 +97,24 @@ class Steps:
         }
         return int(self.client.post("jobs/", body, start_now=1)["id"])
 
-    def act_meanwhile(self) -> dict[str, Any]:
-        """Do what people do while a job runs: reprocess a capture, check a service, export; and one stray task."""
+    def start_side_work(self) -> dict[str, Any]:
+        """Start what users do during a job: reprocess a capture, check a service, export; and send an unrouted task."""
         from demo.tasks import forgotten_by_the_table
 
         project = self.demo.project.pk
         capture = self.client.get("captures/", limit=1, project=project)["results"][0]["id"]
-        service = {"name": "demo push", "endpoint_url": self.surroundings.push, "project": project}
-        asked = {
+        service = {"name": "demo push", "endpoint_url": self.environment.push, "project": project}
+        started = {
             "reprocess": self.client.post(f"captures/{capture}/reprocess/", {"pipeline": self.pipeline_id()}),
             "export": self.client.post("exports/", {"project": project, "format": "occurrences_simple_csv"}),
             "service": self.client.post("ml/processing_services/", service),
         }
-        self.client.post(f"ml/processing_services/{asked['service']['id']}/check/")
+        self.client.post(f"ml/processing_services/{started['service']['id']}/check/")
         forgotten_by_the_table.delay()
-        return asked
+        return started
 
     def finish(self, job: int, what: str, seconds: float) -> dict[str, Any]:
-        """Wait until a job is final and return it. Raises `TooLong`."""
+        """Wait until a job is final and return it. Raises `StepTimeout`."""
 
         def final() -> dict[str, Any] | None:
             found = self._job(job)
@@ -132,7 +123,7 @@ class Steps:
         def stages() -> list[dict[str, Any]]:
             return list(self._job(job).get("progress", {}).get("stages", []))
 
-        done: dict[str, Any] = self.show.until(what, final, seconds, stages)
+        done: dict[str, Any] = self.progress.until(what, final, seconds, stages)
         return done
 
     def _job(self, job: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Decides which moths sit where on the sheet in each frame of a night: they come, stay, shift and leave."""
+"""Simulates which moths sit where on the sheet in each frame of a night."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_MOTHS = 8
 
 @dataclass(frozen=True)
 class Visit:
-    """One moth on one frame: centre and span in pixels, angle in degrees, markings by `variant`."""
+    """A moth in one frame: centre and span in pixels, angle in degrees, markings by `variant`."""
 
     individual: int
     species: Species
@@ -26,12 +26,12 @@ class Visit:
     leaves_at: int
 
     def keeps_clear_of(self, other: Visit) -> bool:
-        """Say whether the two circles around the moths are apart, whatever way the moths turn."""
+        """Return whether the circles around the two moths are apart, at any angle of the moths."""
         return math.hypot(self.x - other.x, self.y - other.y) > 0.6 * (self.span + other.span) + 14
 
 
 class Night:
-    """The visitors of one night, frame after frame; some frames have none."""
+    """The moths of one night, frame by frame; some frames have none."""
 
     def __init__(self, size: tuple[int, int], frames: int, first_individual: int, rng: np.random.Generator) -> None:
         self._size = size
@@ -42,11 +42,11 @@ class Night:
 
     @property
     def next_individual(self) -> int:
-        """The number that the next newcomer gets."""
+        """The number of the next new moth."""
         return self._next
 
     def frame(self, index: int) -> list[Visit]:
-        """Return who is there at frame `index`; call with 0, 1, 2 ... in order."""
+        """Return the moths in frame `index`; call with 0, 1, 2 ... in order."""
         if self._rng.random() < 0.04:
             self._present = []  # a bat passed, or the wind shook the sheet
         self._present = [self._moved(visit) for visit in self._present if visit.leaves_at > index]
@@ -56,7 +56,7 @@ class Night:
         return list(self._present)
 
     def _expected(self, index: int) -> int:
-        """Most moths at this hour: none at dusk, most after midnight, none at dawn."""
+        """Return the number of moths at this hour: none at dusk, most after midnight, none at dawn."""
         hour = (index + 0.5) / self._frames
         return round(MOST_MOTHS * math.pow(math.sin(math.pi * hour), 0.8) - 0.9)
 
@@ -84,7 +84,7 @@ class Night:
             self._next += 1
 
     def _placed(self, visit: Visit, others: list[Visit]) -> Visit | None:
-        """Find a free place, now and then at the very edge; None when the sheet is too full."""
+        """Find a free place, sometimes at the edge; None if the sheet is too full."""
         width, height = self._size
         for _ in range(40):
             inset = visit.span * float(self._rng.choice([0.75, 0.75, 0.75, 0.3]))
@@ -94,7 +94,7 @@ class Night:
                 y=float(self._rng.uniform(inset, height - inset)),
                 angle=float(self._rng.uniform(0, 360)),
             )
-            # `others` may hold moths that moved in this very frame: where they were is kept free too.
+            # `others` may include moths that moved in this frame: their old places are kept free too.
             if all(moved.keeps_clear_of(other) for other in others):
                 return moved
         return None

@@ -1,1 +1,1 @@
-"""The reference processing service: finds insects on pictures of a lit sheet and names them by size and colour."""
+"""The reference processing service: detects insects on a lit sheet and classifies them by size and colour."""

@@ -25,7 +25,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 when done, 1 when Antenna refused, 2 for bad options."""
+    """Run the command; return 0 on success, 1 if Antenna refused, 2 for invalid options."""
     parser = _parser()
     options = parser.parse_args(arguments)
     configure(options.log_level)
@@ -66,10 +66,10 @@ def _pull(options: argparse.Namespace) -> int:
     stop = threading.Event()
     restore = stop_at_signals(stop)
     try:
-        handed_in = run_fleet(settings, stop)
+        posted = run_fleet(settings, stop)
     finally:
         restore()
-    log.info(event("ended", tasks=handed_in))
+    log.info(event("ended", tasks=posted))
     return 0
 
 
@@ -79,33 +79,33 @@ def _limits(options: argparse.Namespace) -> DownloadLimits:
 
 def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--pipeline", action="append", default=[], metavar="SLUG", help="only this one; repeatable")
-    shared.add_argument("--max-bytes", type=_positive, default=DownloadLimits().max_bytes, help="of one picture")
-    shared.add_argument("--max-pixels", type=_positive, default=MAX_PIXELS, help="of one picture")
+    shared.add_argument("--pipeline", action="append", default=[], metavar="SLUG", help="run only this; repeatable")
+    shared.add_argument("--max-bytes", type=_positive, default=DownloadLimits().max_bytes, help="limit per picture")
+    shared.add_argument("--max-pixels", type=_positive, default=MAX_PIXELS, help="limit per picture")
     shared.add_argument("--log-level", choices=_LEVELS, default="info")
     parser = argparse.ArgumentParser(prog="python -m processing_service", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", parents=[shared], help="push mode: Antenna calls this service")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=2000)
-    serve.add_argument("--concurrency", type=_positive, default=2, help="requests worked on at once")
+    serve.add_argument("--concurrency", type=_positive, default=2, help="maximum concurrent requests")
     _add_pull(commands.add_parser("pull", parents=[shared], help="pull mode: this service calls Antenna"))
     return parser
 
 
 def _add_pull(pull: argparse.ArgumentParser) -> None:
-    pull.add_argument("--antenna", required=True, metavar="URL", help="address of the site or of its /api/v2/")
-    pull.add_argument("--token-env", metavar="NAME", help="variable that holds the token (ANTENNA_TOKEN)")
-    pull.add_argument("--email", help="log in with this address instead of a token")
-    pull.add_argument("--password-env", metavar="NAME", help="variable that holds the password of --email")
+    pull.add_argument("--antenna", required=True, metavar="URL", help="URL of the site or of its /api/v2/")
+    pull.add_argument("--token-env", metavar="NAME", help="variable with the token (ANTENNA_TOKEN)")
+    pull.add_argument("--email", help="log in with this e-mail address instead of a token")
+    pull.add_argument("--password-env", metavar="NAME", help="variable with the password of --email")
     pull.add_argument("--project", type=_positive, required=True, metavar="ID")
     pull.add_argument("--name", required=True, help="name of this processing service in Antenna")
-    pull.add_argument("--batch-size", type=_batch_size, default=8, help="tasks taken at once, 1 to 1000")
-    pull.add_argument("--pullers", type=_positive, default=2, help="loops at the same time")
-    pull.add_argument("--poll-seconds", type=float, default=2.0, help="wait when there is nothing to do")
+    pull.add_argument("--batch-size", type=_batch_size, default=8, help="tasks per request, 1 to 1000")
+    pull.add_argument("--pullers", type=_positive, default=2, help="number of concurrent pullers")
+    pull.add_argument("--poll-seconds", type=float, default=2.0, help="wait when there are no tasks")
     ending = pull.add_mutually_exclusive_group()
-    ending.add_argument("--once", action="store_true", help="stop after one look at the jobs")
-    ending.add_argument("--until-idle", type=float, metavar="SECONDS", help="stop after so long without a task")
+    ending.add_argument("--once", action="store_true", help="stop after one poll")
+    ending.add_argument("--until-idle", type=float, metavar="SECONDS", help="stop after SECONDS without a task")
 
 
 def _positive(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Talks to Antenna in pull mode (v2): log in, register, find a job, take tasks, post results."""
+"""A client of Antenna's pull API (v2): log in, register, find jobs, take tasks, post results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class AntennaError(Exception):
-    """Antenna refused a request or stayed out of reach; `status` is its HTTP status, None without an answer."""
+    """Antenna refused a request or was unreachable; `status` is the HTTP status, None without a response."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -37,12 +37,12 @@ class AntennaError(Exception):
 
     @property
     def is_fatal(self) -> bool:
-        """Say whether asking again cannot help: the token or its permissions are wrong."""
+        """Whether a retry cannot help: the token or its permissions are wrong."""
         return self.status in (401, 403)
 
 
 class Antenna:
-    """One client of one Antenna; `stop` ends waiting between attempts, except for results, which are seen through."""
+    """A client of one Antenna; `stop` ends the wait between attempts, except when posting results."""
 
     def __init__(
         self, url: str, stop: threading.Event, token: str | None = None, backoff: Backoff | None = None
@@ -55,36 +55,35 @@ class Antenna:
             self._authorise(token)
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def log_in(self, email: str, password: str) -> str:
-        """Get a token for a user, use it from now on and return it; `AntennaError` if refused."""
+        """Log in, use the token from now on and return it; `AntennaError` if refused."""
         body = self._send("POST", "auth/token/login/", {"email": email, "password": password})
         token = _read(AuthTokenResponse, body).auth_token
         self._authorise(token)
         return token
 
     def register(self, project: int, request: AsyncPipelineRegistrationRequest) -> None:
-        """Tell Antenna which pipelines this worker runs for a project; `AntennaError` if refused."""
+        """Register this worker's pipelines for a project; `AntennaError` if refused."""
         body = self._send("POST", f"projects/{project}/pipelines/", request.model_dump(mode="json"))
         if isinstance(body, dict) and body.get("success") is False:
             raise AntennaError(f"registration refused: {body.get('error')}")
         if isinstance(body, dict) and body.get("error"):
-            log.warning(event("not all was applied", project=project, reason=body["error"]))
+            log.warning(event("registered partly", project=project, reason=body["error"]))
 
     def jobs(self, slugs: Sequence[str]) -> list[JobReference]:
-        """Return jobs that have work for these pipelines; asking is also this worker's heartbeat."""
+        """Return jobs with tasks for these pipelines; the request is also this worker's heartbeat."""
         query = {"ids_only": "1", "incomplete_only": "1", "pipeline__slug__in": ",".join(slugs)}
         return _read(JobReferencesResponse, self._send("GET", "jobs/", query=query)).results
 
     def tasks(self, job: int, request: TasksRequest) -> list[PipelineProcessingTask]:
-        """Take up to `batch_size` tasks of a job; none when it has no more or is not active."""
+        """Take up to `batch_size` tasks of a job; none if it has no more or is not active."""
         body = self._send("POST", f"jobs/{job}/tasks/", request.model_dump(mode="json"))
         return _read(TasksResponse, body).tasks
 
     def post_results(self, job: int, request: ResultRequest) -> None:
-        """Hand in results; tried again even while stopping, because they are held nowhere else."""
+        """Post results; retried even while stopping, because no other process has them."""
         self._send("POST", f"jobs/{job}/result/", request.model_dump(mode="json"), stop=self._never)
 
     def _authorise(self, token: str) -> None:
@@ -98,7 +97,7 @@ class Antenna:
         query: dict[str, str] | None = None,
         stop: threading.Event | None = None,
     ) -> Any:
-        """Send until it is answered with less than 500; waits between attempts end early when `stop` is set."""
+        """Send until the status is below 500; waits between attempts end early when `stop` is set."""
         waiting = stop or self._stop
         for failures in range(1, self._backoff.attempts + 1):
             retry_after: str | None = None
@@ -121,13 +120,13 @@ class Antenna:
 
 
 def api_base(url: str) -> str:
-    """Return the base of the v2 API, with its final slash, for the site's address or the API's own."""
+    """Return the base URL of the v2 API, with its final slash, for the site's URL or the API's own."""
     bare = url.rstrip("/")
     return f"{bare}/" if bare.endswith("/api/v2") else f"{bare}/api/v2/"
 
 
 def _answer(response: httpx.Response, method: str, path: str) -> Any:
-    """Return the JSON of a success; `AntennaError` with Antenna's own words otherwise."""
+    """Return the JSON of a success; otherwise `AntennaError` with the response's text."""
     if not response.is_success:
         words = response.text[:300].replace("\n", " ")
         raise AntennaError(f"{method} {path}: answered {response.status_code}: {words}", response.status_code)
@@ -138,7 +137,7 @@ def _answer(response: httpx.Response, method: str, path: str) -> Any:
 
 
 def _read(model: type[Model], body: Any) -> Model:
-    """Check an answer against its contract; the message leaves out its values, which may be secret."""
+    """Validate a response against its contract; the error omits the values, which may be secret."""
     try:
         return model.model_validate(body)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Push mode: the HTTP interface that Antenna calls, `/info`, `/livez`, `/readyz` and `/process`."""
+"""Push mode: the HTTP API that Antenna calls, `/info`, `/livez`, `/readyz` and `/process`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PushSettings:
-    """Which pipelines are served, and the bounds: `concurrency` requests are worked on at once, others wait."""
+    """The served pipelines and the limits: `concurrency` requests at once, others wait up to `wait_seconds`."""
 
     slugs: Sequence[str] = ()
     limits: DownloadLimits = field(default_factory=DownloadLimits)
@@ -33,7 +33,7 @@ class PushSettings:
 
 
 def create_app(settings: PushSettings | None = None) -> FastAPI:
-    """Build the service; `KeyError` if a pipeline of the settings does not exist."""
+    """Return the application; `KeyError` for an unknown pipeline in the settings."""
     chosen = settings or PushSettings()
     pipelines = catalogue.chosen_pipelines(chosen.slugs)
     slugs = [pipeline.slug for pipeline in pipelines]
@@ -66,7 +66,7 @@ def create_app(settings: PushSettings | None = None) -> FastAPI:
 
 
 class _Worker:
-    """Answers `POST /process`, a bounded number at a time."""
+    """Handles `POST /process`, a limited number at a time."""
 
     def __init__(self, processor: ImageProcessor, slugs: Sequence[str], settings: PushSettings) -> None:
         self._processor = processor
@@ -75,7 +75,7 @@ class _Worker:
         self._slots = threading.BoundedSemaphore(settings.concurrency)
 
     def process(self, request: PipelineRequest) -> PipelineResultsResponse:
-        """Run a pipeline over the pictures of the request."""
+        """Run a pipeline on the pictures of the request."""
         if request.pipeline not in self._slugs:
             raise HTTPException(422, f"pipeline: no pipeline {request.pipeline!r}; there are: {', '.join(self._slugs)}")
         if not self._slots.acquire(timeout=self._settings.wait_seconds):

@@ -1,4 +1,4 @@
-"""How long to wait before a request is tried again: jittered, growing, bounded, and never less than asked for."""
+"""The wait before a retry: jittered, growing, bounded, and never below the server's Retry-After."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 @dataclass(frozen=True)
 class Backoff:
-    """At most `attempts` tries; waits grow from `first_seconds` to `longest_seconds`, each between half and all."""
+    """At most `attempts` tries; waits grow from `first_seconds` to `longest_seconds`, each jittered down to half."""
 
     attempts: int = 7
     first_seconds: float = 0.5
@@ -21,7 +21,7 @@ class Backoff:
     def wait_seconds(
         self, failures: int, retry_after: str | None, chance: Callable[[], float] = random.random
     ) -> float:
-        """Return the wait after the `failures`-th failure (from 1); `retry_after` is the answer's header."""
+        """Return the wait after the `failures`-th failure (from 1); `retry_after` is the response's header."""
         grown = min(self.longest_seconds, self.first_seconds * 2.0 ** (failures - 1))
         jittered = grown * (0.5 + 0.5 * chance())
         asked = min(self.longest_asked_seconds, asked_seconds(retry_after))
@@ -29,7 +29,7 @@ class Backoff:
 
 
 def asked_seconds(retry_after: str | None) -> float:
-    """Read a Retry-After header, seconds or an HTTP date; 0 where there is none or it makes no sense."""
+    """Return the seconds of a Retry-After header (seconds or an HTTP date); 0 if missing or invalid."""
     if retry_after is None:
         return 0.0
     text = retry_after.strip()

@@ -1,4 +1,4 @@
-"""What the service offers: its algorithms with their category maps, and its pipelines."""
+"""The service's algorithms, with their category maps, and its pipelines."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ PIPELINES: dict[str, PipelineConfigResponse] = {
 
 
 def chosen_pipelines(slugs: Sequence[str]) -> list[PipelineConfigResponse]:
-    """Return the pipelines of these slugs, all if none is named; `KeyError` with the remedy for an unknown slug."""
+    """Return the pipelines of these slugs, all for no slug; `KeyError` with the remedy for an unknown one."""
     unknown = [slug for slug in slugs if slug not in PIPELINES]
     if unknown:
         raise KeyError(f"no pipeline {unknown[0]!r}; there are: {', '.join(PIPELINES)}")
@@ -92,7 +92,7 @@ def chosen_pipelines(slugs: Sequence[str]) -> list[PipelineConfigResponse]:
 
 
 def info(pipelines: Sequence[PipelineConfigResponse]) -> ProcessingServiceInfoResponse:
-    """Describe the service as `GET /info` does."""
+    """Return the response of `GET /info`."""
     algorithms = {algorithm.key: algorithm for pipeline in pipelines for algorithm in pipeline.algorithms}
     return ProcessingServiceInfoResponse(
         name="Antenna reference processing service",
@@ -103,5 +103,5 @@ def info(pipelines: Sequence[PipelineConfigResponse]) -> ProcessingServiceInfoRe
 
 
 def reference(algorithm: AlgorithmConfigResponse) -> AlgorithmReference:
-    """Return the short form that results carry."""
+    """Return the short form for results."""
     return AlgorithmReference(name=algorithm.name, key=algorithm.key)

@@ -1,4 +1,4 @@
-"""Names an insect by its size, colour and outline: softmax over distances to reference looks."""
+"""Classifies an insect by its size, colour and outline: softmax over distances to reference features."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from processing_service.detector import Found, Mask
+from processing_service.detector import Insect, Mask
 from processing_service.pictures import Picture
 
 MOTH = "Moth"
 NOT_MOTH = "Non-Moth"
 BINARY_LABELS = (MOTH, NOT_MOTH)
 
-SPECIES_LOOKS: dict[str, tuple[float, float, float, float]] = {
+SPECIES_FEATURES: dict[str, tuple[float, float, float, float]] = {
     "Arctia caja": (0.36, 0.26, -0.11, 0.070),
     "Autographa gamma": (0.45, 0.07, -0.05, 0.040),
     "Biston betularia": (0.30, 0.02, -0.01, 0.052),
@@ -24,19 +24,19 @@ SPECIES_LOOKS: dict[str, tuple[float, float, float, float]] = {
     "Noctua pronuba": (0.37, 0.16, -0.14, 0.054),
     "Opisthograptis luteolata": (0.70, 0.10, -0.46, 0.036),
 }
-"""Reference looks: brightness, red minus green and blue minus green (all relative to the cloth), size (see `Look`)."""
+"""Reference features: brightness, red minus green, blue minus green (relative to the cloth) and size, as `Features`."""
 
-SPECIES_LABELS = tuple(SPECIES_LOOKS)
+SPECIES_LABELS = tuple(SPECIES_FEATURES)
 _TOLERANCE = np.array([0.08, 0.06, 0.08, 0.30])
 _TEMPERATURE = 2.0
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is measured of one insect.
+class Features:
+    """The measured features of an insect.
 
     Colours are relative to the lit cloth (white is 1); `size` is the root of its area over the picture's width;
-    `elongation` is long axis over short axis; `fill` is its area over that of its own ellipse.
+    `elongation` is long axis over short axis; `fill` is its area over that of its ellipse.
     """
 
     brightness: float
@@ -48,8 +48,8 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """A classifier's answer: scores sum to one and are the softmax of the logits, in the order of the labels."""
+class Classification:
+    """A classifier's result: scores sum to one and are the softmax of the logits, in the order of the labels."""
 
     label: str
     labels: tuple[str, ...]
@@ -57,14 +57,14 @@ class Opinion:
     logits: list[float]
 
 
-def look_at(picture: Picture, found: Found) -> Look:
+def features_of(picture: Picture, found: Insect) -> Features:
     """Measure one insect at the picture's working size; `ValueError` if its mask is empty."""
     if not found.mask.any():
-        raise ValueError("nothing to look at: the box holds no pixel of the picture")
+        raise ValueError("empty mask: the box contains no pixel of the picture")
     cloth = np.maximum(np.percentile(picture.pixels[::4, ::4].reshape(-1, 3), 75, axis=0), 1.0)
     red, green, blue = (picture.pixels[found.where][found.mask] / cloth).mean(axis=0)
     elongation, fill = _outline(found.mask)
-    return Look(
+    return Features(
         brightness=float((red + green + blue) / 3),
         red_green=float(red - green),
         blue_green=float(blue - green),
@@ -74,27 +74,27 @@ def look_at(picture: Picture, found: Found) -> Look:
     )
 
 
-def is_moth(look: Look) -> Opinion:
-    """Tell a moth from what else lies on a sheet: screws are round, midges thin, dust is small."""
-    thin = max(0.0, look.elongation - 2.4)
-    tiny = max(0.0, 0.018 - look.size) / 0.006
-    round_metal = look.elongation < 1.25 and look.fill > 0.95 and abs(look.red_green) < 0.05
+def is_moth(features: Features) -> Classification:
+    """Distinguish a moth from other objects on a sheet: screws are round, midges thin, dust is small."""
+    thin = max(0.0, features.elongation - 2.4)
+    tiny = max(0.0, 0.018 - features.size) / 0.006
+    round_metal = features.elongation < 1.25 and features.fill > 0.95 and abs(features.red_green) < 0.05
     logit = 2.4 - 2.2 * thin - 1.5 * tiny - (4.0 if round_metal else 0.0)
-    return _opinion(BINARY_LABELS, np.array([logit, 0.0]))
+    return _classified(BINARY_LABELS, np.array([logit, 0.0]))
 
 
-def species_of(look: Look) -> Opinion:
-    """Name the species whose reference look is nearest; far from all of them the scores flatten out."""
-    seen = np.array([look.brightness, look.red_green, look.blue_green, math.log(look.size)])
-    looks = np.array([(*colours, math.log(size)) for *colours, size in SPECIES_LOOKS.values()])
-    distance = np.linalg.norm((looks - seen) / _TOLERANCE, axis=1)
-    return _opinion(SPECIES_LABELS, -distance * _TEMPERATURE)
+def species_of(features: Features) -> Classification:
+    """Return the species with the nearest reference features; far from all of them the scores flatten out."""
+    seen = np.array([features.brightness, features.red_green, features.blue_green, math.log(features.size)])
+    references = np.array([(*colours, math.log(size)) for *colours, size in SPECIES_FEATURES.values()])
+    distance = np.linalg.norm((references - seen) / _TOLERANCE, axis=1)
+    return _classified(SPECIES_LABELS, -distance * _TEMPERATURE)
 
 
-def _opinion(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Opinion:
+def _classified(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Classification:
     powers = np.exp(logits - logits.max())
     scores = powers / powers.sum()
-    return Opinion(
+    return Classification(
         label=labels[int(np.argmax(scores))],
         labels=labels,
         scores=[float(score) for score in scores],
@@ -107,7 +107,7 @@ def _outline(mask: Mask) -> tuple[float, float]:
     rows, columns = np.nonzero(mask)
     if rows.size < 3:
         return 1.0, 1.0
-    # A twelfth of a pixel squared is the spread of a pixel itself: it keeps a line from having no width.
+    # Plus the variance of one pixel (1/12), so that a line has a width.
     spread = np.cov(np.stack([columns, rows])) + np.eye(2) / 12
     short, long = np.sqrt(np.linalg.eigvalsh(spread))
     return float(long / short), float(rows.size / (4 * math.pi * long * short))

@@ -1,4 +1,4 @@
-"""Finds insects on a lit sheet: what differs from the cloth around it, is big enough and has sharp edges."""
+"""Detects insects on a lit sheet: regions that differ from the cloth, are large enough and have sharp edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class DetectorSettings:
-    """What counts as an insect; fractions are of the picture's width or area, levels are of 255."""
+    """The detector's thresholds; fractions of the picture's width or area, levels of 255."""
 
     window: float = 0.30
     floor_level: float = 14.0
@@ -32,7 +32,7 @@ class DetectorSettings:
 
 
 @dataclass(frozen=True)
-class Found:
+class Insect:
     """One insect: its box in full-size pixels, and its mask and slices at the working size."""
 
     box: Box
@@ -40,14 +40,14 @@ class Found:
     where: tuple[slice, slice]
 
 
-def detect(picture: Picture, settings: DetectorSettings | None = None) -> list[Found]:
-    """Return what sits on the sheet, largest first; an empty list where there is only cloth."""
+def detect(picture: Picture, settings: DetectorSettings | None = None) -> list[Insect]:
+    """Return the insects on the sheet, largest first; an empty list for an empty sheet."""
     chosen = settings or DetectorSettings()
     difference = difference_from_sheet(picture.pixels, chosen.window)
     labels = _joined(_foreground(difference, chosen), chosen.join_pixels)
     edges = ndimage.gaussian_gradient_magnitude(difference, 1.0)
     area = labels.size
-    found: list[tuple[int, Found]] = []
+    found: list[tuple[int, Insect]] = []
     for number, where in enumerate(ndimage.find_objects(labels), start=1):
         mask = _body(labels[where] == number, difference[where], chosen)
         count = int(mask.sum())
@@ -55,19 +55,19 @@ def detect(picture: Picture, settings: DetectorSettings | None = None) -> list[F
             continue
         if not _is_sharp(mask, edges[where], chosen.min_edge_level):
             continue
-        found.append((count, Found(_full_size(where, mask, picture), mask, where)))
+        found.append((count, Insect(_full_size(where, mask, picture), mask, where)))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
 
 
 def difference_from_sheet(pixels: Pixels, window: float) -> Pixels:
-    """Return how far each pixel is from the cloth around it, in levels of 255: shape (height, width)."""
+    """Return each pixel's difference from the cloth around it, in levels of 255: shape (height, width)."""
     difference = np.abs(pixels - background(pixels, window))
-    # A moth as pale as the cloth still differs in one channel, so the largest counts most.
+    # A pale moth may differ in one channel only, so the largest difference counts most.
     return np.asarray(0.5 * difference.max(axis=2) + 0.5 * difference.mean(axis=2), dtype=np.float32)
 
 
 def background(pixels: Pixels, window: float) -> Pixels:
-    """Estimate the bare cloth, RGB of the same shape: a bowl of light, and a wide local median of what that leaves."""
+    """Estimate the empty cloth, RGB of the same shape: the lamp's glow, and a wide local median of the remainder."""
     height, width = pixels.shape[:2]
     small_width = min(64, width)  # Of a narrow picture, 64 columns would make a very high one.
     small_height = max(8, round(height * small_width / width))
@@ -85,7 +85,7 @@ def background(pixels: Pixels, window: float) -> Pixels:
 
 
 def _bowl(layer: Pixels) -> Pixels:
-    """Fit the lamp's glow, a cubic surface, to one channel; insects are left out of the fit round by round."""
+    """Fit the lamp's glow, a cubic surface, to one channel; each round excludes more of the insects."""
     height, width = layer.shape
     y, x = np.mgrid[-1 : 1 : height * 1j, -1 : 1 : width * 1j]
     terms = np.stack([x**i * y**j for i in range(4) for j in range(4 - i)], axis=-1).reshape(-1, 10)
@@ -100,7 +100,7 @@ def _bowl(layer: Pixels) -> Pixels:
 
 
 def _foreground(difference: Pixels, settings: DetectorSettings) -> Mask:
-    """Keep what exceeds the sheet's own unrest, and only where part of it stands out clearly."""
+    """Return regions above the sheet's own variation that contain a clearly higher part."""
     smooth = ndimage.gaussian_filter(difference, 0.8)
     middle = float(np.median(smooth))
     spread = 1.4826 * float(np.median(np.abs(smooth - middle)))
@@ -115,7 +115,7 @@ def _foreground(difference: Pixels, settings: DetectorSettings) -> Mask:
 
 
 def _joined(mask: Mask, reach: int) -> NDArray[np.int32]:
-    """Number the insects: fragments up to `2 * reach` pixels apart are one, holes are filled."""
+    """Label the insects: fragments up to `2 * reach` pixels apart are one, holes are filled."""
     disc = np.hypot(*np.mgrid[-reach : reach + 1, -reach : reach + 1]) <= reach + 0.3
     near = ndimage.binary_dilation(mask, disc)
     labels, _ = ndimage.label(near, np.ones((3, 3)))
@@ -124,7 +124,7 @@ def _joined(mask: Mask, reach: int) -> NDArray[np.int32]:
 
 
 def _body(mask: Mask, difference: Pixels, settings: DetectorSettings) -> Mask:
-    """Cut away shadow and unevenly lit cloth: what is faint beside the insect's own contrast."""
+    """Remove shadow and unevenly lit cloth: pixels that are faint compared with the insect's contrast."""
     if not mask.any():
         return mask
     contrast = float(np.percentile(difference[mask], 90))
@@ -132,7 +132,7 @@ def _body(mask: Mask, difference: Pixels, settings: DetectorSettings) -> Mask:
 
 
 def _is_sharp(mask: Mask, edges: Pixels, at_least: float) -> bool:
-    """Refuse what is out of focus or a fold of the cloth: its outline is soft for its contrast."""
+    """Reject objects out of focus and folds of the cloth: their outline is soft for their contrast."""
     rim = mask & ~ndimage.binary_erosion(mask, iterations=2)
     if not rim.any():
         return False
@@ -140,7 +140,7 @@ def _is_sharp(mask: Mask, edges: Pixels, at_least: float) -> bool:
 
 
 def _full_size(where: tuple[slice, slice], mask: Mask, picture: Picture) -> Box:
-    """Turn the mask's extent into a box of the full-size picture, inside its borders."""
+    """Return the mask's extent as a box in the full-size picture."""
     rows = np.flatnonzero(mask.any(axis=1))
     columns = np.flatnonzero(mask.any(axis=0))
     x_scale = picture.width / picture.pixels.shape[1]

@@ -13,12 +13,12 @@ _MIB = 1024 * 1024
 
 
 class DownloadError(Exception):
-    """A picture could not be fetched; the message names the address without its query, which may hold a signature."""
+    """A picture could not be fetched; the message has the URL without its query, which may contain a signature."""
 
 
 @dataclass(frozen=True)
 class DownloadLimits:
-    """The most that one picture may cost: bytes, seconds in all, seconds between two packets, redirects."""
+    """Limits per picture: bytes, total seconds, seconds between two packets, redirects."""
 
     max_bytes: int = 64 * _MIB
     total_seconds: float = 120.0
@@ -27,7 +27,7 @@ class DownloadLimits:
 
 
 class Downloader:
-    """Fetches pictures one after another over kept connections; close it, or use it as a context."""
+    """Fetches pictures over persistent connections; close it, or use it as a context manager."""
 
     def __init__(self, limits: DownloadLimits | None = None) -> None:
         self._limits = limits or DownloadLimits()
@@ -42,11 +42,10 @@ class Downloader:
         self.close()
 
     def close(self) -> None:
-        """Close the kept connections."""
         self._client.close()
 
     def fetch(self, url: str) -> bytes:
-        """Return the body behind `url`; `DownloadError` for any refusal, failure or limit."""
+        """Return the body of `url`; `DownloadError` for any refusal, failure or exceeded limit."""
         deadline = time.monotonic() + self._limits.total_seconds
         for _ in range(self._limits.redirects + 1):
             _refuse_other_schemes(url)
@@ -76,7 +75,7 @@ class Downloader:
 
 
 def shown(url: str) -> str:
-    """Return an address fit for a log: without user, password, query and fragment."""
+    """Return a URL for logs: without user, password, query and fragment."""
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""

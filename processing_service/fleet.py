@@ -1,4 +1,4 @@
-"""Runs several pullers as threads of one process: registers once, stops all together."""
+"""Runs several pullers as threads of one process; registers once, stops all together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Credentials:
-    """A token, or an e-mail address with its password; secrets stay out of the representation."""
+    """A token, or an e-mail address with its password; `repr` omits secrets."""
 
     token: str | None = field(default=None, repr=False)
     email: str | None = None
@@ -33,7 +33,7 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, token_env: str | None, email: str | None, password_env: str | None) -> Credentials:
-        """Read the secrets from the named variables; `ValueError` with the remedy if one is missing."""
+        """Read the secrets from the named variables; `ValueError`, with the remedy, if one is missing."""
         if email is not None:
             if not password_env or not os.environ.get(password_env):
                 raise ValueError(f"--email needs the password in the variable {password_env or '(--password-env)'}")
@@ -41,13 +41,13 @@ class Credentials:
         name = token_env or "ANTENNA_TOKEN"
         token = os.environ.get(name)
         if not token:
-            raise ValueError(f"the variable {name} holds no token: set it, or give --email and --password-env")
+            raise ValueError(f"the variable {name} has no token: set it, or give --email and --password-env")
         return cls(token=token)
 
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """Where to pull from, as whom, for which project, with how many pullers."""
+    """The settings of `run_fleet`; `pullers` is the number of threads."""
 
     antenna: str
     credentials: Credentials
@@ -60,13 +60,13 @@ class FleetSettings:
 
 
 def run_fleet(settings: FleetSettings, stop: threading.Event) -> int:
-    """Register and pull until `stop` is set or the settings say so; return the tasks handed in.
+    """Register and pull until `stop` is set or the settings end it; return the number of posted tasks.
 
-    `AntennaError` if logging in or registering fails, or if the token is refused later on.
+    `AntennaError` if the login or the registration fails, or the token is refused later.
     """
     antenna = Antenna(settings.antenna, stop, settings.credentials.token)
     try:
-        token = _introduce(antenna, settings)
+        token = _register(antenna, settings)
     finally:
         antenna.close()
     with Downloader(settings.limits) as downloader, ThreadPoolExecutor(settings.pullers) as threads:
@@ -75,8 +75,8 @@ def run_fleet(settings: FleetSettings, stop: threading.Event) -> int:
         return sum(one.result() for one in running)
 
 
-def _introduce(antenna: Antenna, settings: FleetSettings) -> str:
-    """Log in where there is no token yet, register the pipelines, and return the token."""
+def _register(antenna: Antenna, settings: FleetSettings) -> str:
+    """Log in if there is no token, register the pipelines, and return the token."""
     known = settings.credentials
     token = known.token or antenna.log_in(known.email or "", known.password or "")
     pipelines = catalogue.chosen_pipelines(settings.pull.slugs)
@@ -98,13 +98,13 @@ def _pull(settings: FleetSettings, token: str, processor: ImageProcessor, stop: 
 
 
 def stop_at_signals(stop: threading.Event) -> Callable[[], None]:
-    """Set `stop` at SIGTERM and SIGINT; return a function that puts the former handlers back."""
+    """Set `stop` at SIGTERM and SIGINT; return a function that restores the former handlers."""
 
-    def told(number: int, _: FrameType | None) -> None:
+    def on_signal(number: int, _: FrameType | None) -> None:
         stop.set()
         log.info(event("stopping", signal=signal.Signals(number).name))
 
-    former = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def restore() -> None:
         for number, handler in former.items():

@@ -1,4 +1,4 @@
-"""Processes captures one at a time: fetch, open, run; so that memory holds one picture per thread."""
+"""Processes captures one at a time (fetch, open, run), so that each thread has one picture in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from processing_service.pictures import MAX_PIXELS, PictureError, open_picture
 from processing_service.pipelines import PipelineError, run_pipeline
 
 IMAGE_ERRORS = (DownloadError, PictureError, PipelineError)
-"""What may be wrong with one capture; each message can be shown to the client."""
+"""Errors of one capture; their messages may be shown to the client."""
 
 
 class ImageProcessor:
-    """Runs pipelines on captures behind URLs; safe to share between threads."""
+    """Runs pipelines on captures given by URL; thread-safe."""
 
     def __init__(self, downloader: Downloader, max_pixels: int = MAX_PIXELS) -> None:
         self._downloader = downloader
@@ -36,7 +36,7 @@ class ImageProcessor:
         return run_pipeline(slug, image.id, picture, existing)
 
     def results(self, slug: str, image: SourceImageRequest) -> PipelineResultsResponse:
-        """Process one capture and wrap its detections as a pipeline's results."""
+        """Process one capture and return its detections as a pipeline's results."""
         started = time.perf_counter()
         detections = self.one(slug, image)
         return PipelineResultsResponse(
@@ -47,10 +47,7 @@ class ImageProcessor:
         )
 
     def request(self, request: PipelineRequest) -> PipelineResultsResponse:
-        """Process a whole request: captures that fail are left out and listed in `errors`.
-
-        `PipelineError` if not a single one succeeded.
-        """
+        """Process a whole request; failed captures are listed in `errors`. `PipelineError` if all failed."""
         started = time.perf_counter()
         existing = _by_image(request.detections or [])
         images = {one.id: one for one in [*(d.source_image for d in request.detections or []), *request.source_images]}

@@ -9,20 +9,19 @@ from typing import Any
 
 
 def configure(level: str) -> None:
-    """Log to standard error from `level` (a name such as INFO) on; `ValueError` for an unknown level."""
+    """Log to standard error at `level` (a name such as INFO); `ValueError` for an unknown level."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # These log full addresses, and a picture's address may carry a signature.
+    # These log full URLs, and a picture's URL may contain a signature.
     for noisy in ("httpx", "httpcore", "PIL"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 class OneLine(logging.Formatter):
-    """Keeps a record on one line, its traceback included."""
+    """Writes a record, traceback included, as one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line."""
         return super().format(record).replace("\n", "\\n")
 
 

@@ -1,4 +1,4 @@
-"""Opens picture bytes safely and reads them at a working size."""
+"""Decodes pictures safely, at a working size."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ WORKING_SIDE = 960
 MAX_PIXELS = 89_000_000
 
 FORMATS = ("JPEG", "PNG")
-"""What cameras write; no other decoder of Pillow sees bytes from outside."""
+"""The formats of cameras; no other decoder of Pillow is used on external bytes."""
 
 Pixels = NDArray[np.float32]
 
 
 class PictureError(Exception):
-    """The bytes are not a picture that can be processed; the message says why."""
+    """The bytes are not a usable picture; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A capture ready for analysis: `pixels` is RGB (height, width, 3) in 0..255 at the working size.
-
-    `width` and `height` are those of the full-size picture; `scale` is full-size pixels per working pixel.
+    """A decoded capture: `pixels` is RGB (height, width, 3) in 0..255 at the working size; `width` and `height` are
+    those of the full-size picture.
     """
 
     pixels: Pixels
@@ -48,7 +47,7 @@ def open_picture(content: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
         raise PictureError("the picture is empty (0 bytes)")
     try:
         with warnings.catch_warnings():
-            # The limit below is our own and is checked before anything is decoded.
+            # Our own limit is checked below, before decoding.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 return _read(image, max_pixels)

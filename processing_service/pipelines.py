@@ -1,4 +1,4 @@
-"""Runs a pipeline over one picture: finds or takes over the boxes, and classifies each."""
+"""Runs a pipeline on one picture: detects boxes, or uses existing ones, and classifies each."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ami.ml.schemas import (
     DetectionResponse,
 )
 from processing_service import catalogue
-from processing_service.classifier import Opinion, is_moth, look_at, species_of
-from processing_service.detector import Found, detect
+from processing_service.classifier import Classification, features_of, is_moth, species_of
+from processing_service.detector import Insect, detect
 from processing_service.pictures import Picture
 
 CONSTANT_BOX = (80.0, 60.0, 240.0, 180.0)
 
 
 class PipelineError(Exception):
-    """A pipeline cannot run on what it was given; the message names the field or the picture."""
+    """Invalid input of a pipeline; the message names the field or the picture."""
 
 
 def run_pipeline(
     slug: str, image_id: str, picture: Picture, existing: Sequence[DetectionRequest] | None = None
 ) -> list[DetectionResponse]:
-    """Return the detections of one picture, none if there is nothing on it.
+    """Return the detections of one picture; none for an empty sheet.
 
-    `existing` detections, where not None, take the detector's place: their boxes and algorithms come back as they
-    came in. `PipelineError` for an unknown slug or a box outside the picture.
+    `existing` detections, if not None, replace the detector: their boxes and algorithms are returned unchanged.
+    `PipelineError` for an unknown slug or a box outside the picture.
     """
     if slug == catalogue.SHEET_MOTHS:
         return _sheet_moths(image_id, picture, existing)
@@ -54,7 +54,10 @@ def _sheet_moths(
     else:
         boxes = [(one.bbox, one.algorithm, _cut_out(picture, one.bbox)) for one in existing if one.bbox is not None]
     seconds = time.perf_counter() - started
-    return [_detection(image_id, box, algorithm, seconds, _opinions(picture, found)) for box, algorithm, found in boxes]
+    return [
+        _detection(image_id, box, algorithm, seconds, _classifications(picture, found))
+        for box, algorithm, found in boxes
+    ]
 
 
 def _constant(image_id: str, picture: Picture, existing: Sequence[DetectionRequest] | None) -> list[DetectionResponse]:
@@ -72,32 +75,32 @@ def _constant(image_id: str, picture: Picture, existing: Sequence[DetectionReque
 
 
 def _constant_box(picture: Picture) -> BoundingBox:
-    """Return the fixed box, or the whole picture where it is too small for that box."""
+    """Return the fixed box, or the whole picture if it is smaller."""
     x1, y1, x2, y2 = CONSTANT_BOX
     if x2 > picture.width or y2 > picture.height:
         return BoundingBox(x1=0, y1=0, x2=picture.width, y2=picture.height)
     return BoundingBox(x1=x1, y1=y1, x2=x2, y2=y2)
 
 
-def _opinions(picture: Picture, found: Found) -> list[ClassificationResponse]:
+def _classifications(picture: Picture, found: Insect) -> list[ClassificationResponse]:
     started = time.perf_counter()
-    look = look_at(picture, found)
+    features = features_of(picture, found)
     answers = [
-        (is_moth(look), catalogue.MOTH_BINARY, False),
-        (species_of(look), catalogue.SIZE_COLOUR_SPECIES, True),
+        (is_moth(features), catalogue.MOTH_BINARY, False),
+        (species_of(features), catalogue.SIZE_COLOUR_SPECIES, True),
     ]
     seconds = time.perf_counter() - started
     return [_classification(*answer, seconds) for answer in answers]
 
 
 def _classification(
-    opinion: Opinion, algorithm: AlgorithmConfigResponse, terminal: bool, seconds: float
+    classification: Classification, algorithm: AlgorithmConfigResponse, terminal: bool, seconds: float
 ) -> ClassificationResponse:
     return ClassificationResponse(
-        classification=opinion.label,
-        labels=list(opinion.labels),
-        scores=opinion.scores,
-        logits=opinion.logits,
+        classification=classification.label,
+        labels=list(classification.labels),
+        scores=classification.scores,
+        logits=classification.logits,
         inference_time=seconds,
         algorithm=catalogue.reference(algorithm),
         terminal=terminal,
@@ -122,8 +125,8 @@ def _detection(
     )
 
 
-def _cut_out(picture: Picture, box: BoundingBox) -> Found:
-    """Take a box that Antenna already has as the insect; `PipelineError` if it holds no pixel of the picture."""
+def _cut_out(picture: Picture, box: BoundingBox) -> Insect:
+    """Return an existing box as an insect; `PipelineError` if it contains no pixel of the picture."""
     height, width = picture.pixels.shape[:2]
     across, down = width / picture.width, height / picture.height
     x1, x2 = max(0, math.floor(box.x1 * across)), min(width, math.ceil(box.x2 * across))
@@ -136,7 +139,7 @@ def _cut_out(picture: Picture, box: BoundingBox) -> Found:
     mask = np.abs(crop - cloth).max(axis=2) > 0.2 * cloth.max()
     if not mask.any():
         mask = np.ones(crop.shape[:2], dtype=np.bool_)
-    return Found((box.x1, box.y1, box.x2, box.y2), mask, where)
+    return Insect((box.x1, box.y1, box.x2, box.y2), mask, where)
 
 
 def _wire_box(box: tuple[float, float, float, float]) -> BoundingBox:

@@ -1,4 +1,4 @@
-"""Pull mode: takes tasks from Antenna, processes them and posts the results, until told to stop."""
+"""Pull mode: takes tasks from Antenna, processes them and posts the results, until stopped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 BATCHES_PER_POLL = 10
-"""Batches taken from one job before the jobs are asked for anew, so that no job starves another."""
+"""Batches per job between two polls, so that no job starves another."""
 
 
 @dataclass(frozen=True)
 class PullSettings:
-    """How to pull: `once` stops after one look at the jobs, `until_idle_seconds` after that long without a task."""
+    """`once`: stop after one poll; `until_idle_seconds`: stop after that time without a task."""
 
     slugs: Sequence[str]
     batch_size: int = 8
@@ -44,7 +44,7 @@ class PullSettings:
 
 
 class Puller:
-    """One loop of pulling; several of them share a stop event and nothing else."""
+    """A pull loop; several share the stop event only."""
 
     def __init__(
         self, antenna: Antenna, processor: ImageProcessor, settings: PullSettings, stop: threading.Event
@@ -56,27 +56,27 @@ class Puller:
         self._request = TasksRequest(batch_size=settings.batch_size, client_info=client_info())
 
     def run(self) -> int:
-        """Pull until stopped, idle or done; return the tasks handed in. `AntennaError` if the token is refused."""
-        handed_in = 0
+        """Pull until stopped, idle or done; return the number of posted tasks. `AntennaError` for a refused token."""
+        posted = 0
         last_work = time.monotonic()
         while not self._stop.is_set():
             count = self._poll()
-            handed_in += count
+            posted += count
             if count:
                 last_work = time.monotonic()
             if self._settings.once or self._idle_too_long(last_work):
                 break
             if not count:
                 self._stop.wait(self._settings.poll_seconds)
-        return handed_in
+        return posted
 
     def _idle_too_long(self, last_work: float) -> bool:
         limit = self._settings.until_idle_seconds
         return limit is not None and time.monotonic() - last_work >= limit
 
     def _poll(self) -> int:
-        """Work through the jobs on offer once; return the tasks handed in."""
-        jobs = self._asked(lambda: self._antenna.jobs(self._settings.slugs)) or []
+        """Process all available jobs once; return the number of posted tasks."""
+        jobs = self._call(lambda: self._antenna.jobs(self._settings.slugs)) or []
         return sum(self._work_on(job) for job in jobs)
 
     def _work_on(self, job: JobReference) -> int:
@@ -84,34 +84,34 @@ class Puller:
         if slug is None or slug not in self._settings.slugs:
             log.warning(event("job skipped", job=job.id, pipeline=slug, reason="not a pipeline of this worker"))
             return 0
-        handed_in = 0
+        posted = 0
         for _ in range(BATCHES_PER_POLL):
             if self._stop.is_set():
                 break
-            tasks = self._asked(lambda: self._antenna.tasks(job.id, self._request))
+            tasks = self._call(lambda: self._antenna.tasks(job.id, self._request))
             if not tasks:
                 break
-            handed_in += self._batch(job.id, slug, tasks)
-        return handed_in
+            posted += self._batch(job.id, slug, tasks)
+        return posted
 
     def _batch(self, job: int, slug: str, tasks: Sequence[PipelineProcessingTask]) -> int:
-        """Process what was taken, to the last task even while stopping, and post it in one body."""
+        """Process all taken tasks, also while stopping, and post their results in one body."""
         started = time.perf_counter()
         results = [result for task in tasks if (result := self._one(slug, task)) is not None]
         body = ResultRequest(results=results, client_info=self._request.client_info)
-        if not results or self._asked(lambda: self._posted(job, body)) is None:
+        if not results or self._call(lambda: self._post(job, body)) is None:
             return 0
         failed = sum(isinstance(result.result, PipelineResultsError) for result in results)
         seconds = time.perf_counter() - started
         log.info(event("batch posted", job=job, pipeline=slug, images=len(results), failed=failed, seconds=seconds))
         return len(results)
 
-    def _posted(self, job: int, body: ResultRequest) -> bool:
+    def _post(self, job: int, body: ResultRequest) -> bool:
         self._antenna.post_results(job, body)
         return True
 
     def _one(self, slug: str, task: PipelineProcessingTask) -> PipelineTaskResult | None:
-        """Return the task's results or its error; None if it has no reply subject to answer on."""
+        """Return the task's results or its error; None if it has no reply subject."""
         if task.reply_subject is None:
             log.error(event("task skipped", task=task.id, reason="no reply_subject"))
             return None
@@ -121,7 +121,7 @@ class Puller:
         except IMAGE_ERRORS as error:
             reason = str(error)
             log.warning(event("image failed", image=task.image_id, error=reason))
-        except Exception as error:  # whatever it is, the message must be answered
+        except Exception as error:  # every message must be answered
             reason = f"{type(error).__name__} in pipeline {slug}"
             log.exception(event("image failed", image=task.image_id, error=reason))
         return PipelineTaskResult(
@@ -129,10 +129,10 @@ class Puller:
             result=PipelineResultsError(error=reason, image_id=task.image_id),
         )
 
-    def _asked(self, ask: Callable[[], Answer]) -> Answer | None:
-        """Ask Antenna; None when it refused or is away, which is logged and passes; a refused token does not."""
+    def _call(self, request: Callable[[], Answer]) -> Answer | None:
+        """Call Antenna; log a refusal or failure and return None; raise `AntennaError` if the token is refused."""
         try:
-            return ask()
+            return request()
         except AntennaError as error:
             log.error(event("antenna refused", error=error))
             if error.is_fatal:
@@ -141,7 +141,7 @@ class Puller:
 
 
 def client_info() -> dict[str, str]:
-    """Say who pulls: host name and versions, nothing secret."""
+    """Return the host name and versions, without secrets."""
     return {
         "hostname": socket.gethostname(),
         "software": "processing_service",

@@ -1,2 +1,1 @@
-"""Gives a command the real services it needs: RabbitMQ, Redis, PostgreSQL and NATS, found or started, and
-stopped again."""
+"""Finds or starts the services that a command needs (RabbitMQ, Redis, PostgreSQL, NATS), and stops what it started."""

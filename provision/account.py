@@ -1,4 +1,4 @@
-"""Chooses the user a server runs as, and gives it a folder of its own and an executable it can reach."""
+"""Chooses the user a server runs as, its folder, and an executable that this user can reach."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from provision.kind import Account, Binary, Kind, Unavailable
 
 
 def is_root() -> bool:
-    """Whether we may choose whom a server runs as."""
     return os.geteuid() == 0
 
 
 def candidates(kind: Kind) -> list[Account]:
-    """The users of this machine that the kind's server may run as when we are root, the best first."""
+    """This machine's users for the kind's server when we are root, best first; empty otherwise."""
     found = []
     for name in kind.accounts if is_root() else ():
         try:
@@ -30,9 +29,7 @@ def candidates(kind: Kind) -> list[Account]:
 
 
 def can_reach(path: Path, account: Account) -> bool:
-    """Whether the account may execute `path`, judged by the permission bits of it and of every folder above
-    it.
-    """
+    """Whether the permission bits of `path` and of every folder above it let the account execute it."""
     real = path.resolve()
     for step in (real, *real.parents):
         facts = step.stat()
@@ -48,17 +45,17 @@ def can_reach(path: Path, account: Account) -> bool:
 
 
 def new_folder(kind: Kind) -> Path:
-    """A temporary folder for one server; the caller removes it."""
+    """A temporary folder for one server; the caller must remove it."""
     folder = Path(tempfile.mkdtemp(prefix=f"antenna-{kind.name}-"))
     folder.chmod(0o711)
     return folder
 
 
 def settle(kind: Kind, binary: Binary, folder: Path) -> tuple[Path, Account | None]:
-    """The executable to run and the user to run it as (None: as we are); copies the installation if that user
-    cannot reach it.
+    """The executable and the user to run it as (None: the current one); copies the installation if that user cannot
+    reach it.
 
-    Raises `Unavailable` when the server refuses to run as root and there is no other user to run it as.
+    Raises `Unavailable` if the server refuses to run as root and there is no other user.
     """
     if not is_root():
         return binary.path, None
@@ -80,9 +77,7 @@ def settle(kind: Kind, binary: Binary, folder: Path) -> tuple[Path, Account | No
 
 
 def own(folder: Path, account: Account | None) -> None:
-    """Gives `folder` and all in it to the account, and to nobody else; the installation copied into it stays
-    ours.
-    """
+    """Make the account the only user of `folder` and its content, except the installation copied into it."""
     folder.chmod(0o700)
     if account is None:
         return

@@ -1,5 +1,4 @@
-"""Runs a command with the services' URLs in its environment, passes signals on to it, and answers with its
-exit code."""
+"""Runs a command with the services' URLs in its environment, forwards signals to it, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from types import FrameType
 from provision.guard import dies_with_parent
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-PASSED_ON = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
-SENT_BY_KERNEL = 0x80  # si_code SI_KERNEL: the terminal's Ctrl-C, which the command got as well
+FORWARDED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)
+SENT_BY_KERNEL = 0x80  # si_code SI_KERNEL: the terminal's Ctrl-C, which the command received as well
 
 
 class Interrupted(BaseException):
-    """A signal that ends us came before the command ran; carries its number."""
+    """A terminating signal arrived before the command ran."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -28,31 +27,28 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """The first ending signal raises `Interrupted` in the block, once: the stopping that follows is not
-    interrupted again.
+    """Raise `Interrupted` in the block for the first terminating signal only, so that the cleanup is not interrupted.
 
-    The list is what came later. A signal that was ignored (nohup) stays ignored.
+    Yields the list of received signals. A signal that was ignored (nohup) stays ignored.
     """
-    came: list[int] = []
+    received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        came.append(number)
-        if len(came) == 1:
+        received.append(number)
+        if len(received) == 1:
             raise Interrupted(number)
 
-    heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, on_signal) for number in heard}
+    handled = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, on_signal) for number in handled}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def next_signal(wanted: set[int]) -> tuple[int, bool]:
-    """Waits for one of the blocked signals: its number, and whether the terminal sent it to the command as
-    well.
-    """
+    """Wait for a blocked signal: its number, and whether the terminal also sent it to the command."""
     if sys.platform == "linux":
         info = signal.sigwaitinfo(wanted)
         return info.si_signo, info.si_code == SENT_BY_KERNEL
@@ -61,18 +57,16 @@ def next_signal(wanted: set[int]) -> tuple[int, bool]:
 
 
 def run(argv: Sequence[str], variables: Mapping[str, str | None]) -> int:
-    """Runs `argv` to its end: its exit code, or 128 + the signal that ended it. Raises FileNotFoundError,
-    PermissionError.
-    """
+    """Run `argv`; return its exit code, or 128 + its signal. Raises FileNotFoundError, PermissionError."""
     environ = {**os.environ, **{name: value for name, value in variables.items() if value}}
     for name in (name for name, value in variables.items() if not value):
         environ.pop(name, None)
-    wanted = {int(number) for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN} | {
+    wanted = {int(number) for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN} | {
         int(signal.SIGCHLD)
     }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
     try:
-        # The command is our child by the main thread, so it is told when we are killed outright.
+        # Forked by the main thread, so the kernel signals the command if this process is killed.
         child = subprocess.Popen(argv, env=environ, preexec_fn=dies_with_parent(signal.SIGTERM))  # noqa: PLW1509, S603
         while child.poll() is None:
             number, already_had = next_signal(wanted)

@@ -1,5 +1,4 @@
-"""Runs the tools that install something (pip, apt-get, docker) apart from the terminal, so that a Ctrl-C
-cannot cut them in two."""
+"""Runs installers (pip, apt-get, docker) in a session of their own, so that Ctrl-C does not interrupt them."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from provision.kind import Unavailable
 
 
 def run(argv: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = None) -> str:
-    """The output of a command. Raises `Unavailable` (its last line) when it is absent, too slow or fails."""
+    """The output of a command. Raises `Unavailable`, with its last line, if it is missing, too slow or fails."""
     name = " ".join(argv[:2])
     try:
         done = subprocess.run(  # noqa: S603
@@ -26,7 +25,7 @@ def run(argv: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = 
             check=False,
         )
     except FileNotFoundError:
-        raise Unavailable(f"there is no {argv[0]}") from None
+        raise Unavailable(f"{argv[0]} not found") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{name} took more than {seconds:g} s") from None
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Runs a service of the repository's `docker-compose.yml` in a project of its own, on free loopback ports."""
+"""Runs a service of the repository's `docker-compose.yml` in its own project, on free loopback ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from provision import commands
-from provision.kind import Kind, Launch, Unavailable
+from provision.kind import Kind, LaunchSpec, Unavailable
 from provision.ports import free_ports
 
 FILE = Path(__file__).parent.parent / "docker-compose.yml"
@@ -36,7 +36,7 @@ def tool() -> list[str]:
 
 
 def look(kind: Kind) -> str:
-    """What would be run. Raises `Unavailable`."""
+    """What `prepare` would run. Raises `Unavailable`."""
     if not FILE.exists():
         raise Unavailable(f"no {FILE.name}")
     tool()
@@ -44,9 +44,7 @@ def look(kind: Kind) -> str:
 
 
 def override(kind: Kind, published: dict[int, int], password: str) -> str:
-    """The second compose file: our ports, login and command instead of the deployment's, and none of its
-    volumes.
-    """
+    """An override file: our ports, login and command, and no volumes."""
     lines = [
         "services:",
         f"  {kind.name}:",
@@ -62,14 +60,14 @@ def override(kind: Kind, published: dict[int, int], password: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def prepare(kind: Kind, folder: Path) -> Launch:
-    """A `docker compose up` in the foreground, watched by the guard like any server. Raises `Unavailable`."""
+def prepare(kind: Kind, folder: Path) -> LaunchSpec:
+    """A `docker compose up` in the foreground, guarded like any server. Raises `Unavailable`."""
     published = dict(zip(kind.container.ports, free_ports(len(kind.container.ports)), strict=True))
     password = secrets.token_hex(12)
     second = folder / "override.yml"
     second.write_text(override(kind, published, password))
     second.chmod(0o600)
-    # The file refuses to be read without the deployment's credentials; the second file replaces them by our own.
+    # Compose refuses the file without the deployment's credentials; the override replaces them.
     variables = folder / "variables.env"
     variables.write_text("".join(f"{name}={password}\n" for name in set(REQUIRED.findall(FILE.read_text()))))
     variables.chmod(0o600)
@@ -92,7 +90,7 @@ def prepare(kind: Kind, folder: Path) -> Launch:
     if kind.name not in known:
         raise Unavailable(f"{FILE.name} has no service {kind.name}")
     url, management_url = kind.container.urls(published, password)
-    return Launch(
+    return LaunchSpec(
         argv=(*base, "up", "--no-deps", "--no-build", kind.name),
         url=url,
         management_url=management_url,

@@ -1,4 +1,4 @@
-"""Installs a server from its Debian package, without leaving the packaged system service running."""
+"""Installs a server from its Debian package without starting the package's system service."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from provision import account, commands
 from provision.kind import Kind, Unavailable
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-# invoke-rc.d and deb-systemd-invoke ask this file before they start a service; 101 forbids it.
+# invoke-rc.d and deb-systemd-invoke run this file before they start a service; exit code 101 forbids it.
 FORBID = "#!/bin/sh\n# Written by provision for one apt-get install, removed after it.\nexit 101\n"
 LOCK_SECONDS = 120
 INSTALL_SECONDS = 600.0
@@ -22,7 +22,7 @@ _one_at_a_time = threading.Lock()
 
 
 def look(kind: Kind) -> str:
-    """What would be installed. Raises `Unavailable`."""
+    """What `install` would install. Raises `Unavailable`."""
     if not shutil.which("apt-get"):
         raise Unavailable("no apt-get")
     if not account.is_root():
@@ -31,14 +31,14 @@ def look(kind: Kind) -> str:
 
 
 def install_commands(kind: Kind, *options: str) -> list[list[str]]:
-    """The two commands, for one package; `options` go to apt-get (a test passes --simulate)."""
+    """The update and install commands for one package; `options` go to apt-get (a test passes --simulate)."""
     apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *options]
     return [[*apt, "update", "-qq"], [*apt, "install", "-y", "-qq", "--no-install-recommends", kind.package]]
 
 
 @contextlib.contextmanager
 def services_forbidden(policy: Path | None = None) -> Iterator[None]:
-    """No package starts its service meanwhile; a policy that the machine already has is left as it is."""
+    """Forbid packages to start their services in the block; an existing policy of the machine stays."""
     policy = policy or POLICY
     try:
         with open(os.open(policy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o755), "w") as written:
@@ -53,7 +53,7 @@ def services_forbidden(policy: Path | None = None) -> Iterator[None]:
 
 
 def service_runs(name: str) -> bool:
-    """Whether the packaged system service runs now."""
+    """Whether the package's system service is running."""
     if not (service := shutil.which("service")):
         return False
     done = subprocess.run(  # noqa: S603
@@ -63,7 +63,7 @@ def service_runs(name: str) -> bool:
 
 
 def install(kind: Kind, *options: str) -> None:
-    """Installs the package; a service that did not run before does not run after. Raises `Unavailable`."""
+    """Install the package; stop its service if it was not running before. Raises `Unavailable`."""
     look(kind)
     with _one_at_a_time:
         before = service_runs(kind.package)

@@ -1,12 +1,11 @@
-"""Runs one server beside its owner, and ends it when told to, or when the owner is gone, however the owner
-went.
+"""Runs one server for its owner, and stops it on request or when the owner dies, even by SIGKILL.
 
-It is started as a script of its own (standard library only) in a session of its own, so a Ctrl-C at the
-terminal does not reach the server. Its first line on stdin is the order, as JSON: `argv`, `env`, `cwd`,
-`user` ([uid, gid] or null), `log`, `stop_signal`, `grace_seconds`, `folder`, `after`. It answers one line on
-stdout, the server's process id. The byte `s` on stdin (or SIGTERM) means: stop the server. The end of stdin,
-or another parent, means that the owner died: stop it and remove its folder. On Linux it adopts what its
-server forks away (epmd does), so nothing escapes; what is left when the server ends is killed.
+It is a script (standard library only) in its own session, so Ctrl-C at the terminal does not reach the server. The
+first line on stdin is the order, as JSON: `argv`, `env`, `cwd`, `user` ([uid, gid] or null), `log`, `stop_signal`,
+`grace_seconds`, `folder`, `after`. It prints one line, the server's process id. The byte `s` on stdin (or SIGTERM)
+stops the server. The end of stdin, or a new parent, means that the owner died: it stops the server and removes its
+folder. On Linux it adopts processes that the server forks away (epmd does); those left when the server ends are
+killed.
 """
 
 from __future__ import annotations
@@ -29,15 +28,13 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets a process attribute on Linux; elsewhere does nothing."""
+    """Set a process attribute on Linux; do nothing elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
 def dies_with_parent(death_signal: int) -> Callable[[], None]:
-    """A `preexec_fn` that asks the kernel for `death_signal` when the thread that forked ends; also unblocks
-    all signals.
-    """
+    """A `preexec_fn`: the kernel sends `death_signal` when the forking thread ends; also unblocks all signals."""
     library = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
     def after_fork() -> None:
@@ -49,7 +46,7 @@ def dies_with_parent(death_signal: int) -> Callable[[], None]:
 
 
 def descendants(of: int) -> list[int]:
-    """The process ids below `of`, itself left out; empty where there is no /proc."""
+    """The process ids of all descendants of `of`; empty without /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if not name.isdigit():
@@ -69,7 +66,7 @@ def descendants(of: int) -> list[int]:
 
 
 def start(order: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """The server, as the ordered user, in a session of its own, its output in its log."""
+    """Start the server in its own session, its output in its log."""
     user = order["user"]
     identity: dict[str, Any] = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
     with open(order["log"], "ab") as log:
@@ -88,7 +85,7 @@ def start(order: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def sweep(server: subprocess.Popen[bytes]) -> None:
-    """Kills what the server left: its process group, and all that the kernel handed to us."""
+    """Kill what the server left: its process group, and all adopted processes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(server.pid, signal.SIGKILL)
     deadline = time.monotonic() + 5
@@ -102,21 +99,21 @@ def sweep(server: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-def watch(server: subprocess.Popen[bytes], wake: int, owner: int, told: list[int]) -> bool:
-    """Waits for the end of the server or an order to end it; true when the owner has died."""
-    while server.poll() is None and not told:
+def watch(server: subprocess.Popen[bytes], wake: int, owner: int, stop_signals: list[int]) -> bool:
+    """Wait for the server's end or a request to stop it; return True if the owner has died."""
+    while server.poll() is None and not stop_signals:
         ready, _, _ = select.select([0, wake], [], [], LOOK_AGAIN_SECONDS)
         if wake in ready:
             os.read(wake, 512)
         if 0 in ready:
             return os.read(0, 1) == b""
-        if os.getppid() != owner:  # a forked sibling may hold our stdin open after the owner died
+        if os.getppid() != owner:  # a forked sibling may keep our stdin open after the owner died
             return True
     return False
 
 
 def stop(server: subprocess.Popen[bytes], stop_signal: int, grace_seconds: float) -> None:
-    """Asks the server to end, and kills it after its grace."""
+    """Stop the server, with SIGKILL after its grace period."""
     if server.poll() is None:
         server.send_signal(stop_signal)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -127,7 +124,7 @@ def stop(server: subprocess.Popen[bytes], stop_signal: int, grace_seconds: float
 
 
 def read_order() -> dict[str, Any]:
-    """The order on the first line of stdin; ends us if the owner went before it was written."""
+    """The order on the first line of stdin; exits if the owner died before writing it."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -139,22 +136,22 @@ def read_order() -> dict[str, Any]:
 
 
 def main() -> int:
-    """The server's exit code, or 128 + the signal that ended it."""
+    """The server's exit code, or 128 + its signal."""
     owner = os.getppid()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    told: list[int] = []
+    stop_signals: list[int] = []
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = read_order()
     server = start(order)
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{server.pid}\n".encode())
-    orphaned = watch(server, wake, owner, told)
+    orphaned = watch(server, wake, owner, stop_signals)
     stop(server, order["stop_signal"], order["grace_seconds"])
     sweep(server)
     if order["after"]:

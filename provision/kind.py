@@ -1,4 +1,4 @@
-"""The words of this package: a kind of service, how one is launched, and what can go wrong."""
+"""The types of this package: a kind of service, a request for one, how it is launched, and the errors."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from pathlib import Path
 
 
 class Unavailable(Exception):
-    """This way of getting the service does not work here; the message says why, in a few words and without
-    secrets.
-    """
+    """This step cannot provide the service; the message has the reason, without secrets."""
 
 
 class NothingFound(Exception):
-    """No way of getting the service works here; the message says what was tried and what to install."""
+    """No step can provide the service; the message has every reason and what to install."""
 
 
-class NotOurs(Exception):
-    """The service was not started here, so it is not ours to stop, kill or restart."""
+class NotManaged(Exception):
+    """The service was not started here, so it cannot be stopped, killed or restarted."""
 
 
 class Cancelled(Exception):
-    """The start was called off (a signal, or another service that could not be had)."""
+    """The start was cancelled, by a signal or because another service is unavailable."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A Python wheel that ships a server: the pinned requirement, and where the executable lies once it is
-    installed.
+    """A Python wheel with a server: the pinned requirement and the executable's relative path.
 
-    `package` is the import package that holds it (None: the scripts folder of the environment); `keeps` are
-    the folders beside that package that must move together if the installation has to be copied.
+    `package` is the import package that contains it (None: the environment's scripts folder); `keeps` are the folders
+    beside that package to copy together.
     """
 
     requirement: str
@@ -52,7 +49,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Binary:
-    """An executable, and the part of its installation to copy when the server's account cannot reach it."""
+    """An executable, and the parts of its installation to copy if the server's account cannot reach it."""
 
     path: Path
     origin: str
@@ -61,11 +58,11 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Launch:
-    """One way to run one server: what to execute, and where it will answer.
+class LaunchSpec:
+    """How to run one server, and its URL.
 
-    `leaves_something`: a SIGKILL leaves more behind than processes and the folder (PostgreSQL: shared
-    memory), so even a server whose data are thrown away is shut down in order.
+    `leaves_something`: SIGKILL would leave more than processes and the folder (PostgreSQL: shared memory), so the
+    server is always shut down in order.
     """
 
     argv: tuple[str, ...]
@@ -84,17 +81,14 @@ class Launch:
 
     @property
     def log_path(self) -> Path:
-        """Where the server's output goes."""
         return self.folder / "log"
 
 
 @dataclass(frozen=True)
 class Container:
-    """How docker compose runs the service: the ports inside, what it needs to be told, and its URLs from the
-    published ports.
+    """How docker compose runs the service: its inner ports, environment and URLs.
 
-    `urls` takes {port inside: published port} and the password made for this run, and gives (url, management
-    url or None).
+    `urls` takes {inner port: published port} and this run's password, and returns (url, management url or None).
     """
 
     ports: tuple[int, ...]
@@ -105,12 +99,11 @@ class Container:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of service: where it is configured, how it is asked whether it answers, and how a private one
-    is made.
+    """A kind of service: its variable, its probe, and how to start a private one.
 
-    `probe(url, seconds)` returns what answered ("Redis 7.0.15") or raises `Unavailable`. `prepare(binary,
-    folder, account)` writes the configuration into `folder` and returns the `Launch`. `executable_of` maps
-    the executable that was found to the one that must be run (a packaged wrapper to what it wraps).
+    `probe(url, seconds)` returns the version ("Redis 7.0.15") or raises `Unavailable`. `prepare(binary, folder,
+    account)` writes the configuration into `folder` and returns the `LaunchSpec`. `executable_of` maps the executable
+    found to the one to run (a packaged wrapper to the wrapped one).
     """
 
     name: str
@@ -119,7 +112,7 @@ class Kind:
     executable: str
     package: str
     probe: Callable[[str, float], str]
-    prepare: Callable[[Path, Path, Account | None], Launch]
+    prepare: Callable[[Path, Path, Account | None], LaunchSpec]
     container: Container
     folders: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
@@ -129,10 +122,8 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What one call wants: the environment it reads, whether a private instance is required, and how to call
-    it off.
-    """
+class Request:
+    """A call's parameters: its environment, whether a private instance is required, and an event to cancel it."""
 
     environ: Mapping[str, str]
     private: bool = False

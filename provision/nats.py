@@ -1,4 +1,4 @@
-"""A private NATS with JetStream: loopback only, its streams in a folder of its own."""
+"""A private NATS with JetStream: loopback only, its streams in its own folder."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from pathlib import Path
 
 from provision import urls
-from provision.kind import Account, Container, Kind, Launch, Wheel
+from provision.kind import Account, Container, Kind, LaunchSpec, Wheel
 from provision.ports import free_ports
 
 
-def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
-    """Writes the configuration; one port."""
+def prepare(binary: Path, folder: Path, account: Account | None) -> LaunchSpec:
+    """Write the configuration; choose one port."""
     [port] = free_ports(1)
     data = folder / "data"
     data.mkdir()
     configuration = folder / "nats.conf"
     settings = {"host": "127.0.0.1", "port": port, "jetstream": {"store_dir": str(data)}}
     configuration.write_text(json.dumps(settings))  # its configuration language reads JSON
-    return Launch(
+    return LaunchSpec(
         argv=(str(binary), "--config", str(configuration)),
         url=f"nats://127.0.0.1:{port}",
         port=port,

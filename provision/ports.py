@@ -1,4 +1,4 @@
-"""Free ports on the loopback interface for servers that will be killed and started again on the same ones."""
+"""Free loopback ports for servers that are killed and restarted on the same ports."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import random
 import socket
 import threading
 
-# Below the range from which the kernel serves outgoing connections (32768 and up on Linux, 49152 elsewhere):
-# a client that keeps reconnecting to a port whose server is down can otherwise be given that very port as its
-# own, and so occupy it.
+# Below the kernel's range for outgoing connections (32768 and up on Linux, 49152 elsewhere): a client that reconnects
+# to a stopped server's port could otherwise get that same port as its own, and occupy it.
 FIRST, LAST = 20000, 32000
 _given: set[int] = set()
 _lock = threading.Lock()
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing listens on a loopback port."""
+    """Whether no process listens on a loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -26,9 +25,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` ports on which nothing listens, none given twice by this process; from the kernel if the range
-    is full.
-    """
+    """`count` free ports, never the same twice in this process; from the kernel if the range is full."""
     found: list[int] = []
     with _lock:
         for port in random.sample(range(FIRST, LAST), k=500):

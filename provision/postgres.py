@@ -1,4 +1,4 @@
-"""A private PostgreSQL: loopback only, trust authentication, UTC, in a folder that is thrown away."""
+"""A private PostgreSQL: loopback only, trust authentication, UTC, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from provision import urls
-from provision.kind import Account, Container, Kind, Launch, Wheel
+from provision.kind import Account, Container, Kind, LaunchSpec, Wheel
 from provision.ports import free_ports
 
-# fsync off: the data are thrown away with the folder. A killed server loses nothing by it (the kernel has the
-# pages), only a machine that loses power would.
+# fsync off: the data are temporary. A killed server loses nothing (the kernel has the pages); a power failure may.
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 port = {port}
@@ -28,7 +27,7 @@ log_timezone = 'UTC'
 
 
 def script(binary: Path, folder: Path) -> str:
-    """Makes the cluster the first time, then becomes the server: one process to watch from the start."""
+    """A shell script that makes the cluster the first time and then execs the server: one process to watch."""
     data, settings = folder / "data", folder / "settings.conf"
     ready, configuration = data / "ready", data / "postgresql.conf"
     locale = "C.UTF-8" if sys.platform == "linux" else "C"
@@ -44,11 +43,11 @@ def script(binary: Path, folder: Path) -> str:
     )
 
 
-def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
-    """Writes the settings; the cluster is made when the server starts."""
+def prepare(binary: Path, folder: Path, account: Account | None) -> LaunchSpec:
+    """Write the settings; the cluster is made when the server starts."""
     [port] = free_ports(1)
     (folder / "settings.conf").write_text(SETTINGS.format(port=port, sockets=folder))
-    return Launch(
+    return LaunchSpec(
         argv=("/bin/sh", "-c", script(binary, folder)),
         url=f"postgres://postgres@127.0.0.1:{port}/postgres",
         port=port,
@@ -60,7 +59,6 @@ def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
 
 
 def container_urls(published: Mapping[int, int], password: str) -> tuple[str, None]:
-    """The URL of a container's published port."""
     return f"postgres://postgres:{quote(password)}@127.0.0.1:{published[5432]}/postgres", None
 
 

@@ -1,4 +1,4 @@
-"""Starts one server behind its guard, waits until it answers, and stops, kills and starts it again."""
+"""Starts one server under its guard, waits until it answers, and stops, kills and restarts it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from provision import guard, urls
-from provision.kind import Cancelled, Kind, Launch, Unavailable
+from provision.kind import Cancelled, Kind, LaunchSpec, Unavailable
 
 PROBE_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
@@ -23,15 +23,13 @@ COLLISIONS = ("address already in use", "eaddrinuse", "already_in_use", "could n
 
 
 class Collision(Unavailable):
-    """Somebody took the port between its choice and its use."""
+    """Another process took the port between its choice and its use."""
 
 
 class Process:
-    """One server, its guard and its folder. The guard ends the server when this process is gone, however it
-    went.
-    """
+    """One server, its guard and its folder. The guard stops the server when this process dies."""
 
-    def __init__(self, kind: Kind, launch: Launch) -> None:
+    def __init__(self, kind: Kind, launch: LaunchSpec) -> None:
         self.kind = kind
         self.launch = launch
         self.pid: int | None = None
@@ -39,13 +37,11 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether the server, seen through its guard, has not ended."""
+        """Whether the guard, and so the server, is running."""
         return self._guard is not None and self._guard.poll() is None
 
     def start(self, cancelled: threading.Event) -> str:
-        """Starts the server and returns what answers. Raises `Unavailable` (`Collision` for a taken port) or
-        `Cancelled`.
-        """
+        """Start the server and return its version. Raises `Unavailable` (`Collision`: port taken) or `Cancelled`."""
         self._spawn()
         try:
             return self._wait_until_it_answers(cancelled)
@@ -76,7 +72,7 @@ class Process:
         )
         assert self._guard.stdin is not None
         assert self._guard.stdout is not None
-        self._guard.stdin.write(json.dumps(order).encode() + b"\n")  # not on the command line: it may carry a password
+        self._guard.stdin.write(json.dumps(order).encode() + b"\n")  # not on the command line: may contain a password
         self._guard.stdin.flush()
         answer = self._guard.stdout.readline()
         self._guard.stdout.close()
@@ -97,7 +93,7 @@ class Process:
             except Unavailable as error:
                 last = str(error)
             else:
-                if self.is_running:  # else somebody else's server answered on a port we lost
+                if self.is_running:  # otherwise another server answered on a port we lost
                     return version
             cancelled.wait(LOOK_AGAIN_SECONDS)
         seconds = self.launch.start_seconds
@@ -117,9 +113,7 @@ class Process:
         return " | ".join(line.strip() for line in lines[-8:]) or "empty"
 
     def stop(self) -> None:
-        """Ends the server in its own way, and by SIGKILL after its grace; keeps its data. Nothing of it is
-        left running.
-        """
+        """Stop the server, by SIGKILL after its grace period, and all its processes; keep its data."""
         if self._guard is None:
             return
         assert self._guard.stdin is not None
@@ -132,7 +126,7 @@ class Process:
         self._guard, self.pid = None, None
 
     def kill(self) -> None:
-        """SIGKILL for the server, as a crash; returns when it and what it forked are gone. Its data stay."""
+        """Kill the server by SIGKILL, like a crash, and wait until all its processes have ended; keep its data."""
         if self.launch.kill_argv:
             subprocess.run(self.launch.kill_argv, capture_output=True, check=False, timeout=60)  # noqa: S603
         elif self.pid is not None and self.is_running:
@@ -141,7 +135,7 @@ class Process:
         self.stop()
 
     def restart(self) -> str:
-        """Stops the server if it runs and starts it on the same ports and data. Raises `Unavailable`."""
+        """Stop the server if it runs, and start it on the same ports and data. Raises `Unavailable`."""
         self.stop()
         try:
             return self.start(threading.Event())
@@ -149,9 +143,7 @@ class Process:
             return self.start(threading.Event())
 
     def remove(self) -> None:
-        """Ends the server for good, without a shutdown in order where nothing needs it, and removes its
-        folder.
-        """
+        """Stop the server (kill it, if that leaves nothing behind) and remove its folder."""
         if self.launch.leaves_something:
             self.stop()
         else:

@@ -1,8 +1,7 @@
-"""A private RabbitMQ with its management plugin: its own node, cookie, ports and epmd, everything on
-loopback.
+"""A private RabbitMQ with its management plugin: its own node, cookie, ports and epmd, loopback only.
 
-RabbitMQ writes the register of its quorum queues to disk half a second late (seen on 3.10.8): a server that is
-killed sooner after a queue was first declared comes back with that queue unusable (541, timeouts of 60 s).
+RabbitMQ writes the registry of its quorum queues to disk half a second late (seen on 3.10.8): if it is killed sooner
+after a queue was first declared, that queue is unusable after the restart (541, timeouts of 60 s).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from provision import urls
-from provision.kind import Account, Container, Kind, Launch
+from provision.kind import Account, Container, Kind, LaunchSpec
 from provision.ports import free_ports
 
 USER = "antenna"
@@ -31,10 +30,10 @@ log.file = false
 
 
 def environment(folder: Path, dist: int, epmd: int) -> dict[str, str]:
-    """Every path and port that the server would else take from the machine's own installation."""
+    """Every path and port that the server would otherwise take from the machine's own installation."""
     return {
-        "HOME": str(folder),  # the Erlang cookie is read there
-        "ERL_EPMD_PORT": str(epmd),  # an epmd of our own: the machine's may be absent, or another user's
+        "HOME": str(folder),  # with the Erlang cookie
+        "ERL_EPMD_PORT": str(epmd),  # our own epmd: the machine's may be missing, or another user's
         "ERL_EPMD_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODENAME": f"antenna-{folder.name.rpartition('-')[2]}@localhost",
         "RABBITMQ_DIST_PORT": str(dist),
@@ -49,14 +48,13 @@ def environment(folder: Path, dist: int, epmd: int) -> dict[str, str]:
         "RABBITMQ_LOG_BASE": str(folder / "logs"),
         "RABBITMQ_PID_FILE": str(folder / "pid"),
         "RABBITMQ_LOGS": "-",
-        # The start script keeps a shell in front of the server unless it believes systemd started it; without
-        # that shell, the process that is watched, signalled and killed is the server itself.
+        # Otherwise the start script keeps a shell as the server's parent, and signals would reach the shell only.
         "RUNNING_UNDER_SYSTEMD": "true",
     }
 
 
-def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
-    """Writes the configuration, the plugin list and the cookie; four ports, a password of its own."""
+def prepare(binary: Path, folder: Path, account: Account | None) -> LaunchSpec:
+    """Write the configuration, the plugin list and the cookie; choose four ports and a password."""
     amqp, management, dist, epmd = free_ports(4)
     password = secrets.token_urlsafe(18)
     for name in ("conf.d", "generated", "data", "logs"):
@@ -69,7 +67,7 @@ def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
     cookie = folder / ".erlang.cookie"
     cookie.write_text(secrets.token_hex(16))
     cookie.chmod(0o400)
-    return Launch(
+    return LaunchSpec(
         argv=(str(binary),),
         env=environment(folder, dist, epmd),
         url=f"amqp://{USER}:{password}@127.0.0.1:{amqp}//",
@@ -81,16 +79,13 @@ def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
 
 
 def beneath_wrapper(path: Path) -> Path:
-    """Debian's `rabbitmq-server` is a wrapper that becomes the user rabbitmq by `su` and drops our settings:
-    what it wraps.
-    """
+    """The script that Debian's `rabbitmq-server` wraps: the wrapper drops our settings when it switches users."""
     real = path.resolve()
     beside = real.with_name("rabbitmq-server")
     return beside if real.name == "rabbitmq-script-wrapper" and beside.exists() else path
 
 
 def container_urls(published: Mapping[int, int], password: str) -> tuple[str, str | None]:
-    """The URLs of a container's published ports."""
     login = f"{USER}:{password}@127.0.0.1"
     return f"amqp://{login}:{published[5672]}//", f"http://{login}:{published[15672]}"
 

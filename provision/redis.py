@@ -1,11 +1,11 @@
-"""A private Redis: loopback only, its writes on disk so that a killed one comes back with its data."""
+"""A private Redis: loopback only, with an append-only file, so that its data survive a kill."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from provision import urls
-from provision.kind import Account, Container, Kind, Launch
+from provision.kind import Account, Container, Kind, LaunchSpec
 from provision.ports import free_ports
 
 CONFIGURATION = """\
@@ -19,14 +19,14 @@ appendfsync everysec
 """
 
 
-def prepare(binary: Path, folder: Path, account: Account | None) -> Launch:
-    """Writes the configuration; one port."""
+def prepare(binary: Path, folder: Path, account: Account | None) -> LaunchSpec:
+    """Write the configuration; choose one port."""
     [port] = free_ports(1)
     data = folder / "data"
     data.mkdir()
     configuration = folder / "redis.conf"
     configuration.write_text(CONFIGURATION.format(port=port, data=data))
-    return Launch(
+    return LaunchSpec(
         argv=(str(binary), str(configuration)),
         url=f"redis://127.0.0.1:{port}/0",
         port=port,

@@ -1,4 +1,4 @@
-"""The ways to get a service, in the order in which they are tried."""
+"""The steps that may provide a service, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glob import glob
 from pathlib import Path
 
 from provision import account, compose, debian, urls, wheel
-from provision.kind import Asked, Binary, Kind, Launch, Unavailable
+from provision.kind import Binary, Kind, LaunchSpec, Request, Unavailable
 from provision.process import Collision, Process
 from provision.service import Service
 
@@ -27,18 +27,18 @@ SYSTEM_FOLDERS = (
 
 @dataclass(frozen=True)
 class Step:
-    """`look(kind, asked)` says what would be used; `take` uses it. Both raise `Unavailable` if it does not work."""
+    """`look(kind, request)` returns what would be used; `take` uses it. Both raise `Unavailable`."""
 
     name: str
-    look: Callable[[Kind, Asked], str]
-    take: Callable[[Kind, Asked], Service]
+    look: Callable[[Kind, Request], str]
+    take: Callable[[Kind, Request], Service]
 
 
-def look_at_url(kind: Kind, asked: Asked) -> str:
-    """What answers at the configured URL."""
-    if asked.private:
+def look_at_url(kind: Kind, request: Request) -> str:
+    """The version at the configured URL."""
+    if request.private:
         raise Unavailable("a private one is required")
-    url = asked.url(kind)
+    url = request.url(kind)
     try:
         version = kind.probe(url, urls.DEADLINE_SECONDS)
     except Unavailable as error:
@@ -46,13 +46,13 @@ def look_at_url(kind: Kind, asked: Asked) -> str:
     return f"{version} at {urls.where(url)}"
 
 
-def take_url(kind: Kind, asked: Asked) -> Service:
+def take_url(kind: Kind, request: Request) -> Service:
     """The service at the configured URL."""
-    version = look_at_url(kind, asked)
-    url = asked.url(kind)
+    version = look_at_url(kind, request)
+    url = request.url(kind)
     management = None
     if kind.name == "rabbitmq":
-        management = asked.environ.get("RABBITMQ_MANAGEMENT_URL") or urls.management_beside(url)
+        management = request.environ.get("RABBITMQ_MANAGEMENT_URL") or urls.management_beside(url)
     return Service(kind.name, url, management, "at its URL", version)
 
 
@@ -66,15 +66,15 @@ def find_binary(kind: Kind) -> Binary:
     return Binary(kind.executable_of(Path(found)), found)
 
 
-def attempt(kind: Kind, asked: Asked, how: str, prepare: Callable[[Path], Launch]) -> Service:
-    """A private instance in a new folder; nothing of it is left if it fails."""
+def attempt(kind: Kind, request: Request, how: str, prepare: Callable[[Path], LaunchSpec]) -> Service:
+    """A private instance in a new folder; a failed one is removed completely."""
     folder = account.new_folder(kind)
     process: Process | None = None
     try:
         launch = prepare(folder)
         account.own(folder, launch.account)
         process = Process(kind, launch)
-        version = process.start(asked.cancelled)
+        version = process.start(request.cancelled)
     except BaseException:
         if process:
             process.remove()
@@ -83,69 +83,66 @@ def attempt(kind: Kind, asked: Asked, how: str, prepare: Callable[[Path], Launch
     return Service(kind.name, launch.url, launch.management_url, how, version, process)
 
 
-def start(kind: Kind, asked: Asked, how: str, prepare: Callable[[Path], Launch]) -> Service:
-    """A private instance in a new folder; tried once more if somebody took a port.
+def start(kind: Kind, request: Request, how: str, prepare: Callable[[Path], LaunchSpec]) -> Service:
+    """A private instance in a new folder; a second attempt if another process took its port.
 
     Raises `Unavailable`, `Cancelled`.
     """
     try:
-        return attempt(kind, asked, how, prepare)
+        return attempt(kind, request, how, prepare)
     except Collision:
-        return attempt(kind, asked, how, prepare)
+        return attempt(kind, request, how, prepare)
 
 
-def start_binary(kind: Kind, asked: Asked, how: str, binary: Binary) -> Service:
+def start_binary(kind: Kind, request: Request, how: str, binary: Binary) -> Service:
     """A private instance of an executable."""
 
-    def prepare(folder: Path) -> Launch:
+    def prepare(folder: Path) -> LaunchSpec:
         executable, user = account.settle(kind, binary, folder)
         return kind.prepare(executable.resolve() if kind.refuses_root else executable, folder, user)
 
-    return start(kind, asked, how, prepare)
+    return start(kind, request, how, prepare)
 
 
-def look_at_binary(kind: Kind, _: Asked) -> str:
-    """Where the executable is."""
+def look_at_binary(kind: Kind, _: Request) -> str:
+    """The executable's path."""
     return find_binary(kind).origin
 
 
-def take_binary(kind: Kind, asked: Asked) -> Service:
+def take_binary(kind: Kind, request: Request) -> Service:
     """A private instance of the executable on this machine."""
-    return start_binary(kind, asked, "private (binary)", find_binary(kind))
+    return start_binary(kind, request, "private (binary)", find_binary(kind))
 
 
-def look_at_wheel(kind: Kind, _: Asked) -> str:
-    """Which wheel would be installed."""
+def look_at_wheel(kind: Kind, _: Request) -> str:
     return wheel.look(kind)
 
 
-def take_wheel(kind: Kind, asked: Asked) -> Service:
-    """A private instance out of a wheel."""
-    asked.say(f"{kind.name}: getting {wheel.look(kind)}")
-    return start_binary(kind, asked, "private (wheel)", wheel.fetch(kind))
+def take_wheel(kind: Kind, request: Request) -> Service:
+    """A private instance from a wheel."""
+    request.say(f"{kind.name}: getting {wheel.look(kind)}")
+    return start_binary(kind, request, "private (wheel)", wheel.fetch(kind))
 
 
-def look_at_apt(kind: Kind, _: Asked) -> str:
-    """Which Debian package would be installed."""
+def look_at_apt(kind: Kind, _: Request) -> str:
     return debian.look(kind)
 
 
-def take_apt(kind: Kind, asked: Asked) -> Service:
-    """A private instance out of a Debian package."""
-    asked.say(f"{kind.name}: installing {debian.look(kind)}")
+def take_apt(kind: Kind, request: Request) -> Service:
+    """A private instance from a Debian package."""
+    request.say(f"{kind.name}: installing {debian.look(kind)}")
     debian.install(kind)
-    return start_binary(kind, asked, "private (apt)", find_binary(kind))
+    return start_binary(kind, request, "private (apt)", find_binary(kind))
 
 
-def look_at_compose(kind: Kind, _: Asked) -> str:
-    """Which compose service would be run."""
+def look_at_compose(kind: Kind, _: Request) -> str:
     return compose.look(kind)
 
 
-def take_compose(kind: Kind, asked: Asked) -> Service:
+def take_compose(kind: Kind, request: Request) -> Service:
     """A private instance in a container."""
-    asked.say(f"{kind.name}: starting {compose.look(kind)}")
-    return start(kind, asked, "private (compose)", lambda folder: compose.prepare(kind, folder))
+    request.say(f"{kind.name}: starting {compose.look(kind)}")
+    return start(kind, request, "private (compose)", lambda folder: compose.prepare(kind, folder))
 
 
 STEPS: tuple[Step, ...] = (
@@ -158,9 +155,9 @@ STEPS: tuple[Step, ...] = (
 
 
 def steps(environ: Mapping[str, str]) -> list[Step]:
-    """The steps that ANTENNA_PROVISION_SKIP (names, separated by commas) leaves.
+    """The steps without those in ANTENNA_PROVISION_SKIP (comma-separated names).
 
-    Raises ValueError for a name that is no step.
+    Raises ValueError for an unknown name.
     """
     skipped = {name.strip() for name in environ.get(SKIP_VARIABLE, "").split(",") if name.strip()}
     known = [step.name for step in STEPS]

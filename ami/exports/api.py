@@ -19,7 +19,7 @@ from ami.jobs.services.progress import progress
 from ami.main.api.errors import Conflict
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import base_of
-from ami.main.api.files import FileLinks, answer, file_action
+from ami.main.api.files import FileLinks, file_action, file_response
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
 from ami.main.permissions import MEMBER
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExportSerializer(serializers.ModelSerializer[DataExport]):
-    """An export; ``record_count`` and ``file_url`` appear as its job gets there."""
+    """An export; its job sets ``record_count`` and ``file_url``."""
 
     project = OwnProjectField()
     format = serializers.ChoiceField(choices=choices())
@@ -54,13 +54,13 @@ class ExportSerializer(serializers.ModelSerializer[DataExport]):
         read_only_fields = ("user", "filters_display", "record_count", "file_size")
 
     def validate_filters(self, filters: Any) -> dict[str, Any]:
-        """Accept an object; which filters it may hold depends on the project."""
+        # Which filters are valid depends on the project: `create` checks them.
         if not isinstance(filters, dict):
             raise serializers.ValidationError("Must be an object.")
         return filters
 
     def get_file_url(self, export: DataExport) -> str:
-        """Return a link that is signed now and downloads the file without a token; empty until there is a file."""
+        """Return a newly signed link, which needs no token; empty until there is a file."""
         return files.signed_url(export, base_of(self.context["request"]))
 
     @extend_schema_field(
@@ -77,7 +77,7 @@ class ExportSerializer(serializers.ModelSerializer[DataExport]):
         }
     )
     def get_job(self, export: DataExport) -> dict[str, Any] | None:
-        """Return the job that writes the file; None for a scheduled export."""
+        """Return the job that writes the file, None for a scheduled export."""
         job = export.job
         if job is None:
             return None
@@ -111,26 +111,27 @@ class ExportViewSet(
     roles = {"destroy": MEMBER}
 
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
-        """Create the export and the job that writes it; nothing is counted or read here."""
-        asked = self.get_serializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
+        """Create the export and the job that writes it."""
+        body = self.get_serializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = body.validated_data
         try:
-            export, _ = request_export(wanted["project"], request.user, wanted["format"], wanted["filters"])
+            export, _ = request_export(values["project"], request.user, values["format"], values["filters"])
         except FilterError as error:
             raise serializers.ValidationError({"filters": {error.field[:100]: [error.message]}}) from error
         return Response(self.get_serializer(export).data, status=status.HTTP_201_CREATED)
 
     @file_action("text/csv", "application/json")
     def file(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
-        """Download the file, as a member of the project or by a signed link; 409 while there is none yet."""
+        """Download the file, as a member of the project or by a signed link; 409 until it is written."""
         export: DataExport = self.get_object()
         if not export.file_path:
-            raise Conflict("This export is not written yet. Its job says how far it is.")
-        found = answer(request, files.download(export))
+            raise Conflict("This export is not written yet. Its job shows the progress.")
+        response = file_response(request, files.download(export))
         if request.method == "GET":
-            logger.info("Export %s downloaded by %s", export.pk, request.user if request.user.pk else "a signed link")
-        return found
+            user = str(request.user) if request.user.pk else "a signed link"
+            logger.info("Export downloaded", extra={"export": export.pk, "user": user})
+        return response
 
 
 def register(router: BaseRouter) -> None:

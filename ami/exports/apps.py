@@ -12,6 +12,5 @@ class ExportsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import what registers itself."""
         from ami.exports import signals  # noqa: F401
         from ami.exports.services import export_job, formats  # noqa: F401

@@ -1,4 +1,4 @@
-"""Exports: what was asked, the parts written so far, the file, and which exports repeat."""
+"""Exports, their parts, and scheduled exports."""
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -10,8 +10,8 @@ from ami.main.models import Project, TimestampedModel
 class DataExport(TimestampedModel):
     """One export of a project's occurrences to one file.
 
-    ``run`` numbers the attempts to write it from the start; ``upto_pk`` is the last occurrence that this run takes,
-    so that a project that grows meanwhile does not move the end. ``file_path`` is empty until there is a file.
+    ``run`` numbers the attempts to write it from the start; ``upto_pk`` is the last occurrence of this run, fixed at
+    its start, so that later occurrences do not prolong it. ``file_path`` is empty until there is a file.
     """
 
     user = models.ForeignKey(
@@ -41,10 +41,10 @@ class DataExport(TimestampedModel):
 
 
 class ExportPart(models.Model):
-    """A piece of an export's file: the rows after ``after_pk`` up to ``last_pk``, in ``path`` of the default storage.
+    """A part of an export's file: the rows after ``after_pk`` up to ``last_pk``, in ``path`` of the default storage.
 
-    The row makes the file count. Of two workers that write the same piece the second finds the row there and drops
-    its own file; a crash leaves a file that no row names, and no reader sees it.
+    Only files with a row are used. Of two workers that write the same part, the second one violates the constraint and
+    deletes its file; a crash leaves a file without a row, which is never read.
     """
 
     export = models.ForeignKey(DataExport, on_delete=models.CASCADE, related_name="parts")
@@ -63,7 +63,7 @@ class ExportPart(models.Model):
 
 
 class ScheduledExport(TimestampedModel):
-    """An export that is made anew every so often."""
+    """An export that is repeated every ``every_hours``."""
 
     name = models.CharField(max_length=255)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="scheduled_exports")

@@ -1,4 +1,4 @@
-"""What beat schedules for exports."""
+"""The exports' entries in beat's schedule."""
 
 from ami.queues.schedule import Scheduled
 

@@ -1,4 +1,4 @@
-"""What follows from deleting an export: its files go too."""
+"""Signal handlers that delete the files of deleted exports."""
 
 from typing import Any
 
@@ -12,13 +12,12 @@ from ami.exports.services.writer import delete_files
 
 @receiver(post_delete, sender=DataExport)
 def delete_export_file(instance: DataExport, **_: Any) -> None:
-    """Delete the file once the row is surely gone."""
+    # After the commit: a rolled back deletion keeps its file.
     if path := instance.file_path:
         transaction.on_commit(lambda: delete_files([path]), robust=True)
 
 
 @receiver(post_delete, sender=ExportPart)
 def delete_part_file(instance: ExportPart, **_: Any) -> None:
-    """Delete a part's file once its row is surely gone."""
     path = instance.path
     transaction.on_commit(lambda: delete_files([path]), robust=True)

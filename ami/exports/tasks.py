@@ -1,4 +1,4 @@
-"""The Celery tasks of exports: thin doors around `writing` and `requesting`."""
+"""The Celery tasks of exports: thin wrappers around `writer` and `requests`."""
 
 from celery import Task, shared_task
 
@@ -12,7 +12,7 @@ from ami.queues.slices import Slice
 
 @shared_task(bind=True, name="ami.exports.tasks.run_export", triggered_by="run_scheduled_exports", **RETRIES)
 def run_export(self: Task, export_id: int) -> None:
-    """Write an export, in slices; one that is finished or gone is left alone."""
+    """Write an export, in slices; a finished or deleted one is skipped."""
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()
     if export is not None and not writer.advance(export, Slice(self)):
         publish_successor(self, export_id=export_id)
@@ -20,9 +20,9 @@ def run_export(self: Task, export_id: int) -> None:
 
 @shared_task(bind=True, name="ami.exports.tasks.run_scheduled_exports", triggered_by="beat", **RETRIES)
 def run_scheduled_exports(self: Task) -> int:
-    """Create the exports that are due and publish the writing of each; return how many.
+    """Create the due exports and publish a task for each; return how many.
 
-    They keep this tick's origin, so beat's exports are written on housekeeping and never in a person's way.
+    The tasks keep the origin of this tick, so scheduled exports run on housekeeping and do not delay users.
     """
     due = requests.due_exports()
     for export_id in due:

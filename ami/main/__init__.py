@@ -1,1 +1,1 @@
-"""The product's core: projects, stations, captures and what was found on them."""
+"""The product's core: projects, stations, captures and occurrences."""

@@ -1,4 +1,4 @@
-"""The admin site of this project: its sign-in has the same limits as the API's."""
+"""The admin site of this project, with the sign-in limits of the API."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 
 from ami.main.services import login_attempts
-from ami.main.services.callers import address_of
+from ami.main.services.client_address import address_of
 from ami.queues.admin_site.site import AdminSite as GuardedSite
 
 
 class AdminSite(GuardedSite):
-    """The guarded site, with password tries counted by address and by account."""
+    """The guarded site; sign-in attempts are limited by address and by account."""
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the form and check a password, unless the address or the account has been tried too often: 429."""
+        """Show the form and check the password; answer 429 over the limit of the address or the account."""
         if request.method == "POST":
             address = address_of(request)
             wait_seconds = login_attempts.count_address(address) or login_attempts.count_account(

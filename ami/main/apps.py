@@ -12,6 +12,5 @@ class MainConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import what registers itself."""
         from ami.main import signals  # noqa: F401
         from ami.main.api import schema  # noqa: F401

@@ -1,4 +1,4 @@
-"""Who may do what in a project, decided per action of the API."""
+"""Project roles and the permissions of API actions."""
 
 from typing import Any
 
@@ -11,24 +11,22 @@ from ami.main.models import ApiToken, Detection, Project, User
 
 MEMBER, OWNER, SUPERUSER = "member", "owner", "superuser"
 
-#: What an action needs unless its view says otherwise in ``roles``.
+#: The roles that actions need, unless the view's ``roles`` has another.
 DEFAULT_ROLES = {"destroy": OWNER}
 
 
 class ProjectRole(BasePermission):
-    """Grants an action on an object by the person's role in its project; a view's ``roles`` maps actions to roles.
+    """Grants an action on an object by the user's role in its project; a view's ``roles`` maps actions to roles.
 
-    What a person may not even see is filtered out before, so that it answers 404 and not 403.
+    The queryset of a view leaves out what the user may not see, so that it is a 404 and not a 403.
     """
 
     message = "Your role in this project does not allow this."
 
     def has_permission(self, request: Request, view: APIView) -> bool:  # noqa: ARG002
-        """Let people in who are signed in; the object decides the rest."""
         return bool(request.user and request.user.is_authenticated)
 
     def has_object_permission(self, request: Request, view: APIView, obj: Any) -> bool:
-        """Compare the person's role with the one that the action needs."""
         action = getattr(view, "action", None) or ""
         needed = {**DEFAULT_ROLES, **getattr(view, "roles", {})}.get(action, MEMBER)
         return has_role(request.user, project_of(obj), MEMBER if request.method in SAFE_METHODS else needed)
@@ -40,7 +38,7 @@ def is_worker(request: Request) -> bool:
 
 
 def visible_projects(request: Request) -> "QuerySet[Project]":
-    """Return the projects that a request reaches: the person's; with a worker's token those of them it is for."""
+    """Return the user's projects; with a worker's token only those of them in the token."""
     projects: QuerySet[Project] = Project.objects.visible_to(request.user)
     if is_worker(request):
         return projects.filter(pk__in=ApiToken.projects.through.objects.filter(apitoken=request.auth).values("project"))
@@ -48,7 +46,7 @@ def visible_projects(request: Request) -> "QuerySet[Project]":
 
 
 def has_role(user: Any, project: Project | None, needed: str) -> bool:
-    """Say whether ``user`` has the role in the project; a superuser has every role everywhere."""
+    """Whether ``user`` has the role in the project; a superuser has every role."""
     if not isinstance(user, User):
         return False
     if user.is_superuser:
@@ -59,7 +57,7 @@ def has_role(user: Any, project: Project | None, needed: str) -> bool:
 
 
 def project_of(obj: Model) -> Project | None:
-    """Return the project that an object belongs to; None for what belongs to all, such as a taxon."""
+    """Return the project of an object; None for shared ones, such as a taxon."""
     if isinstance(obj, Project):
         return obj
     if isinstance(obj, Detection):

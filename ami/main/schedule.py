@@ -1,9 +1,9 @@
-"""What beat schedules for the core."""
+"""The core's entries in beat's schedule."""
 
 from ami.queues.schedule import Scheduled
 
 SCHEDULE = (
-    # Counts are at most this old when nothing holds the queue up; a tick too late is covered by the next one.
+    # The greatest age of counts while the queue is not delayed. An expired tick is replaced by the next one.
     Scheduled(task="ami.main.tasks.update_stale_counts", every_seconds=15, expires_seconds=14),
     Scheduled(task="ami.main.tasks.update_login_attempts", every_seconds=3600, expires_seconds=3000),
 )

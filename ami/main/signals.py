@@ -1,4 +1,4 @@
-"""What follows from a change of a model, wherever the change was made."""
+"""Signal handlers for changes of models."""
 
 from typing import Any
 
@@ -14,20 +14,19 @@ from ami.main.services.stale_marks import mark_stale
 
 @receiver([post_save, post_delete], sender=Identification)
 def determine_occurrence(instance: Identification, **_: Any) -> None:
-    """Let a new, changed, withdrawn or deleted identification decide."""
     determine([instance.occurrence_id])
 
 
 @receiver(post_save, sender=Identification)
 def link_taxon(instance: Identification, **_: Any) -> None:
-    """Assign the taxon that a person names to the occurrence's project, as a result does with each label."""
+    """Assign the identified taxon to the occurrence's project, as results do with their labels."""
     if instance.taxon is not None:
         instance.taxon.projects.add(instance.occurrence.project_id)
 
 
 @receiver(post_delete, sender=Detection)
 def delete_crop(instance: Detection, **_: Any) -> None:
-    """Delete the crop's file once its detection is surely gone."""
+    """Delete the crop's file after the deletion of its detection has committed."""
     if path := instance.path:
         transaction.on_commit(lambda: default_storage.delete(path), robust=True)
 
@@ -35,11 +34,11 @@ def delete_crop(instance: Detection, **_: Any) -> None:
 @receiver(m2m_changed, sender=Project.default_filters_include_taxa.through)
 @receiver(m2m_changed, sender=Project.default_filters_exclude_taxa.through)
 def mark_project(sender: Any, instance: Any, action: str, reverse: bool, pk_set: set[int] | None, **_: Any) -> None:
-    """Mark every count of a project stale when its default taxa change."""
+    """Mark the counts of a project stale when its default taxa change."""
     if action in {"post_add", "post_remove"}:
         mark_stale("project", pk_set or () if reverse else [instance.pk])
     elif action == "pre_clear" and reverse:
-        # Which projects a taxon leaves is known only before it does.
+        # The projects of the taxon can be read only before they are cleared.
         mark_stale("project", _projects_of(instance, sender))
     elif action == "post_clear" and not reverse:
         mark_stale("project", [instance.pk])

@@ -1,4 +1,4 @@
-"""The core's Celery tasks: thin doors around its operations. Each may run twice, also at the same time."""
+"""The core's Celery tasks: thin wrappers around its services. Each may run twice, also concurrently."""
 
 from typing import Any
 from uuid import uuid4
@@ -21,7 +21,7 @@ from ami.main.services import (
 from ami.queues.publish import publish_successor
 from ami.queues.slices import Slice
 
-#: A deadlock or a lost database connection is worth another try; everything else is a fault to look at.
+#: Only a deadlock or a lost database connection is retried; other errors are faults.
 RETRIES: dict[str, Any] = {
     "autoretry_for": (OperationalError, InterfaceError),
     "retry_backoff": True,
@@ -31,13 +31,11 @@ RETRIES: dict[str, Any] = {
 
 @shared_task(name="ami.main.tasks.refresh_event_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_event_calculated_fields(event_id: int) -> None:
-    """Count one event anew."""
     stale_counts.refresh_marked("event", event_id)
 
 
 @shared_task(name="ami.main.tasks.refresh_deployment_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_deployment_calculated_fields(deployment_id: int) -> None:
-    """Count one station anew."""
     stale_counts.refresh_marked("deployment", deployment_id)
 
 
@@ -45,7 +43,7 @@ def refresh_deployment_calculated_fields(deployment_id: int) -> None:
     bind=True, name="ami.main.tasks.refresh_project_calculated_fields", triggered_by="people (admin)", **RETRIES
 )
 def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
-    """Count all events and stations of a project anew, in slices."""
+    """Recount all events and stations of a project, in slices."""
     if not marked:
         stale_counts.refresh_marked("project", project_id)
     if not stale_counts.flush(Slice(self), project_id):
@@ -54,12 +52,12 @@ def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool 
 
 @shared_task(bind=True, name="ami.main.tasks.update_stale_counts", triggered_by="beat", **RETRIES)
 def update_stale_counts(self: Task) -> bool | None:
-    """Count anew what was marked stale; one worker at a time, what the slice leaves is for the next tick.
+    """Recount what is marked stale, one worker at a time; the next tick continues after this slice.
 
-    Returns whether everything is counted; None when another worker is at it.
+    Returns whether everything is counted; None when another worker holds the lease.
     """
     lease, owner = leases.named("update_stale_counts"), uuid4().hex
-    # Nothing depends on the lease: two flushes at once are only wasted work.
+    # Correctness does not depend on the lease: two concurrent flushes only waste work.
     if not leases.acquire(lease, owner):
         return None
     try:
@@ -70,7 +68,7 @@ def update_stale_counts(self: Task) -> bool | None:
 
 @shared_task(name="ami.main.tasks.update_login_attempts", triggered_by="beat", **RETRIES)
 def update_login_attempts() -> int:
-    """Delete counted attempts to sign in whose window is over; return how many."""
+    """Delete sign-in attempts whose window has ended; return how many."""
     return login_attempts.purge()
 
 
@@ -81,14 +79,14 @@ def update_login_attempts() -> int:
     **RETRIES,
 )
 def update_public_urls(self: Task, deployment_id: int, base_url: str) -> None:
-    """Give a station's captures another public base URL, in slices."""
+    """Set the public base URL of a station's captures, in slices."""
     if not public_urls.update_public_urls(deployment_id, base_url, Slice(self)):
         publish_successor(self, deployment_id=deployment_id, base_url=base_url)
 
 
 @shared_task(bind=True, name="ami.main.tasks.regroup_events", triggered_by="people (admin)", **RETRIES)
 def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
-    """Group a station's captures into events, in slices; while another worker does, the station stays marked."""
+    """Group a station's captures into events, in slices; the station stays marked while another worker does."""
     if not marked:
         stale_marks.mark_stale("sessions", [deployment_id])
     outcome = sessions.regroup(deployment_id, Slice(self))
@@ -99,7 +97,6 @@ def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
 
 @shared_task(bind=True, name="ami.main.tasks.populate_collection", triggered_by="people (admin)", **RETRIES)
 def populate_collection(self: Task, collection_id: int) -> None:
-    """Fill a capture set, in slices."""
     collection = SourceImageCollection.objects.filter(pk=collection_id).first()
     if collection is not None and not capture_sets.populate(collection, Slice(self)):
         publish_successor(self, collection_id=collection_id)
@@ -107,7 +104,7 @@ def populate_collection(self: Task, collection_id: int) -> None:
 
 @shared_task(bind=True, name="ami.main.tasks.bulk_delete", triggered_by="people (admin)", **RETRIES)
 def bulk_delete(self: Task, deletion_id: int) -> None:
-    """Delete what a `BulkDeletion` lists, in slices."""
+    """Delete the rows of a `BulkDeletion`, in slices."""
     deletion = BulkDeletion.objects.filter(pk=deletion_id).first()
     if deletion is not None and not bulk_deletion.advance_deletion(deletion, Slice(self)):
         publish_successor(self, deletion_id=deletion_id)
@@ -115,7 +112,7 @@ def bulk_delete(self: Task, deletion_id: int) -> None:
 
 @shared_task(bind=True, name="ami.main.tasks.sync_source_images", triggered_by="people (admin)", **RETRIES)
 def sync_source_images(self: Task, deployment_id: int, state: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Bring a station's captures in line with its storage source, in slices; None when the station is gone."""
+    """Sync a station's captures with its storage source, in slices; None if the station was deleted."""
     station = Deployment.objects.select_related("data_source", "project").filter(pk=deployment_id).first()
     if station is None:
         return None

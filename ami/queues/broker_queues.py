@@ -39,7 +39,7 @@ def stored(connection: Connection) -> dict[str, Listed]:
     """Return the queues of a broker that :func:`kind_of` says lists them itself, by name; else none."""
     if not kind_of(connection).lists:
         return {}
-    records = connection.transport.site.catalogue.current(fresh=True).queues
+    records = connection.transport.broker.declarations.current(fresh=True).queues
     found = {}
     with connection.channel() as channel:
         for name in (name for name in records if not _is_foreign(name)):

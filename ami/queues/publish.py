@@ -3,6 +3,8 @@
 Outside a transaction a message is published at once. Celery's own retries, canvas and beat publish by themselves. Every
 message passes through :meth:`ami.celery.app.AntennaCelery.send_task`.
 
+A task is given as itself or by its name, so that what publishes a task need not import what runs it.
+
 Each function raises :class:`kombu.exceptions.OperationalError` when the broker does not take the message; inside a
 transaction its commit raises it.
 """
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from celery import current_app
 from celery.utils import uuid
 from django.conf import settings
 
@@ -41,6 +44,7 @@ def publish_task(
 
     Without ``origin`` the message gets what :func:`ami.celery.origin.of_publish` says of the running task.
     """
+    task = _found(task)
     task_id: str = uuid()
     options: dict[str, Any] = {"args": args} if args else {}
     if countdown is not None:
@@ -59,9 +63,14 @@ def publish_for_user(
     Work that is known to be long waits for one of the worker's slots for long work (:mod:`ami.queues.reserved_slot`).
     """
     task_id = publish_task(task, *args, origin=origin, headers={LONG_HEADER: True} if is_long else None, **kwargs)
-    queue = settings.ANTENNA_TOPOLOGY.place(task.name, origin).queue
+    queue = settings.ANTENNA_TOPOLOGY.place(_found(task).name, origin).queue
     flower = f"{settings.FLOWER_URL.rstrip('/')}/task/{task_id}" if settings.FLOWER_URL else None
     return PublishedTask(task_id, queue, flower)
+
+
+def _found(task: Any) -> Any:
+    """Return the task of this name. Raises celery.exceptions.NotRegistered where no app has one."""
+    return current_app.tasks[task] if isinstance(task, str) else task
 
 
 def publish_successor(task: Any, /, **kwargs: Any) -> str:

@@ -1,4 +1,4 @@
-"""``python -m ami.topology``: prints and renders the table, and becomes the worker or beat it names."""
+"""``python -m ami.topology``: prints and renders the table; execs the worker of a queue, or beat."""
 
 import argparse
 import json
@@ -7,15 +7,16 @@ import shlex
 import sys
 from pathlib import Path
 
-from ami.topology import broker, command, compose, credentials, definitions, platforms
+from ami.topology import broker, command, compose, credentials, definitions
 from ami.topology.errors import TopologyError
+from ami.topology.kubernetes import cli
 from ami.topology.topology import Topology, load
 
 COMPOSE_FILE = "docker-compose.worker.yml"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; a topology that contradicts itself is one sentence on stderr and exit code 2."""
+    """Run one verb; a `TopologyError` is printed to stderr, exit code 2."""
     arguments, extra = _parser().parse_known_args(argv)
     if extra and arguments.verb not in ("worker", "beat"):
         _parser().error(f"unrecognized arguments: {' '.join(extra)}")
@@ -27,38 +28,44 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m ami.topology", description=__doc__)
+    description = "Print and render the topology; exec the worker of a queue, or beat."
+    parser = argparse.ArgumentParser(prog="python -m ami.topology", description=description)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    worker = verbs.add_parser("worker", help="become the worker that consumes QUEUE; further options go to Celery")
+    worker = verbs.add_parser("worker", help="exec the Celery worker for QUEUE; further options go to Celery")
     worker.add_argument("queue")
-    beat = verbs.add_parser("beat", help="become the scheduler; further options go to Celery")
+    beat = verbs.add_parser("beat", help="exec Celery beat; further options go to Celery")
     for verb in (worker, beat):
-        verb.add_argument("--print", action="store_true", help="print the command line instead of becoming it")
-    table = verbs.add_parser("table", help="print every row as it stands in this environment")
+        verb.add_argument("--print", action="store_true", help="print the command line instead of executing it")
+    table = verbs.add_parser("table", help="print every row with the overrides of this environment")
     table.add_argument("--json", action="store_true")
-    verbs.add_parser("queues", help="print the queue names, one a line")
-    verbs.add_parser("policies", help="print RabbitMQ's policies as JSON")
-    loaded = verbs.add_parser("definitions", help="print what RabbitMQ loads at its start, as JSON")
-    loaded.add_argument("--rabbitmq", default="3.10", metavar="VERSION", help="no newer than the broker is")
-    loaded.add_argument("--write", type=Path, metavar="FILE", help="write it to FILE at once, readable by everybody")
+    verbs.add_parser("queues", help="print the queue names, one per line")
+    verbs.add_parser("policies", help="print the RabbitMQ policies as JSON")
+    loaded = verbs.add_parser("definitions", help="print the definitions that RabbitMQ loads at start, as JSON")
+    loaded.add_argument(
+        "--rabbitmq",
+        default="3.10",
+        metavar="VERSION",
+        help="target RabbitMQ version; must not exceed the broker's; default: 3.10",
+    )
+    loaded.add_argument("--write", type=Path, metavar="FILE", help="write FILE atomically, mode 0644")
     rendered = verbs.add_parser("compose", help=f"print {COMPOSE_FILE}")
-    rendered.add_argument("--write", action="store_true", help="write it to the file")
-    rendered.add_argument("--check", action="store_true", help="exit 1 when the file differs")
-    platforms.add_parsers(verbs)
+    rendered.add_argument("--write", action="store_true", help="write the file")
+    rendered.add_argument("--check", action="store_true", help="exit 1 if the file differs")
+    cli.add_parser(verbs)
     return parser
 
 
 def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _become(command.worker(topology, arguments.queue, extra), arguments)
+    return _exec(command.worker(topology, arguments.queue, extra), arguments)
 
 
 def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _become(command.beat(extra), arguments)
+    return _exec(command.beat(extra), arguments)
 
 
-def _become(argv: list[str], arguments: argparse.Namespace) -> int:
+def _exec(argv: list[str], arguments: argparse.Namespace) -> int:
     if not arguments.print:
-        # No shell on purpose: a failed substitution must not start Celery.
+        # No shell: a failed substitution must not start Celery.
         os.execve(argv[0], argv, command.environment(os.environ))  # noqa: S606
     print(shlex.join(argv))
     return 0
@@ -118,11 +125,7 @@ def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]
 
 
 def _kubernetes(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return platforms.kubernetes(topology, arguments)
-
-
-def _stack(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return platforms.swarm(topology, arguments)
+    return cli.kubernetes(topology, arguments)
 
 
 VERBS = {
@@ -134,7 +137,6 @@ VERBS = {
     "definitions": _definitions,
     "compose": _compose,
     "kubernetes": _kubernetes,
-    "stack": _stack,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the broker must hold: exchanges, queues, dead letters and policies, as kombu entities and as definitions."""
+"""The broker's exchanges, queues, dead-letter queues and policies, as kombu entities."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +12,11 @@ EXCHANGE_NAME = "antenna"
 UNROUTED = "antenna.unrouted"
 DEAD_LETTER_EXCHANGE_NAME = "antenna.dlx"
 
-#: Every return at warm shutdown and every broker restart counts; RabbitMQ 3.10 to 3.13 have no default, 4.x has 20
+#: Every requeue at warm shutdown and every broker restart counts; RabbitMQ 3.10 to 3.13 have no default, 4.x has 20
 #: (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 DELIVERY_LIMIT = 20
 
-#: kombu's exchange that hands a delayed message back when its time has come.
+#: kombu's exchange that delivers a delayed message when its delay has ended.
 DELAYED_DELIVERY_EXCHANGE = "celery_delayed_delivery"
 
 #: Topic, because native delayed delivery routes by ``<28 bits>.<routing key>`` and refuses direct exchanges.
@@ -30,8 +30,8 @@ QUORUM = {"x-queue-type": "quorum"}
 def task_queues(topology: Topology) -> tuple[Queue, ...]:
     """Return ``CELERY_TASK_QUEUES``: one quorum queue per workload, bound by its own name.
 
-    The arguments are what no message may ever be without. ``x-dead-letter-routing-key`` is the queue's own name:
-    a delayed message still carries ``0.0...1.antenna`` when it dies, and that key matches no binding.
+    Arguments, not policies, hold what must never be missing. ``x-dead-letter-routing-key`` is the queue's own name:
+    a delayed message keeps the key ``0.0...1.antenna``, which matches no binding when it is dead-lettered.
     """
     return tuple(
         Queue(
@@ -53,7 +53,7 @@ def task_queues(topology: Topology) -> tuple[Queue, ...]:
 
 
 def dead_letter_queues(topology: Topology) -> tuple[Queue, ...]:
-    """Return one queue per workload that keeps what its workers gave up; nothing expires there."""
+    """Return one dead-letter queue per workload; its messages never expire."""
     return tuple(
         Queue(row.dead_letter_queue, DEAD_LETTER_EXCHANGE, routing_key=row.queue, durable=True, queue_arguments=QUORUM)
         for row in topology.workloads
@@ -61,21 +61,21 @@ def dead_letter_queues(topology: Topology) -> tuple[Queue, ...]:
 
 
 def unrouted_queue() -> Queue:
-    """Return the queue that keeps every message which no binding matched; RabbitMQ confirms such a message."""
+    """Return the queue that keeps messages without a matching binding; RabbitMQ confirms such a message."""
     return Queue(UNROUTED, UNROUTED_EXCHANGE, routing_key="", durable=True, queue_arguments=QUORUM)
 
 
 def own_queue_names(topology: Topology) -> set[str]:
-    """Return the names of all queues that belong to this topology, the delay queues apart."""
+    """Return the names of this topology's queues, without the delay queues."""
     return {*topology.queues, *(row.dead_letter_queue for row in topology.workloads), UNROUTED}
 
 
-#: From this version on RabbitMQ takes a consumer timeout per queue; an older one refuses the whole policy.
+#: First RabbitMQ with a consumer timeout per queue; an older one refuses the whole policy.
 CONSUMER_TIMEOUT_SINCE = (3, 12)
 
 
 def policies(topology: Topology, version: tuple[int, ...] = CONSUMER_TIMEOUT_SINCE) -> Iterator[dict[str, Any]]:
-    """Yield the policies for a RabbitMQ of ``version``: what may change without declaring a queue anew."""
+    """Yield the policies for a RabbitMQ of ``version``: the settings that can change without redeclaring a queue."""
     timeout = {"consumer-timeout": CONSUMER_TIMEOUT_SECONDS * 1000} if version >= CONSUMER_TIMEOUT_SINCE else {}
     for row in topology.workloads:
         yield {

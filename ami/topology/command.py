@@ -7,9 +7,8 @@ from ami.topology.topology import Topology
 
 APP = "config"
 
-#: glibc gives each thread a heap of its own, and keeps on its heaps what was freed for as long as something lies above
-#: it. With these, large blocks lie beside the heaps and go back to the system as they are freed: a worker that was sent
-#: 181 malformed messages keeps 5 MiB of them instead of 25.
+#: glibc has a heap per thread and cannot release freed memory below a block in use. With these settings large blocks
+#: are outside the heaps and are released when freed: after 181 malformed messages a worker keeps 5 MiB instead of 25.
 MEMORY = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": str(1024**2),
@@ -42,12 +41,12 @@ def worker(topology: Topology, queue: str, extra: Sequence[str] = ()) -> list[st
 
 
 def beat(extra: Sequence[str] = ()) -> list[str]:
-    """Return the argument vector of the one scheduler; it schedules and executes nothing."""
+    """Return the argument vector of the scheduler, of which there is one; it runs no tasks."""
     return [*_celery("beat"), "--loglevel", "INFO", *extra]
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process; what is ``given`` stays as it is."""
+    """Return the environment of a process; ``given`` values win."""
     return {**MEMORY, **given}
 
 

@@ -25,18 +25,18 @@ HEADER = """\
 #   docker compose -f docker-compose.worker.yml up                           workers against brokers elsewhere
 """
 
-#: Crops, exports and stored results of a deployment without object storage: one volume that web and workers share.
+#: The volume that web and workers share for crops, exports and stored results in a deployment without object storage.
 FILES = "files"
 
-#: Where workers keep what must outlive the death of all their processes: on the volume.
+#: Where workers keep the governor's files, on the volume, so that they survive the container.
 GOVERNOR_FOLDER = "/data/governor"
 
-#: A folder of files for variables named *_FILE; unless it is set, one that is empty.
+#: The folder of the files that *_FILE variables name; by default an empty one.
 SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
 
 
 def render(topology: Topology | None = None) -> str:
-    """Return the compose file. Without a topology: every row of the table, rows that are off behind a profile."""
+    """Return the compose file. Default topology: every row of the table; rows that are off get a profile."""
     topology = topology or load({"ANTENNA_SLOW_ENABLED": "1"})
     services = {row.service: _worker(row) for row in topology.workloads}
     services["celerybeat"] = _beat()
@@ -54,16 +54,16 @@ def _worker(row: Workload) -> dict[str, Any]:
             **_environment(),
             **_overrides(row),
             **_governor(row),
-            # With a value: one that is passed on without takes the image's own away, and /tmp is memory.
+            # With a default: a variable passed on without a value would unset the image's own, and /tmp is memory.
             "GOVERNOR_STATE_DIR": f"${{GOVERNOR_STATE_DIR:-{GOVERNOR_FOLDER}}}",
             "ANTENNA_PULSE_FILE": PULSE_FILE,
         },
         "healthcheck": _healthcheck(PULSE_FILE),
         "mem_limit": memory,
-        # The same: what does not fit is refused by the kernel at once instead of being moved to a disk.
+        # The same as mem_limit: no swap.
         "memswap_limit": memory,
         "cpu_shares": f"${{{override_name(row, 'cpu_shares')}:-{row.cpu_shares}}}",
-        # 0 is none. More than the host has makes `up` fail, so there is no default.
+        # 0 is no limit. More cores than the host has make `up` fail, so there is no other default.
         "cpus": f"${{{override_name(row, 'cpus')}:-{row.cpus or 0:g}}}",
         "scale": f"${{{override_name(row, 'replicas')}:-{row.replicas}}}",
         "stop_grace_period": f"${{{grace}:-{row.stop_grace_period_seconds}}}s",
@@ -110,13 +110,13 @@ def _common() -> dict[str, Any]:
 
 
 def _healthcheck(file: str) -> dict[str, Any]:
-    """Ask for progress, without starting a Python (compose/start/fresh)."""
+    """Check for progress without starting Python (compose/start/fresh)."""
     return {
         "test": ["CMD", "fresh", file, str(FRESH_SECONDS)],
         "interval": "10s",
         "timeout": "5s",
         "retries": 2,
-        # The services around it may be starting, and the database be migrated.
+        # Services may still be starting, and migrations running.
         "start_period": "180s",
     }
 
@@ -131,7 +131,7 @@ def _environment() -> dict[str, str | None]:
 
 
 def _overrides(row: Workload) -> dict[str, str]:
-    """Pass every override through, empty when unset: the table's own number then holds inside the container.
+    """Pass every override through, empty if unset: the table's own number then applies inside the container.
 
     The memory limit is always passed, so that a raised concurrency that no longer fits is refused at start.
     """

@@ -1,11 +1,11 @@
-"""What every container of ours has, whoever starts it: its variables, its waiting, and the files it touches."""
+"""What all our containers share on every platform: variables, the wait command, and the files for health checks."""
 
-#: Without these no process starts; compose refuses before any container exists. Whoever gives one as a file (its name
-#: with _FILE, for example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key) leaves it empty.
+#: Required by every process; compose refuses to start without them. A value given as a file (the name with _FILE, for
+#: example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key) is left empty here.
 REQUIRED = ("DJANGO_SECRET_KEY", "DJANGO_ALLOWED_HOSTS", "CELERY_BROKER_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 DEFAULTS = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "ANTENNA_ROUTING": "split"}
 
-#: What may lie in a file, named by the variable with _FILE behind it (config.settings.environment, above this package).
+#: Variables whose value may come from a file named by <NAME>_FILE (read by config.settings.environment).
 AS_FILES = (
     "DJANGO_SECRET_KEY",
     "CELERY_BROKER_URL",
@@ -18,10 +18,10 @@ AS_FILES = (
     "AWS_SECRET_ACCESS_KEY",
 )
 
-#: What `.env.example` writes wherever a secret belongs; production starts with none of them.
+#: The value of every secret in `.env.example`; production refuses to start with it.
 PLACEHOLDER = "change-me"
 
-#: What else settings read: passed on when it is set, absent when it is not, so that the code's own default holds.
+#: Other variables that settings read: passed on if set, absent otherwise, so that the code's own default applies.
 OPTIONAL = (
     "ANTENNA_ALLOWED_ENDPOINTS",
     "ANTENNA_EXTRA_TASKS",
@@ -55,8 +55,8 @@ OPTIONAL = (
     "RABBITMQ_MANAGEMENT_URL",
 )
 
-#: The settings of a worker's governor (ami.governor.settings, which stands above this package): for all queues, and as
-#: ANTENNA_<KEY>_<NAME> for one. Passed on to workers alone, as OPTIONAL is.
+#: The governor's settings (ami.governor.settings): for all queues, and as ANTENNA_<KEY>_<NAME> for one queue. Passed on
+#: like OPTIONAL, to workers only.
 GOVERNOR = (
     "MEMORY_GOVERNOR",
     "MEMORY_THROTTLE_THRESHOLD",
@@ -79,11 +79,11 @@ GOVERNOR = (
     "GOVERNOR_STATE_DIR",
 )
 
-#: Says what it waits for, then becomes the command behind it.
+#: Waits for the services and logs which, then execs the command after it.
 WAITING = ("python", "-m", "config.waiting", "python", "-m", "ami.topology")
 
-#: What beat and workers touch while they move, at least every 5 s. One that has not for so long stands still, though
-#: its process lives (incident 17: 4.6 days).
+#: Files that beat and workers touch at least every 5 s while they make progress. An older file means that the process
+#: hangs, although it is alive (incident 17: 4.6 days).
 TICK_FILE = "/tmp/beat-tick"  # noqa: S108 - inside beat's own container
 PULSE_FILE = "/tmp/worker-pulse"  # noqa: S108 - inside the worker's own container
 FRESH_SECONDS = 60

@@ -1,4 +1,4 @@
-"""Reads the account that RabbitMQ's definitions hold, from the environment or from files, and writes them out."""
+"""Reads RabbitMQ's account from the environment or from files, and writes the definitions file."""
 
 import os
 import tempfile
@@ -9,15 +9,15 @@ from ami.topology.containers import PLACEHOLDER
 from ami.topology.definitions import Account
 from ami.topology.errors import TopologyError
 
-#: RabbitMQ runs as another user than who writes. The file holds a salted hash and no password.
+#: RabbitMQ reads the file as another user. It contains a salted hash, not the password.
 MODE = 0o644
 
 
 def account(environ: Mapping[str, str]) -> Account:
-    """Return RABBITMQ_USER, RABBITMQ_PASSWORD and RABBITMQ_VHOST; each may be a file that RABBITMQ_..._FILE names.
+    """Return RABBITMQ_USER, RABBITMQ_PASSWORD and RABBITMQ_VHOST; RABBITMQ_..._FILE may name a file with the value.
 
     Raises:
-        TopologyError: one is missing, given twice or still a placeholder; no value is repeated.
+        TopologyError: a value is missing, given twice or still the placeholder; the message contains no value.
     """
     return Account(*(_value(environ, f"RABBITMQ_{name}") for name in ("USER", "PASSWORD", "VHOST")))
 
@@ -43,10 +43,10 @@ def _value(environ: Mapping[str, str], name: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` at once: who reads it finds the old file or the whole new one.
+    """Write ``text`` to ``path`` atomically: a reader sees the old file or the new one.
 
     Raises:
-        TopologyError: its folder is missing or cannot be written.
+        TopologyError: its folder is missing or not writable.
     """
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

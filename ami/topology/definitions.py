@@ -1,4 +1,4 @@
-"""Renders RabbitMQ's definitions: what a broker loads at its start, equal to what ``queues declare`` would declare."""
+"""Renders RabbitMQ's definitions: loaded at broker start, equal to what ``queues declare`` declares."""
 
 import base64
 import hashlib
@@ -18,8 +18,8 @@ from ami.topology.errors import TopologyError
 from ami.topology.table import FALLBACK
 from ami.topology.topology import Topology
 
-#: What the oldest RabbitMQ takes is taken by every one. Of a policy it does not know it takes nothing, nor of what
-#: follows: it starts without queues.
+#: Definitions for the oldest version load in every later one. An unknown policy key stops the import: the broker then
+#: starts without queues.
 OLDEST_RABBITMQ = (3, 10)
 
 HASHING_ALGORITHM = "rabbit_password_hashing_sha256"
@@ -28,7 +28,7 @@ SALT_BYTES = 4
 
 @dataclass(frozen=True)
 class Account:
-    """RabbitMQ's only user, its administrator, and the virtual host it works in."""
+    """RabbitMQ's only user, an administrator, and its virtual host."""
 
     user: str
     password: str = field(repr=False)
@@ -44,25 +44,25 @@ class Account:
 
 
 def parse(version: str) -> tuple[int, ...]:
-    """Return RabbitMQ's version as numbers, for example ``(3, 13)`` of ``3.13.7``.
+    """Return RabbitMQ's major and minor version, for example ``(3, 13)`` for ``3.13.7``.
 
     Raises:
-        TopologyError: it is none, or older than any that keeps what is rendered here.
+        TopologyError: not a version, or older than `OLDEST_RABBITMQ`.
     """
     parts = version.split(".")
     found = tuple(int(part) for part in parts[:2]) if all(part.isdecimal() for part in parts) else ()
     if len(found) < 2 or found < OLDEST_RABBITMQ:
-        raise TopologyError(f"'{version}' is no version of RabbitMQ from 3.10 on; write it like 3.13.")
+        raise TopologyError(f"'{version}' is not a RabbitMQ version from 3.10 on; write it like 3.13.")
     return found
 
 
 def render(
     topology: Topology, account: Account, version: tuple[int, ...] = OLDEST_RABBITMQ, salt: bytes | None = None
 ) -> dict[str, Any]:
-    """Return the definitions for a RabbitMQ of ``version`` or newer; the same every time but for the salt.
+    """Return the definitions for a RabbitMQ of ``version`` or newer; deterministic except for the salt.
 
-    What exists is never deleted by them, and a user's password is replaced. With routing ``single`` they leave the
-    split queues alone, so that a broker's restart gives no key back that a rollback took away.
+    Loading them deletes nothing and replaces the user's password. With routing ``single`` the split queues are left
+    out, so that a broker restart does not restore bindings that a rollback removed.
     """
     record = Record(account.vhost)
     _declare(topology, record)
@@ -87,7 +87,7 @@ def render(
 
 
 def _declare(topology: Topology, record: "Record") -> None:
-    """Declare on ``record`` what ``ami.celery.declaration`` declares on a broker."""
+    """Declare on ``record`` what `ami.celery.declaration` declares on a broker."""
     broker.EXCHANGE(record).declare()
     for queue in (broker.unrouted_queue(), *broker.dead_letter_queues(topology)):
         queue(record).declare()
@@ -105,7 +105,7 @@ def _routed(topology: Topology) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Record:
-    """Stands in for kombu's connection and its channel, and keeps what is declared there as definitions."""
+    """A fake kombu connection and channel that records declarations as definitions."""
 
     vhost: str
     exchanges: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -113,7 +113,6 @@ class Record:
     bindings: list[dict[str, Any]] = field(default_factory=list)
 
     def channel(self) -> "Record":
-        """Return itself: kombu asks a connection for a channel."""
         return self
 
     def prepare_queue_arguments(self, arguments: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -129,7 +128,6 @@ class Record:
         arguments: Any,
         **_: Any,
     ) -> None:
-        """Keep an exchange."""
         self.exchanges[exchange] = {
             "name": exchange,
             "vhost": self.vhost,
@@ -141,7 +139,6 @@ class Record:
         }
 
     def queue_declare(self, queue: str, durable: bool, auto_delete: bool, arguments: Any, **_: Any) -> None:
-        """Keep a queue."""
         self.queues[queue] = {
             "name": queue,
             "vhost": self.vhost,
@@ -151,11 +148,9 @@ class Record:
         }
 
     def exchange_bind(self, destination: str, source: str, routing_key: str, arguments: Any, **_: Any) -> None:
-        """Keep a binding of an exchange."""
         self._bind(source, destination, "exchange", routing_key, arguments)
 
     def queue_bind(self, queue: str, exchange: str, routing_key: str, arguments: Any, **_: Any) -> None:
-        """Keep a binding of a queue."""
         self._bind(exchange, queue, "queue", routing_key, arguments)
 
     def _bind(self, source: str, destination: str, kind: str, routing_key: str, arguments: Any) -> None:

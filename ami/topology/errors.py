@@ -1,4 +1,4 @@
-"""What the topology refuses, said in one sentence with the remedy."""
+"""Errors of the topology: one sentence each, with the remedy."""
 
 import difflib
 from collections.abc import Iterable

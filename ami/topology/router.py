@@ -1,20 +1,20 @@
-"""The function that Celery asks where a task goes."""
+"""The Celery task router."""
 
 from typing import Any
 
 from ami.topology.topology import Topology
 
-#: The header that says who asked: ``beat``, ``person`` or ``task``. It survives retries, ``queue=`` does not.
+#: The header with the publisher's kind: ``beat``, ``person`` or ``task``. It survives retries, ``queue=`` does not.
 ORIGIN_HEADER = "antenna_origin"
 
 
 class TaskRouter:
-    """An entry of ``CELERY_TASK_ROUTES``: decides by the task's name and by who asked, never by ``queue=``."""
+    """An entry of ``CELERY_TASK_ROUTES``: routes by the task's name and its origin, never by ``queue=``."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
 
-    # Celery passes args, kwargs and task, too; who asks is in the options.
+    # Celery also passes args, kwargs and task; the origin is in the options.
     def __call__(
         self, name: str, _args: object = None, _kwargs: object = None, options: Any = None, **_: object
     ) -> dict[str, str]:

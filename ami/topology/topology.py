@@ -1,4 +1,4 @@
-"""The rows that are on, after the environment's overrides, as one checked whole."""
+"""The enabled rows with the environment's overrides, checked together."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ from ami.topology.workload import BOUNDS, Workload
 ROUTINGS = ("single", "split")
 PREFIX = "ANTENNA_"
 
-#: The overrides that may be no whole number.
+#: The overrides that may be fractions.
 FRACTIONS = ("_WAIT_TARGET_SECONDS", "_CPUS")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
 class Placement(NamedTuple):
-    """Where a task goes: the queue, and the rule that put it there."""
+    """Where a task goes: the queue and the rule that chose it."""
 
     queue: str
     rule: str
@@ -29,11 +29,11 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """Every workload that is on. ``routing`` is ``split``, or ``single`` while a rollout has not switched yet.
+    """All enabled workloads. ``routing`` is ``split``, or ``single`` until a rollout has switched.
 
     Raises:
-        TopologyError: two rows share a queue or a service, two globs or two rows claim the same task, a redirect
-            names an unknown queue, or no row is the fallback.
+        TopologyError: two rows have the same queue or service, two rows name the same task, a redirect names an
+            unknown queue, or the fallback row is missing.
     """
 
     workloads: tuple[Workload, ...]
@@ -46,8 +46,8 @@ class Topology:
                 "says that every routed queue has a worker."
             )
         for field in ("queue", "key", "service"):
-            _refuse_doubles(field, [getattr(row, field) for row in self.workloads])
-        _refuse_doubles("task", [task for row in self.workloads for task in row.tasks])
+            _refuse_duplicates(field, [getattr(row, field) for row in self.workloads])
+        _refuse_duplicates("task", [task for row in self.workloads for task in row.tasks])
         if FALLBACK not in self.queues:
             raise TopologyError(f"No row is the fallback queue '{FALLBACK}'; without it an unrouted task is lost.")
         for row in self.workloads:
@@ -56,14 +56,14 @@ class Topology:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The names of all queues that workers consume."""
+        """The names of all consumed queues."""
         return tuple(row.queue for row in self.workloads)
 
     def workload(self, queue: str) -> Workload:
         """Return the row of ``queue``.
 
         Raises:
-            TopologyError: no workload consumes it; the nearest known name is given.
+            TopologyError: no workload consumes it; the message suggests the nearest known name.
         """
         for row in self.workloads:
             if row.queue == queue:
@@ -74,7 +74,7 @@ class Topology:
         )
 
     def place(self, task: str, origin: str | None = None) -> Placement:
-        """Return where ``task`` goes when ``origin`` asked for it. An exact name beats a glob.
+        """Return where ``task`` goes when ``origin`` published it. An exact name beats a glob.
 
         Raises:
             TopologyError: two globs claim the task.
@@ -83,13 +83,13 @@ class Topology:
         if row is None:
             return Placement(FALLBACK, "no rule: fallback", False)
         target = row.redirects.get(origin or "", row.queue)
-        rule = rule if target == row.queue else f"{rule}, asked by {origin}"
+        rule = rule if target == row.queue else f"{rule}, origin {origin}"
         if self.routing == "single":
             return Placement(FALLBACK, f"{rule} (single: {target} later)", True)
         return Placement(target, rule, True)
 
     def home(self, task: str) -> Workload:
-        """Return the row whose rule claims ``task``, whoever asks; the fallback row when none does."""
+        """Return the row whose rule claims ``task``, regardless of origin; the fallback row if none does."""
         row, _ = self._claimed(task)
         return row or self.workload(FALLBACK)
 
@@ -103,7 +103,7 @@ class Topology:
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hex digits that differ when publisher and worker would disagree on where a message goes."""
+        """Twelve hex digits that differ if publisher and worker would route a message differently."""
         facts = [(row.queue, row.tasks, sorted(row.redirects.items()), row.inherits_origin) for row in self.workloads]
         return hashlib.sha256(json.dumps([self.routing, facts], default=list).encode()).hexdigest()[:12]
 
@@ -120,7 +120,7 @@ class Topology:
         ]
 
 
-def _refuse_doubles(field: str, values: Iterable[str]) -> None:
+def _refuse_duplicates(field: str, values: Iterable[str]) -> None:
     seen: set[str] = set()
     for value in values:
         if value in seen:
@@ -134,7 +134,7 @@ def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = 
     Every number of a row is overridable as ``ANTENNA_<KEY>_<FIELD>``, for example ``ANTENNA_INGEST_CONCURRENCY=16``.
 
     Raises:
-        TopologyError: an override is no number, out of bounds, contradicts its row, or names no row.
+        TopologyError: an override is not a number, out of bounds, contradicts its row, or names an unknown row.
     """
     environ = os.environ if environ is None else environ
     _refuse_unknown(environ, rows)

@@ -10,26 +10,26 @@ from ami.topology.errors import TopologyError
 POOLS = ("prefork", "threads", "gevent", "solo")
 ORIGINS = ("beat", "person", "task")
 
-#: The parent process of a prefork worker, its loop and its code, in KiB (measured: 95 to 140 MiB).
+#: Memory of a prefork worker's parent process in KiB (measured: 95 to 140 MiB).
 PARENT_MEMORY_KIB = 192 * 1024
 
-#: RabbitMQ closes the channel of a consumer that holds one message longer than this; 30 minutes is its default
+#: RabbitMQ closes the channel of a consumer that keeps a message unacknowledged longer; its default is 30 minutes
 #: (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout, incident 4), so every hard limit stays below it.
 CONSUMER_TIMEOUT_SECONDS = 1800
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """One row of the topology table. Refuses to exist when its numbers contradict each other.
+    """One row of the topology table.
 
-    ``tasks`` holds exact task names or globs (``*`` only). ``redirects`` says where a task of this row goes when
-    that origin asked for it. ``inherits_origin`` says whether a task of this row that another task publishes keeps
-    the origin of its publisher. ``enabled_by`` names an environment variable without which the row is off.
-    ``cpus`` is a hard limit; without one a container takes what others leave, by its shares.
-    ``governor`` holds settings of the memory-aware worker that this queue needs other than the rest, by field name.
+    ``tasks`` are exact task names or globs (``*`` only). ``redirects`` maps an origin to the queue for this row's
+    tasks from that origin. ``inherits_origin``: a task of this row published by another task keeps that one's origin.
+    ``enabled_by`` names the environment variable that enables the row; without it the row is off.
+    ``cpus`` is a hard limit; without one ``cpu_shares`` decides when cores are scarce.
+    ``governor`` overrides settings of the memory-aware worker for this queue, by field name.
 
     Raises:
-        TopologyError: naming the row, the field and the remedy.
+        TopologyError: a number is out of bounds or contradicts another; with the row, the field and the remedy.
     """
 
     queue: str
@@ -98,34 +98,34 @@ class Workload:
 
     @property
     def needed_memory_kib(self) -> int:
-        """What the children may reach before they are recycled, and the parent, in KiB."""
+        """Memory in KiB of the parent and of all children just before they are recycled."""
         return self.concurrency * self.max_memory_per_child_kib + PARENT_MEMORY_KIB
 
     @property
     def child_limit_kib(self) -> int:
-        """What one child may reach in the middle of a task before that is ended, in KiB: an eighth above what it may
-        keep, so that all of them together still fit the container.
+        """Memory in KiB at which one child's running task is ended: by default an eighth above the recycling limit, so
+        that all children together still fit the container.
         """
         return self.hard_memory_per_child_kib or self.max_memory_per_child_kib + self.max_memory_per_child_kib // 8
 
     @property
     def memory_limit_kib(self) -> int:
-        """The container's memory limit in KiB: the row's own, or what its children need and an eighth more."""
+        """The container's memory limit in KiB: the row's own, or the needed memory plus an eighth."""
         return self.container_memory_kib or self.needed_memory_kib + self.needed_memory_kib // 8
 
     @property
     def dead_letter_queue(self) -> str:
-        """The queue that keeps what this queue's workers gave up."""
+        """The name of this queue's dead-letter queue."""
         return f"{self.queue}.dlq"
 
     def claim(self, task: str) -> str | None:
-        """Return the rule of this row that claims ``task``: an exact name before a glob, or None."""
+        """Return this row's rule for ``task``: an exact name before a glob, or None."""
         if task in self.tasks:
             return task
         return next((rule for rule in self.tasks if "*" in rule and fnmatch.fnmatchcase(task, rule)), None)
 
 
-#: Inclusive bounds of every number in a row that an operator may override.
+#: Inclusive bounds of every number that an operator may override.
 BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
         "concurrency": (1, 512),

@@ -1,4 +1,4 @@
-"""YAML as people read it: keys in their own order, lines of up to 120 characters, written by libyaml."""
+"""YAML output: keys in their given order, lines of up to 120 characters, written by libyaml."""
 
 from typing import Any
 
@@ -6,5 +6,4 @@ import yaml
 
 
 def dump(file: dict[str, Any]) -> str:
-    """Return a compose or stack file's text."""
     return yaml.dump(file, Dumper=yaml.CSafeDumper, sort_keys=False, width=120, default_flow_style=False)

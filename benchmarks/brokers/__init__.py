@@ -1,1 +1,1 @@
-"""What Celery does over each broker: tasks that do nothing, from publish to start, by a real worker process."""
+"""Celery over each broker: empty tasks, from publish to start, in a real worker process."""

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.brokers``: tasks that do nothing over each broker, beside RabbitMQ in the same run.
+"""``python -m benchmarks.brokers``: empty tasks over each broker, compared with RabbitMQ in the same run.
 
-A real worker process of two children drains a queue that was filled before it came. The reference is RabbitMQ: a
-classic queue with Celery's own settings (four messages per child, acknowledged before the task), and a quorum queue as
-deployed (one message per child, acknowledged after it). Reference and contender take turns, since a shared machine has
-moods. A folder's queue of 10,000 and more is filled with copies of one published message under new ids.
+A real worker process with two children drains a queue that was filled before. The reference is RabbitMQ: a classic
+queue with Celery's defaults (four messages per child, acknowledged before the task), and a quorum queue as deployed
+(one message per child, acknowledged after the task). Reference and contender alternate, since a shared machine's speed
+varies. A folder's queue of 10,000 or more is filled with copies of one published message under new ids.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.brokers.contenders import Contender, contenders, virtual_host
-from benchmarks.brokers.measuring import Manner, drain, manners
+from benchmarks.brokers.measurements import Responsiveness, drain, responsiveness
 
-#: A shallow queue is drained so quickly that it is measured more often. What has no target is there for comparison.
+#: A shallow queue is drained quickly, so it is measured more often. Contenders without a target are for comparison.
 ROUNDS = {100: 5, 1_000: 3, 10_000: 2}
 ROUNDS_BESIDE = {100: 2, 1_000: 2}
 IDLE_TARGET_PERCENT = 1.0
@@ -44,7 +44,7 @@ class Drained:
 
 
 def drains(entered: list[Contender], options: argparse.Namespace) -> list[Drained]:
-    """Drain every contender at every depth; a depth's contenders take turns, round by round."""
+    """Drain every contender at every depth; a depth's contenders alternate, round by round."""
     turns = [
         (depth, contender)
         for depth in options.depths
@@ -66,7 +66,7 @@ def _rounds(contender: Contender, depth: int, options: argparse.Namespace) -> in
 
 def _drained(contender: Contender, depth: int, found: dict[tuple[str, int], list[float]]) -> Drained:
     rates = found[contender.name, depth]
-    # No reference is filled with 100,000: what it does at its greatest depth stands for that.
+    # No reference is filled with 100,000: its greatest depth is used instead.
     known = max((at for name, at in found if name == contender.reference and at <= depth), default=depth)
     references = found.get((contender.reference or "", known), [])
     ratios = [rate / reference for rate, reference in zip(rates, references, strict=False)]
@@ -81,11 +81,11 @@ def main() -> int:
     with virtual_host() as url:
         entered = [one for one in contenders(url) if not options.only or any(part in one.name for part in options.only)]
         drained = drains(entered, options)
-        ways = manners(entered, options.publish_seconds, options.idle_seconds) if options.idle_seconds else []
+        rows = responsiveness(entered, options.publish_seconds, options.idle_seconds) if options.idle_seconds else []
     if options.json:
-        print(json.dumps({"drained": drained, "manners": ways}, default=asdict))
+        print(json.dumps({"drained": drained, "manners": rows}, default=asdict))
         return 0
-    _print(drained, ways)
+    _print(drained, rows)
     return 0
 
 
@@ -93,15 +93,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.brokers", description=__doc__)
     depths = [100, 1_000, 10_000, 100_000]
     parser.add_argument("--depths", type=int, nargs="+", default=depths, metavar="N", help="100 1000 10000 100000")
-    parser.add_argument("--rounds", type=int, help="of every row (5 at depth 100, 3 at 1000, 2 at 10000, 1 at 100000)")
-    parser.add_argument("--only", nargs="+", metavar="TEXT", help="contenders whose name has one of these in it")
-    parser.add_argument("--publish-seconds", type=float, default=1, help="how long publishing is measured, of each (1)")
-    parser.add_argument("--idle-seconds", type=float, default=10, help="how long idle workers are watched; 0: not (10)")
+    parser.add_argument("--rounds", type=int, help="per row (5 at depth 100, 3 at 1000, 2 at 10000, 1 at 100000)")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="only contenders whose name contains one of these")
+    parser.add_argument("--publish-seconds", type=float, default=1, help="duration of each publish measurement (1)")
+    parser.add_argument("--idle-seconds", type=float, default=10, help="duration of the idle measurement; 0: skip (10)")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-def _print(drained: list[Drained], ways: list[Manner]) -> None:
+def _print(drained: list[Drained], rows: list[Responsiveness]) -> None:
     console = Console(width=130, highlight=False)
     table = Table("broker", "depth", "tasks/s", "rounds", "x reference", "lowest", "highest", "reference", box=None)
     table.add_column("target")
@@ -109,25 +109,25 @@ def _print(drained: list[Drained], ways: list[Manner]) -> None:
         ratios = ("" if value is None else f"{value:.2f}" for value in (row.ratio, row.lowest, row.highest))
         rate = f"{row.tasks_per_second:,.0f}"
         table.add_row(
-            row.contender, f"{row.depth:,}", rate, str(row.rounds), *ratios, row.reference or "", _verdict(row)
+            row.contender, f"{row.depth:,}", rate, str(row.rounds), *ratios, row.reference or "", _target(row)
         )
     console.print(table)
-    if not ways:
+    if not rows:
         return
     console.print()
     columns = ("publishes/s", "disk's floor/s", "latency p50 ms", "p99 ms", "samples", "idle, % of a core")
     table = Table("broker", *columns, box=None)
-    for way in ways:
-        rates = (f"{value:,.0f}" for value in (way.publishes_per_second, way.floor_per_second))
-        times = (f"{value:.1f}" for value in (way.p50_ms, way.p99_ms))
-        idle = f"{way.idle_percent:.2f}"
-        if way.contender.startswith("folder"):
-            idle += f" (< {IDLE_TARGET_PERCENT:g}: {'met' if way.idle_percent < IDLE_TARGET_PERCENT else 'MISSED'})"
-        table.add_row(way.contender, *rates, *times, str(way.samples), idle)
+    for one in rows:
+        rates = (f"{value:,.0f}" for value in (one.publishes_per_second, one.floor_per_second))
+        times = (f"{value:.1f}" for value in (one.p50_ms, one.p99_ms))
+        idle = f"{one.idle_percent:.2f}"
+        if one.contender.startswith("folder"):
+            idle += f" (< {IDLE_TARGET_PERCENT:g}: {'met' if one.idle_percent < IDLE_TARGET_PERCENT else 'MISSED'})"
+        table.add_row(one.contender, *rates, *times, str(one.samples), idle)
     console.print(table)
 
 
-def _verdict(row: Drained) -> str:
+def _target(row: Drained) -> str:
     if row.target is None or row.ratio is None:
         return ""
     return f">= {row.target:g}: {'met' if row.ratio >= row.target else 'MISSED'}"

@@ -1,4 +1,4 @@
-"""A small Celery application whose one task says when it began."""
+"""A Celery application with one task, which records its start time."""
 
 import json
 import os
@@ -21,9 +21,9 @@ RECORD = struct.Struct("d")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a worker and its publisher agree on; ``folder`` is where the worker tells when tasks began.
+    """The settings of a worker and its publisher; ``folder`` is for the worker's records.
 
-    ``is_late``: acknowledged after the task, one message per child; else before it, four of them.
+    ``is_late``: acknowledge after the task, one message per child; otherwise before it, four per child.
     """
 
     url: str
@@ -34,27 +34,27 @@ class Settings:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def dump(self) -> str:
-        """Return it for the environment of a worker."""
+        """Return the settings as JSON, for the worker's environment."""
         return json.dumps(asdict(self))
 
     @property
     def begun(self) -> Path:
-        """The file to which each task appends the moment at which it began."""
+        """The file to which each task appends its start time."""
         return Path(self.folder) / "begun"
 
     @property
     def ready(self) -> Path:
-        """The file that is there once the worker consumes."""
+        """The file that exists once the worker consumes."""
         return Path(self.folder) / "ready"
 
 
 def make(settings: Settings) -> Celery:
-    """Return the application: no results, no events, the settings of the deployment where a message is late."""
+    """Return the application: no results, no events; with ``is_late`` the settings of the deployment."""
     transports.register()
     app = Celery("benchmark", set_as_current=False)
     exchange = Exchange(settings.queue, type="topic" if settings.is_late else "direct")
     app.conf.update(
-        # Not broker_url: CELERY_BROKER_URL in the environment would take its place.
+        # Not broker_url: CELERY_BROKER_URL in the environment would override it.
         broker_read_url=settings.url,
         broker_write_url=settings.url,
         broker_transport_options=settings.options,

@@ -1,4 +1,4 @@
-"""What ``celery -A`` finds in a worker of this benchmark."""
+"""The application for ``celery -A`` in a worker of this benchmark."""
 
 import json
 import os

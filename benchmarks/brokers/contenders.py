@@ -1,4 +1,4 @@
-"""The brokers that are compared, and the two settings in which they are."""
+"""The compared brokers, with early and late acknowledgement."""
 
 import os
 import tempfile
@@ -14,15 +14,15 @@ from ami.topology.broker import DELIVERY_LIMIT, QUORUM
 from benchmarks.brokers.application import Settings
 from tests.support.place import management
 
-#: What the deployment gives every queue, without its dead letters.
+#: The arguments of every deployed queue, without dead-lettering.
 DEPLOYED = {**QUORUM, "x-delivery-limit": DELIVERY_LIMIT, "x-overflow": "reject-publish"}
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One broker in one of the settings; ``reference`` names the one that it is compared with, round by round.
+    """A broker with one of the settings; ``reference`` names the contender it is compared with, round by round.
 
-    ``target`` is how much of the reference's tasks a second it shall reach at every depth.
+    ``target``: the required ratio of its tasks per second to the reference's, at every depth.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Contender:
 
     @contextmanager
     def place(self) -> Iterator[Settings]:
-        """Make a broker, or a queue of one, that nobody else uses."""
+        """Make a broker, or a queue, for exclusive use."""
         with tempfile.TemporaryDirectory(prefix="brokers-benchmark-") as name:
             folder = Path(name)
             queue = f"benchmark-{uuid.uuid4().hex[:8]}"
@@ -44,7 +44,7 @@ class Contender:
 
     @property
     def is_beside(self) -> bool:
-        """Whether it is neither ours nor a reference."""
+        """Whether it is neither our transport nor a reference."""
         return self.reference is not None and not self.is_folder
 
     @property
@@ -58,7 +58,7 @@ DEPTHS = (100, 1_000, 10_000)
 
 
 def contenders(virtual_host: str) -> list[Contender]:
-    """Return all of them, each reference before those that are compared with it."""
+    """Return all contenders, each reference before the contenders compared with it."""
     redis = os.environ["REDIS_URL"]
     confirmed = {"confirm_publish": True}
     return [
@@ -84,7 +84,7 @@ def _files(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def virtual_host() -> Iterator[str]:
-    """Make a virtual host of this benchmark's own, whose URL is given, and remove it with all its queues."""
+    """Make a virtual host for this benchmark and yield its URL; afterwards remove it with its queues."""
     parts = urlsplit(os.environ["CELERY_BROKER_URL"])
     name = f"benchmark-{uuid.uuid4().hex[:8]}"
     management("PUT", f"vhosts/{name}", {})

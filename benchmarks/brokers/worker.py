@@ -1,4 +1,4 @@
-"""One real worker process of two children, and what it takes of the processors."""
+"""A real worker process with two children, and its processor time."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ START_SECONDS = 60.0
 
 
 class Worker:
-    """A started worker; `begun` is what its tasks told."""
+    """A started worker; `begun` has its tasks' start times."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -34,33 +34,33 @@ class Worker:
             )
 
     def await_ready(self) -> None:
-        """Return when it consumes."""
+        """Wait until it consumes."""
         deadline = time.monotonic() + START_SECONDS
         while not self.settings.ready.exists():
             if self._popen.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the worker did not start; it said:\n{self._log.read_text(errors='replace')}")
+                raise RuntimeError(f"the worker did not start; its log:\n{self._log.read_text(errors='replace')}")
             time.sleep(0.01)
 
     def begun(self) -> list[float]:
-        """Return when each task began, by the monotonic clock, in order."""
+        """Return the tasks' start times (monotonic clock), sorted."""
         with suppress(FileNotFoundError):
             return sorted(moment for (moment,) in RECORD.iter_unpack(self.settings.begun.read_bytes()))
         return []
 
     def count(self) -> int:
-        """Return how many tasks have begun."""
+        """Return the number of started tasks."""
         with suppress(FileNotFoundError):
             return self.settings.begun.stat().st_size // RECORD.size
         return 0
 
     def await_tasks(self, count: int, seconds: float) -> None:
-        """Return when so many tasks have begun, at the latest after ``seconds``."""
+        """Wait until ``count`` tasks have started, at most ``seconds``."""
         deadline = time.monotonic() + seconds
         while self.count() < count and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def cpu_seconds(self) -> float:
-        """Return what all its threads and children have taken of the processors, to the nanosecond."""
+        """Return the processor time of all its threads and children, to the nanosecond."""
         nanoseconds = 0
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ class Worker:
         return nanoseconds / 1e9
 
     def kill(self) -> None:
-        """End it and its children, which are a session of their own: its broker is thrown away with what it holds."""
+        """Kill it and its children, which are in its session; its broker is temporary."""
         with suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()

@@ -1,1 +1,1 @@
-"""An attack on the product as deployed, on this machine only: ``python -m tests.attack``."""
+"""Security tests of the deployed product, on this machine only: ``python -m tests.attack``."""

@@ -1,4 +1,4 @@
-"""``python -m tests.attack [--short] [--json FILE]``: attack the product on this machine; exit 1 unless all is 0."""
+"""``python -m tests.attack [--short] [--json FILE]``: attack the product on this machine; exit 1 for any finding."""
 
 import argparse
 import random
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.exit(f"{', '.join(missing)} not set; run `make attack`.")
     report = Report()
     with database(arguments.migrated):
-        from tests.attack.course import run
+        from tests.attack.runner import run
 
         with stage() as place:
             run(place, report, arguments.parts, random.Random(arguments.seed), short=arguments.short)
@@ -32,16 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     made = argparse.ArgumentParser("python -m tests.attack", description=__doc__)
-    made.add_argument("--short", action="store_true", help="a minute at most: fewer requests, smaller bodies")
-    made.add_argument("--json", metavar="FILE", help="write everything that was found to FILE")
-    made.add_argument("--migrated", metavar="DATABASE", default="", help="begin with a copy of this one, to save time")
-    made.add_argument("--seed", type=int, default=9, help="which requests are chosen (default 9)")
+    made.add_argument("--short", action="store_true", help="fewer requests and smaller bodies; about a minute")
+    made.add_argument("--json", metavar="FILE", help="write all findings to FILE")
+    made.add_argument("--migrated", metavar="DATABASE", default="", help="start from a copy of DATABASE, to save time")
+    made.add_argument("--seed", type=int, default=9, help="seed for the choice of requests; default: 9")
     made.add_argument("--parts", default=PARTS, type=parts, help=f"some of {','.join(PARTS)}")
     return made
 
 
 def parts(text: str) -> list[str]:
-    """Return the parts named in a list separated by commas."""
+    """Return the parts in a comma-separated list."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := set(names) - set(PARTS):
         raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")

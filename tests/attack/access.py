@@ -1,4 +1,4 @@
-"""Roles x endpoints x methods x filters: every address with own and foreign keys, every filter, every field."""
+"""Access: every endpoint, method, filter and field, as each role, with own and foreign keys."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ READ, WRITE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH")
 SIGN_OUT = "/api/v2/auth/token/logout/"
 SIGN_IN = "/api/v2/auth/token/login/"
 PAGES = ("limit", "offset", "ordering", "page", "search", "format", "start_now", "logs_limit", "no_async")
-#: What a worker may ask for, beside what it posts.
+#: What a worker may read.
 FOR_WORKERS = ("/api/v2/jobs/", "/api/v2/projects/{key}/pipelines/")
 #: Kinds of rows that have no list in the API.
 ROWS_WITHOUT_LIST = ("site", "device", "source")
@@ -29,12 +29,12 @@ UNKNOWN = 2**40
 
 
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
-    """Send up to ``most`` requests of each family for each role; who may change the victim's rows comes last."""
+    """Send up to ``most`` requests of each family as each role; the superuser, who may change all rows, is last."""
     _controls(client, people, report)
     before = people.victim.fingerprint()
     roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
     samples = {family: Sample(most, chooser) for family in (by_key, by_filter, by_body, deletes)}
-    # Several roles work in one scene, whose tens of thousands of requests are the same for each.
+    # Several roles share a scene, and so its tens of thousands of requests.
     scenes = {scene.name: scene for scene in people.scenes.values()}
     requests = functools.lru_cache(6)(lambda family, name: list(family(scenes[name], people.victim)))
     for role in roles:
@@ -46,12 +46,12 @@ def attack(client: Client, people: People, report: Report, chooser: random.Rando
         _refused(client, role, people, report)
         client.send_all(PART, role, samples[deletes].of(deletes(scene, people.victim)))
     for family, sample in samples.items():
-        sample.tell(f"{PART} {family.__name__}", report)
+        sample.report_left_out(f"{PART} {family.__name__}", report)
     report.note(f"access: {len(roles)} roles: {', '.join(role.name for role in roles)}")
 
 
 def _controls(client: Client, people: People, report: Report) -> None:
-    """An owner sees the own project's texts: else an answer without another's would prove nothing."""
+    """Check that an owner sees the own project's texts; otherwise a response without foreign ones proves nothing."""
     blind = []
     for path in (f"/api/v2/{kind}/" for kind in people.scenes["owner"].side.rows if kind not in ROWS_WITHOUT_LIST):
         answer = client.send(PART, people.api["owner"], Request("GET", path))
@@ -64,7 +64,7 @@ def _controls(client: Client, people: People, report: Report) -> None:
 
 
 def changed(part: str, victim: Scene, before: dict[str, str], report: Report) -> None:
-    """Count each table in which rows of the victim differ from before."""
+    """Report each table in which rows of the victim have changed."""
     for label, text in victim.fingerprint().items():
         report.count(part)
         if before[label] != text:
@@ -72,7 +72,7 @@ def changed(part: str, victim: Scene, before: dict[str, str], report: Report) ->
 
 
 def keys(address: Address, own: Scene, foreign: Scene) -> list[tuple[str, Any]]:
-    """Return what an address may name, and what it is: rows of both, else small numbers; unknown and malformed keys."""
+    """Return (description, key) pairs for an address: rows of both, else small numbers; unknown and malformed keys."""
     if not address.has_key:
         return [("no key", "")]
     rows = [("foreign", foreign.key(address.kind)), ("own", own.key(address.kind))]
@@ -149,7 +149,7 @@ def _with(plausible: dict[str, Any], name: str, text: str) -> bytes:
 
 
 def _plausible(name: str, scene: Scene) -> Any:
-    """Return a value with which a body gets beyond its first check."""
+    """Return a value that passes a body's first validation."""
     kinds = {"project": "projects", "pipeline": "ml/pipelines", "deployment": "deployments"}
     if name in kinds:
         return scene.key(kinds[name])
@@ -162,7 +162,7 @@ def _plausible(name: str, scene: Scene) -> Any:
         "results": [],
         "processing_service_name": f"Service of {scene.name}",
         "pipelines": [],
-        "email": "somebody@example.org",
+        "email": "person@example.org",
         "password": "x",
     }
     return known.get(name)
@@ -178,7 +178,7 @@ def deletes(own: Scene, foreign: Scene) -> Iterator[Request]:
 
 
 def _refused(client: Client, role: Role, people: People, report: Report) -> None:
-    """What one without a token, with a dead one or with a worker's must not get at all."""
+    """Check that no endpoint opens without a token, with a disabled one, or with a worker's."""
     if role.name not in ("anonymous", "disabled") and not (role.name == "worker" and people.scoped):
         return
     for address in api_addresses():

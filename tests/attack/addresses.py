@@ -1,4 +1,4 @@
-"""Every address of the web process, read from its resolver, and which row a key in it names."""
+"""All URL paths of the web process, from its resolver, and the kind of row of their keys."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ KEY = "{key}"
 
 @dataclass(frozen=True)
 class Address:
-    """One address with ``{key}`` in place of its parameter; ``name`` is what Django calls it."""
+    """A URL path with ``{key}`` in place of its parameter; ``name`` is Django's name of it."""
 
     path: str
     name: str
@@ -21,12 +21,11 @@ class Address:
 
     @property
     def kind(self) -> str:
-        """What the key names in the API, such as ``captures/collections``."""
+        """The kind of row of the key in the API, such as ``captures/collections``."""
         return self.path.removeprefix(API).split(f"/{KEY}")[0]
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key in it."""
         return KEY in self.path
 
     def of(self, key: Any) -> str:

@@ -1,4 +1,4 @@
-"""Requests of one role over plain HTTP, and the judgement of every answer."""
+"""An HTTP client that sends requests as a role and checks every response."""
 
 import functools
 import re
@@ -15,15 +15,15 @@ from tests.attack.report import Report
 
 JSON = "application/json"
 AT_ONCE = 4
-#: An answer is quick or slow with the machine; the server that gives none in so long stands still.
+#: Longer than any response on a busy machine; a server that needs more hangs.
 TIMEOUT = httpx.Timeout(240)
-#: How a connection ends that the other side closed.
+#: Errors of a connection that the server closed.
 CLOSED = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
 @dataclass(frozen=True)
 class Role:
-    """Who sends: ``headers`` sign the role in; ``hidden`` are the texts that no answer to it may hold."""
+    """A sender: ``headers`` authenticate it; ``hidden`` are the texts that no response to it may contain."""
 
     name: str
     headers: dict[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Role:
 class Request:
     """One request; ``path`` begins with a slash and is percent-encoded, its query included.
 
-    ``kinds`` are the kinds of cases that it is one of, by which samples are chosen.
+    ``kinds`` are its kinds of cases; samples cover each kind.
     """
 
     method: str
@@ -46,7 +46,7 @@ class Request:
     kinds: tuple[str, ...] = ()
 
     def repeat(self, role: Role) -> str:
-        """Return the command that repeats it, bounded and without a secret."""
+        """Return a command that repeats it, shortened and without secrets."""
         parts = [f"curl -X {self.method} '$WEB{self.path[:200]}'", f"# as {role.name}"]
         if self.body is not None:
             parts.insert(1, f"-H 'Content-Type: {self.content_type}' -d {self.body[:160]!r}")
@@ -54,7 +54,7 @@ class Request:
 
 
 class Client:
-    """Sends requests to one server and counts what their answers show; it may be used from several threads."""
+    """Sends requests to one server and reports errors and leaks in the responses; thread-safe."""
 
     def __init__(self, url: str, report: Report, secrets: Iterable[str]) -> None:
         self.url, self.report = url, report
@@ -63,25 +63,24 @@ class Client:
         self._lock = threading.Lock()
         self._addresses = 0
         self.repeated = 0
-        # No cookie that one role gets may come back with another role's request.
+        # No cookies: one role's must not be sent with another role's request.
         jar = CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
         new = functools.partial(httpx.Client, base_url=url, cookies=jar, timeout=TIMEOUT, verify=False)
         self.http = new(limits=httpx.Limits(max_connections=64))
         self.http_of_new_connections = new(limits=httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
-        """Close its connections."""
         self.http.close()
         self.http_of_new_connections.close()
 
     def address(self) -> str:
-        """Return an address that nobody has used yet, as the proxy in front would tell it."""
+        """Return an unused client address for X-Forwarded-For."""
         with self._lock:
             self._addresses += 1
             return f"10.{self._addresses // 65536 % 256}.{self._addresses // 256 % 256}.{self._addresses % 256}"
 
     def send(self, part: str, role: Role, request: Request, *, new_address: bool = True) -> httpx.Response | None:
-        """Send one request, judge the answer and return it; None when there was none."""
+        """Send one request, check the response and return it; None without a response."""
         headers = {**role.headers, **dict(request.headers)}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -97,11 +96,11 @@ class Client:
         return answer
 
     def _exchange(self, request: Request, headers: dict[str, str]) -> httpx.Response:
-        """Return the answer to a request.
+        """Return the response to a request.
 
-        The server ends a connection that was silent for two seconds, and may do so while the next request is on its
-        way there, which the machine's load decides. As every client does, send that one again on a new connection: who
-        closes that one, or answers nothing, is at fault. A process that died is counted elsewhere.
+        The server closes a connection that was idle for two seconds, perhaps while the next request is on its way. Like
+        every client, send that request again on a new connection; only if that one is closed, too, it is an error.
+        Processes that died are reported elsewhere.
         """
         connected: list[str] = []
 
@@ -125,7 +124,7 @@ class Client:
             list(pool.map(lambda request: self.send(part, role, request), requests))
 
     def judge(self, part: str, role: Role, request: Request, answer: httpx.Response) -> None:
-        """Count a server error, and a text that this role must not see."""
+        """Report a server error, and a text that this role must not see."""
         path = template(request.path)
         busy = answer.status_code == 503 and "retry-after" in answer.headers
         if answer.status_code >= 500 and not busy:
@@ -135,7 +134,7 @@ class Client:
         whole = answer.content + repr(answer.headers.multi_items()).encode()
         asked = f"{request.path} {request.body!r}"
         for text, encoded in self._texts_for(hidden):
-            if encoded in whole and text not in asked:  # Its own words are no news to the sender.
+            if encoded in whole and text not in asked:  # An echo of the request is not a leak.
                 kind = "another project's text" if text in hidden else "a secret"
                 what = f"{kind} in {answer.status_code} of {request.method} {path} for {role.name}"
                 self.report.found(part, "leaks", what, request.repeat(role))

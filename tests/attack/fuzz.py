@@ -1,4 +1,4 @@
-"""Schemathesis over the whole OpenAPI schema, as each of a few roles, with a fixed seed."""
+"""Schemathesis over the whole OpenAPI schema, as several roles, with a fixed seed."""
 
 import json
 import random
@@ -17,27 +17,27 @@ from schemathesis.generation import GenerationMode
 from tests.attack.access import schema
 from tests.attack.addresses import API
 from tests.attack.client import JSON, Client, Request
-from tests.attack.people import People, newcomer
+from tests.attack.people import People, new_owner
 from tests.attack.report import Report
 from tests.attack.scenes import Scene
 from tests.attack.stage import Stage
 
 PART = "schema"
 ROLES, SHORT_ROLES = ("owner", "superuser", "outsider", "worker", "anonymous"), ("owner",)
-#: What ends the role's own session.
+#: It would end the role's own session.
 LEFT_OUT = ("/auth/token/logout/",)
-#: The largest address that is sent: servers refuse longer ones before the product sees them.
+#: The longest URL that is sent: servers refuse longer ones before the product sees them.
 MOST_ADDRESS = 4000
 
 
 def attack(
     stage: Stage, client: Client, people: People, report: Report, chooser: random.Random, *, short: bool
 ) -> None:
-    """Send generated cases of every operation, valid and invalid ones, in the short form in turns; the owner's project
-    is a new one.
+    """Send generated cases of every operation, valid and invalid ones (in the short form alternately), as several
+    roles, the owner of a new project among them.
     """
     described = schemathesis.openapi.from_dict(json.loads(json.dumps(schema(), default=str)))
-    scene, owner = newcomer(stage, people, "fuzz")
+    scene, owner = new_owner(stage, people, "fuzz")
     seed = chooser.randrange(2**32)
     refused = 0
     for name in SHORT_ROLES if short else ROLES:
@@ -59,10 +59,7 @@ def attack(
 def fuzz(
     send: Callable[[Request], Any], scene: Scene | None, operation: Any, mode: GenerationMode, seed: int, examples: int
 ) -> None:
-    """Send so many cases of one operation, about the rows of ``scene`` if there is one.
-
-    What cannot be generated in this mode is left out.
-    """
+    """Send up to ``examples`` cases of one operation, with keys of ``scene`` if given."""
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -88,7 +85,7 @@ def fuzz(
 
 
 def as_request(case: Any) -> Request | None:
-    """Return a generated case as a plain request; None for what cannot stand in an address."""
+    """Return a generated case as a plain request; None if it does not fit into a URL."""
     arguments = case.as_transport_kwargs(base_url="http://attack")
     try:
         names = ("method", "url", "params", "data", "json", "files")

@@ -1,4 +1,4 @@
-"""Large bodies as they are written to a socket: made once, sent in pieces, never copied as a whole."""
+"""Large bodies: generated in pieces, never copied as a whole."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Large:
-    """A body of about ``size`` bytes: ``head``, ``unit`` again and again with commas between them, ``tail``."""
+    """A body of about ``size`` bytes: ``head``, repeated ``unit`` separated by commas, ``tail``."""
 
     name: str
     head: bytes
@@ -26,7 +26,7 @@ class Large:
 
     @property
     def repeats(self) -> int:
-        """How often the unit stands in it."""
+        """The number of units."""
         return max(1, (self.size - len(self.head) - len(self.tail) + 1) // (len(self.unit) + 1))
 
     @property
@@ -52,7 +52,7 @@ def of_login(size: int) -> Large:
 
 
 def of_results(size: int, pipeline: str, image: int) -> list[Large]:
-    """Return hostile bodies of results: structure where none belongs, and a great many numbers where they do."""
+    """Return hostile bodies of results: unexpected structure, and very many numbers."""
     head = f'{{"pipeline": "{pipeline}", "total_time": 1, "source_images": [{{"id": "{image}", "url": "http://x/"}}]'
     item = b'{"results": [{"reply_subject": "r", "result": ' + head.encode()
     algorithm = '"algorithm": {"name": "x", "key": "x"}, "timestamp": "2026-01-01T22:00:00"'
@@ -88,9 +88,9 @@ def of_registration(size: int) -> list[Large]:
 def real_results(
     pipeline: str, images: list[int], algorithms: Sequence[tuple[str, str]], boxes: int, classes: int
 ) -> Iterator[bytes]:
-    """Yield a body of the shape seen in production, one image after the other.
+    """Yield a body of the shape seen in production, image by image.
 
-    ``algorithms`` are the keys of a detector and a classifier each; the images take turns with them.
+    ``algorithms`` are pairs of the keys of a detector and a classifier; the images alternate between them.
     """
     numbers = ("3.4276538491234e-05," * classes)[:-1].encode()
     for index, image in enumerate(images):
@@ -116,12 +116,12 @@ def _item(pipeline: str, image: int, algorithms: tuple[str, str], boxes: int, nu
 
 
 def bomb(mib: int) -> bytes:
-    """Return so many MiB of zeros, compressed."""
+    """Return ``mib`` MiB of zeros, compressed."""
     return gzip.compress(b"[" + b"0," * (mib * MIB // 2) + b"0]")
 
 
 class Connection:
-    """One kept connection of plain HTTP/1.1, for what no library would send."""
+    """A persistent plain HTTP/1.1 connection, for requests that no library would send."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -141,7 +141,7 @@ class Connection:
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode())
 
     def send(self, pieces: Any, *, chunked: bool = False) -> bool:
-        """Send a body; False where the server closed the connection before its end."""
+        """Send a body; return False if the server closed the connection before its end."""
         try:
             for piece in pieces:
                 if piece:
@@ -154,11 +154,11 @@ class Connection:
 
     @property
     def has_answer(self) -> bool:
-        """Whether something came, or the other side closed it."""
+        """Whether there is data, or the server closed the connection."""
         return bool(select.select([self.socket], [], [], 0)[0])
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """Read one answer: status, headers in lower case, body. Status 0 where the connection ended instead."""
+        """Read one response: status, headers in lower case, body. Status 0 if the connection was closed."""
         try:
             words = self._file.readline().split()
             if len(words) < 2 or not words[1].isdigit():

@@ -1,4 +1,4 @@
-"""Guessing passwords at both entrances: how many guesses are checked at all."""
+"""Password guessing at both login forms: how many guesses are checked."""
 
 import secrets
 import time
@@ -17,7 +17,7 @@ from tests.attack.scenes import PASSWORD
 PART = "logins"
 API, ADMIN = "/api/v2/auth/token/login/", "/admin/login/"
 AT_ONCE = 60
-#: Guesses in a minute that may be checked: one address at one account, at any account, any address at one account.
+#: Maximum checked guesses per minute: one address and account; one address, any account; any address, one account.
 MOST_PER_PAIR, MOST_PER_ADDRESS, MOST_PER_ACCOUNT = 10, 30, 100
 #: Guesses from many addresses at one account, and from one address at many accounts.
 MANY, MANY_SHORT = (150, 150), (120, 40)
@@ -26,14 +26,14 @@ ANYBODY = Role("anonymous")
 
 
 def attack(client: Client, report: Report, *, short: bool) -> None:
-    """Guess at both entrances: one account at once, from many addresses, and many accounts from one address."""
+    """Guess at both forms: at one account, from many addresses, and at many accounts from one address."""
     addresses, accounts = MANY_SHORT if short else MANY
     for name, entrance in (("API", guess_api), ("admin", guess_admin)):
         _one_account(client, report, name, entrance)
         _many_addresses(client, report, name, entrance, addresses)
         _one_address(client, report, name, entrance, accounts)
     _invented_addresses(client, report)
-    cache.clear()  # The tests that come after start from nothing.
+    cache.clear()  # Reset the limits for later tests.
 
 
 Entrance = Callable[[Client, str, str, str], bool]
@@ -64,7 +64,7 @@ def _person() -> str:
 
 
 def _burst(report: Report, what: str, guesses: list[Callable[[], bool]], most: int) -> None:
-    """Send guesses at once and judge how many were checked; a slow machine may take more than one window of a limit."""
+    """Send guesses concurrently and check how many were evaluated; a slow machine may need several windows."""
     began = time.monotonic()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         checked = sum(pool.map(lambda guess: guess(), guesses))
@@ -76,7 +76,7 @@ def _burst(report: Report, what: str, guesses: list[Callable[[], bool]], most: i
 
 
 def _one_account(client: Client, report: Report, name: str, entrance: Entrance) -> None:
-    """Sixty at once against one account from one address; then the right password from there is not checked either."""
+    """Sixty concurrent guesses at one account from one address; then the right password is not checked either."""
     email, address = _person(), client.address()
     wrong = [lambda: entrance(client, email, address, "wrong")] * AT_ONCE
     began = time.monotonic()
@@ -87,7 +87,7 @@ def _one_account(client: Client, report: Report, name: str, entrance: Entrance) 
 
 
 def _many_addresses(client: Client, report: Report, name: str, entrance: Entrance, count: int) -> None:
-    """Against one account, each guess from an address of its own and spelled in another way."""
+    """Guess at one account, each guess from a new address and with another spelling."""
     email = _person()
     spelled = [email.upper() if index % 2 else f" {email}" for index in range(count)]
     guesses = [lambda text=text: entrance(client, text, client.address(), "wrong") for text in spelled]
@@ -95,7 +95,7 @@ def _many_addresses(client: Client, report: Report, name: str, entrance: Entranc
 
 
 def _one_address(client: Client, report: Report, name: str, entrance: Entrance, count: int) -> None:
-    """Against many accounts from one address."""
+    """Guess at many accounts from one address."""
     address = client.address()
     emails = [f"unknown-{secrets.token_hex(4)}@example.org" for _ in range(count)]
     guesses = [lambda email=email: entrance(client, email, address, "wrong") for email in emails]
@@ -103,7 +103,7 @@ def _one_address(client: Client, report: Report, name: str, entrance: Entrance, 
 
 
 def _invented_addresses(client: Client, report: Report) -> None:
-    """The caller writes addresses before the one that the proxy adds: they count for nothing."""
+    """Forge addresses before the proxy's own in X-Forwarded-For: they must be ignored."""
     email, address = _person(), client.address()
     forged = [f"203.0.113.{index}, {address}" for index in range(AT_ONCE)]
     guesses = [lambda text=text: guess_api(client, email, text) for text in forged]

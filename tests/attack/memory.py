@@ -1,4 +1,4 @@
-"""Large bodies at every entrance: how much memory they take at the peak, and how much stays."""
+"""Large bodies at every endpoint: peak memory and kept memory."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from ami.jobs.models.states import ImageState
 from tests.attack import load
 from tests.attack.client import JSON, Client, Request, Role
 from tests.attack.load import MIB, Connection, Large
-from tests.attack.people import People, newcomer
+from tests.attack.people import People, new_owner
 from tests.attack.report import Report
 from tests.attack.stage import Stage
 from tests.support.place import until
@@ -19,16 +19,16 @@ PART = "bodies"
 FORM = "application/x-www-form-urlencoded"
 LOGIN = "/api/v2/auth/token/login/"
 LOOK_SECONDS = 0.02
-#: How many times its body a request may take at its peak; what is smaller than the floor is not told from noise.
+#: Maximum peak memory per byte of body; peaks below the floor are noise.
 MOST_TIMES, REAL_TIMES, FLOOR_MIB = 3.0, 2.0, 24.0
-#: What was seen in production.
+#: As seen in production.
 BOXES, CLASSES = 5, 29_176
 SLOW, QUICK_SECONDS = 3, 10.0
 SAVED_SECONDS = 300.0
 
 
 class Peak:
-    """The largest memory of a stage's web server and of its worker while something runs, in MiB above the start."""
+    """The peak memory of a stage's web server and worker in a block, in MiB above the start."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -46,7 +46,7 @@ class Peak:
 
     @property
     def mib(self) -> float:
-        """How far above its start the one went that grew most."""
+        """The larger of both increases."""
         return max(most - start for most, start in zip(self._most, self._start, strict=True))
 
     def _now(self) -> tuple[float, float]:
@@ -58,12 +58,12 @@ class Peak:
             self._most = max(self._most[0], web), max(self._most[1], worker)
 
 
-class Flood:
-    """Sends large bodies to one stage, as one who may."""
+class BodyAttack:
+    """Sends large bodies to one stage, with valid credentials."""
 
     def __init__(self, stage: Stage, client: Client, people: People, report: Report, *, short: bool) -> None:
         self.stage, self.client, self.people, self.report, self.short = stage, client, people, report, short
-        self.scene, self.owner = newcomer(stage, people, "bodies")
+        self.scene, self.owner = new_owner(stage, people, "bodies")
         self.job, self.project = self.scene.side.job.pk, self.scene.side.world.project.pk
         self.size = (8 if short else 64) * MIB
 
@@ -79,7 +79,7 @@ class Flood:
         self.kept_connections()
 
     def logins(self) -> None:
-        """The same 15 MiB again and again, as JSON, as a form, in chunks, of a length that is not told."""
+        """Send the same 15 MiB repeatedly, as JSON, as a form, and in chunks without a length."""
         body = load.of_login(15 * MIB)
         anonymous = Role("anonymous")
         with Peak(self.stage) as peak:
@@ -89,7 +89,7 @@ class Flood:
         self.judge(peak, "logins of 15 MiB", 15.0 * 4, MOST_TIMES)
 
     def results(self) -> None:
-        """Each hostile body of results, then three of them at once."""
+        """Send each hostile body of results, then three of them concurrently."""
         path = f"/api/v2/jobs/{self.job}/result/"
         bodies = load.of_results(self.size, self.scene.side.world.pipeline.slug, self.scene.side.capture.pk)
         for body in bodies:
@@ -103,8 +103,8 @@ class Flood:
         self.judge(peak, "three bodies of results at once", 3 * self.size / MIB, MOST_TIMES)
 
     def real_shape(self) -> None:
-        """Bodies of the shape seen in production: 24 images, 5 boxes each, 29,176 classes; or an eighth of it. First
-        every other image is saved and the rest fails, since their pipeline has no such algorithms; then all are saved.
+        """Send bodies of the shape seen in production: 24 images, 5 boxes each, 29,176 classes; or an eighth of it. In
+        the first, every other image fails, since its algorithms are unknown; in the second all are saved.
         """
         world = self.scene.side.world
         own = (world.detector.key, world.classifier.key)
@@ -133,12 +133,12 @@ class Flood:
         self.report.note(f"{what}; {self.stage.memory}")
 
     def registrations(self) -> None:
-        """Hostile registrations, and each body at the entrances for ordinary writes."""
+        """Send hostile registrations."""
         for body in load.of_registration(self.size):
             self.one(f"/api/v2/projects/{self.project}/pipelines/", body)
 
     def ordinary(self) -> None:
-        """The same large list where a person writes a few fields."""
+        """Send a large list to endpoints for small writes."""
         size = 15 * MIB
         for path in ("/api/v2/jobs/", "/api/v2/projects/", "/api/v2/exports/", f"/api/v2/jobs/{self.job}/tasks/"):
             self.one(path, load.of_login(size))
@@ -148,7 +148,7 @@ class Flood:
             self.post(path, form.pieces(), self.people.admin["staff"], form.name, form.length, FORM)
 
     def bombs(self) -> None:
-        """Compressed bodies that say so: nobody asked for them, so nobody unpacks them."""
+        """Send compressed bodies with Content-Encoding; the server must not decompress them."""
         packed = load.bomb(64 if self.short else 256)
         for path in (LOGIN, f"/api/v2/jobs/{self.job}/result/", "/api/v2/jobs/"):
             with Peak(self.stage) as peak:
@@ -157,7 +157,7 @@ class Flood:
             self.judge(peak, f"compressed body at {path}", len(packed) / MIB, MOST_TIMES)
 
     def slow(self) -> None:
-        """Bodies that never end leave threads for others, which are answered at once."""
+        """Send bodies that never end; other requests must still be answered quickly."""
         held = [Connection(self.stage.web.url) for _ in range(SLOW)]
         try:
             for connection in held:
@@ -166,7 +166,7 @@ class Flood:
                 connection.send([b'{"results": ['])
             began = time.monotonic()
             self.client.send(PART, self.owner, Request("GET", "/api/v2/jobs/"))
-            # On a busy machine an answer takes long, too; what waits for a slow body comes when that one is given up.
+            # A busy machine is slow, too: report only if the response came after a slow body was given up.
             waited = any(connection.has_answer for connection in held)
             if (seconds := time.monotonic() - began) > QUICK_SECONDS and waited:
                 what = f"{SLOW} slow bodies keep a small request waiting"
@@ -176,13 +176,13 @@ class Flood:
                 connection.__exit__()
 
     def kept_connections(self) -> None:
-        """After a refusal the connection goes on with the next request, or says that it ends."""
+        """After a refusal the connection accepts the next request, or announces its end."""
         large = load.of_login(20 * MIB)
         for path in (LOGIN, "/api/v2/jobs/", f"/api/v2/jobs/{self.job}/tasks/"):
             self.report.count(PART)
             with Connection(self.stage.web.url) as connection:
-                told = {"Content-Type": JSON, "Content-Length": str(large.length), **self.owner.headers}
-                connection.head("POST", path, told)
+                headers = {"Content-Type": JSON, "Content-Length": str(large.length), **self.owner.headers}
+                connection.head("POST", path, headers)
                 whole = connection.send(large.pieces())
                 status, headers, _ = connection.answer()
                 if not whole or headers.get("connection", "").lower() == "close":
@@ -194,7 +194,7 @@ class Flood:
                     self.report.found(PART, "errors", what, f"POST {path} with {large.length} bytes; {text!r}")
 
     def one(self, path: str, body: Large) -> None:
-        """Send one body alone and judge its peak."""
+        """Send one body and check its peak."""
         with Peak(self.stage) as peak:
             self.post(path, body.pieces(), self.owner, body.name, body.length)
         self.judge(peak, f"{body.name} at {path}", body.length / MIB, MOST_TIMES)
@@ -209,26 +209,26 @@ class Flood:
         kind: str = JSON,
         chunked: bool = False,
     ) -> int:
-        """Send a body in pieces from a new address; return the status, 0 where the server ended the connection."""
+        """Send a body in pieces from a new address; return the status, 0 if the server closed the connection."""
         self.report.count(PART)
         size: dict[str, str] = {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(length)}
         headers = {"Content-Type": kind, **size, "X-Forwarded-For": self.client.address(), **role.headers}
         with Connection(self.stage.web.url) as connection:
             connection.head("POST", path, headers)
             connection.send(pieces, chunked=chunked)
-            status, told, _ = connection.answer()
-        if status >= 500 and not (status == 503 and "retry-after" in told):
+            status, headers, _ = connection.answer()
+        if status >= 500 and not (status == 503 and "retry-after" in headers):
             repeat = f"POST {path}, {length} bytes of {name}, as {role.name}"
             self.report.found(PART, "errors", f"{status} of POST {path} with {name}", repeat)
         return status
 
     def judge(self, peak: Peak, what: str, body_mib: float, most: float) -> None:
-        """Count a peak above so many times the body."""
+        """Report a peak above ``most`` times the body."""
         if peak.mib > max(FLOOR_MIB, most * body_mib):
             text = f"{what} takes more than {most:g} times its body"
             self.report.found(PART, "excess", text, f"{peak.mib:.0f} MiB for {body_mib:.0f} MiB")
 
 
 def attack(stage: Stage, client: Client, people: People, report: Report, *, short: bool) -> None:
-    """Send every large body, one kind after the other."""
-    Flood(stage, client, people, report, short=short).run()
+    """Send all large bodies."""
+    BodyAttack(stage, client, people, report, short=short).run()

@@ -1,4 +1,4 @@
-"""Roles x pages of the admin: lists with every filter, forms, actions, and what they do to other people's rows."""
+"""The admin's pages as each role: lists with every filter, forms, actions, and changes of foreign rows."""
 
 import functools
 import random
@@ -21,14 +21,14 @@ from tests.attack.scenes import Scene
 
 PART = "admin"
 FORM = "application/x-www-form-urlencoded"
-#: What would end a role's session, or its password.
+#: These would end a role's session or change its password.
 LEFT_OUT = ("logout", "password_change", "/login/")
 LIST_PARAMETERS = ("q", "o", "p", "e", "all", "_to_field", "_popup", "_changelist_filters")
 IN_FORMS = ["", "x", "\x00", "-1", "9" * 30, "1e308", "0001-01-01", "[", '{"a": "\\ud800"}', '"\\ud800"', "a" * 5000]
 
 
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int, most_opened: int) -> None:
-    """Open pages as every role, and post to those with forms; who may change rows comes last."""
+    """Open pages as every role, and post to forms; roles that may change rows are last."""
     from tests.support.product import admin_rows
 
     admin_rows.everything()
@@ -51,7 +51,7 @@ def attack(client: Client, people: People, report: Report, chooser: random.Rando
             client.send_all(PART, role, actions(target))
     samples = {"closed": closed, "opened": open_to, "odd keys": odd, "filters": filtered, "writing": written}
     for name, sample in samples.items():
-        sample.tell(f"{PART} {name}", report)
+        sample.report_left_out(f"{PART} {name}", report)
 
 
 def key_of(address: Address, scene: Scene) -> Any:
@@ -67,7 +67,7 @@ def key_of(address: Address, scene: Scene) -> Any:
 
 
 def pages() -> Iterator[Address]:
-    """Yield the pages that a role may open without ending its session."""
+    """Yield the pages, without those that would end the session."""
     for address in admin_addresses():
         if not any(part in address.path for part in LEFT_OUT) and address.path.count(KEY) < 2:
             yield address
@@ -148,7 +148,7 @@ def actions(scene: Scene) -> Iterator[Request]:
         path = f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
         for name in sorted(_action_names(page)):
             if name == "delete_selected":
-                continue  # It would take away what the other actions act on.
+                continue  # It would delete the rows for the other actions.
             chosen = [("action", name), *(("_selected_action", str(key)) for key in keys)]
             kinds = (f"action {name}",)
             confirmed = [*chosen, ("confirm", "1"), ("post", "yes")]
@@ -162,7 +162,7 @@ def _action_names(page: ModelAdmin) -> set[str]:
 
 
 def _closed(client: Client, role: Role, requests: Iterable[Request], report: Report) -> None:
-    """None of the pages opens for who is not staff."""
+    """Check that no page opens for a role that is not staff."""
     for request in requests:
         answer = client.send(PART, role, request)
         public = request.path.startswith("/admin/jsi18n")

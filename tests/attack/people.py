@@ -1,4 +1,4 @@
-"""The roles of the attack: who they are, and how each signs in."""
+"""The roles of the attack, their users and their logins."""
 
 import secrets
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ CSRF = "c" * 32
 
 @dataclass
 class People:
-    """Who attacks: ``scenes`` has the project that each role works in, ``victim`` is nobody's but its owner's.
+    """The attackers: ``scenes`` has each role's project; only its owner has access to ``victim``.
 
-    The role ``worker`` has a token of the worker scope where there is one, and ``scoped`` says so.
+    ``scoped``: the role ``worker`` has a token of the worker scope.
     """
 
     victim: Scene
@@ -32,8 +32,8 @@ class People:
     scoped: bool = False
 
 
-def invite(stage: Stage) -> People:
-    """Make the projects and the people, and sign everybody in."""
+def create_people(stage: Stage) -> People:
+    """Create the projects and the users, and log all of them in."""
     victim = new_scene("victim")
     names = ("owner", "member", "worker", "superuser")
     scenes = {name: new_scene(name) for name in names}
@@ -73,7 +73,7 @@ def _people(scenes: dict[str, Scene]) -> dict[str, User]:
 
 
 def log_in(web: str, email: str) -> str:
-    """Return a token, got over the wire as real clients get it."""
+    """Return a token from the login endpoint."""
     body = {"email": email, "password": PASSWORD}
     address = f"192.0.2.{secrets.randbelow(250)}"
     headers = {"X-Forwarded-For": address}
@@ -84,15 +84,15 @@ def log_in(web: str, email: str) -> str:
 
 
 def worker_token(web: str, person: str, scene: Scene) -> str | None:
-    """Return a token of the worker scope for a scene's project, made with a person's; None where there is no scope."""
+    """Return a token of the worker scope for a scene's project, or None if there is no such scope."""
     body = {"name": "worker", "scope": "worker", "projects": [scene.side.world.project.pk]}
     headers = {"Authorization": f"Token {person}"}
     answer = httpx.post(f"{web}/api/v2/auth/tokens/", json=body, headers=headers, timeout=TIMEOUT, verify=False)
     return str(answer.json()["auth_token"]) if answer.status_code == 201 else None
 
 
-def newcomer(stage: Stage, people: "People", name: str) -> tuple[Scene, Role]:
-    """Make another project, whose rows nothing has touched, and sign its owner in."""
+def new_owner(stage: Stage, people: "People", name: str) -> tuple[Scene, Role]:
+    """Create a new project and log its owner in."""
     scene = new_scene(f"{name}-{secrets.token_hex(2)}")
     hidden = {known.marker for known in people.scenes.values()} | {people.victim.marker}
     role = Role(name, {"Authorization": f"Token {log_in(stage.web.url, scene.owner.email)}"}, (), tuple(sorted(hidden)))
@@ -116,7 +116,7 @@ def _admin_role(name: str, user: User, everybody: set[str]) -> Role:
 
 
 def _secrets(scenes: list[Scene], tokens: dict[str, str]) -> list[str]:
-    """Return what no answer may hold: tokens as they are sent and as they are stored, hashes, keys, passwords."""
+    """Return the texts that no response may contain: tokens, plain and stored, hashes, keys, passwords."""
     known = [secret for scene in scenes for secret in scene.secrets] + list(tokens.values())
     known += [password.rsplit("$", 1)[-1] for password in User.objects.values_list("password", flat=True)]
     known += _stored_tokens()

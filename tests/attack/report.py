@@ -1,4 +1,4 @@
-"""What the attack found: counts per part, and for each finding the request that repeats it."""
+"""The findings: counts per part, and a request that reproduces each finding."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: What must not happen. `deaths` are processes that ended, `excess` is more memory or time than a request may take.
+#: The kinds of findings. `deaths` are processes that ended, `excess` is too much memory or time for a request.
 KINDS = ("errors", "leaks", "deaths", "excess")
 MOST_KEPT_MIB = 64
 MOST_SHOWN = 60
@@ -32,7 +32,7 @@ class Tally:
 
 @dataclass
 class Finding:
-    """Something that must not happen, how often it did, and the first request that shows it."""
+    """A finding, its count, and the first request that shows it."""
 
     part: str
     kind: str
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """Everything counted so far; its methods may be called from any thread."""
+    """All counts and findings; thread-safe."""
 
     parts: dict[str, Tally] = field(default_factory=dict)
     findings: dict[tuple[str, str, str], Finding] = field(default_factory=dict)
@@ -58,20 +58,20 @@ class Report:
             self.parts[part].cases += cases
 
     def found(self, part: str, kind: str, what: str, repeat: str) -> None:
-        """Count something that must not happen; equal ones of a part are shown once."""
+        """Count a finding; equal ones of a part are shown once."""
         with self._lock:
             setattr(self.parts[part], kind, getattr(self.parts[part], kind) + 1)
             known = self.findings.setdefault((part, kind, what), Finding(part, kind, what, repeat[:MOST_TEXT], 0))
             known.times += 1
 
     def note(self, text: str) -> None:
-        """Print a line of progress and keep it."""
+        """Print a progress line and keep it."""
         self.notes.append(text)
         print(f"  {text}", file=sys.stderr, flush=True)
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time a part; an error inside ends the attack."""
+        """Time a part."""
         self.parts.setdefault(name, Tally())
         began = time.monotonic()
         print(f"{name} ...", file=sys.stderr, flush=True)
@@ -85,14 +85,14 @@ class Report:
 
     @property
     def total(self) -> Tally:
-        """The sum of all parts; what is kept is measured once, over all of them."""
+        """The sum of all parts; kept memory is measured once over all of them."""
         sums = {name: sum(getattr(tally, name) for tally in self.parts.values()) for name in ("cases", *KINDS)}
         peak = max((tally.peak_mib for tally in self.parts.values()), default=0.0)
         return Tally(**sums, kept_mib=self.kept_mib, peak_mib=peak, seconds=sum(t.seconds for t in self.parts.values()))
 
     @property
     def passed(self) -> bool:
-        """Whether nothing happened that must not."""
+        """Whether there are no findings, and kept memory is below its limit."""
         total = self.total
         return not any(getattr(total, kind) for kind in KINDS) and total.kept_mib < MOST_KEPT_MIB
 

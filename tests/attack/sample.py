@@ -1,4 +1,4 @@
-"""Which of many requests are sent: a few that are spread over all of them, and of each kind of case one at least."""
+"""Samples of many requests: spread over all of them, with at least one of each kind of case."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from tests.attack.report import Report
 
 
 class Sample:
-    """Chooses up to ``most`` requests at a time; what kinds were chosen before come after those that were not."""
+    """Chooses up to ``most`` requests at a time, those with new kinds of cases first."""
 
     def __init__(self, most: int, chooser: random.Random) -> None:
         self.most, self.chooser = most, chooser
@@ -48,8 +48,8 @@ class Sample:
     def _is_partly_new(self, request: Request) -> bool:
         return not self._met.issuperset(request.kinds)
 
-    def tell(self, part: str, report: Report) -> None:
-        """Tell how many kinds of cases there were, and which of them were never chosen."""
+    def report_left_out(self, part: str, report: Report) -> None:
+        """Report the number of kinds of cases, and those never chosen."""
         left_out = sorted(self._known - self._met)
         report.left_out += [f"{part}: {kind}" for kind in left_out]
         report.note(f"{part}: {len(self._known)} kinds of cases, {len(left_out)} left out")

@@ -1,4 +1,4 @@
-"""Projects of people who do not know each other, each with a text of its own in every field that takes one."""
+"""Separate projects, each with a unique marker in all of its text fields."""
 
 import hashlib
 import secrets
@@ -11,10 +11,10 @@ from django.db import models
 from ami.jobs.models import Job, StoredResult
 from ami.main.models import Identification, User
 from ami.ml.models import Algorithm
-from tests.support.product.sides import Side, side
+from tests.support.product.tenants import Tenant, tenant
 
 APPS = ("main", "ml", "jobs", "exports")
-#: Fields whose text means something to the program, or comes back in an answer because the request named it.
+#: Fields without a marker: their text has a meaning, or is echoed from the request.
 MEANT = {
     "slug",
     "key",
@@ -53,7 +53,7 @@ SECRET = {"secret_key", "access_key"}
 #: Algorithms that every scene uses.
 SHARED = ("box", "name")
 FREE_JSON = {"default_config", "config", "context", "result"}
-#: What the system itself writes, whoever asks.
+#: Fields that the system itself updates.
 MOVING = {
     "updated_at",
     "last_seen",
@@ -70,35 +70,34 @@ class Scene:
     """One owner's project; ``marker`` is in each of its free texts, ``rows`` are the keys of its rows by model."""
 
     name: str
-    side: Side
+    side: Tenant
     marker: str
     rows: dict[type[models.Model], list[Any]]
     secrets: list[str] = field(default_factory=list)
 
     @property
     def owner(self) -> User:
-        """Who owns the project."""
         return self.side.world.user
 
     def key(self, kind: str) -> Any:
-        """Return the key of this scene's row of a kind of the API, or of any row where the kind is unknown."""
+        """Return the key of this scene's row of a kind of the API, or None."""
         row = self.side.rows.get(kind)
         return row.pk if row is not None else None
 
     def key_of(self, model: type[models.Model]) -> Any:
-        """Return the key of one of its rows of a model, None if there is none."""
+        """Return the key of one of its rows of a model, or None."""
         return next(iter(self.rows.get(model, [])), None)
 
     def fingerprint(self) -> dict[str, str]:
-        """Return a hash over this scene's rows of each model, without what the system itself writes."""
+        """Return a hash over this scene's rows of each model, without fields that the system updates."""
         return {model._meta.label: _hash(model, keys) for model, keys in self.rows.items()}
 
 
 def new_scene(name: str, **user: Any) -> Scene:
-    """Make a project with a row of each kind, its owner, and its marker in all of their texts."""
+    """Create a project, its owner and a row of each kind, with the marker in all texts."""
     tables = [model for model in apps.get_models() if model._meta.app_label in APPS]
     before = {model: set(model._base_manager.values_list("pk", flat=True)) for model in tables}
-    made = side(name)
+    made = tenant(name)
     _more_rows(made)
     made.world.user.set_password(PASSWORD)
     for attribute, value in user.items():
@@ -115,8 +114,8 @@ def new_scene(name: str, **user: Any) -> Scene:
     return scene
 
 
-def _more_rows(made: Side) -> None:
-    """Add what the attack needs besides: a job of a type that nobody runs, a log line, a stored result, an opinion."""
+def _more_rows(made: Tenant) -> None:
+    """Add further rows: a job of an unknown type, a log line, a stored result, an identification."""
     project = made.world.project
     Job.objects.create(name="unknown", project=project, job_type_key="unknown")
     made.job.log("A line.")

@@ -1,4 +1,4 @@
-"""What is attacked: a database of its own, a broker of its own, and the web server and a worker as deployed."""
+"""The attacked deployment: its own database and broker, the web server and a worker as deployed."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from tests.support.web_server import Web, children, rss_kib
 
 INGEST = "antenna-ingest"
-#: One proxy in front, which the attack plays: the last entry of X-Forwarded-For is the caller's address.
+#: One proxy, simulated by the attack: the last entry of X-Forwarded-For is the client's address.
 SETTINGS = {
     "DJANGO_SETTINGS_MODULE": "config.settings.test",
     "ANTENNA_PROXIES": "1",
@@ -26,7 +26,7 @@ SETTINGS = {
 
 @dataclass
 class Stage:
-    """The processes that are attacked; memory is told in MiB."""
+    """The attacked processes; memory in MiB."""
 
     place: Any
     web: Web
@@ -47,30 +47,29 @@ class Stage:
 
     @property
     def memory(self) -> str:
-        """The memory of each process, for people to read."""
+        """The memory of each process, as text."""
         pid = self.worker.popen.pid
         parts = ", ".join(f"{rss_kib([each]) / 1024:.0f}" for each in (pid, *children(pid)))
         return f"web {self.web_mib:.0f} MiB, worker {self.worker_mib:.0f} MiB ({parts})"
 
     @property
     def mib(self) -> float:
-        """The memory of both."""
         return self.web_mib + self.worker_mib
 
     def deaths(self) -> list[str]:
-        """Return which processes ended or were replaced since the last look, and take those that run now as known."""
+        """Return the processes that ended since the last call; restart an ended worker."""
         now = self.web.workers
-        gone = [f"web worker {pid} ended" for pid in self.web_pids if pid not in now]
+        ended = [f"web worker {pid} ended" for pid in self.web_pids if pid not in now]
         self.web_pids = now
         if self.worker.popen.poll() is not None:
-            gone.append(f"the ingest worker ended with {self.worker.popen.returncode}")
+            ended.append(f"the ingest worker ended with {self.worker.popen.returncode}")
             self.worker = self.place.worker(INGEST)
-        return gone
+        return ended
 
 
 @contextmanager
 def database(migrated: str = "") -> Iterator[None]:
-    """Make a database of this run's own, set Django up on it, and remove it afterwards.
+    """Create a database for this run, set Django up on it, and remove it afterwards.
 
     ``migrated`` is the name of a database on the same server that it begins as a copy of.
     """
@@ -111,7 +110,7 @@ def _set_up() -> None:
 
 @contextmanager
 def stage() -> Iterator[Stage]:
-    """Start the web server and the ingest worker; the database is there already."""
+    """Start the web server and the ingest worker; the database exists already."""
     from tests.support.place import new_place
     from tests.support.web_server import free_port, start_web
 

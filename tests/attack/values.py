@@ -1,4 +1,4 @@
-"""Hostile values: for filters and keys as they stand in an address, and for the fields of a body."""
+"""Hostile values for filters and keys in URLs, and for the fields of a body."""
 
 import json
 
@@ -30,7 +30,7 @@ IN_QUERIES = [
 ]
 IN_KEYS = ["0", "9" * 18, "9" * 19, "9" * 300, "-1", "%00", "1%00", "%ED%A0%80", "..%2F..", "1e3", "%D9%A1", "x", "1.0"]
 
-#: As the text of a JSON value, since not all of them are values that `json` writes.
+#: As JSON text, since `json` cannot write all of them.
 IN_BODIES = [
     "null",
     "true",

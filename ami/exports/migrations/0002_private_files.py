@@ -1,11 +1,11 @@
-"""No address is stored: an export's file is reached through the API, and a job's result says where."""
+"""Removes stored URLs: export files are served by the API, and job results name the endpoint."""
 
 from django.conf import settings
 from django.db import migrations
 
 
 def point_to_the_api(apps, schema_editor):
-    """Replace the address in the results of jobs that wrote an export, which nothing serves any more."""
+    """Replace the URLs in the results of export jobs, which are no longer served."""
     exports = apps.get_model("exports", "DataExport").objects.using(schema_editor.connection.alias)
     for export in exports.filter(job__isnull=False).select_related("job").iterator(chunk_size=500):
         job = export.job

@@ -1,1 +1,1 @@
-"""How exports are requested and written."""
+"""Operations on exports."""

@@ -8,17 +8,17 @@ from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 
 @job_kind("data_export", stages=[("exporting", "Exporting"), ("uploading", "Uploading")], is_long=True)
 def data_export(job: Job, turn: SliceOfWork) -> bool:
-    """Write the export of the job's project that is named in ``params["export_id"]``.
+    """Write the export ``params["export_id"]`` of the job's project.
 
     Raises:
-        ValueError: the export was deleted; the job fails with this sentence.
+        ValueError: the export was deleted; the message is the job's error.
     """
     exports = DataExport.objects.select_related("project").filter(project_id=job.project_id)
     export = exports.filter(pk=job.params.get("export_id")).first()
     if export is None:
         raise ValueError(f"Job {job.pk} (data_export): params.export_id is missing or the export was deleted.")
     if export.finished_at and not job.cursor:
-        # A finished job that somebody runs again starts over with an empty cursor, and so does its export.
+        # A finished job that is run again has an empty cursor; its export starts over, too.
         writer.restart(export)
     finished = writer.advance(export, turn)
     total = export.record_count or 0

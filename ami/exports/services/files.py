@@ -1,4 +1,4 @@
-"""The file of an export: its addresses, and how it is downloaded."""
+"""The file of an export: its URLs and its download."""
 
 from ami.exports.models import DataExport
 from ami.exports.services.formats import format_of
@@ -6,21 +6,21 @@ from ami.main.api.files import ANY_BYTES, Download
 from ami.main.services import file_urls
 from ami.main.services.stored_files import EXPORT
 
-GONE = "The file of this export was deleted. Run the export again."
+FILE_DELETED = "The file of this export was deleted. Run the export again."
 
 
 def stable_url(export: DataExport) -> str:
-    """Return the address that may be stored and passed on; it needs a token of a member of the project."""
+    """Return the URL that may be stored and shared; it needs a token of a member of the project."""
     return file_urls.stable(_address(export))
 
 
 def signed_url(export: DataExport, base: str = "") -> str:
-    """Return an address that is signed now and opens without a token; empty until there is a file."""
+    """Return a newly signed URL, which needs no token; empty until there is a file."""
     return file_urls.signed(_address(export), file_urls.for_people(), base) if export.file_path else ""
 
 
 def signed_path(export: DataExport) -> str:
-    """Return the signed address of an export that has a file, relative to this server."""
+    """Return the newly signed path of an export that has a file."""
     return file_urls.signed_path(_address(export), file_urls.for_people())
 
 
@@ -33,14 +33,14 @@ def download(export: DataExport) -> Download:
         name=f"{export.project.slug}_export-{export.pk}.{extension}",
         content_type=_content_type(export),
         is_attachment=True,
-        missing=GONE,
+        missing=FILE_DELETED,
     )
 
 
 def _content_type(export: DataExport) -> str:
     try:
         return format_of(export.format).content_type
-    except ValueError:  # A format that this version has no more.
+    except ValueError:  # The format was removed in this version.
         return ANY_BYTES
 
 

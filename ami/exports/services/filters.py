@@ -1,4 +1,4 @@
-"""Which occurrences an export takes."""
+"""The filters of exports and the occurrences they select."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ami.main.models import Occurrence, Project, SourceImageCollection
 
 
 class FilterError(ValueError):
-    """A filter that an export does not understand; ``field`` names it."""
+    """An invalid filter; ``field`` is its name."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -17,7 +17,7 @@ class FilterError(ValueError):
 
 
 def validate_filters(project: Project, filters: dict[str, Any]) -> str:
-    """Return the filters in words.
+    """Return a description of the filters.
 
     Raises:
         FilterError: an unknown filter, a value of the wrong type, a capture set of another project.
@@ -42,7 +42,7 @@ def occurrences_of(export: DataExport) -> "QuerySet[Occurrence]":
         project_id=export.project_id, detection__bbox__isnull=False, determination__isnull=False
     )
     if collection_id := export.filters.get("collection_id"):
-        # A subquery, not a join: the capture is in the set once, whatever else joins it.
+        # A subquery, not a join, which could repeat rows.
         through = SourceImageCollection.images.through.objects.filter(
             sourceimagecollection_id=collection_id, sourceimagecollection__project_id=export.project_id
         )

@@ -1,4 +1,4 @@
-"""Makes exports: for a person who asks, as a job; for a schedule that is due, as a task of beat."""
+"""Creates exports: for users, as jobs; for due schedules, as tasks of beat."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from ami.jobs.services.operations import create_and_enqueue
 from ami.main.models import Project, User
 from ami.queues.publish import PublishedTask
 
-#: A scheduled export that has not moved for so long lost its message: its publisher died between commit and publish.
+#: A scheduled export without progress for this time lost its message: the publisher died between commit and publish.
 STALLED_AFTER = timedelta(minutes=15)
 
 
@@ -21,10 +21,10 @@ STALLED_AFTER = timedelta(minutes=15)
 def request_export(
     project: Project, user: User | None, format_key: str, filters: dict[str, Any] | None = None
 ) -> tuple[DataExport, PublishedTask]:
-    """Create an export and the job that writes it, on behalf of a person.
+    """Create an export and the job that writes it, on behalf of a user.
 
     Raises:
-        FilterError: a filter that the project cannot have.
+        FilterError: an invalid filter.
     """
     export = _create(project, user, format_key, filters or {})
     job, published = create_and_enqueue(
@@ -36,10 +36,10 @@ def request_export(
 
 
 def due_exports() -> list[int]:
-    """Create the exports of every schedule that is due; return their keys and those of exports that stalled.
+    """Create the exports of all due schedules; return their keys and those of stalled exports.
 
-    Each schedule is moved to its next time by compare-and-set in the transaction that creates its export, so two
-    ticks at once make one export. A schedule whose capture set is gone is switched off instead of failing each tick.
+    Each schedule is moved to its next time by compare-and-set in the transaction that creates its export, so
+    concurrent ticks create one export. A schedule whose capture set was deleted is disabled, not retried at each tick.
     """
     now = timezone.now()
     due = ScheduledExport.objects.select_related("project", "user").filter(

@@ -1,4 +1,4 @@
-"""Writes an export in resumable slices: parts of some rows each, put together at the end."""
+"""Writes an export in resumable slices: parts of some rows each, joined at the end."""
 
 import secrets
 import shutil
@@ -26,18 +26,18 @@ COPY_BYTES = 1024**2
 
 
 def advance(export: DataExport, turn: SliceOfWork) -> bool:
-    """Write the next rows until the slice is over, at last the file; return whether the export is finished.
+    """Write the next parts until the slice is over, finally the file; return whether the export is finished.
 
-    May be called by two workers at once and again after a crash at any line: a part counts once, by its row.
+    Safe for concurrent workers and after a crash at any line: a part is used once, by its row.
     """
-    # Read anew before each part: another worker may have finished it, a person may have started it over.
+    # Reloaded before each part: another worker may have finished it, a user may have restarted it.
     while _is_unfinished(export):
         if export.upto_pk is None:
             _begin(export)
         elif _last_pk(export) < export.upto_pk:
             _write_part(export, turn)
         else:
-            _put_together(export)
+            _join_parts(export)
             continue
         if turn.over():
             return False
@@ -50,7 +50,7 @@ def written_rows(export: DataExport) -> int:
 
 
 def restart(export: DataExport) -> None:
-    """Make the next slice write everything anew; the file there is stays until the new one is complete."""
+    """Make the next slice start over; the current file stays until the new one is complete."""
     with transaction.atomic():
         export.parts.all().delete()
         DataExport.objects.filter(pk=export.pk).update(
@@ -60,7 +60,7 @@ def restart(export: DataExport) -> None:
 
 
 def delete_files(paths: list[str]) -> None:
-    """Delete files from the default storage; one that is gone already is no error."""
+    """Delete files from the default storage; missing ones are ignored."""
     for path in paths:
         with suppress(FileNotFoundError):
             default_storage.delete(path)
@@ -75,7 +75,7 @@ def _is_unfinished(export: DataExport) -> bool:
 
 
 def _begin(export: DataExport) -> None:
-    """Fix the end and count the records: here, because it is too slow for the request that asked."""
+    """Fix the last row and count the records; this is too slow for the request that creates the export."""
     occurrences = occurrences_of(export)
     upto = occurrences.order_by().aggregate(last=Max("pk"))["last"] or 0
     number = occurrences.filter(pk__lte=upto).count()
@@ -93,22 +93,22 @@ def _last_pk(export: DataExport) -> int:
 
 
 def _write_part(export: DataExport, turn: SliceOfWork) -> None:
-    """Write the rows after the last part, at most ``PART_ROWS`` or what the slice allows, and record the part."""
+    """Write and record the next part: at most ``PART_ROWS`` rows, fewer when the slice is over."""
     written = format_of(export.format)
     after_pk = _last_pk(export)
     with tempfile.TemporaryFile() as part:
         last_pk, rows = _write_rows(export, written, after_pk, part, turn)
         part.seek(0)
-        # A name of its own: a storage may overwrite, or choose another name, when two workers meet at one.
+        # A unique name: with the same name of two workers a storage may overwrite or rename the file.
         path = default_storage.save(f"{EXPORTS}/parts/{export.pk}/{after_pk}-{uuid4().hex}.part", File(part))
-    piece = ExportPart(export=export, run=export.run, after_pk=after_pk, last_pk=last_pk, rows=rows, path=path)
-    if not _record_part(piece):
+    row = ExportPart(export=export, run=export.run, after_pk=after_pk, last_pk=last_pk, rows=rows, path=path)
+    if not _record_part(row):
         delete_files([path])
     DataExport.objects.filter(pk=export.pk, run=export.run).update(advanced_at=timezone.now())
 
 
 def _record_part(part: ExportPart) -> bool:
-    """Make the part count; False when another worker's does, or the export is gone."""
+    """Insert the row of the part; False when another worker has, or the export was deleted."""
     try:
         with transaction.atomic():
             part.save(force_insert=True)
@@ -120,7 +120,7 @@ def _record_part(part: ExportPart) -> bool:
 def _write_rows(
     export: DataExport, written: Format, after_pk: int, part: IO[bytes], turn: SliceOfWork
 ) -> tuple[int, int]:
-    """Write batches into ``part``; return the key up to which occurrences are dealt with, and the number of rows."""
+    """Write batches into ``part``; return the key of the last occurrence covered and the number of rows."""
     upto, last_pk, rows = export.upto_pk or 0, after_pk, 0
     while last_pk < upto and rows < PART_ROWS:
         following = occurrences_of(export).filter(pk__gt=last_pk, pk__lte=upto)
@@ -134,8 +134,8 @@ def _write_rows(
     return last_pk, rows
 
 
-def _put_together(export: DataExport) -> None:
-    """Join head, parts and tail into the final file, and let exactly one of several workers publish it."""
+def _join_parts(export: DataExport) -> None:
+    """Join head, parts and tail into the final file; exactly one of several workers publishes it."""
     written, parts = format_of(export.format), list(_parts(export))
     with tempfile.TemporaryFile() as whole, _unless_finished(export):
         whole.write(written.head())
@@ -150,7 +150,7 @@ def _put_together(export: DataExport) -> None:
 
 @contextmanager
 def _unless_finished(export: DataExport) -> Iterator[None]:
-    """Pass over a part whose file is gone because another worker has finished the export or begun it anew."""
+    """Ignore a missing part if another worker has finished the export or it was restarted."""
     try:
         yield
     except FileNotFoundError:
@@ -175,12 +175,12 @@ def _publish(export: DataExport, written: Format, whole: IO[bytes], size: int, p
 
 
 def _name(export: DataExport, written: Format) -> str:
-    """Return a new name in each run: it cannot be guessed, and the file there is stays whole until this one counts."""
+    """Return a new, unguessable name, so that the current file stays complete until it is replaced."""
     return f"{EXPORTS}/{export.project.slug}_export-{export.pk}-{secrets.token_hex(16)}.{written.extension}"
 
 
 def _replace(export: DataExport, path: str, size: int, parts: list[ExportPart]) -> bool:
-    """Make ``path`` the export's file; False when another worker has finished it, or it was restarted."""
+    """Make ``path`` the export's file; False if another worker has finished it or it was restarted."""
     with transaction.atomic():
         current = DataExport.objects.select_for_update(of=("self",)).get(pk=export.pk)
         if current.run != export.run or current.finished_at:
@@ -189,7 +189,7 @@ def _replace(export: DataExport, path: str, size: int, parts: list[ExportPart]) 
         current.file_path, current.file_size = path, size
         current.record_count, current.finished_at = sum(part.rows for part in parts), timezone.now()
         current.save(update_fields=["file_path", "file_size", "record_count", "finished_at"])
-        # The rows stay: a worker that is still at it must see that everything is written.
-        gone = [*replaced, *(part.path for part in parts)]
-        transaction.on_commit(lambda: delete_files(gone), robust=True)
+        # The rows of the parts stay: a concurrent worker must see that everything is written.
+        obsolete = [*replaced, *(part.path for part in parts)]
+        transaction.on_commit(lambda: delete_files(obsolete), robust=True)
     return True

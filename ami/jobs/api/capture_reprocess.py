@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from ami.jobs.services import operations
 from ami.jobs.services.reprocess_jobs import pipeline_for
-from ami.main.api.accepted import AskedSerializer, accepted
+from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects
 from ami.ml.models import Pipeline
@@ -23,7 +23,7 @@ class ReprocessCaptureView(APIView):
 
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(request=None, responses={202: AskedSerializer}, operation_id="capture_reprocess")
+    @extend_schema(request=None, responses={202: PublishedJobSerializer}, operation_id="capture_reprocess")
     def post(self, request: Request, capture_id: int) -> Response:
         """Create and start a job for this capture, with ``{"pipeline": id}`` or the project's default pipeline."""
         visible = visible_projects(request).order_by().values("pk")
@@ -36,7 +36,7 @@ class ReprocessCaptureView(APIView):
             source_image_single=capture,
             deployment_id=capture.deployment_id,
         )
-        return accepted(job, published)
+        return accepted_response(job, published)
 
 
 def _pipeline(request: Request, project: Project) -> Pipeline:

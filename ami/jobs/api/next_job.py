@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
-from ami.main.api.lists import MOST_PER_PAGE, whole_number
+from ami.main.api.lists import MAX_PER_PAGE, whole_number
 from ami.main.permissions import is_worker, visible_projects
 from ami.ml.services.heartbeats import record_heartbeat
 
@@ -63,7 +63,7 @@ def _heartbeat(request: Request) -> None:
 
 def _limit(request: Request) -> int:
     try:
-        return max(1, min(MOST_PER_PAGE, whole_number(request.query_params.get("limit", "1"))))
+        return max(1, min(MAX_PER_PAGE, whole_number(request.query_params.get("limit", "1"))))
     except ValueError:
         return 1
 

@@ -18,10 +18,10 @@ from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL
 from ami.jobs.services import operations
 from ami.jobs.services.progress import progress_of
-from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_LIST
 from ami.main.api.errors import Conflict
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
+from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.permissions import has_role
 
 FILTERS = {
@@ -90,19 +90,19 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
             raise Conflict("Cancel the job before deleting it.")
         instance.delete()
 
-    @extend_schema(request=None, responses={202: AskedSerializer})
+    @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def run(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Run the job; a finished job starts over."""
         job = self.get_object()
-        return accepted(job, operations.run(job))
+        return accepted_response(job, operations.run(job))
 
-    @extend_schema(request=None, responses={202: AskedSerializer})
+    @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Run the failed and unfinished part of a finished job again."""
         job = self.get_object()
-        return accepted(job, operations.retry(job))
+        return accepted_response(job, operations.retry(job))
 
     @extend_schema(request=None, responses=JobSerializer)
     @action(detail=True, methods=["post"])

@@ -19,6 +19,9 @@ from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
 from ami.queues.publish import PublishedTask, publish_for_user
 
+#: The task that runs one slice of a job.
+RUN_JOB = "ami.jobs.tasks.run_job"
+
 
 def create(kind: str, project: Any, *, name: str, params: dict[str, Any] | None = None, **relations: Any) -> Job:
     """Create a job without starting it; ``relations`` are fields of `Job`. Its dispatch mode is fixed here.
@@ -157,10 +160,8 @@ def _due(job: Job) -> datetime | None:
 
 
 def _enqueue(job: Job, origin: str | None) -> PublishedTask:
-    from ami.jobs.tasks import run_job
-
     published = publish_for_user(
-        run_job, origin=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk
+        RUN_JOB, origin=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk
     )
     Job.objects.filter(pk=job.pk).update(queued_at=timezone.now(), queued_times=1)
     Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=published.task_id)

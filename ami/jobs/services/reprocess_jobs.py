@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ami.celery import origin
+from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
+from ami.jobs.services import operations
 from ami.main.models import Project, SourceImage
 from ami.ml.models import Pipeline
 
@@ -51,9 +53,6 @@ def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: st
 
 def _job(project: Project, pipeline: Pipeline, ids: list[int], once: str, asker: str) -> int:
     """Return the key of this request's job in the project; create and start it unless an earlier delivery did."""
-    from ami.jobs.models import Job
-    from ami.jobs.services import operations
-
     known = Job.objects.filter(project=project, params__asked_by_task=once).first()
     if known is not None:
         if known.status in {JobStatus.CREATED, JobStatus.PENDING}:

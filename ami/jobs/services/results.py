@@ -12,6 +12,7 @@ from ami.ml.services.adoption import reassign_results
 from ami.ml.services.crops import captures_without_crops
 from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.results import save_image
+from ami.ml.tasks import create_detection_images
 from ami.queues.publish import publish_task
 
 
@@ -42,8 +43,6 @@ def save_results(job: Job, response: PipelineResultsResponse, *, only: set[int] 
 
 def publish_crops(images: dict[int, SourceImage]) -> None:
     """Publish one task for those images that have a detection without a crop, no matter which result made it."""
-    from ami.ml.tasks import create_detection_images
-
     if without := captures_without_crops(images):
         publish_task(create_detection_images, source_image_ids=without)
 

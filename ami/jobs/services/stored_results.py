@@ -27,6 +27,9 @@ CHUNK_BYTES = 1024**2
 KEEP_SECONDS = 24 * 3600
 PURGE_BATCH = 1000
 
+#: The task that handles one stored result.
+HANDLE_RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
+
 
 def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResult:
     """Serialize and store a result; see ``store_text``."""
@@ -98,12 +101,10 @@ def publish(row: StoredResult) -> str:
     Raises:
         kombu.exceptions.OperationalError: the broker refused it; the audit publishes it later.
     """
-    from ami.jobs.tasks import process_nats_pipeline_result
-
     if row.handled_at is not None and row.task_id:
         return row.task_id
     kwargs = {"job_id": row.job_id, "result_key": row.key, "reply_subject": row.reply_subject}
-    task_id = publish_task(process_nats_pipeline_result, **kwargs)
+    task_id = publish_task(HANDLE_RESULT, **kwargs)
     StoredResult.objects.filter(pk=row.pk).update(
         task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
     )

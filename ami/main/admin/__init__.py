@@ -1,5 +1,5 @@
 """The admin of the core, one module per noun."""
 
-from ami.main.admin import bookkeeping, captures, findings, people, projects, stations, taxa, tokens
+from ami.main.admin import captures, maintenance, occurrences, projects, stations, taxa, tokens, users
 
-__all__ = ["bookkeeping", "captures", "findings", "people", "projects", "stations", "taxa", "tokens"]
+__all__ = ["captures", "maintenance", "occurrences", "projects", "stations", "taxa", "tokens", "users"]

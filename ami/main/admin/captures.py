@@ -16,7 +16,7 @@ from ami.queues.publish import publish_for_user
 
 @admin.register(SourceImage)
 class SourceImageAdmin(admin.ModelAdmin):
-    """Captures, with reprocessing and deletion as tasks."""
+    """Captures; bulk deletion runs as a task."""
 
     list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count", "picture")
     list_filter = ("project",)
@@ -30,7 +30,7 @@ class SourceImageAdmin(admin.ModelAdmin):
 
     @admin.display(description="picture")
     def picture(self, capture: SourceImage) -> str:
-        """Return a link to the picture: where its source has it, or one that is signed now."""
+        """Return a link to the picture: its public URL, else a newly signed one."""
         if not capture.pk:
             return "-"
         address = file_urls.address("captures", capture.pk, "image")
@@ -38,14 +38,13 @@ class SourceImageAdmin(admin.ModelAdmin):
         return format_html('<a href="{}">open</a>', capture.public_url() or signed)
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Leave Django's own deletion out: it holds the request, and all rows in memory, until it is done."""
+        # Django's own action deletes within the request and loads all rows into memory.
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
 
     @admin.action(description="Delete selected captures in the background", permissions=["delete"])
     def bulk_delete(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Write down the selection and ask for its deletion."""
         pks = selected_rows(request, queryset.order_by("pk").values_list("pk", flat=True))
         if not pks:
             return
@@ -54,13 +53,12 @@ class SourceImageAdmin(admin.ModelAdmin):
         report_published(request, f"Deleting {len(pks)} captures", published)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
-        """Delete one capture and mark the counts that it was part of."""
         bulk_deletion.delete(SourceImage, [obj.pk])
 
 
 @admin.register(SourceImageCollection)
 class SourceImageCollectionAdmin(admin.ModelAdmin):
-    """Capture sets, with populating."""
+    """Capture sets."""
 
     list_display = ("name", "project", "method", "captures", "updated_at")
     list_filter = ("method", "project")
@@ -71,17 +69,14 @@ class SourceImageCollectionAdmin(admin.ModelAdmin):
     actions = ("populate",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Count the captures of all rows in one query."""
         return super().get_queryset(request).annotate(captures_count=Count("images"))
 
     @admin.display(description="captures", ordering="captures_count")
     def captures(self, collection: Any) -> int:
-        """Return the number of captures."""
         return int(collection.captures_count)
 
     @admin.action(description="Populate selected capture sets", permissions=["change"])
     def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for each set to be filled."""
         for collection in selected_rows(request, queryset):
             published = publish_for_user(tasks.populate_collection, collection_id=collection.pk)
             report_published(request, f"Populating {collection}", published)

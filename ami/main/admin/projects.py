@@ -14,7 +14,7 @@ from ami.queues.publish import publish_for_user
 
 @admin.register(Project)
 class ProjectAdmin(admin.ModelAdmin):
-    """Projects, with a recount; `ami.exports` adds an export."""
+    """Projects; `ami.exports` adds the export action."""
 
     list_display = ("name", "owner", "stations", "active", "draft", "session_time_gap_seconds", "created_at")
     list_filter = ("active", "draft")
@@ -25,23 +25,19 @@ class ProjectAdmin(admin.ModelAdmin):
     actions = ("refresh_counts",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Count the stations of all rows in one query."""
         return super().get_queryset(request).annotate(stations_count=Count("deployments"))
 
     @admin.display(description="stations", ordering="stations_count")
     def stations(self, project: Any) -> int:
-        """Return the number of stations."""
         return int(project.stations_count)
 
     @admin.action(description="Refresh counts of selected projects", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a recount of every event and station of each project."""
         for project in selected_rows(request, queryset):
             published = publish_for_user(tasks.refresh_project_calculated_fields, project_id=project.pk)
             report_published(request, f"Refreshing counts of {project}", published)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        """Let those export who may add exports."""
         return request.user.has_perm("exports.add_dataexport")
 
 

@@ -16,7 +16,7 @@ COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated
 
 @admin.register(Deployment)
 class DeploymentAdmin(admin.ModelAdmin):
-    """Stations, with recount, regrouping, sync and new public URLs."""
+    """Stations."""
 
     list_display = ("name", "project", "time_zone", "events_count", *COUNTS, "data_source_last_checked")
     list_filter = ("project",)
@@ -37,21 +37,18 @@ class DeploymentAdmin(admin.ModelAdmin):
 
     @admin.action(description="Refresh counts of selected stations", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a recount of each station."""
         for station in selected_rows(request, queryset):
             published = publish_for_user(tasks.refresh_deployment_calculated_fields, deployment_id=station.pk)
             report_published(request, f"Refreshing counts of {station}", published)
 
     @admin.action(description="Group captures of selected stations into sessions", permissions=["change"])
     def regroup(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for the grouping of each station."""
         for station in selected_rows(request, queryset):
             published = publish_for_user(tasks.regroup_events, deployment_id=station.pk)
             report_published(request, f"Grouping {station} into sessions", published)
 
     @admin.action(description="Sync captures of selected stations", permissions=["change"])
     def sync(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a sync of each station that has a storage source."""
         for station in selected_rows(request, queryset):
             if station.data_source_id is None:
                 self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
@@ -61,7 +58,7 @@ class DeploymentAdmin(admin.ModelAdmin):
 
     @admin.action(description="Take public URLs of captures from the storage source", permissions=["change"])
     def update_public_urls(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for the public base URL of each station's source on all its captures."""
+        """Publish a task per station that copies its source's public base URL to all its captures."""
         for station in selected_rows(request, queryset.select_related("data_source")):
             if station.data_source is None:
                 self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
@@ -73,7 +70,7 @@ class DeploymentAdmin(admin.ModelAdmin):
 
 @admin.register(Event)
 class EventAdmin(admin.ModelAdmin):
-    """Sessions, with a recount."""
+    """Sessions."""
 
     list_display = ("group_by", "deployment", "project", "start", "end", *COUNTS)
     list_filter = ("project",)
@@ -85,7 +82,6 @@ class EventAdmin(admin.ModelAdmin):
 
     @admin.action(description="Refresh counts of selected sessions", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Ask for a recount of each session."""
         for event in selected_rows(request, queryset):
             published = publish_for_user(tasks.refresh_event_calculated_fields, event_id=event.pk)
             report_published(request, f"Refreshing counts of {event}", published)
@@ -93,7 +89,7 @@ class EventAdmin(admin.ModelAdmin):
 
 @admin.register(S3StorageSource)
 class S3StorageSourceAdmin(admin.ModelAdmin):
-    """Storage sources; their keys are written, never shown."""
+    """Storage sources; their keys are write-only."""
 
     fields = (
         "name",

@@ -1,4 +1,4 @@
-"""The admin of taxa and lists of them."""
+"""The admin of taxa and taxa lists."""
 
 from django.contrib import admin
 

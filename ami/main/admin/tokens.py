@@ -1,4 +1,4 @@
-"""The admin of tokens: who has which, when it was last used, and an end to it; never a key."""
+"""The admin of API tokens: owner, last use, revocation; never a key."""
 
 from typing import Any
 
@@ -6,14 +6,14 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from ami.main.admin.bookkeeping import ReadOnlyAdmin
+from ami.main.admin.maintenance import ReadOnlyAdmin
 from ami.main.models import ApiToken
 from ami.queues.admin_site.messages import selected_rows
 
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens; their keys are not stored. `manage.py tokens create` and the API make new ones."""
+    """Tokens; their keys are not stored. `manage.py tokens create` and the API create them."""
 
     list_display = ("prefix", "name", "user", "scope", "created_at", "last_used_at", "expires_at", "revoked_at")
     list_filter = ("scope", "revoked_at", "last_used_at")
@@ -25,12 +25,10 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        """Make each worthless at once."""
         keys = [token.pk for token in selected_rows(request, queryset)]
         if keys:
             count = ApiToken.objects.filter(pk__in=keys).revoke()
             self.message_user(request, f"{count} of {len(keys)} tokens revoked.", messages.SUCCESS)
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """Let those revoke who have the permission for it."""
         return request.user.has_perm("main.revoke_apitoken")

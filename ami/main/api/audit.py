@@ -1,4 +1,4 @@
-"""Records what people change through the API: in the log, and on the pages of the rows in the admin."""
+"""Audit of changes through the API: in the log, and in the admin's history of each row."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,16 +11,15 @@ from ami.queues import audit_log
 
 
 class AuditMiddleware:
-    """Leaves an entry of every request of a signed-in caller to the API that may change something.
+    """Records every unsafe API request of an authenticated client.
 
-    What workers call all the time is left out: a view names such actions in ``unrecorded``. Bodies are not recorded.
+    A view lists actions that workers call all the time in ``unrecorded``; they are skipped. Bodies are not recorded.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer the request and record it."""
         response = self._get_response(request)
         view = getattr(getattr(request.resolver_match, "func", None), "cls", None)
         if request.method not in SAFE_METHODS and view is not None and request.user.is_authenticated:
@@ -34,7 +33,7 @@ def _record(request: HttpRequest, response: HttpResponse, view: Any) -> None:
     if action in getattr(view, "unrecorded", ()):
         return
     name = f"{view.__name__.removesuffix('View').removesuffix('ViewSet')} {action or request.method}"
-    # A client may name any address: only what the routes took from it is written down.
+    # A client may request any path: only the matched route parameters are recorded.
     keys = " ".join(f"{key} {value}" for key, value in match.kwargs.items() if key != "format")
     row = _row(view, match.kwargs, response)
     has_changed = row is not None and response.status_code < 400

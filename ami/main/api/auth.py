@@ -1,4 +1,4 @@
-"""Sign in with e-mail and password for a token; sign out to make it worthless."""
+"""Sign-in with e-mail and password for a token, and sign-out."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from ami.main.api.budgets import LOGIN
 from ami.main.api.throttles import LoginAddressThrottle
 from ami.main.models import ApiToken
 from ami.main.services import login_attempts, tokens
-from ami.main.services.callers import address_of
+from ami.main.services.client_address import address_of
 
 
 class LoginSerializer(serializers.Serializer[Any]):
-    """What a person or a worker signs in with."""
+    """The credentials of a user or a worker."""
 
     email = serializers.EmailField(max_length=254)
     password = serializers.CharField(max_length=1024, trim_whitespace=False, write_only=True)
@@ -41,13 +41,13 @@ class LoginView(APIView):
 
     @extend_schema(request=LoginSerializer, responses=TokenSerializer)
     def post(self, request: Request) -> Response:
-        """Return a new token of the person's. A wrong password and an unknown e-mail address answer the same."""
-        asked = LoginSerializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        email = asked.validated_data["email"].lower()
+        """Return a new token. A wrong password and an unknown e-mail address get the same response."""
+        credentials = LoginSerializer(data=request.data)
+        credentials.is_valid(raise_exception=True)
+        email = credentials.validated_data["email"].lower()
         if wait_seconds := login_attempts.count_account(address_of(request), email):
             raise Throttled(wait_seconds)
-        user = authenticate(request, username=email, password=asked.validated_data["password"])
+        user = authenticate(request, username=email, password=credentials.validated_data["password"])
         if user is None:
             raise serializers.ValidationError({"non_field_errors": ["E-mail address or password is wrong."]})
         return Response({"auth_token": tokens.sign_in(user)})
@@ -59,12 +59,11 @@ class LogoutView(APIView):
     permission_classes = (IsAuthenticated,)
 
     def admits_worker(self, request: Request) -> bool:  # noqa: ARG002
-        """A worker, too, may end its token."""
         return True
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request) -> Response:
-        """Delete the token of this request; the caller's others go on."""
+        """Delete the token of this request; the user's other tokens stay valid."""
         if isinstance(request.auth, ApiToken):
             request.auth.delete()
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,4 +1,4 @@
-"""Who a request comes from, by the token in its header, and how far a worker's token reaches."""
+"""Token authentication, and the scope of a worker's token."""
 
 from typing import Any
 
@@ -9,25 +9,29 @@ from rest_framework.request import Request
 from ami.main.models import ApiToken, User
 from ami.main.services import tokens
 
-BEYOND = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
+OUTSIDE_WORKER_SCOPE = "This token is a worker's: it fetches and returns the work of its projects, and nothing else."
 
 
 class TokenAuthentication(HeaderAuthentication):
     """``Authorization: Token <40 hex>``, against the stored hashes.
 
-    A worker's token opens only views that say so with a method ``admits_worker(request) -> bool``. The check stands
-    here and not among the permissions, which each view may replace: what is not said is refused.
+    A worker's token opens only views with a method ``admits_worker(request) -> bool`` that returns true. The check is
+    here and not among the permissions, which each view may replace: the default is to refuse.
     """
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        """Return the person and the token; None without such a header."""
-        found: tuple[User, ApiToken] | None = super().authenticate(request)
-        if found is not None and found[1].is_worker and not _admits(request):
-            raise PermissionDenied(BEYOND)
-        return found
+        """Return the user and the token; None without such a header.
+
+        Raises:
+            PermissionDenied: a worker's token on a view that does not admit workers.
+        """
+        user_and_token: tuple[User, ApiToken] | None = super().authenticate(request)
+        if user_and_token is not None and user_and_token[1].is_worker and not _admits(request):
+            raise PermissionDenied(OUTSIDE_WORKER_SCOPE)
+        return user_and_token
 
     def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:
-        """Return the person and the token, for one query; a 401 does not say why it is one."""
+        """Return the user and the token; the 401 does not say what is wrong with the key."""
         token = tokens.find(key)
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("Invalid token.")

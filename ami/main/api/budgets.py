@@ -1,4 +1,4 @@
-"""How large a JSON body of each endpoint may be: in bytes, in elements and in depth, counted before it is parsed."""
+"""Size limits of each endpoint's JSON bodies in bytes, elements and depth, checked before parsing."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from django.conf import settings
 from rest_framework import status
 from rest_framework.exceptions import APIException
 
-#: A JSON string, also one that never ends. Possessive, so that no text makes it search a second time.
+#: A JSON string, terminated or not. Possessive, so that no text makes it backtrack.
 STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 MARKS = (b",", b":", b"[", b"{", b"]", b"}")
@@ -19,21 +19,21 @@ STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 class TooLarge(APIException):
-    """The request body is larger than this endpoint takes."""
+    """The request body is larger than the endpoint's budget."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
 
 
 class TooManyElements(ValueError):
-    """A body's structure exceeds its budget; the text says which number."""
+    """A body's structure exceeds its budget; the message names the limit."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What one JSON body may take. Its elements are its texts and its structural characters ``, : [ ] { }``.
+    """The limits of one JSON body. Its elements are its strings and its structural characters ``, : [ ] { }``.
 
-    Three of them make the largest object for its text, of about 250 bytes; so ``elements`` bounds what parsing takes.
+    An object of about 250 bytes in memory needs at least three elements, so ``elements`` bounds the memory of parsing.
     """
 
     byte_count: int
@@ -44,26 +44,26 @@ class Budget:
         """Return the body; ``length`` is the request's Content-Length.
 
         Raises:
-            TooLarge: 413, by the length before a byte is read, else after reading one byte too many.
+            TooLarge: 413; by the length before anything is read, else after one byte too many.
         """
         limit = min(self.byte_count, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         if length.isdecimal() and int(length[:20]) > limit:
-            raise TooLarge(f"The body has {length[:20]} bytes; this address takes at most {limit}.")
+            raise TooLarge(f"The body has {length[:20]} bytes; this endpoint accepts at most {limit}.")
         body = stream.read(limit + 1)
         if len(body) > limit:
             raise TooLarge(f"The body has more than {limit} bytes.")
         return body
 
     def check(self, body: bytes) -> None:
-        """Count the structure of a JSON text without making a single object of it.
+        """Count the elements and the depth of a JSON text without parsing it.
 
         Raises:
-            TooManyElements: it has more elements or is nested deeper than the budget has.
+            TooManyElements: it has more elements or levels than the budget.
         """
-        found, brackets = 0, bytearray()
+        elements, brackets = 0, bytearray()
         for piece in _structure(body):
-            found += 1 + sum(map(piece.count, MARKS))
-            if found > self.elements:
+            elements += 1 + sum(map(piece.count, MARKS))
+            if elements > self.elements:
                 raise TooManyElements(f"has more than {self.elements} elements")
             brackets += piece.translate(None, NOT_BRACKETS)
         if max(accumulate(map(STEPS.__getitem__, brackets)), default=0) > self.depth:
@@ -71,7 +71,7 @@ class Budget:
 
 
 def _structure(body: bytes) -> Iterator[bytes]:
-    """Yield what stands between the strings, piece by piece: all at once would take thirty times the body."""
+    """Yield the text between the strings, in pieces: one list of them would take thirty times the body."""
     end = 0
     for string in STRING.finditer(body):
         yield body[end : string.start()]
@@ -90,6 +90,6 @@ CAPTURE_SET = Budget(4 * 1024**2, 110_000)
 
 
 def budget_of(view: Any) -> Budget:
-    """Return what ``view`` declares as its ``budget``; an ordinary write's unless it declares one."""
-    found = getattr(view, "budget", ORDINARY)
-    return found if isinstance(found, Budget) else ORDINARY
+    """Return the ``budget`` of ``view``, ``ORDINARY`` when it declares none."""
+    budget = getattr(view, "budget", ORDINARY)
+    return budget if isinstance(budget, Budget) else ORDINARY

@@ -10,12 +10,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.accepted import AskedSerializer, accepted
 from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
-from ami.main.api.files import PICTURES, FileLinks, answer, file_action, picture
+from ami.main.api.files import PICTURES, FileLinks, file_action, file_response, picture
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage, SourceImageCollection
 from ami.main.services.capture_sets import OptionError, validate_options
 from ami.main.services.job_port import start_job
@@ -64,11 +64,11 @@ class CaptureViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Sou
 
     @file_action(*sorted(set(PICTURES.values())))
     def image(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
-        """Answer the capture's picture, to a member of its project or to a signed link; or where its source has it."""
+        """Return the capture's picture, or redirect to its public URL; needs membership or a signed link."""
         capture: SourceImage = self.get_object()
         if url := capture.public_url():
             return HttpResponseRedirect(url)
-        return answer(request, picture(CAPTURE, capture.path, f"capture-{capture.pk}"))
+        return file_response(request, picture(CAPTURE, capture.path, f"capture-{capture.pk}"))
 
 
 class CollectionSerializer(serializers.ModelSerializer[SourceImageCollection]):
@@ -82,13 +82,11 @@ class CollectionSerializer(serializers.ModelSerializer[SourceImageCollection]):
         extra_kwargs = {"description": {"max_length": 10_000}}
 
     def validate_project(self, project: Project) -> Project:
-        """Keep a capture set in its project."""
         if self.instance is not None and self.instance.project_id != project.pk:
             raise serializers.ValidationError("A capture set cannot move to another project.")
         return project
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Accept options that the method understands."""
         method = attrs.get("method") or getattr(self.instance, "method", SourceImageCollection.Method.FULL)
         options = attrs.get("kwargs", getattr(self.instance, "kwargs", {}))
         if not isinstance(options, dict):
@@ -112,7 +110,7 @@ class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollecti
     filters = COLLECTION_FILTERS
     budget = CAPTURE_SET
 
-    @extend_schema(request=None, responses={202: AskedSerializer})
+    @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def populate(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Fill the set with the captures that its method chooses."""
@@ -123,4 +121,4 @@ class CollectionViewSet(ProjectScoped, viewsets.ModelViewSet[SourceImageCollecti
             name=f"Populate {collection.name}",
             source_image_collection=collection,
         )
-        return accepted(job, published)
+        return accepted_response(job, published)

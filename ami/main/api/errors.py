@@ -1,4 +1,4 @@
-"""Errors of the API that any app may raise."""
+"""API errors that any app may raise."""
 
 from rest_framework import status
 from rest_framework.exceptions import APIException
@@ -14,16 +14,16 @@ class TooSlow(APIException):
 
 
 class Busy(APIException):
-    """Another large body is worked on; nothing of this one was read or kept."""
+    """Another large body is being processed; this one was neither read nor stored."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_code = "busy"
-    #: Django REST framework makes this the header Retry-After.
+    #: Django REST framework sends this as Retry-After.
     wait = BUSY_RETRY_SECONDS
 
 
 class Conflict(APIException):
-    """The state of the object does not allow what was asked."""
+    """The state of the object does not allow the operation."""
 
     status_code = status.HTTP_409_CONFLICT
     default_code = "conflict"

@@ -1,4 +1,4 @@
-"""Serializer fields that know projects."""
+"""Serializer fields limited to the user's projects."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ami.main.permissions import visible_projects
 
 
 class OwnProjectField(serializers.PrimaryKeyRelatedField[Project]):
-    """The key of a project that the caller may see; any other answers that it does not exist."""
+    """The key of a project that the user may see; any other gives the error of an unknown key."""
 
     def __init__(self, **kwargs: Any) -> None:
         if not kwargs.get("read_only"):
@@ -18,12 +18,11 @@ class OwnProjectField(serializers.PrimaryKeyRelatedField[Project]):
         super().__init__(**kwargs)
 
     def get_queryset(self) -> "QuerySet[Project]":
-        """Return the caller's projects."""
         return visible_projects(self.context["request"])
 
 
 def belongs_to(project: Project | None, field: str, row: Any) -> None:
-    """Refuse a related row of another project; a row of no project belongs to all.
+    """Refuse a related row of another project; a row without a project is shared.
 
     Raises:
         serializers.ValidationError: naming the field.
@@ -31,5 +30,5 @@ def belongs_to(project: Project | None, field: str, row: Any) -> None:
     if row is None or project is None:
         return
     if row.project_id not in (None, project.pk):
-        # The same words as for a key that does not exist: other projects' keys are nobody's business.
+        # The message for a key that does not exist, so that other projects' keys are not revealed.
         raise serializers.ValidationError({field: [f'Invalid pk "{row.pk}" - object does not exist.']})

@@ -1,4 +1,4 @@
-"""Files in the API: opened by a role or by a signed link, streamed from a folder or redirected to a bucket."""
+"""File downloads: authorized by role or signed link, streamed from a folder or redirected to a bucket."""
 
 import logging
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from ami.main.services.stored_files import Area, FileRefused
 
 logger = logging.getLogger(__name__)
 
-#: What a browser may show; all else is saved, since a file of unknown content would run on our own address.
+#: Types that a browser may show; others are downloaded, because unknown content would run on our origin.
 PICTURES = {
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
@@ -33,34 +33,33 @@ PICTURES = {
 }
 ANY_BYTES = "application/octet-stream"
 
-#: For how many seconds a redirect to the bucket works: it is followed at once.
+#: Lifetime of a redirect to the bucket; clients follow it immediately.
 REDIRECT_SECONDS = 300
 
 
-class StorageAway(APIException):
-    """The bucket did not answer."""
+class StorageUnreachable(APIException):
+    """The bucket is unreachable."""
 
     status_code = 503
     default_detail = "The file storage is unreachable; try again."
 
 
 class AnyType(BaseContentNegotiation):
-    """Answers whatever is asked for: a browser that wants an image sends no ``application/json``."""
+    """Ignores the Accept header: a browser that wants an image sends no ``application/json``."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:  # noqa: ARG002
-        """Return the first parser."""
         return parsers[0]
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:  # noqa: ARG002
-        """Return the first renderer, which shows refusals."""
+        """Return the first renderer; it renders errors."""
         return renderers[0], renderers[0].media_type
 
 
 class RoleOrLink(ProjectRole):
-    """Grants a file by the person's role in its project, or by a link that was signed for it."""
+    """Grants access to a file by the user's role in its project or by a signed link."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        """Accept a signed link; refuse a wrong or old one with its reason, unless the person's role decides."""
+        """Accept a signed link or a user; without a user, refuse a wrong or expired link with the reason."""
         if getattr(view, "is_opened_by_link", False) or super().has_permission(request, view):
             return True
         if "signature" in request.query_params:
@@ -71,44 +70,43 @@ class RoleOrLink(ProjectRole):
         return False
 
     def has_object_permission(self, request: Request, view: APIView, obj: Any) -> bool:
-        """Compare roles, unless a link opened this file."""
         return getattr(view, "is_opened_by_link", False) or super().has_object_permission(request, view, obj)
 
 
 class FileLinks:
-    """Put before `ProjectScoped` in a view with a `file_action`: a signed link needs no account."""
+    """Mixin before `ProjectScoped` for views with a `file_action`: a signed link needs no account."""
 
     @property
     def is_opened_by_link(self) -> bool:
-        """Whether the request carries a signature for exactly its own address; only files' addresses are signed."""
+        """Whether the request carries a valid signature of its own path; only paths of files are signed."""
         request = getattr(self, "request", None)
         return request is not None and file_urls.opens(request.path_info, request.GET)
 
     def get_authenticators(self) -> list[Any]:
-        """Read no token where a link opens the file: one that expired must not close it."""
+        """Skip authentication for a valid link: an expired token must not block it."""
         return [] if self.is_opened_by_link else super().get_authenticators()  # type: ignore[misc]
 
     def get_queryset(self) -> Any:
-        """Return every project's rows to a link, which names one of them, and the caller's projects' to a person."""
+        """Return all rows for a link, which names one of them; otherwise those of the user's projects."""
         if self.is_opened_by_link:
             return self.queryset.all()  # type: ignore[attr-defined]
         return super().get_queryset()  # type: ignore[misc]
 
 
 LINK = [
-    OpenApiParameter("expires", OpenApiTypes.INT, description="Of a signed link: until when it works."),
+    OpenApiParameter("expires", OpenApiTypes.INT, description="Of a signed link: when it expires."),
     OpenApiParameter("signature", OpenApiTypes.STR, description="Of a signed link; it needs no token."),
 ]
 
 
 def file_action(*media_types: str) -> Callable[[Callable[..., Any]], Any]:
-    """Make a method a `GET` endpoint that answers a file of these types."""
+    """Make a method a `GET` endpoint that returns a file of these types."""
     kept = {
-        302: OpenApiResponse(description="The file lies in a bucket; the address is signed for five minutes."),
+        302: OpenApiResponse(description="The file is in a bucket; the URL is signed for five minutes."),
         403: OpenApiResponse(description="The signature is wrong or has expired."),
         404: OpenApiResponse(description="There is no such file."),
         409: OpenApiResponse(description="There is no file yet."),
-        503: OpenApiResponse(description="The bucket does not answer."),
+        503: OpenApiResponse(description="The bucket is unreachable."),
     }
     files = {(200, media_type): OpenApiTypes.BINARY for media_type in media_types}
     options = {"permission_classes": [RoleOrLink], "content_negotiation_class": AnyType, "pagination_class": None}
@@ -123,7 +121,7 @@ def file_action(*media_types: str) -> Callable[[Callable[..., Any]], Any]:
 
 @dataclass(frozen=True)
 class Download:
-    """A file to answer: where it lies, under which name it is saved, as what, and what is said where it is gone."""
+    """A file to send; ``name`` is the name for the client, ``missing`` the message of the 404."""
 
     area: Area
     path: str
@@ -134,7 +132,7 @@ class Download:
     cache_seconds: int = 0
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that keep the file from running on our address and from being kept by others."""
+        """Return headers that keep the file from running on our origin and out of shared caches."""
         return {
             "X-Content-Type-Options": "nosniff",
             "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -143,7 +141,7 @@ class Download:
 
 
 def picture(area: Area, path: str, name: str) -> Download:
-    """Return the download of a picture, which a browser shows where it knows the type; ``name`` has no extension."""
+    """Return the download of a picture, shown inline if its type is known; ``name`` has no extension."""
     extension = path.rpartition(".")[2].lower()
     content_type = PICTURES.get(extension)
     return Download(
@@ -157,17 +155,17 @@ def picture(area: Area, path: str, name: str) -> Download:
     )
 
 
-def answer(request: Request, download: Download) -> HttpResponseBase:
-    """Stream the file in pieces from a folder, or redirect to an address that the bucket signs now.
+def file_response(request: Request, download: Download) -> HttpResponseBase:
+    """Stream the file from a folder, or redirect to a URL that the bucket signs.
 
     Raises:
-        NotFound: the file is gone, or the path is none that is opened here.
-        StorageAway: the bucket did not answer.
+        NotFound: the file does not exist, or its path is refused.
+        StorageUnreachable: the bucket is unreachable.
     """
     try:
         return _from_folder(request, download) if stored_files.in_folder() else _from_bucket(request, download)
     except (FileRefused, OSError) as error:
-        logger.warning("No file for %s: %s", request.path_info, error)
+        logger.warning("File not available", extra={"path": request.path_info, "reason": str(error)})
         raise NotFound(download.missing) from error
 
 
@@ -194,15 +192,15 @@ def _from_bucket(request: Request, download: Download) -> HttpResponseBase:
         if not default_storage.exists(download.path):
             raise NotFound(download.missing)
         if request.method == "HEAD":
-            # An address that is signed for GET refuses HEAD.
+            # A URL that is signed for GET refuses HEAD.
             headers = {**download.headers(), "Content-Length": str(default_storage.size(download.path))}
             return HttpResponse(headers=headers, content_type=download.content_type)
-        shown = "attachment" if download.is_attachment else "inline"
+        disposition = "attachment" if download.is_attachment else "inline"
         parameters = {
             "ResponseContentType": download.content_type,
-            "ResponseContentDisposition": f'{shown}; filename="{download.name}"',
+            "ResponseContentDisposition": f'{disposition}; filename="{download.name}"',
         }
         address = default_storage.url(download.path, parameters=parameters, expire=REDIRECT_SECONDS)
     except (BotoCoreError, ClientError) as error:
-        raise StorageAway from error
+        raise StorageUnreachable from error
     return HttpResponseRedirect(address, headers={"Cache-Control": "private, no-store"})

@@ -1,4 +1,4 @@
-"""What every list of the API shares: bounded pages, the caller's projects only, and filters that name themselves."""
+"""What every list of the API shares: bounded pages, the scope of the user's projects, and filters."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,18 +15,22 @@ from rest_framework.request import Request
 from ami.main.models import Project
 from ami.main.permissions import ProjectRole, visible_projects
 
-MOST_PER_PAGE = 500
+MAX_PER_PAGE = 500
 LARGEST_OFFSET = 10_000_000
 
 
 class BoundedPagination(LimitOffsetPagination):
-    """Pages of at most ``MOST_PER_PAGE``, and an offset that a database can still count to."""
+    """Pages of at most ``MAX_PER_PAGE`` rows, offsets of at most ``LARGEST_OFFSET``."""
 
     default_limit = 50
-    max_limit = MOST_PER_PAGE
+    max_limit = MAX_PER_PAGE
 
     def get_offset(self, request: Request) -> int:
-        """Return the offset, or refuse one beyond ``LARGEST_OFFSET``."""
+        """Return the offset.
+
+        Raises:
+            ValidationError: it is larger than ``LARGEST_OFFSET``.
+        """
         offset = super().get_offset(request)
         if offset > LARGEST_OFFSET:
             raise ValidationError({"offset": [f"Must be at most {LARGEST_OFFSET}; narrow the list with filters."]})
@@ -34,14 +38,14 @@ class BoundedPagination(LimitOffsetPagination):
 
 
 def whole_number(text: str) -> int:
-    """Read a filter value such as a primary key."""
+    """Parse a filter value such as a primary key."""
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise ValueError("must be a whole number")
     return int(text)
 
 
 def share(text: str) -> float:
-    """Read a filter value between 0 and 1."""
+    """Parse a filter value between 0 and 1."""
     value = float(text)
     if not 0.0 <= value <= 1.0:
         raise ValueError("must be between 0 and 1")
@@ -49,13 +53,13 @@ def share(text: str) -> float:
 
 
 def moment(text: str) -> datetime:
-    """Read an ISO 8601 time; one without a zone is UTC, because a list may span stations."""
+    """Parse an ISO 8601 time; without a zone it is UTC, because a list may span stations."""
     value = datetime.fromisoformat(text)
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def words(text: str) -> str:
-    """Read a text to search for."""
+    """Parse a search text."""
     if len(text) > 200 or "\x00" in text:
         raise ValueError("must be at most 200 characters without NUL")
     return text
@@ -76,11 +80,11 @@ def parameters(filters: Filters) -> list[OpenApiParameter]:
     return [OpenApiParameter(name, TYPES[read]) for name, (_, read) in filters.items()]
 
 
-PROJECT = OpenApiParameter("project", OpenApiTypes.INT, description="only what this project of yours uses")
+PROJECT = OpenApiParameter("project", OpenApiTypes.INT, description="only what this project uses")
 
 
 def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
-    """Return the caller's projects; ``narrowed``, only the one that ``?project=`` names, if it does.
+    """Return the user's projects; with ``narrowed`` only the one in ``?project=``, if given.
 
     Raises:
         rest_framework.exceptions.ValidationError: the parameter is not a whole number.
@@ -96,29 +100,29 @@ def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
 
 
 class ProjectScoped:
-    """A view over the objects of the caller's projects.
+    """A view over the objects of the user's projects.
 
-    ``project_lookup`` leads from the model to its project, None where rows belong to all; ``filters`` maps a query
-    parameter to a lookup and the function that reads its value.
+    ``project_lookup`` is the lookup from the model to its project, None for shared rows; ``filters`` maps a query
+    parameter to a lookup and the parser of its value.
     """
 
     permission_classes = (IsAuthenticated, ProjectRole)
     pagination_class = BoundedPagination
     project_lookup: str | None = "project"
     filters: Filters = {}
-    # Digits only, or `captures/collections/` would be the capture called "collections".
+    # Digits only, or `captures/collections/` would match as the capture "collections".
     lookup_value_regex = r"\d{1,18}"
 
     def get_queryset(self) -> QuerySet[Any]:
-        """Return what the caller may see, filtered by the query parameters of a list."""
+        """Return the rows that the user may see; a list is filtered by its query parameters."""
         rows: QuerySet[Any] = super().get_queryset()  # type: ignore[misc]
         request: Request = self.request  # type: ignore[attr-defined]
         if self.project_lookup:
             visible = visible_projects(request).order_by().values("pk")
             rows = rows.filter(**{f"{self.project_lookup}__in": visible})
-        return rows.filter(**self._asked(request)) if getattr(self, "action", "") == "list" else rows
+        return rows.filter(**self._filter_lookups(request)) if getattr(self, "action", "") == "list" else rows
 
-    def _asked(self, request: Request) -> dict[str, Any]:
+    def _filter_lookups(self, request: Request) -> dict[str, Any]:
         lookups, errors = {}, {}
         for name, (lookup, read) in self.filters.items():
             if (text := request.query_params.get(name)) is None:

@@ -8,7 +8,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
 from ami.main.api.file_fields import CaptureUrlField, CropUrlField
-from ami.main.api.files import FileLinks, answer, file_action, picture
+from ami.main.api.files import FileLinks, file_action, file_response, picture
 from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
 from ami.main.services.stored_files import CROP
@@ -41,7 +41,7 @@ class NestedCaptureSerializer(serializers.ModelSerializer[SourceImage]):
 
 
 class ClassificationSerializer(serializers.ModelSerializer[Classification]):
-    """A classifier's opinion, without its scores for every class."""
+    """A classification, without its scores for every class."""
 
     algorithm = serializers.CharField(source="algorithm.key", read_only=True)
     taxon = NestedTaxonSerializer(read_only=True)
@@ -52,7 +52,7 @@ class ClassificationSerializer(serializers.ModelSerializer[Classification]):
 
 
 class DetectionSerializer(serializers.ModelSerializer[Detection]):
-    """A box, its crop and what the classifiers say of it."""
+    """A detection with its crop and classifications."""
 
     algorithm = serializers.CharField(source="detection_algorithm.key", read_only=True)
     source_image = NestedCaptureSerializer(read_only=True)
@@ -65,7 +65,7 @@ class DetectionSerializer(serializers.ModelSerializer[Detection]):
 
 
 class IdentificationSerializer(serializers.ModelSerializer[Identification]):
-    """A person's word, under their name and never their e-mail address."""
+    """An identification, with the user's name and never their e-mail address."""
 
     user = serializers.CharField(source="user.name", read_only=True, default=None)
     taxon = NestedTaxonSerializer(read_only=True)
@@ -76,7 +76,7 @@ class IdentificationSerializer(serializers.ModelSerializer[Identification]):
 
 
 def classifications() -> "QuerySet[Classification]":
-    """Return classifications as they are nested: without the long lists of scores."""
+    """Return the classifications to nest, without the long lists of scores."""
     rows = Classification.objects.select_related("algorithm", "taxon").defer("scores", "logits")
     return rows.order_by("-terminal", "-score", "pk")
 
@@ -105,7 +105,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
 
     @classmethod
     def prepare(cls, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        """Load all that the serializer reads in a fixed number of queries."""
+        """Prefetch everything that the serializer reads, in a fixed number of queries."""
         return occurrences.select_related(
             "determination", "detection__source_image", "detection__detection_algorithm"
         ).prefetch_related(
@@ -143,7 +143,7 @@ DETECTION_FILTERS = {
 
 @extend_schema_view(list=extend_schema(parameters=parameters(DETECTION_FILTERS)))
 class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Detection]):
-    """The real detections of the caller's projects; null markers are bookkeeping and not shown."""
+    """The detections of the caller's projects, without null markers."""
 
     queryset = (
         Detection.objects.real()
@@ -156,9 +156,9 @@ class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[D
 
     @file_action("image/jpeg")
     def crop(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002
-        """Answer the detection's crop, to a member of its project or to a signed link."""
+        """Return the detection's crop; needs membership or a signed link."""
         detection: Detection = self.get_object()
-        return answer(request, picture(CROP, detection.path, f"detection-{detection.pk}"))
+        return file_response(request, picture(CROP, detection.path, f"detection-{detection.pk}"))
 
 
 TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "parent": ("parent_id", whole_number)}
@@ -166,7 +166,7 @@ TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "p
 
 @extend_schema_view(list=extend_schema(parameters=[*parameters(TAXON_FILTERS), PROJECT]))
 class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
-    """The shared checklist, and the taxa that results or people of the caller's projects named."""
+    """The shared checklist, and the taxa used in the caller's projects."""
 
     queryset = Taxon.objects.all()
     serializer_class = TaxonSerializer
@@ -175,7 +175,7 @@ class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
     filters = TAXON_FILTERS
 
     def get_queryset(self) -> QuerySet[Taxon]:
-        """Return the taxa that the caller may see; a superuser sees all, unless asking for one project's."""
+        """Return the visible taxa; a superuser sees all, unless the list is filtered by project."""
         taxa: QuerySet[Taxon] = super().get_queryset()
         listed = self.action == "list"
         if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):

@@ -1,4 +1,4 @@
-"""Reads the JSON of ordinary requests within its budget: only what a database can hold and a list can show again."""
+"""The JSON parser of ordinary requests: within the view's budget, and only values that a database can store."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from rest_framework.parsers import BaseParser
 
 from ami.main.api.budgets import TooManyElements, budget_of
 
-NO_TEXT = "holds a NUL character or half a character, which no database stores"
+NOT_STORABLE = "holds a NUL character or an unpaired surrogate, which no database stores"
 
-#: The only ways in which valid UTF-8 and JSON can still spell them.
+#: The only spellings of them in valid UTF-8 and JSON.
 SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 class BoundedJSONParser(BaseParser):
-    """JSON without NaN, infinity, NUL or half a character, within the budget of the view (``ami.main.api.budgets``).
+    """JSON without NaN, infinity, NUL or unpaired surrogates, within the view's budget (``ami.main.api.budgets``).
 
-    Not a `JSONParser`: Django REST framework reads the whole body before it asks one of those.
+    Not a `JSONParser`: Django REST framework reads the whole body before it calls one of those.
     """
 
     media_type = "application/json"
@@ -28,48 +28,48 @@ class BoundedJSONParser(BaseParser):
         """Return the body's value.
 
         Raises:
-            ami.main.api.budgets.TooLarge: 413, more bytes than the budget has.
-            rest_framework.exceptions.ParseError: 400, no JSON, or a number that is none.
-            rest_framework.exceptions.ValidationError: 400, too many elements, or naming the field that holds no text.
+            ami.main.api.budgets.TooLarge: 413, more bytes than the budget.
+            rest_framework.exceptions.ParseError: 400, not JSON, or NaN or infinity.
+            rest_framework.exceptions.ValidationError: 400, too many elements, or a field that cannot be stored.
         """
         context = parser_context or {}
         request = context["request"]
-        # So that it can be let go with its answer (ami.main.services.request_body).
+        # Lets the middleware release the parsed body after the response (ami.main.services.request_body).
         request._request.parsed_by = request
         budget = budget_of(context.get("view"))
         body = budget.read(stream, str(request.META.get("CONTENT_LENGTH") or ""))
         try:
             budget.check(body)
-            value = json.loads(body.decode(), parse_constant=_no_number, parse_float=_finite)
+            value = json.loads(body.decode(), parse_constant=_refuse_number, parse_float=_finite)
         except TooManyElements as error:
             raise ValidationError({"body": [f"The body {error}."]}) from None
         except ValueError as error:
             raise ParseError(f"JSON parse error - {error}") from None
         if SUSPECT.search(body):
-            _refuse_no_text(value)
+            _refuse_unstorable_text(value)
         return value
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else _no_number(text[:50])
+    return value if math.isfinite(value) else _refuse_number(text[:50])
 
 
-def _refuse_no_text(value: Any) -> None:
-    """Refuse a NUL or half a character anywhere, in keys too, with the name of the field that holds it."""
+def _refuse_unstorable_text(value: Any) -> None:
+    """Refuse NUL and unpaired surrogates in values and keys, naming the top-level field."""
     for name, item in value.items() if isinstance(value, dict) else [("body", value)]:
         if not _is_text(name):
-            raise ValidationError({"body": [f"The name of a field {NO_TEXT}."]})
+            raise ValidationError({"body": [f"The name of a field {NOT_STORABLE}."]})
         if not all(map(_is_text, _texts(item))):
-            raise ValidationError({name[:100]: [f"{NO_TEXT[0].upper()}{NO_TEXT[1:]}."]})
+            raise ValidationError({name[:100]: [f"{NOT_STORABLE[0].upper()}{NOT_STORABLE[1:]}."]})
 
 
 def _texts(item: Any) -> list[str]:
-    """Return every text in ``item``, keys included; the budget bounds its depth and number."""
+    """Return every string in ``item``, keys included; the budget bounds their number and depth."""
     texts, level = [], [item]
     while level:
         texts += [part for part in level if isinstance(part, str)]

@@ -12,7 +12,7 @@ from ami.main.permissions import OWNER
 
 
 class ProjectSerializer(serializers.ModelSerializer[Project]):
-    """A project and its settings; its owner is who created it."""
+    """A project and its settings; its creator is its owner."""
 
     class Meta:
         model = Project
@@ -34,7 +34,7 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
         extra_kwargs = {"description": {"max_length": 10_000}}
 
     def validate_default_processing_pipeline(self, pipeline: Any) -> Any:
-        """Accept a pipeline that the project uses; any other answers that it does not exist."""
+        """Accept a pipeline that the project uses; any other gives the error of an unknown key."""
         if pipeline is None:
             return pipeline
         own = self.instance is not None and pipeline.project_id in (None, self.instance.pk)
@@ -43,7 +43,7 @@ class ProjectSerializer(serializers.ModelSerializer[Project]):
         raise serializers.ValidationError(f'Invalid pk "{pipeline.pk}" - object does not exist.')
 
     def validate_feature_flags(self, flags: Any) -> dict[str, bool]:
-        """Accept known flags that are true or false; one that is left out keeps its default."""
+        """Accept known boolean flags; a missing one gets its default."""
         known = default_feature_flags()
         if not isinstance(flags, dict):
             raise serializers.ValidationError("Must be an object of flags.")
@@ -67,5 +67,4 @@ class ProjectViewSet(ProjectScoped, viewsets.ModelViewSet[Project]):
     roles = {"update": OWNER, "partial_update": OWNER, "destroy": OWNER}
 
     def perform_create(self, serializer: Any) -> None:
-        """Make the caller the owner."""
         serializer.save(owner=self.request.user)

@@ -8,21 +8,21 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.accepted import AskedSerializer, accepted, answer
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response, published_job
 from ami.main.models import Deployment, Event, Project
 from ami.main.services import path_patterns
 from ami.main.services.job_port import start_job
 from ami.main.services.paths import problem_of
 
-MOST_SYNCED_AT_ONCE = 500
+MAX_SYNCED_AT_ONCE = 500
 
 COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
 
 
 class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
-    """A station; its counts are seconds old (`calculated_fields_updated_at`)."""
+    """A station; its counts are updated within seconds (`calculated_fields_updated_at`)."""
 
     project = OwnProjectField()
 
@@ -56,25 +56,23 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
         extra_kwargs = {"description": {"max_length": 10_000}}
 
     def validate_project(self, project: Project) -> Project:
-        """Keep a station in its project: its captures and occurrences are there."""
         if self.instance is not None and self.instance.project_id != project.pk:
             raise serializers.ValidationError("A station cannot move to another project.")
         return project
 
     def validate_data_source_regex(self, pattern: str) -> str:
-        """Accept a pattern that compiles."""
         if problem := path_patterns.problem_of(pattern):
             raise serializers.ValidationError(problem)
         return pattern
 
     def validate_data_source_subdir(self, path: str) -> str:
-        """Accept a folder below the storage source's own prefix."""
+        """Accept a folder below the prefix of the storage source."""
         if problem := problem_of(path):
             raise serializers.ValidationError(problem)
         return path
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Accept a site, a device and a storage source of the same project only."""
+        """Accept only a site, a device and a storage source of the same project."""
         project = attrs.get("project") or getattr(self.instance, "project", None)
         for field in ("research_site", "device", "data_source"):
             belongs_to(project, field, attrs.get(field))
@@ -82,7 +80,7 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
 
 
 class SyncAllSerializer(serializers.Serializer[Any]):
-    """Which project's stations to sync."""
+    """The project whose stations to sync."""
 
     project = OwnProjectField()
 
@@ -98,39 +96,39 @@ class DeploymentViewSet(ProjectScoped, viewsets.ModelViewSet[Deployment]):
     serializer_class = DeploymentSerializer
     filters = FILTERS
 
-    @extend_schema(request=None, responses={202: AskedSerializer})
+    @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"])
     def sync(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Bring the station's captures in line with its storage source, then group them."""
+        """Sync the station's captures with its storage source, then group them into sessions."""
         station: Deployment = self.get_object()
         if station.data_source_id is None:
             raise serializers.ValidationError({"data_source": ["The station has no storage source; choose one."]})
-        return accepted(*enqueue_sync(station))
+        return accepted_response(*enqueue_sync(station))
 
-    @extend_schema(request=SyncAllSerializer, responses={202: AskedSerializer(many=True)})
+    @extend_schema(request=SyncAllSerializer, responses={202: PublishedJobSerializer(many=True)})
     @action(detail=False, methods=["post"], url_path="sync-all")
     def sync_all(self, request: Request) -> Response:
         """Sync every station of a project that has a storage source; one job each."""
-        asked = SyncAllSerializer(data=request.data, context=self.get_serializer_context())
-        asked.is_valid(raise_exception=True)
-        stations = self.get_queryset().filter(project=asked.validated_data["project"], data_source__isnull=False)
-        if stations.count() > MOST_SYNCED_AT_ONCE:
+        body = SyncAllSerializer(data=request.data, context=self.get_serializer_context())
+        body.is_valid(raise_exception=True)
+        stations = self.get_queryset().filter(project=body.validated_data["project"], data_source__isnull=False)
+        if stations.count() > MAX_SYNCED_AT_ONCE:
             raise serializers.ValidationError(
-                {"project": [f"More than {MOST_SYNCED_AT_ONCE} stations; sync them one by one."]}
+                {"project": [f"More than {MAX_SYNCED_AT_ONCE} stations; sync them one by one."]}
             )
-        return Response([answer(*enqueue_sync(station)) for station in stations.order_by("pk")], status=202)
+        return Response([published_job(*enqueue_sync(station)) for station in stations.order_by("pk")], status=202)
 
-    @extend_schema(request=None, responses={202: AskedSerializer})
+    @extend_schema(request=None, responses={202: PublishedJobSerializer})
     @action(detail=True, methods=["post"], url_path="regroup-sessions")
     def regroup_sessions(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Group the station's captures into sessions anew."""
+        """Regroup the station's captures into sessions."""
         station: Deployment = self.get_object()
         name = f"Group {station.name} into sessions"
-        return accepted(*start_job("regroup_events", station.project, name=name, deployment=station))
+        return accepted_response(*start_job("regroup_events", station.project, name=name, deployment=station))
 
 
 def enqueue_sync(station: Deployment) -> Any:
-    """Create and enqueue the job that syncs one station; return both it and the published task."""
+    """Create and enqueue the job that syncs one station; return the job and the published task."""
     return start_job("data_storage_sync", station.project, name=f"Sync {station.name}", deployment=station)
 
 

@@ -1,4 +1,4 @@
-"""A person's tokens in the API: list them, make one for a worker or a program, revoke one."""
+"""The user's API tokens: list, create and revoke."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from ami.main.services import tokens
 
 
 class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):
-    """A token without its key; a worker's names the projects whose work it fetches."""
+    """A token without its key; a worker's token lists the projects whose work it fetches."""
 
     projects = OwnProjectField(many=True, required=False, default=list)
 
@@ -28,29 +28,30 @@ class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):
         extra_kwargs = {"name": {"required": True, "allow_blank": False}}
 
     def validate_expires_at(self, moment: Any) -> Any:
-        """Accept a time that is still to come."""
         if moment is not None and moment <= timezone.now():
             raise serializers.ValidationError("Must be in the future; leave it out for a token that does not expire.")
         return moment
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Accept projects for a worker, and for a worker only; a bounded number of tokens."""
+        """Accept projects for a worker's token only, and at most ``MAX_TOKENS`` tokens per scope."""
         scope = attrs.setdefault("scope", ApiToken.Scope.PERSON)
         is_worker = scope == ApiToken.Scope.WORKER
         if is_worker and not attrs["projects"]:
             raise serializers.ValidationError({"projects": ["A worker's token needs at least one project."]})
         if not is_worker and attrs["projects"]:
-            raise serializers.ValidationError({"projects": ["A person's token reaches all projects; leave it out."]})
-        own = ApiToken.objects.live().filter(user=self.context["request"].user, scope=scope)
-        if own.count() >= tokens.MOST_TOKENS:
             raise serializers.ValidationError(
-                {"scope": [f"You have {tokens.MOST_TOKENS} {scope} tokens; revoke one first."]}
+                {"projects": ["A person's token covers all their projects; leave it out."]}
+            )
+        own = ApiToken.objects.live().filter(user=self.context["request"].user, scope=scope)
+        if own.count() >= tokens.MAX_TOKENS:
+            raise serializers.ValidationError(
+                {"scope": [f"You have {tokens.MAX_TOKENS} {scope} tokens; revoke one first."]}
             )
         return attrs
 
 
 class NewApiTokenSerializer(ApiTokenSerializer):
-    """A new token, with the key that is shown this once."""
+    """A new token with its key, which is shown only once."""
 
     auth_token = serializers.CharField(read_only=True)
 
@@ -61,7 +62,7 @@ class NewApiTokenSerializer(ApiTokenSerializer):
 class ApiTokenViewSet(
     mixins.ListModelMixin, mixins.CreateModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[ApiToken]
 ):
-    """The caller's own tokens; deleting one revokes it."""
+    """The caller's tokens; deleting one revokes it."""
 
     queryset = ApiToken.objects.all()
     serializer_class = ApiTokenSerializer
@@ -70,18 +71,16 @@ class ApiTokenViewSet(
     lookup_value_regex = r"\d{1,18}"
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        """Return those that are not revoked or expired."""
         return ApiToken.objects.live().filter(user=self.request.user).prefetch_related("projects")
 
     @extend_schema(responses={201: NewApiTokenSerializer})
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
-        """Make a token; its key stands in this answer and nowhere else."""
-        asked = self.get_serializer(data=request.data)
-        asked.is_valid(raise_exception=True)
-        token, key = tokens.issue(request.user, **asked.validated_data)
-        shown = ApiTokenSerializer(token, context=self.get_serializer_context()).data
-        return Response({**shown, "auth_token": key}, status=status.HTTP_201_CREATED)
+        """Create a token; its key is in this response only."""
+        body = self.get_serializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        token, key = tokens.issue(request.user, **body.validated_data)
+        data = ApiTokenSerializer(token, context=self.get_serializer_context()).data
+        return Response({**data, "auth_token": key}, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: ApiToken) -> None:
-        """Revoke the token."""
         ApiToken.objects.filter(pk=instance.pk).revoke()

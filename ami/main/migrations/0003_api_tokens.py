@@ -9,7 +9,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 
 class OldToken(models.Model):
-    """The clear-text tokens of Django REST framework, whose app is not installed any more."""
+    """The clear-text tokens of Django REST framework, whose app is no longer installed."""
 
     key = models.CharField(max_length=40, primary_key=True)
     created = models.DateTimeField()
@@ -22,7 +22,7 @@ class OldToken(models.Model):
 
 
 def hash_old_tokens(apps, schema_editor):
-    """Copy the clear-text tokens as hashes, so that they go on working, and drop their table."""
+    """Copy the clear-text tokens as hashes, so that they stay valid, and drop their table."""
     connection = schema_editor.connection
     if OldToken._meta.db_table not in connection.introspection.table_names():
         return
@@ -34,7 +34,7 @@ def hash_old_tokens(apps, schema_editor):
             name="from before tokens had names",
             user_id=old.user_id,
             created_at=old.created,
-            # When it was last used is unknown: its days without use begin now.
+            # The last use is unknown: the idle time starts now.
             last_used_at=now,
         )
         for old in OldToken._base_manager.using(connection.alias).all()
@@ -43,7 +43,7 @@ def hash_old_tokens(apps, schema_editor):
 
 
 def forget_old_app(apps, schema_editor):
-    """Remove what else is left of the app: keys in the admin's history, its permissions, its applied migrations."""
+    """Remove the other remains of the app: keys in the admin's history, permissions, applied migrations."""
     connection = schema_editor.connection
     types = apps.get_model("contenttypes", "ContentType").objects.using(connection.alias).filter(app_label="authtoken")
     history = apps.get_model("admin", "LogEntry").objects.using(connection.alias)

@@ -1,6 +1,6 @@
-"""Taxa of projects leave the checklist that everybody sees, and an algorithm is deleted with its own project.
+"""Makes taxa assigned to projects no longer shared, and deletes an algorithm with its own project.
 
-``on_delete`` is Django's alone: detections and classifications, the largest tables, are not touched.
+Django implements ``on_delete`` itself, so the largest tables, detections and classifications, are not altered.
 """
 
 import django.db.models.deletion
@@ -8,9 +8,9 @@ from django.db import migrations, models
 
 
 def keep_taxa_of_projects_to_them(apps, schema_editor):
-    """Take what is assigned to projects, as results do with each label, out of the shared checklist.
+    """Remove taxa that are assigned to projects, as results do with their labels, from the shared checklist.
 
-    What a person named is assigned from now on, too, and here for what people named before.
+    Taxa of identifications are assigned to the project from now on; here for the existing identifications.
     """
     taxon_model = apps.get_model("main", "Taxon")
     assigned = taxon_model.projects.through.objects.values("taxon_id")

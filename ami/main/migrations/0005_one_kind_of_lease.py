@@ -1,4 +1,4 @@
-"""Names the columns of a named lease as every leased row has them; in the database only a NOT NULL goes."""
+"""Gives `Lease` the field names of other leased rows; in the database it only drops a NOT NULL."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""What every model of the product has: when it was made and when it last changed."""
+"""The abstract base of the product's models: creation and update times."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class TimestampedModel(models.Model):
-    """``created_at`` and ``updated_at``; the latter also moves on ``save(update_fields=[...])`` (incident 43)."""
+    """``created_at`` and ``updated_at``; the latter is also set by ``save(update_fields=[...])`` (incident 43)."""
 
     created_at = models.DateTimeField(auto_now_add=True, editable=False)
     updated_at = models.DateTimeField(auto_now=True, editable=False)

@@ -1,4 +1,4 @@
-"""Captures: the pictures a station took, and chosen sets of them."""
+"""Captures (the pictures of a station) and capture sets."""
 
 from django.apps import apps
 from django.db import models
@@ -10,10 +10,10 @@ from ami.main.models.stations import Deployment, Event
 
 
 class SourceImageQuerySet(models.QuerySet["SourceImage"]):
-    """Captures, and whether they were processed."""
+    """Captures, with filters by processing state."""
 
     def processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
-        """Return captures on which any of these detectors ran, also those where it found nothing."""
+        """Return captures on which any of these detectors ran, including those without detections."""
         return self.filter(Exists(_detections_by(algorithm_ids)))
 
     def not_processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
@@ -27,7 +27,7 @@ def _detections_by(algorithm_ids: list[int]) -> models.QuerySet:
 
 
 class SourceImage(TimestampedModel):
-    """One capture. Its timestamp is an instant in UTC, read as station time when the source gave no zone."""
+    """One capture. Its timestamp is in UTC; a source's time without a zone is read as station time."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="captures")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="captures")
@@ -59,17 +59,17 @@ class SourceImage(TimestampedModel):
         return self.path
 
     def public_url(self) -> str:
-        """Return the address from which a processing service fetches the picture; empty when it has none."""
+        """Return the public URL of the picture, empty without a public base URL."""
         if not self.public_base_url:
             return ""
         return f"{self.public_base_url.rstrip('/')}/{self.path.lstrip('/')}"
 
 
 class SourceImageCollection(TimestampedModel):
-    """A capture set: which captures are in it follows from ``method`` and ``kwargs`` when it is populated."""
+    """A capture set; populating it selects its captures by ``method`` and ``kwargs``."""
 
     class Method(models.TextChoices):
-        """How captures are chosen; see `ami.main.services.capture_sets`."""
+        """Selection methods; see `ami.main.services.capture_sets`."""
 
         FULL = "full"
         RANDOM = "random"

@@ -1,4 +1,4 @@
-"""Projects, and the places and devices that belong to them."""
+"""Projects, sites and devices."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,11 @@ from ami.main.models.base import TimestampedModel
 from ami.main.services.stale_marks import mark_stale
 
 if TYPE_CHECKING:
-    from ami.main.models.people import User
+    from ami.main.models.users import User
 
 
 def default_feature_flags() -> dict[str, bool]:
-    """Return what a new project may do."""
+    """Return the feature flags of a new project."""
     return {
         "tags": False,
         "reprocess_existing_detections": False,
@@ -26,7 +26,7 @@ def default_feature_flags() -> dict[str, bool]:
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
-    """Projects, and who may see them."""
+    """Projects, filtered by user."""
 
     def visible_to(self, user: "User") -> "ProjectQuerySet":
         """Return the projects that ``user`` owns or is a member of; a superuser sees all."""
@@ -38,7 +38,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
 
 
 class Project(TimestampedModel):
-    """A study with its stations, its people and its default filters."""
+    """A study with its stations, members and default filters."""
 
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True)
@@ -75,17 +75,17 @@ class Project(TimestampedModel):
 
     @property
     def slug(self) -> str:
-        """The name as it may stand in a file name or an object key; never empty."""
+        """The name made safe for file names and object keys; never empty."""
         return slugify(self.name)[:100] or f"project-{self.pk}"
 
     def has_member(self, user: "User") -> bool:
-        """Say whether ``user`` may work in this project: its owner, its members, superusers."""
+        """Whether ``user`` is the owner, a member or a superuser."""
         if user.is_superuser or self.owner_id == user.pk:
             return True
         return self.members.filter(pk=user.pk).exists()
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; a changed score threshold makes its counts stale, a changed gap its sessions."""
+        """Save; mark the counts stale when the score threshold changed, the sessions when the gap changed."""
         before = Project.objects.filter(pk=self.pk).first() if self.pk else None
         with transaction.atomic():
             super().save(*args, **kwargs)
@@ -98,7 +98,7 @@ class Project(TimestampedModel):
 
 
 class Site(TimestampedModel):
-    """A research site, where one or more stations stand."""
+    """A research site with one or more stations."""
 
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True)

@@ -1,4 +1,4 @@
-"""Stations: where captures come from, and the nights they fall into."""
+"""Storage sources, stations and sessions."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def _refuse_path(field: str, path: str) -> None:
 
 
 class S3StorageSource(TimestampedModel):
-    """Where a project's captures lie: a bucket, or with a ``file://`` endpoint a folder on this machine."""
+    """The storage of a project's captures: a bucket, or with a ``file://`` endpoint a local folder."""
 
     name = models.CharField(max_length=255)
     project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, related_name="storage_sources")
@@ -43,7 +43,7 @@ class S3StorageSource(TimestampedModel):
         return self.name
 
     def clean(self) -> None:
-        """Refuse addresses that are never called, and a prefix that is not a plain path."""
+        """Refuse forbidden endpoints and a prefix that is not a plain relative path."""
         _refuse_path("prefix", self.prefix)
         urls = {"endpoint_url": self.endpoint_url, "public_base_url": self.public_base_url}
         if refused := {field: reason for field, url in urls.items() if (reason := outbound.refusal(url))}:
@@ -51,10 +51,7 @@ class S3StorageSource(TimestampedModel):
 
 
 class Deployment(TimestampedModel):
-    """A station: one device at one site, with its captures, nights and counts.
-
-    The counts are written behind by `ami.main.services.counts`; nothing else assigns them.
-    """
+    """A station: one device at one site. Only `ami.main.services.counts` writes its counts, with a delay."""
 
     name = models.CharField(max_length=255)
     description = models.TextField(blank=True)
@@ -93,13 +90,13 @@ class Deployment(TimestampedModel):
         return self.name
 
     def clean(self) -> None:
-        """Refuse a folder that would leave the storage source, and a pattern that nothing can be matched with."""
+        """Refuse a folder outside the storage source and a pattern that does not compile."""
         _refuse_path("data_source_subdir", self.data_source_subdir)
         if problem := path_patterns.problem_of(self.data_source_regex):
             raise ValidationError({"data_source_regex": problem})
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save; another time zone makes the sessions stale, because a night is named by its local date."""
+        """Save; mark the sessions stale when the time zone changed, because a session is named by its local date."""
         before = Deployment.objects.filter(pk=self.pk).values_list("time_zone", flat=True).first() if self.pk else None
         with transaction.atomic():
             super().save(*args, **kwargs)
@@ -108,7 +105,7 @@ class Deployment(TimestampedModel):
 
 
 class Event(TimestampedModel):
-    """A session: captures of one station without a gap longer than the project allows."""
+    """A session: captures of one station without a gap longer than the project's ``session_time_gap_seconds``."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="events")
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events")

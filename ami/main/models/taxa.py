@@ -1,4 +1,4 @@
-"""Taxa: the names that an occurrence may be determined as."""
+"""Taxa and taxa lists."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ MAX_DEPTH = 40
 
 
 class TaxonQuerySet(models.QuerySet["Taxon"]):
-    """Taxa, and who sees them."""
+    """Taxa, filtered by project."""
 
     def used_in(self, projects: models.QuerySet[Any]) -> "TaxonQuerySet":
-        """Return the shared checklist, and what is assigned to these projects, as results and people do."""
+        """Return the shared taxa and those assigned to these projects by results or users."""
         assigned = Taxon.projects.through.objects.filter(taxon=OuterRef("pk"), project__in=projects)
         return self.filter(Q(shared=True) | Exists(assigned))
 
@@ -58,7 +58,7 @@ class Taxon(TimestampedModel):
         return self.display_name or self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, with the display name and the path to the root filled in."""
+        """Set the display name and the path to the root, then save."""
         self.display_name = self.display_name or self.name
         self.parents_json = self._path_to_root()
         if kwargs.get("update_fields"):
@@ -75,12 +75,12 @@ class Taxon(TimestampedModel):
 
     @classmethod
     def with_descendants(cls, pks: set[int]) -> set[int]:
-        """Return ``pks`` and the keys of everything below them, one query per level."""
-        found, frontier = set(pks), set(pks)
+        """Return ``pks`` and the keys of all descendants, one query per level."""
+        keys, frontier = set(pks), set(pks)
         while frontier:
-            frontier = set(cls.objects.filter(parent_id__in=frontier).values_list("pk", flat=True)) - found
-            found |= frontier
-        return found
+            frontier = set(cls.objects.filter(parent_id__in=frontier).values_list("pk", flat=True)) - keys
+            keys |= frontier
+        return keys
 
 
 class TaxaList(TimestampedModel):

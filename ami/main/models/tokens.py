@@ -1,4 +1,4 @@
-"""Tokens of the API: only a hash of each is stored, so reading the table opens nothing."""
+"""API tokens; only a hash of each key is stored, so the table reveals no usable key."""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -12,36 +12,36 @@ PREFIX_LENGTH = 8
 
 
 def digest_of(key: str) -> str:
-    """Return the hash under which a key is stored; a key is 160 random bits, so one plain round is enough."""
+    """Return the stored hash of a key; a key is 160 random bits, so one round of SHA-256 is enough."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    """Tokens."""
+    """Tokens, filtered by validity."""
 
     def live(self) -> "ApiTokenQuerySet":
-        """Return those that were not revoked and have not expired."""
+        """Return the tokens that are neither revoked nor expired."""
         unexpired = models.Q(expires_at=None) | models.Q(expires_at__gt=timezone.now())
         return self.filter(unexpired, revoked_at=None)
 
     def with_last_use(self) -> "ApiTokenQuerySet":
-        """Annotate ``used``: the last use, or where there was none the making."""
+        """Annotate ``used``: the time of the last use, else of creation."""
         return self.annotate(used=Coalesce("last_used_at", "created_at"))
 
     def revoke(self) -> int:
-        """Make them worthless; return how many were live."""
+        """Revoke the tokens; return how many were not revoked before."""
         return self.filter(revoked_at=None).update(revoked_at=timezone.now())
 
 
 class ApiToken(models.Model):
-    """What a person or a worker carries in ``Authorization: Token <40 hex>``.
+    """A token of a person or a worker, sent as ``Authorization: Token <40 hex>``.
 
-    A worker's token reaches the worker contract of ``projects`` and nothing else, as far as its user is still a member
-    there. ``last_used_at`` is up to five minutes old (`ami.main.services.tokens`).
+    A worker's token gives access to the worker contract of ``projects`` only, while its user is a member there.
+    ``last_used_at`` is up to five minutes old (`ami.main.services.tokens`).
     """
 
     class Scope(models.TextChoices):
-        """What a token reaches."""
+        """What a token gives access to."""
 
         PERSON = "person"
         WORKER = "worker"
@@ -70,11 +70,11 @@ class ApiToken(models.Model):
 
     @property
     def is_worker(self) -> bool:
-        """Whether it reaches only the worker contract."""
+        """Whether it gives access to the worker contract only."""
         return self.scope == self.Scope.WORKER
 
     def is_usable(self, now: datetime) -> bool:
-        """Whether it still opens anything: a person's token ends when it was not used for a while."""
+        """Whether the token is valid; a person's token also expires after ANTENNA_TOKEN_IDLE_DAYS without use."""
         if self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now):
             return False
         idle = now - (self.last_used_at or self.created_at)

@@ -1,4 +1,4 @@
-"""Deletes many captures or occurrences in small steps, and marks the counts they were part of."""
+"""Bulk deletion of captures or occurrences in small steps; marks the affected counts stale."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import models, transaction
 from django.utils import timezone
 
-from ami.main.models.bookkeeping import BulkDeletion
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Detection, Occurrence
+from ami.main.models.maintenance import BulkDeletion
+from ami.main.models.occurrences import Detection, Occurrence
 from ami.main.services.stale_marks import mark_stale
 from ami.queues.slices import Slice
 
@@ -18,10 +18,10 @@ TARGETS: dict[str, type[SourceImage] | type[Occurrence]] = {"captures": SourceIm
 
 
 def request_deletion(target: str, pks: Iterable[int], requested_by: AbstractBaseUser | None) -> BulkDeletion:
-    """Write down what is to be deleted, so that a message carries one key however many are chosen (incident 45).
+    """Store the keys to delete, so that the message carries one key however many rows are selected (incident 45).
 
     Raises:
-        ValueError: for an unknown target.
+        ValueError: unknown target.
     """
     if target not in TARGETS:
         raise ValueError(f"'{target}' cannot be deleted in bulk; choose one of {', '.join(TARGETS)}.")
@@ -29,13 +29,13 @@ def request_deletion(target: str, pks: Iterable[int], requested_by: AbstractBase
 
 
 def advance_deletion(deletion: BulkDeletion, turn: Slice) -> bool:
-    """Delete the next ones until the slice is over; return whether all are gone. An empty request deletes nothing."""
+    """Delete the next rows until the slice is over; return whether all are deleted. An empty request deletes none."""
     while deletion.done < len(deletion.pks):
         step = deletion.pks[deletion.done : deletion.done + STEP]
         with transaction.atomic():
             delete(TARGETS[deletion.target], step)
             deletion.done += len(step)
-            # Two workers at once delete the same rows in the same order; the counter only ever moves on.
+            # Two concurrent workers delete the same rows in the same order; the counter only increases.
             BulkDeletion.objects.filter(pk=deletion.pk, done__lt=deletion.done).update(done=deletion.done)
         if turn.over() and deletion.done < len(deletion.pks):
             return False
@@ -45,9 +45,9 @@ def advance_deletion(deletion: BulkDeletion, turn: Slice) -> bool:
 
 @transaction.atomic
 def delete(model: type[models.Model], pks: Iterable[int]) -> None:
-    """Delete these captures or occurrences with all that hangs on them; no keys mean nothing (hazard 5).
+    """Delete these captures or occurrences with all dependent rows; no keys delete nothing (hazard 5).
 
-    Deleting an occurrence deletes its detection, or the next run of the detector's result would make it anew.
+    Deleting an occurrence deletes its detection; otherwise the next result of the detector would recreate it.
     """
     rows = model._default_manager.filter(pk__in=list(pks))
     touched = list(rows.values_list("event_id", "deployment_id"))

@@ -1,4 +1,4 @@
-"""Fills a capture set with the captures that its method chooses, in steps that converge however often they run."""
+"""Populates capture sets by their selection method, in idempotent steps."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, timedelta
@@ -12,7 +12,7 @@ from ami.queues.slices import Slice
 
 STEP = 1000
 
-#: What every method understands, and what each adds: the option's name and the type of its value.
+#: The options of all methods, and those of each method: name and type of the value.
 FILTERS: dict[str, type] = {"deployment_ids": list, "event_ids": list, "date_start": str, "date_end": str}
 OPTIONS: dict[str, dict[str, type]] = {
     "full": {},
@@ -22,13 +22,13 @@ OPTIONS: dict[str, dict[str, type]] = {
     "manual": {"image_ids": list},
 }
 NEEDED = {"random": "size", "interval": "minute_interval", "nth": "nth", "manual": "image_ids"}
-MOST_IDS = 100_000
+MAX_IDS = 100_000
 
 Row = tuple[int, int, datetime | None]
 
 
 class OptionError(ValueError):
-    """An option of a capture set that its method does not understand; ``option`` names it."""
+    """An option that does not fit the method of a capture set; ``option`` is its name."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")
@@ -36,10 +36,10 @@ class OptionError(ValueError):
 
 
 def validate_options(method: str, options: dict[str, Any]) -> None:
-    """Refuse options that ``method`` does not understand.
+    """Check the options of ``method``.
 
     Raises:
-        OptionError: naming the option and what it must be.
+        OptionError: an unknown, missing or invalid option.
     """
     known = {**FILTERS, **OPTIONS[method]}
     for option, value in options.items():
@@ -51,13 +51,13 @@ def validate_options(method: str, options: dict[str, Any]) -> None:
 
 
 def _validate_value(option: str, value: Any, kind: type) -> None:
-    # A bool is an int to Python and to nobody else.
+    # In Python bool is a subclass of int.
     if not isinstance(value, kind) or isinstance(value, bool):
         raise OptionError(option, f"must be {kind.__name__}, not {type(value).__name__}.")
     if kind is int and option != "seed" and not 1 <= value <= 10_000_000:
         raise OptionError(option, "must be between 1 and 10000000.")
-    if kind is list and (len(value) > MOST_IDS or any(type(item) is not int for item in value)):
-        raise OptionError(option, f"must be a list of at most {MOST_IDS} whole numbers.")
+    if kind is list and (len(value) > MAX_IDS or any(type(item) is not int for item in value)):
+        raise OptionError(option, f"must be a list of at most {MAX_IDS} whole numbers.")
     if kind is str:
         try:
             date.fromisoformat(value)
@@ -66,16 +66,16 @@ def _validate_value(option: str, value: Any, kind: type) -> None:
 
 
 def populate(collection: SourceImageCollection, turn: Slice) -> bool:
-    """Add what is missing and remove what does not belong, until the slice is over; return whether it is complete.
+    """Add missing captures and remove surplus ones until the slice is over; return whether the set is complete.
 
-    The choice depends only on the captures, the options and the seed, so each slice finds the same one and two of
-    them at once do no harm. Readers see a growing set, never an empty one.
+    The selection depends only on the captures, the options and the seed, so every slice computes the same one, and
+    concurrent slices are harmless. Readers see a growing set, never an empty one.
     """
     through = SourceImageCollection.images.through
     chosen = set(choose(collection))
     present = set(through.objects.filter(sourceimagecollection=collection).values_list("sourceimage_id", flat=True))
     for step in _steps(sorted(chosen - present)):
-        # A capture may be deleted meanwhile; only those still there are added.
+        # Captures may have been deleted meanwhile.
         alive = SourceImage.objects.filter(pk__in=step).values_list("pk", flat=True)
         rows = [through(sourceimagecollection=collection, sourceimage_id=pk) for pk in alive]
         through.objects.bulk_create(rows, ignore_conflicts=True)
@@ -89,7 +89,7 @@ def populate(collection: SourceImageCollection, turn: Slice) -> bool:
 
 
 def choose(collection: SourceImageCollection) -> Iterable[int]:
-    """Return the keys of the captures that belong in the set.
+    """Return the keys of the selected captures.
 
     Raises:
         OptionError: an option does not fit the method.
@@ -119,12 +119,12 @@ def _all(rows: Iterator[Row], _: dict[str, Any]) -> list[int]:
 
 def _random(rows: Iterator[Row], options: dict[str, Any]) -> list[int]:
     keys = sorted(pk for pk, _, _ in rows)
-    # Repeatable, not secret: every slice must draw the same ones.
+    # Repeatable, not secret: every slice must draw the same sample.
     return Random(options["seed"]).sample(keys, min(options["size"], len(keys)))  # noqa: S311
 
 
 def _interval(rows: Iterator[Row], options: dict[str, Any]) -> Iterator[int]:
-    """Yield captures of a station at least so many minutes after the one before."""
+    """Yield per station the captures that are at least ``minute_interval`` minutes apart."""
     interval = timedelta(minutes=options["minute_interval"])
     station, last = None, None
     for pk, deployment_id, timestamp in rows:
@@ -136,7 +136,7 @@ def _interval(rows: Iterator[Row], options: dict[str, Any]) -> Iterator[int]:
 
 
 def _nth(rows: Iterator[Row], options: dict[str, Any]) -> Iterator[int]:
-    """Yield the first, then every nth capture of each station."""
+    """Yield the first and then every nth capture of each station."""
     station, number = None, 0
     for pk, deployment_id, _ in rows:
         if deployment_id != station:

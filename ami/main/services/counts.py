@@ -1,6 +1,6 @@
-"""Calculated fields, written behind: who changes data marks what is stale, a flush counts it again once.
+"""Calculated fields, updated with a delay: a change of data marks them stale, a flush recounts them.
 
-Counting inside every ingest transaction costs a scan of the station per image, quadratic in its size (facts 4).
+Counting inside every ingest transaction would scan the whole station per image, quadratic in its size (facts 4).
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Detection, Occurrence
+from ami.main.models.occurrences import Detection, Occurrence
 from ami.main.models.projects import Project
 from ami.main.models.stations import Deployment, Event
 from ami.main.services.default_filters import default_filter
@@ -20,10 +20,10 @@ from ami.main.services.stale_marks import mark_stale
 
 
 def refresh(kind: str, pk: int) -> None:
-    """Count one event or deployment anew, or mark all of a project stale; an object that is gone is left alone.
+    """Recount one event or deployment, or mark all of a project stale; a deleted object is skipped.
 
-    Its row is locked first, so that of two refreshes the later one counts what the earlier could not see yet. The
-    lock does not keep ingest from adding rows that refer to it.
+    The row is locked first, so that the later of two refreshes counts what the earlier could not see yet. The lock
+    does not block inserts of rows that refer to it.
     """
     {"event": _refresh_event, "deployment": _refresh_deployment, "project": _mark_whole_project}[kind](pk)
 
@@ -35,12 +35,12 @@ def _refresh_event(pk: int) -> None:
         return
     captures = SourceImage.objects.filter(event_id=pk)
     _correct_captures(captures, event.project)
-    taken = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
+    totals = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
     detections = Detection.objects.real().filter(source_image__event_id=pk)
     Event.objects.filter(pk=pk).update(
-        captures_count=taken["number"],
-        start=taken["first"],
-        end=taken["last"],
+        captures_count=totals["number"],
+        start=totals["first"],
+        end=totals["last"],
         detections_count=detections.filter(default_filter(event.project, "occurrence__")).count(),
         occurrences_count=_occurrences(event.project).filter(event_id=pk).count(),
         calculated_fields_updated_at=timezone.now(),
@@ -55,20 +55,20 @@ def _refresh_deployment(pk: int) -> None:
         return
     captures = SourceImage.objects.filter(deployment_id=pk)
     _correct_captures(captures.filter(event=None), station.project)
-    taken = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
+    totals = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
     detections = Detection.objects.real().filter(source_image__deployment_id=pk)
-    found = _occurrences(station.project).filter(deployment_id=pk)
-    found_counts = found.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
+    occurrences = _occurrences(station.project).filter(deployment_id=pk)
+    occurrence_totals = occurrences.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
     Deployment.objects.filter(pk=pk).update(
-        captures_count=taken["number"],
-        data_source_total_files=taken["number"],
-        data_source_total_size=taken["bytes"] or 0,
-        first_capture_timestamp=taken["first"],
-        last_capture_timestamp=taken["last"],
+        captures_count=totals["number"],
+        data_source_total_files=totals["number"],
+        data_source_total_size=totals["bytes"] or 0,
+        first_capture_timestamp=totals["first"],
+        last_capture_timestamp=totals["last"],
         events_count=Event.objects.filter(deployment_id=pk).count(),
         detections_count=detections.filter(default_filter(station.project, "occurrence__")).count(),
-        occurrences_count=found_counts["number"],
-        taxa_count=found_counts["taxa"],
+        occurrences_count=occurrence_totals["number"],
+        taxa_count=occurrence_totals["taxa"],
         calculated_fields_updated_at=timezone.now(),
     )
 
@@ -80,7 +80,7 @@ def _mark_whole_project(pk: int) -> None:
 
 
 def refresh_captures(pks: Iterable[int]) -> None:
-    """Count the detections of these captures anew, where the stored count differs; no keys mean nothing."""
+    """Correct the detection counts of these captures; no keys change nothing."""
     keys = sorted(set(pks))
     captures = SourceImage.objects.filter(pk__in=keys)
     for project in Project.objects.filter(pk__in=captures.values("project_id")):
@@ -88,10 +88,10 @@ def refresh_captures(pks: Iterable[int]) -> None:
 
 
 def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> None:
-    found = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
-    found = found.filter(default_filter(project, "occurrence__")).order_by()
-    number = Subquery(found.values("source_image_id").annotate(number=Count("pk")).values("number"))
-    # Only rows that differ are written: an unchanged row needs no lock and no new version.
+    detections = Detection.objects.real().filter(source_image_id=OuterRef("pk"))
+    detections = detections.filter(default_filter(project, "occurrence__")).order_by()
+    number = Subquery(detections.values("source_image_id").annotate(number=Count("pk")).values("number"))
+    # Write only rows that differ: an unchanged row needs no lock and no new version.
     wrong = captures.annotate(counted=Coalesce(number, 0)).exclude(Q(detections_count=F("counted")))
     wrong.order_by().update(detections_count=Coalesce(number, 0), updated_at=timezone.now())
 

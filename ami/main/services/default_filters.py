@@ -1,4 +1,4 @@
-"""A project's default filters: which findings its counts show."""
+"""A project's default filters: which occurrences its counts include."""
 
 from django.db.models import Q
 
@@ -9,8 +9,8 @@ from ami.main.models.taxa import Taxon
 def default_filter(project: Project, occurrence: str = "") -> Q:
     """Return the condition for an occurrence to count in ``project``.
 
-    ``occurrence`` is the lookup prefix that leads to it, such as ``"occurrence__"`` from a detection. A finding that
-    nobody classified has no score and no taxon to compare: it counts, unless the project lists taxa to include.
+    ``occurrence`` is the lookup prefix to it, such as ``"occurrence__"`` from a detection. An unclassified occurrence
+    has no score and no taxon to compare: it counts, unless the project lists taxa to include.
     """
     score, taxon = f"{occurrence}determination_score", f"{occurrence}determination"
     threshold = project.default_filters_score_threshold

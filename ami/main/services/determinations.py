@@ -1,28 +1,28 @@
-"""What an occurrence is: the newest word of a person, else the best of the machines."""
+"""The determination of an occurrence: the newest identification, else the best classification."""
 
 from collections.abc import Iterable
 
 from django.db import transaction
 
-from ami.main.models.findings import Classification, Identification, Occurrence
+from ami.main.models.occurrences import Classification, Identification, Occurrence
 from ami.main.services.stale_marks import mark_stale
 
 Determination = tuple[int | None, float | None]
 
-#: A person is not asked how sure they are.
-HUMAN_SCORE = 1.0
+#: Identifications have no score of their own.
+IDENTIFICATION_SCORE = 1.0
 
 
 @transaction.atomic
 def determine(pks: Iterable[int]) -> int:
-    """Set the determination and score of these occurrences; return how many changed. No keys mean nothing.
+    """Set the determination and score of these occurrences; return how many changed. No keys change nothing.
 
     The newest identification that is not withdrawn wins; else the highest-scoring classification with a taxon,
-    terminal ones before the rest. What changed is marked stale.
+    terminal ones first. The counts of changed occurrences are marked stale.
     """
     keys = sorted(set(pks))
     occurrences = list(Occurrence.objects.select_for_update(no_key=True).filter(pk__in=keys).order_by("pk"))
-    best = {**_by_machines(keys), **_by_people(keys)}
+    best = {**_best_classifications(keys), **_newest_identifications(keys)}
     changed = []
     for occurrence in occurrences:
         taxon_id, score = best.get(occurrence.pk, (None, None))
@@ -35,14 +35,14 @@ def determine(pks: Iterable[int]) -> int:
     return len(changed)
 
 
-def _by_people(keys: list[int]) -> dict[int, Determination]:
-    said = Identification.objects.filter(occurrence_id__in=keys, withdrawn=False, taxon__isnull=False)
-    # Oldest first, so that the newest is what remains.
-    rows = said.order_by("created_at", "pk").values_list("occurrence_id", "taxon_id")
-    return {occurrence: (taxon, HUMAN_SCORE) for occurrence, taxon in rows}
+def _newest_identifications(keys: list[int]) -> dict[int, Determination]:
+    identifications = Identification.objects.filter(occurrence_id__in=keys, withdrawn=False, taxon__isnull=False)
+    # Oldest first, so that the newest remains.
+    rows = identifications.order_by("created_at", "pk").values_list("occurrence_id", "taxon_id")
+    return {occurrence: (taxon, IDENTIFICATION_SCORE) for occurrence, taxon in rows}
 
 
-def _by_machines(keys: list[int]) -> dict[int, Determination]:
+def _best_classifications(keys: list[int]) -> dict[int, Determination]:
     scored = Classification.objects.filter(
         detection__occurrence__in=keys, taxon__isnull=False, score__isnull=False
     ).order_by("terminal", "score", "-pk")

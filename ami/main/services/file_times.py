@@ -1,4 +1,4 @@
-"""Reads the time of a capture from its file name, in the manners that camera traps write it."""
+"""The time of a capture in its file name, in the formats of camera traps."""
 
 import re
 from datetime import datetime
@@ -12,14 +12,14 @@ STAMP = re.compile(
 
 
 def time_in_name(path: str) -> datetime | None:
-    """Return the time in the last part of ``path``, without a zone: the station's local time. None without one.
+    """Return the time in the file name, without a zone (the station's local time); None if there is none.
 
-    Digits that form no date, such as a thirteenth month, are passed over.
+    Digits that are not a valid date, such as a thirteenth month, are skipped.
     """
     name = PurePosixPath(path).name
     for match in STAMP.finditer(name):
         try:
-            # Without a zone on purpose: only the station knows which.
+            # Naive on purpose: the zone is the station's.
             return datetime(**{part: int(digits) for part, digits in match.groupdict().items()})  # noqa: DTZ001
         except ValueError:
             continue

@@ -1,7 +1,7 @@
-"""Addresses of files: stable ones, which need a token, and signed ones, which open one file for a limited time.
+"""URLs of files: stable ones, which need a token, and signed ones, which give temporary access to one file.
 
-A signature is made when an answer is given and stored nowhere: what is stored or exported is the stable address. It
-covers the address and its expiry, under a key that follows from ``SECRET_KEY``.
+A signature covers the path and the expiry, under a key derived from ``SECRET_KEY``. Signed URLs appear in responses
+only; what is stored or exported is the stable URL.
 """
 
 import math
@@ -18,56 +18,56 @@ from ami.main.services.stored_files import CAPTURE, CROP, Area, FileRefused, in_
 
 SALT = "ami.main.services.file_urls"
 
-#: Within so many seconds the same file has the same address, so that a browser finds it in its cache.
+#: Within this time a file keeps the same signed URL, so that browsers can cache it.
 WINDOW_SECONDS = 300
 
-#: The longest that S3 signs for.
+#: The maximum lifetime of an S3 signature.
 LONGEST_SECONDS = 7 * 24 * 3600
 
-#: The least that a pushed batch needs: three tries of two minutes, and the time it waits in the service.
+#: The minimum for a pushed batch: three attempts of two minutes, and waiting time in the service.
 PUSH_SECONDS = 900
 
 
 class LinkRefused(Exception):
-    """The signature does not open this address, or not any more; the message is for the person who followed it."""
+    """A link's signature is wrong or has expired; the message is for the user."""
 
 
 def for_people() -> int:
-    """Return for how many seconds a link in an answer to a person works at least."""
+    """Return the minimum lifetime in seconds of links for users."""
     return int(settings.ANTENNA_FILE_URL_SECONDS)
 
 
 def for_services() -> int:
-    """Return for how many seconds a processing service may need a picture: as long as its work may take in all."""
+    """Return the lifetime in seconds of links for processing services: the longest their work may take."""
     return min(max(for_people(), PUSH_SECONDS, settings.NATS_TASK_TTR * settings.NATS_MAX_DELIVER), LONGEST_SECONDS)
 
 
 def address(collection: str, pk: int, name: str) -> str:
-    """Return the path of the endpoint that answers a file, for example ``/api/v2/exports/5/file/``."""
+    """Return the path of a file's endpoint, for example ``/api/v2/exports/5/file/``."""
     return f"/api/v2/{collection}/{pk}/{name}/"
 
 
 def stable(path: str, base: str = "") -> str:
-    """Return the endpoint's absolute address, relative only where neither ``base`` nor ANTENNA_PUBLIC_URL is set."""
+    """Return the absolute URL of ``path``; relative if neither ``base`` nor ANTENNA_PUBLIC_URL is set."""
     return f"{(base or settings.ANTENNA_PUBLIC_URL).rstrip('/')}{path}"
 
 
 def signed(path: str, seconds: int, base: str = "") -> str:
-    """Return the endpoint's address with a signature that opens it for at least ``seconds``."""
+    """Return the absolute URL of ``path`` with a signature that is valid for at least ``seconds``."""
     return stable(signed_path(path, seconds), base)
 
 
 def signed_path(path: str, seconds: int) -> str:
-    """Return the endpoint's address with its signature, relative to this server."""
+    """Return ``path`` with a signature that is valid for at least ``seconds``."""
     expires = _expiry(seconds)
     return f"{path}?{urlencode({'expires': expires, 'signature': _signature(path, expires)})}"
 
 
 def check(path: str, query: Mapping[str, str]) -> None:
-    """Accept the signature that a request carries.
+    """Check the signature in ``query``.
 
     Raises:
-        LinkRefused: it is another address's, was changed, or has expired.
+        LinkRefused: it is for another path, was changed, or has expired.
     """
     expires, signature = query.get("expires", ""), query.get("signature", "")
     if not _is_right(path, expires, signature):
@@ -77,7 +77,7 @@ def check(path: str, query: Mapping[str, str]) -> None:
 
 
 def opens(path: str, query: Mapping[str, str]) -> bool:
-    """Say whether a request carries a signature that opens ``path``."""
+    """Whether ``query`` has a valid signature of ``path``."""
     try:
         check(path, query)
     except LinkRefused:
@@ -86,24 +86,24 @@ def opens(path: str, query: Mapping[str, str]) -> bool:
 
 
 def capture_address(image: SourceImage) -> str:
-    """Return the stable address of a capture's picture: its source's, or that of our endpoint."""
+    """Return the stable URL of a capture's picture: its public URL, else that of our endpoint."""
     return image.public_url() or stable(address("captures", image.pk, "image"))
 
 
 def crop_address(detection: Detection) -> str | None:
-    """Return the stable address of a crop; None until it is made."""
+    """Return the stable URL of a crop; None until the crop exists."""
     return stable(address("detections", detection.pk, "crop")) if detection.path else None
 
 
 def capture_url(image: SourceImage, seconds: int, base: str = "") -> str:
-    """Return an address of a capture's picture that opens without a token: its source's, or one signed now."""
+    """Return a URL of a capture's picture that needs no token: its public URL, else a newly signed one."""
     if url := image.public_url():
         return url
     return _bucket_url(CAPTURE, image.path, seconds) or signed(address("captures", image.pk, "image"), seconds, base)
 
 
 def crop_url(detection: Detection, seconds: int, base: str = "") -> str | None:
-    """Return an address of a crop that is signed now and opens without a token; None until it is made."""
+    """Return a newly signed URL of a crop, which needs no token; None until the crop exists."""
     if not detection.path:
         return None
     return _bucket_url(CROP, detection.path, seconds) or signed(
@@ -112,7 +112,7 @@ def crop_url(detection: Detection, seconds: int, base: str = "") -> str | None:
 
 
 def _bucket_url(area: Area, path: str, seconds: int) -> str:
-    """Return an address that the bucket signs; empty for a folder, and for a path that our endpoint will refuse."""
+    """Return a URL signed by the bucket; empty for a folder and for a path that the endpoint would refuse."""
     if in_folder():
         return ""
     try:
@@ -129,7 +129,7 @@ def _expiry(seconds: int) -> int:
 
 
 def _is_right(path: str, expires: str, signature: str) -> bool:
-    """Compare with the signature under ``SECRET_KEY``, or one of its fallbacks."""
+    """Check the signature with ``SECRET_KEY`` and its fallbacks."""
     if not (expires.isascii() and expires.isdecimal() and signature.isascii()):
         return False
     try:

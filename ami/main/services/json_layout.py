@@ -1,8 +1,8 @@
-"""The layout of a JSON text: its parts and their places, found and bounded before a parser makes objects of them.
+"""The layout of a JSON text: positions of its parts, found and bounded before parsing.
 
-One compiled expression walks the tokens; nothing is built but the places. Long flat lists at known paths are matched in
-one step and cut out, and so are the items of one list, so that each part left over, its *skeleton*, is small: it has a
-placeholder where something was cut out. A part whose skeleton and cut-outs are valid JSON is valid JSON.
+One compiled expression scans the tokens and records positions only. Long flat lists at known paths are matched in one
+step and cut out, as are the items of one list. What remains of a part is its *skeleton*: small, with a placeholder for
+each cut. A part is valid JSON if its skeleton and its cuts are.
 """
 
 import re
@@ -15,27 +15,27 @@ Text: TypeAlias = bytes | bytearray
 Path: TypeAlias = tuple[str | int, ...]
 
 KIB = 1024
-MOST_LONG_ENTRIES = 100_000
-"""Most entries of one long flat list; 29,176 classes were seen."""
-MOST_SKELETON_BYTES = 4096 * KIB
-"""Most bytes of one part outside its cut-outs; what it costs to parse is a small multiple of this."""
-MOST_PLAIN_BYTES = 512 * KIB
+MAX_LONG_ENTRIES = 100_000
+"""Maximum entries of one long flat list; 29,176 classes were seen."""
+MAX_SKELETON_BYTES = 4096 * KIB
+"""Maximum bytes of one part without its cuts; parsing it takes a small multiple of this."""
+MAX_PLAIN_BYTES = 512 * KIB
 INLINE_BYTES = 512
-"""A flat list of at most this size is not cut out, only not counted."""
+"""A flat list of at most this size is not cut out, and not counted either."""
 
 _STRING, _KEY, _OPEN, _CLOSE, _COMMA, _QUOTE = range(1, 7)
-# Every alternative starts with another character and is possessive, so that no text makes this quadratic or recursive.
+# The alternatives start with different characters and are possessive: no text makes this quadratic or recursive.
 _TOKEN = re.compile(
-    # Four million runs are more than a string of MOST_SKELETON_BYTES can have.
+    # Four million runs are more than a string of MAX_SKELETON_BYTES can have.
     rb'[^"\[\]{},]*+(?:("(?:[^"\\]++|\\.){0,4200000}+")(\s*+:)?+|([\[{])|([\]}])|(,)|(")|\Z)',
     re.DOTALL,
 )
 _ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-# A string of a flat list: bounded, so that decoding one entry is cheap.
+# A string in a flat list; bounded, so that decoding one entry is cheap.
 _ENTRY = rb'"(?:[^"\\]{1,1020}+|\\.){0,1100}+"'
 _ENTRY_TOKEN = re.compile(_ENTRY, re.DOTALL)
 _OBJECT_TOKEN = re.compile(rb'\{(?:[^"{}\[\]]++|' + _ENTRY + rb")*+\}", re.DOTALL)
-# Everything but an escape that no database stores: a NUL, half a surrogate pair.
+# Everything except escapes that no database stores: NUL and unpaired surrogates.
 _STORABLE = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?!u0000|u[dD][89a-fA-F]).)*+", re.DOTALL
 )
@@ -47,20 +47,20 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 @dataclass(frozen=True)
 class FlatList:
-    """A kind of list that may be long: what it looks like as text, and what one entry looks like."""
+    """A kind of list that may be long: its pattern and the pattern of one entry."""
 
     name: str
     pattern: re.Pattern[bytes]
     entry: re.Pattern[bytes] | None = None
 
     def length(self, text: Text, start: int, end: int) -> int:
-        """Return the number of entries, or one more than is taken."""
+        """Return the number of entries, at most one more than ``MAX_LONG_ENTRIES``."""
         commas = text.count(b",", start, end)
-        if self.entry is None or commas < MOST_LONG_ENTRIES and self is TEXTS:
+        if self.entry is None or commas < MAX_LONG_ENTRIES and self is TEXTS:
             return commas + 1
         count = 0
         for count, _ in enumerate(self.entry.finditer(text, start, end), 1):  # noqa: B007
-            if count > MOST_LONG_ENTRIES:
+            if count > MAX_LONG_ENTRIES:
                 break
         return count
 
@@ -73,14 +73,14 @@ OBJECTS = FlatList(
 
 KINDS = {kind.name: kind for kind in (NUMBERS, TEXTS, OBJECTS)}
 
-UNSTORABLE = "Holds a NUL character or half a surrogate pair, which no database stores."
+UNSTORABLE = "Holds a NUL character or an unpaired surrogate, which no database stores."
 
 LongLists: TypeAlias = Mapping[Path, FlatList]
-"""Where long flat lists lie: paths of keys, with 0 for every index."""
+"""Paths of long flat lists, with 0 for every index."""
 
 
 class LayoutError(ValueError):
-    """A text that has too much in it or is no JSON; ``field`` is a dotted path."""
+    """A text that is over its bounds or not JSON; ``field`` is a dotted path."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ class LayoutError(ValueError):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one part may have: ``elements`` are values, long flat lists apart; ``depth`` are nested containers."""
+    """Limits of one part: ``elements`` are values without long flat lists, ``depth`` are nested containers."""
 
     elements: int
     depth: int
@@ -97,7 +97,7 @@ class Bounds:
 
 @dataclass
 class Cut:
-    """A stretch of text that was cut out of a part; ``kind`` is None for an item."""
+    """A range of text cut out of a part; ``kind`` is None for an item."""
 
     start: int
     end: int
@@ -106,7 +106,7 @@ class Cut:
 
 @dataclass
 class Part:
-    """One item, or all that lies outside the items; ``path`` leads to it."""
+    """One item, or everything outside the items; ``path`` is its place."""
 
     path: Path
     start: int
@@ -115,7 +115,6 @@ class Part:
     elements: int = 0
 
     def skeleton_bytes(self) -> int:
-        """Return the size without the cuts."""
         return self.end - self.start - sum(cut.end - cut.start for cut in self.cuts)
 
 
@@ -131,7 +130,7 @@ class Layout:
         """Return the part's text with ``placeholder(n)`` where its n-th cut was.
 
         Raises:
-            LayoutError: it holds a character that no database stores; with its place.
+            LayoutError: it holds a character that no database stores.
         """
         pieces: list[bytes | memoryview] = []
         at = part.start
@@ -148,7 +147,7 @@ class Layout:
 
 
 def unstorable(text: Text, start: int, end: int) -> int | None:
-    """Return where an escape starts that no database stores, a NUL or half a surrogate pair; None without one."""
+    """Return the position of the first NUL or unpaired surrogate escape, None without one."""
     if text.find(b"\\u", start, end) < 0:
         return None
     found = _STORABLE.match(text, start, end)
@@ -157,8 +156,8 @@ def unstorable(text: Text, start: int, end: int) -> int | None:
 
 
 def is_plain(text: Text, bounds: Bounds) -> bool:
-    """Tell whether a small text is within the bounds as a whole, long lists and all, and needs no walk."""
-    if len(text) > MOST_PLAIN_BYTES or b"\\u" in text:
+    """Whether a small text is within the bounds even with its long lists, so that it needs no scan."""
+    if len(text) > MAX_PLAIN_BYTES or b"\\u" in text:
         return False
     structure = _ANY_STRING.sub(b"", text)
     if sum(map(structure.count, (b",", b"{", b"["))) > bounds.elements:
@@ -170,15 +169,15 @@ def is_plain(text: Text, bounds: Bounds) -> bool:
 
 
 def cut_number(value: object) -> int | None:
-    """Return n for ``placeholder(n)``; no text of a client is one, since none may hold a NUL."""
+    """Return n for ``placeholder(n)``, else None; a client's text cannot be one, because it must not hold NUL."""
     return int(value[1:]) if isinstance(value, str) and value.startswith("\x00") else None
 
 
 def layout_of(text: Text, bounds: Bounds, long_lists: LongLists, items_in: str | None = None) -> Layout:
-    """Walk the text once and return its layout; ``items_in`` names the list whose entries are parts of their own.
+    """Scan the text once and return its layout; ``items_in`` names the list whose entries become parts.
 
     Raises:
-        LayoutError: more elements, depth or bytes than ``bounds`` takes, or a string or bracket without an end.
+        LayoutError: more elements, depth or bytes than the bounds, or an unterminated string or bracket.
     """
     walk = _Walk(text, bounds, long_lists, items_in)
     start = 0
@@ -189,7 +188,7 @@ def layout_of(text: Text, bounds: Bounds, long_lists: LongLists, items_in: str |
 
 
 class _Walk:
-    """One pass over the tokens; ``stack`` has the current key or index of every open container."""
+    """One scan of the tokens; ``stack`` has the current key or index of every open container."""
 
     def __init__(self, text: Text, bounds: Bounds, long_lists: LongLists, items_in: str | None) -> None:
         self.text, self.bounds, self.long_lists = text, bounds, long_lists
@@ -200,7 +199,7 @@ class _Walk:
         self.items: list[Part] = []
 
     def run(self, start: int) -> int:
-        """Walk until a long list is jumped over; return where to go on."""
+        """Scan until a long list is skipped; return the position after it."""
         stack, end = self.stack, len(self.text)
         kind = _COMMA
         for token in _TOKEN.finditer(self.text, start):
@@ -208,7 +207,7 @@ class _Walk:
             if before == _STRING and kind in (_STRING, _KEY) or before == kind == _KEY:
                 raise LayoutError(self._path(), "Invalid JSON: a string follows a string.")
             if kind == _KEY and stack:
-                # A longer key is none of those that matter, and is not worth a copy.
+                # No relevant key is longer, so a longer one is not copied.
                 first, last = token.span(1)
                 stack[-1] = token[1][1:-1] if last - first < 64 else b"..."
             elif kind == _COMMA and stack:
@@ -272,22 +271,22 @@ class _Walk:
             return 0
         end = found.end()
         if end - at > INLINE_BYTES:
-            if (length := kind.length(self.text, at, end)) > MOST_LONG_ENTRIES:
-                message = f"List should have at most {MOST_LONG_ENTRIES} items after validation, not {length}"
+            if (length := kind.length(self.text, at, end)) > MAX_LONG_ENTRIES:
+                message = f"List should have at most {MAX_LONG_ENTRIES} items after validation, not {length}"
                 raise LayoutError(self._path(), message)
             self.part.cuts.append(Cut(at, end, kind))
         return end
 
     def _measure(self, part: Part) -> None:
-        if part.skeleton_bytes() > MOST_SKELETON_BYTES:
-            message = f"More than {MOST_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
+        if part.skeleton_bytes() > MAX_SKELETON_BYTES:
+            message = f"More than {MAX_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
             raise LayoutError(part.path, message)
 
     def _path(self) -> Path:
         return _decoded(self.stack)
 
     def _near(self) -> Path:
-        """Return the path as far as a reader needs it: at most two names into the part."""
+        """Return the path for an error: the part's path and at most two keys inside it."""
         inside = _decoded(self.stack[len(self.part.path) :])
         return (*self.part.path, *takewhile(lambda key: isinstance(key, str), inside[:2]))
 
@@ -301,7 +300,7 @@ def _name(key: bytes | None) -> str:
 
 
 def _path_at_the_end(text: bytes) -> Path:
-    """Return the path of the value that a text breaks off in."""
+    """Return the path of the value at the end of a truncated text."""
     stack: list[bytes | int | None] = []
     for token in _TOKEN.finditer(text):
         kind = token.lastindex

@@ -1,4 +1,4 @@
-"""Counts attempts to sign in, at both entrances, in one statement each, so that parallel attempts count one by one."""
+"""Limits sign-in attempts of the API and the admin; each is counted in one atomic statement."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from django.db import connection
 from django.utils.crypto import salted_hmac
 
 from ami.main.models import LoginAttempts
-from ami.main.services.callers import network_of
+from ami.main.services.client_address import network_of
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ WINDOW_SECONDS = 60
 
 
 class Limit(NamedTuple):
-    """How many attempts within `WINDOW_SECONDS` may check a password."""
+    """The number of attempts within `WINDOW_SECONDS` that may check a password."""
 
     name: str
     attempts: int
@@ -25,13 +25,13 @@ class Limit(NamedTuple):
 #: One address against many accounts.
 ADDRESS = Limit("address", 30)
 
-#: One address against one account, so that a stranger cannot lock out another person's address.
+#: One address against one account, so that an attacker cannot lock the account for other addresses.
 PAIR = Limit("address and account", 10)
 
-#: Many addresses against one account. Far above what a person needs, and over after a minute.
+#: Many addresses against one account. Far above what a user needs; it ends after a minute.
 ACCOUNT = Limit("account", 100)
 
-#: The window begins with the first attempt and is never prolonged; a later attempt than its end begins the next one.
+#: The window starts with the first attempt and is never extended; an attempt after its end starts the next one.
 COUNT = """
     INSERT INTO {table} (digest, attempts, ends_at) VALUES (%(digest)s, 1, %(end)s)
     ON CONFLICT (digest) DO UPDATE SET
@@ -42,28 +42,28 @@ COUNT = """
 
 
 def count_address(address: str) -> int:
-    """Count an attempt from ``address``; return how many seconds it must wait, 0 when it may go on."""
+    """Count an attempt from ``address``; return the seconds to wait, 0 within the limit."""
     return _count(ADDRESS, network_of(address))
 
 
 def count_account(address: str, account: str) -> int:
-    """Count an attempt at ``account``, an e-mail address in any spelling; return the seconds to wait, 0 for none.
+    """Count an attempt at ``account`` (an e-mail address); return the seconds to wait, 0 within the limits.
 
-    What the address may no longer do does not count against the account.
+    An attempt over the limit of its address and account does not count against the account.
     """
-    # As the sign-in reads it: spaces around and the case, also of letters that only a database folds, do not count.
+    # Normalized as at sign-in: without surrounding spaces and case, including letters that only a database folds.
     name = account.strip().upper()[:254]
     return _count(PAIR, f"{network_of(address)} {name}") or _count(ACCOUNT, name)
 
 
 def purge() -> int:
-    """Delete the windows that are over; return how many."""
+    """Delete ended windows; return how many."""
     return LoginAttempts.objects.filter(ends_at__lte=int(time.time())).delete()[0]
 
 
 def _count(limit: Limit, key: str) -> int:
     now = int(time.time())
-    # Keyed by a hash: the table shows no e-mail address, not even of those who have no account.
+    # A keyed hash: the table reveals no e-mail addresses.
     digest = salted_hmac(f"login {limit.name}", key, algorithm="sha256").hexdigest()
     values = {"digest": digest, "now": now, "end": now + WINDOW_SECONDS}
     table = connection.ops.quote_name(LoginAttempts._meta.db_table)
@@ -73,5 +73,5 @@ def _count(limit: Limit, key: str) -> int:
     if attempts <= limit.attempts:
         return 0
     if attempts == limit.attempts + 1:
-        logger.warning("Sign-in refused: more than %d attempts in a minute by %s.", limit.attempts, limit.name)
+        logger.warning("Sign-in limit reached", extra={"per": limit.name, "attempts_a_minute": limit.attempts})
     return max(1, ends_at - now)

@@ -1,7 +1,7 @@
-"""Calls to addresses that people entered: each is resolved, checked, and connected to as it was checked.
+"""HTTP requests to URLs that users entered: the host is resolved, checked, and connected to at the checked address.
 
-Processing services and storage sources have such addresses. With ANTENNA_REFUSE_INTERNAL_ENDPOINTS none of them may
-lead to this machine, its link or a cloud's metadata, whatever its name resolves to at the moment of the call.
+Processing services and storage sources have such URLs. With ANTENNA_REFUSE_INTERNAL_ENDPOINTS none of them may lead to
+this host, its link or a cloud's metadata, whatever the name resolves to at the time of the request.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from django.conf import settings
 
 from ami.queues.certificates import trusted
 
-#: What a name may not resolve to. Private networks are not among them: services of a deployment live there.
+#: Networks that a name must not resolve to. Private networks are allowed: a deployment's own services are there.
 FORBIDDEN = {
     "this host": ("0.0.0.0/8", "::/128"),
     "loopback": ("127.0.0.0/8", "::1/128"),
@@ -28,41 +28,41 @@ FORBIDDEN = {
 }
 _FORBIDDEN = [(kind, ip_network(network)) for kind, networks in FORBIDDEN.items() for network in networks]
 
-#: IPv6 addresses whose last 32 bits are an IPv4 address: compatible, mapped and translated ones.
+#: IPv6 networks whose last 32 bits are an IPv4 address: compatible, mapped and translated ones.
 _EMBEDDING = [ip_network(network) for network in ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")]
 
 PORTS = {"http": 80, "https": 443}
 
-#: The most addresses of one name that are tried.
-MOST_ADDRESSES = 4
+#: How many addresses of one name are tried.
+MAX_ADDRESSES = 4
 
-#: A kept connection is found again by its address alone, and another name may have been checked for it.
-NOT_KEPT = httpx.Limits(max_keepalive_connections=0)
+#: A pooled connection would be reused by address alone, though another name was checked for it.
+NO_KEEPALIVE = httpx.Limits(max_keepalive_connections=0)
 
 
 class EndpointRefused(Exception):
-    """An address leads where no call may go; the message names the setting that allows it."""
+    """A host resolves to a forbidden address; the message names the setting that allows it."""
 
 
-def checked(host: str, port: int) -> list[str]:
-    """Return the addresses that ``host`` resolves to at this moment, all of them fit to connect to.
+def checked_addresses(host: str, port: int) -> list[str]:
+    """Return the addresses that ``host`` resolves to now, all of them allowed.
 
     Raises:
         EndpointRefused: one of them is forbidden, and neither it nor the name is in ANTENNA_ALLOWED_ENDPOINTS.
         OSError, UnicodeError: the name does not resolve.
     """
-    return _fit(host, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return _allowed(host, socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 def refusal(url: str) -> str:
-    """Return why a call to this http address would be refused now, or nothing; for the moment when it is entered.
+    """Return why a request to this URL would be refused now, else an empty string; for the validation of input.
 
-    A name that does not resolve yet is left alone: what counts is what it resolves to at the call.
+    A name that does not resolve yet is accepted: it is checked again at each request.
     """
     if not (settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS and url.lower().startswith(tuple(PORTS))):
         return ""
     try:
-        checked(*_target(url))
+        checked_addresses(*_target(url))
     except EndpointRefused as error:
         return str(error)
     except (OSError, ValueError):
@@ -71,66 +71,68 @@ def refusal(url: str) -> str:
 
 
 def client(**options: Any) -> httpx.Client:
-    """Return a client for addresses that people entered; a call raises `EndpointRefused`, also at a redirect."""
+    """Return a client for URLs that users entered; requests and redirects may raise `EndpointRefused`."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = CheckedTransport(limits=NOT_KEPT, verify=trusted())
+        options["transport"] = CheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
     return httpx.Client(verify=trusted(), **options)
 
 
 def async_client(**options: Any) -> httpx.AsyncClient:
-    """Return the same as `client`, for a loop."""
+    """Return the asynchronous version of `client`."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
-        options["transport"] = AsyncCheckedTransport(limits=NOT_KEPT, verify=trusted())
+        options["transport"] = AsyncCheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
     return httpx.AsyncClient(verify=trusted(), **options)
 
 
 def fetch(
-    client: httpx.Client, method: str, url: str, most_bytes: int, seconds: float, **options: Any
+    client: httpx.Client, method: str, url: str, max_bytes: int, seconds: float, **options: Any
 ) -> httpx.Response:
-    """Return an answer with its whole body; whoever answers decides neither how much nor how long.
+    """Return the response with its whole body, bounded in size and time.
 
     Raises:
-        httpx.HTTPError: as a client does, and for a body of more than ``most_bytes``, unpacked, or one that is not
-            complete after ``seconds``.
+        httpx.HTTPError: as the client does; also for a decompressed body of more than ``max_bytes``, or one that is
+            incomplete after ``seconds``.
     """
     until = time.monotonic() + seconds
-    with client.stream(method, url, **options) as answer:
+    with client.stream(method, url, **options) as response:
         body = bytearray()
-        for piece in answer.iter_bytes():
+        for piece in response.iter_bytes():
             body += piece
-            if len(body) > most_bytes:
-                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
+            if len(body) > max_bytes:
+                raise httpx.ReadError(f"The response has more than {max_bytes} bytes.", request=response.request)
             if time.monotonic() > until:
-                raise httpx.ReadTimeout(f"The answer took longer than {seconds:.0f} seconds.", request=answer.request)
-        return _whole(answer, body)
+                raise httpx.ReadTimeout(
+                    f"The response took longer than {seconds:.0f} seconds.", request=response.request
+                )
+        return _buffered(response, body)
 
 
-async def fetch_async(client: httpx.AsyncClient, url: str, most_bytes: int) -> httpx.Response:
-    """Return the same for a GET in a loop, where the caller sets the time."""
-    async with client.stream("GET", url) as answer:
+async def fetch_async(client: httpx.AsyncClient, url: str, max_bytes: int) -> httpx.Response:
+    """Return the same for an asynchronous GET, without a time limit of its own."""
+    async with client.stream("GET", url) as response:
         body = bytearray()
-        async for piece in answer.aiter_bytes():
+        async for piece in response.aiter_bytes():
             body += piece
-            if len(body) > most_bytes:
-                raise httpx.ReadError(f"The answer has more than {most_bytes} bytes.", request=answer.request)
-        return _whole(answer, body)
+            if len(body) > max_bytes:
+                raise httpx.ReadError(f"The response has more than {max_bytes} bytes.", request=response.request)
+        return _buffered(response, body)
 
 
-def _whole(answer: httpx.Response, body: bytearray) -> httpx.Response:
-    content_type = answer.headers.get("Content-Type", "application/json")
+def _buffered(response: httpx.Response, body: bytearray) -> httpx.Response:
+    content_type = response.headers.get("Content-Type", "application/json")
     headers = {"Content-Type": content_type}
-    return httpx.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
+    return httpx.Response(response.status_code, headers=headers, content=bytes(body), request=response.request)
 
 
 class CheckedTransport(httpx.HTTPTransport):
-    """Connects to an address that was checked, with the name in ``Host`` and in TLS, and through no proxy."""
+    """Connects to a checked address without a proxy, with the name in ``Host`` and in TLS."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request to the first address that accepts the connection."""
         host, port = _target(str(request.url))
         failure: Exception = httpx.ConnectError("The name has no address.")
         try:
-            addresses = checked(host, port)
+            addresses = checked_addresses(host, port)
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error)) from error
         for address in addresses:
@@ -142,17 +144,17 @@ class CheckedTransport(httpx.HTTPTransport):
 
 
 class AsyncCheckedTransport(httpx.AsyncHTTPTransport):
-    """The same as `CheckedTransport`, for a loop."""
+    """The asynchronous version of `CheckedTransport`."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request to the first address that accepts the connection."""
         host, port = _target(str(request.url))
         failure: Exception = httpx.ConnectError("The name has no address.")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addrinfos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise httpx.ConnectError(str(error)) from error
-        for address in _fit(host, found):
+        for address in _allowed(host, addrinfos):
             try:
                 return await super().handle_async_request(_pinned(request, host, address))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -161,10 +163,10 @@ class AsyncCheckedTransport(httpx.AsyncHTTPTransport):
 
 
 def pin_s3(client: Any) -> None:
-    """Check each request of a boto3 client just before it is sent, retries and other regions' hosts included.
+    """Check each request of a boto3 client before it is sent, including retries and hosts of other regions.
 
-    Over http it goes to the checked address. Over https the library resolves the name once more: another address than
-    the checked one gets a connection, but no request unless it has the name's certificate.
+    Over http it goes to the checked address. Over https the library resolves the name again: an address other than the
+    checked one gets a connection, but no request unless it has a certificate for the name.
     """
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         client.meta.events.register_first("before-send.s3", _pin_s3)
@@ -173,7 +175,7 @@ def pin_s3(client: Any) -> None:
 def _pin_s3(request: Any, **_: Any) -> None:
     host, port = _target(request.url)
     parts = urlsplit(request.url)
-    addresses = checked(host, port)
+    addresses = checked_addresses(host, port)
     if parts.scheme == "http":
         request.headers["Host"] = parts.netloc.rpartition("@")[2]
         request.url = parts._replace(netloc=f"{_bracketed(addresses[0])}:{port}").geturl()
@@ -190,50 +192,51 @@ def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
     return httpx.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
 
 
-def _fit(host: str, found: list[Any]) -> list[str]:
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))[:MOST_ADDRESSES]
+def _allowed(host: str, addrinfos: list[Any]) -> list[str]:
+    """Return the addresses of getaddrinfo's result; raise `EndpointRefused` if one is forbidden."""
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in addrinfos))[:MAX_ADDRESSES]
     if host.lower().rstrip(".") in settings.ANTENNA_ALLOWED_ENDPOINTS:
         return addresses
     for address in addresses:
         if kind := _forbidden(address):
             raise EndpointRefused(
-                f"{host} is at {address} ({kind}), which is never called. If it is meant, list the name or the address "
-                "in ANTENNA_ALLOWED_ENDPOINTS."
+                f"{host} is at {address} ({kind}), which is never called. If intended, list the name or the address in "
+                "ANTENNA_ALLOWED_ENDPOINTS."
             )
     return addresses
 
 
 def _forbidden(address: str) -> str:
-    """Return what kind of forbidden address it is; nothing for others, and for those that the setting allows."""
+    """Return the kind of a forbidden address; empty for other addresses and those that the setting allows."""
     allowed = _allowed_networks()
-    for each in _meanings(address):
-        if any(each in network for network in allowed):
+    for candidate in _with_embedded(address):
+        if any(candidate in network for network in allowed):
             continue
         for kind, network in _FORBIDDEN:
-            if each in network:
+            if candidate in network:
                 return kind
     return ""
 
 
-def _meanings(address: str) -> list[Any]:
-    """Return the address and the IPv4 addresses that an IPv6 address carries."""
+def _with_embedded(address: str) -> list[Any]:
+    """Return the address and the IPv4 addresses embedded in it."""
     parsed = ip_address(address.partition("%")[0])
-    carried: list[Any] = []
+    embedded: list[Any] = []
     if isinstance(parsed, IPv6Address):
         if any(parsed in network for network in _EMBEDDING):
-            carried.append(ip_address(int(parsed) & 0xFFFFFFFF))
-        carried += [each for each in (parsed.sixtofour, *(parsed.teredo or ())) if each]
-    return [parsed, *carried]
+            embedded.append(ip_address(int(parsed) & 0xFFFFFFFF))
+        embedded += [each for each in (parsed.sixtofour, *(parsed.teredo or ())) if each]
+    return [parsed, *embedded]
 
 
 def _allowed_networks() -> list[Any]:
-    found = []
+    networks = []
     for entry in settings.ANTENNA_ALLOWED_ENDPOINTS:
         try:
-            found.append(ip_network(entry))
+            networks.append(ip_network(entry))
         except ValueError:
             continue
-    return found
+    return networks
 
 
 def _bracketed(address: str) -> str:

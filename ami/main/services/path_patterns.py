@@ -1,6 +1,6 @@
-"""Patterns that members give for the paths of their pictures: compiled in a child process first, which may die of it.
+"""Path patterns of project members, test-compiled in a child process with limits.
 
-``(((a{100}){100}){100}){100}`` and ``((((a+)+)+)+)...`` take gigabytes to compile, and a C library cannot be stopped.
+``(((a{100}){100}){100}){100}`` and ``((((a+)+)+)+)...`` take gigabytes to compile, and C code cannot be interrupted.
 """
 
 import subprocess
@@ -9,15 +9,15 @@ from typing import Any
 
 import regex
 
-MOST_MIB = 192
-MOST_CPU_SECONDS = 2
+MAX_MIB = 192
+MAX_CPU_SECONDS = 2
 WAIT_SECONDS = 20.0
 TOO_COSTLY = "Takes too much memory or time to compile; write fewer repeats within repeats."
 
 _CHILD = f"""
 import resource, sys
 import regex
-limits = {{"CORE": 0, "CPU": {MOST_CPU_SECONDS}, "AS": {MOST_MIB} << 20}}
+limits = {{"CORE": 0, "CPU": {MAX_CPU_SECONDS}, "AS": {MAX_MIB} << 20}}
 for name, most in limits.items():
     resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (most, most))
 try:
@@ -32,7 +32,7 @@ class PatternRefused(ValueError):
 
 
 def problem_of(pattern: str) -> str:
-    """Say why a pattern is not used; empty when it is fit."""
+    """Return why a pattern cannot be used; empty if it can."""
     if not pattern:
         return ""
     command = [sys.executable, "-I", "-c", _CHILD]
@@ -49,7 +49,7 @@ def compiled(pattern: str) -> Any:
     """Return the compiled pattern.
 
     Raises:
-        PatternRefused: it does not compile, or takes too much for that.
+        PatternRefused: it does not compile, or only with too much memory or time.
     """
     if problem := problem_of(pattern):
         raise PatternRefused(problem)

@@ -1,15 +1,15 @@
-"""Relative paths: which texts name something below a folder or a prefix, and cannot leave it."""
+"""Validation of relative paths: below a folder or prefix, without a way out of it."""
 
 from urllib.parse import unquote
 
-#: An encoded dot may be encoded again; whatever is not plain text after so many rounds is refused as it stands.
+#: Percent-encoding may be nested; it is decoded this many times.
 ROUNDS = 5
 
 
 def problem_of(path: str) -> str:
-    """Say why ``path`` is not a plain relative path with ``/`` between its parts; empty when it is one.
+    """Return why ``path`` is not a plain relative path with ``/`` as separator; empty if it is one.
 
-    Dots that are percent-encoded are refused, too: some servers decode a key before they resolve it.
+    Percent-encoded dots are refused too: some servers decode a key before they resolve it.
     """
     if path.startswith("/"):
         return "Must be relative; remove the '/' at the beginning."

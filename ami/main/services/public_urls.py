@@ -1,4 +1,4 @@
-"""Gives a station's captures another public base URL, a batch of rows at a time."""
+"""Updates the public base URL of a station's captures in batches."""
 
 from ami.main.models.captures import SourceImage
 from ami.queues.slices import Slice
@@ -7,9 +7,9 @@ BATCH = 1000
 
 
 def update_public_urls(deployment_id: int, base_url: str, turn: Slice) -> bool:
-    """Set ``public_base_url`` where it differs until the slice is over; return whether all are set.
+    """Set ``public_base_url`` where it differs, until the slice is over; return whether all are set.
 
-    Batches keep a whole station's rows from being locked at once. What is already set is not written again.
+    Batches avoid locking all rows of a station at once.
     """
     wrong = SourceImage.objects.filter(deployment_id=deployment_id).exclude(public_base_url=base_url)
     while batch := list(wrong.order_by("pk").values_list("pk", flat=True)[:BATCH]):

@@ -1,4 +1,4 @@
-"""Groups a station's captures into events, alone per station and in resumable steps."""
+"""Groups a station's captures into events, in resumable steps under one lease per station."""
 
 from datetime import date, datetime, timedelta
 from enum import Enum
@@ -8,9 +8,9 @@ from uuid import uuid4
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
-from ami.main.models.bookkeeping import Lease, StaleCount
 from ami.main.models.captures import SourceImage
-from ami.main.models.findings import Occurrence
+from ami.main.models.maintenance import Lease, StaleCount
+from ami.main.models.occurrences import Occurrence
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import leases
 from ami.main.services.stale_marks import mark_stale
@@ -18,14 +18,14 @@ from ami.main.services.times import local_date
 from ami.queues.slices import Slice
 
 STEP_CAPTURES = 1000
-MOST_MARKS = 5000
+MAX_MARKS = 5000
 
 Capture = tuple[int, datetime, int | None]
 State = dict[str, Any]
 
 
 class Outcome(Enum):
-    """How a slice of regrouping ended."""
+    """The result of one slice of regrouping."""
 
     DONE = "done"
     MORE = "more to do"
@@ -33,14 +33,14 @@ class Outcome(Enum):
 
 
 class LeaseLost(Exception):
-    """Another worker took the station over, so this step is rolled back."""
+    """Another worker has acquired the station's lease; the step is rolled back."""
 
 
 def regroup(deployment_id: int, turn: Slice) -> Outcome:
-    """Group the captures of one station until the slice is over; a later call goes on from where this one stopped.
+    """Group the captures of one station until the slice is over; the next call continues.
 
-    The station must be marked (``mark_stale("sessions", [pk])``): marks are removed only when a run that began after
-    them has finished, so neither a miss of the lease nor a crash loses a request (incident 46). Safe to run twice.
+    The station must be marked (``mark_stale("sessions", [pk])``). Marks are removed only when a run that started after
+    them has finished, so neither a held lease nor a crash loses a request (incident 46). Idempotent.
     """
     lease, owner = leases.named(f"regroup:{deployment_id}"), uuid4().hex
     if not leases.acquire(lease, owner):
@@ -64,11 +64,11 @@ def regroup(deployment_id: int, turn: Slice) -> Outcome:
 
 def _begin(deployment_id: int) -> State:
     marks = StaleCount.objects.filter(kind="sessions", object_pk=deployment_id)
-    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MOST_MARKS]), "after": None, "day": None}
+    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MAX_MARKS]), "after": None, "day": None}
 
 
 def _forget(deployment_id: int) -> None:
-    """Remove the marks of a station that no longer exists."""
+    """Remove the marks of a deleted station."""
     if not Deployment.objects.filter(pk=deployment_id).exists():
         StaleCount.objects.filter(kind="sessions", object_pk=deployment_id).delete()
 
@@ -76,14 +76,14 @@ def _forget(deployment_id: int) -> None:
 def _fenced_step(station: Deployment, state: State, lease: QuerySet[Lease], owner: str) -> State:
     with transaction.atomic():
         if not leases.renew(lease, owner, state=state):
-            raise LeaseLost(f"The sessions of station {station.pk} are grouped by another worker.")
+            raise LeaseLost(f"Lease lost: another worker groups the sessions of station {station.pk}.")
         state = _step(station, state)
         leases.renew(lease, owner, state=state)
     return state
 
 
 def _step(station: Deployment, state: State) -> State:
-    """Place the next captures and return the new state; empty when the run is finished."""
+    """Assign the next captures to events; return the new state, empty when the run is finished."""
     captures = _captures_after(station, state["after"])
     if not captures:
         _finish(station, state["seen"])
@@ -104,7 +104,7 @@ def _captures_after(station: Deployment, after: list[Any] | None) -> list[Captur
 
 
 def _nights(station: Deployment, captures: list[Capture], state: State) -> tuple[dict[date, list[Capture]], date]:
-    """Sort captures by the local date on which their session began; two sessions of one date are one event."""
+    """Group captures by the local date on which their session started; sessions of one date are one event."""
     gap = timedelta(seconds=station.project.session_time_gap_seconds)
     previous = datetime.fromisoformat(state["after"][0]) if state["after"] else None
     day = date.fromisoformat(state["day"]) if state["day"] else date.min
@@ -140,7 +140,7 @@ def _finish(station: Deployment, seen: list[int]) -> None:
 
 
 def _follow_captures(station: Deployment) -> None:
-    """Give occurrences the event of their capture, also those that were saved while it moved."""
+    """Set the event of occurrences from their capture, including those saved while their capture moved."""
     event_of_capture = SourceImage.objects.filter(detections__occurrence=OuterRef("pk")).values("event_id")[:1]
     occurrences = Occurrence.objects.filter(deployment=station).annotate(
         right_event=F("detection__source_image__event_id")

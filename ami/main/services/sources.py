@@ -1,4 +1,4 @@
-"""Lists the picture files of a storage source in the order of their paths, from any path on."""
+"""Lists the picture files of a storage source by path, resumable from any path."""
 
 import os
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ from ami.main.services import outbound, path_patterns
 from ami.main.services.paths import problem_of
 from ami.main.services.stored_files import OURS
 
-#: What cameras write, and the formats that crops are cut from (ami.ml.services.pictures).
+#: The formats of cameras, from which crops can be cut (ami.ml.services.pictures).
 PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
 
-#: A member's pattern may backtrack for ever over one name; `re` could not be stopped.
+#: A member's pattern may backtrack endlessly on one name; unlike `re`, `regex` has a timeout.
 MATCH_SECONDS = 0.5
 
 
 class SourceError(Exception):
-    """The storage source cannot be listed; the message says which and what to change."""
+    """The storage source cannot be listed; the message says why and what to change."""
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceFile:
     """One picture file: ``path`` from the source's root with ``/``, size in bytes."""
 
     path: str
@@ -36,11 +36,11 @@ class Found:
     last_modified: datetime
 
 
-def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
-    """Yield the station's pictures whose path sorts after ``after``, ordered by path.
+def pictures(station: Deployment, after: str = "") -> Iterator[SourceFile]:
+    """Yield the station's pictures with a path greater than ``after``, ordered by path.
 
     Raises:
-        SourceError: no source, a pattern that is no regular expression, a folder outside the allowed ones.
+        SourceError: no source, an invalid pattern, a folder outside the allowed ones, an unreachable bucket.
     """
     source = station.data_source
     if source is None:
@@ -51,20 +51,20 @@ def pictures(station: Deployment, after: str = "") -> Iterator[Found]:
         raise SourceError(f"data_source_regex '{station.data_source_regex}': {error}") from error
     place = _place(station, source)
     walk = _walk_folder if source.endpoint_url.startswith("file:") else _walk_bucket
-    return (found for found in walk(source, place, after) if _matches(pattern, found.path))
+    return (file for file in walk(source, place, after) if _matches(pattern, file.path))
 
 
 class Place(NamedTuple):
-    """Where a station's pictures lie: the source's own prefix, and the prefix below it, without ``/`` at the ends."""
+    """The source's prefix and the station's full prefix, without leading and trailing ``/``."""
 
     source_prefix: str
     prefix: str
 
 
 def _place(station: Deployment, source: S3StorageSource) -> Place:
-    """Return where to look. What leaves the source's prefix is refused here, too: the row may be older than the rule.
+    """Return the prefixes to list. They are validated again: rows may be older than the validation of the form.
 
-    A ``/`` at the beginning was allowed once, and names nothing outside.
+    A leading ``/`` was once allowed and is harmless.
     """
     inner, outer = station.data_source_subdir.strip("/"), source.prefix.strip("/")
     for field, text in (("data_source_subdir", inner), ("The prefix of the storage source", outer)):
@@ -80,7 +80,7 @@ def _matches(pattern: Any, path: str) -> bool:
         raise SourceError(f"data_source_regex takes too long on '{path[:100]}'; write a simpler one.") from None
 
 
-def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[SourceFile]:
     root = Path(unquote(urlparse(source.endpoint_url).path)).resolve()
     top, start = (root / place.source_prefix).resolve(), (root / place.prefix).resolve()
     allowed = [Path(folder).resolve() for folder in _allowed_folders()]
@@ -88,18 +88,20 @@ def _walk_folder(source: S3StorageSource, place: Place, after: str) -> Iterator[
         raise SourceError(
             f"Folder {start} is outside ANTENNA_LOCAL_SOURCE_ROOTS ({', '.join(map(str, allowed))}); add it there."
         )
-    # By where links lead, not by names alone.
+    # Compare after resolving links.
     if not start.is_relative_to(top):
         raise SourceError(f"data_source_subdir '{place.prefix[:200]}' leads out of the storage source '{source.name}'.")
     if any(start.is_relative_to(folder) for folder in _closed_folders()):
-        raise SourceError(f"Folder {start} holds what Antenna made, of every project; choose a folder of captures.")
+        raise SourceError(
+            f"Folder {start} holds files that Antenna made, of every project; choose a folder of captures."
+        )
     if not start.is_dir():
         raise SourceError(f"Folder {start} of storage source '{source.name}' does not exist on this machine.")
     return _descend(start, f"{place.prefix}/" if place.prefix else "", after)
 
 
 def _closed_folders() -> list[Path]:
-    """Return the folders of the media folder that hold no captures but what the product made, of every project."""
+    """Return the media folders of generated files (crops, exports), which hold those of every project."""
     return [Path(settings.MEDIA_ROOT).resolve() / name for name in OURS]
 
 
@@ -107,8 +109,8 @@ def _allowed_folders() -> list[str]:
     return list(getattr(settings, "ANTENNA_LOCAL_SOURCE_ROOTS", None) or [settings.MEDIA_ROOT])
 
 
-def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
-    # "/" belongs to a folder's sort key, or "a.b" and "a/b" would come in another order than as whole paths.
+def _descend(folder: Path, prefix: str, after: str) -> Iterator[SourceFile]:
+    # Sort folders with a trailing "/", so that "a.b" and "a/b" have the order of their full paths.
     with os.scandir(folder) as scan:
         entries = sorted(scan, key=lambda entry: entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
     for entry in entries:
@@ -120,18 +122,18 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[Found]:
                 yield from _descend(Path(entry.path), f"{path}/", after)
         elif path > after and entry.is_file(follow_symlinks=False):
             stat = entry.stat()
-            yield Found(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
+            yield SourceFile(path, stat.st_size, datetime.fromtimestamp(stat.st_mtime, UTC))
 
 
-def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[Found]:
+def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[SourceFile]:
     pages = _client(source).get_paginator("list_objects_v2")
     folder = f"{place.prefix}/" if place.prefix else ""
     try:
         for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
             for item in page.get("Contents", ()):
-                # A foreign server may answer more than it was asked for.
+                # A server may return keys outside the prefix.
                 if item["Key"].startswith(folder):
-                    yield Found(item["Key"], item["Size"], item["LastModified"])
+                    yield SourceFile(item["Key"], item["Size"], item["LastModified"])
     except outbound.EndpointRefused as error:
         raise SourceError(f"Storage source '{source.name}': {error}") from error
 

@@ -1,9 +1,9 @@
-"""Counts again what is marked stale, each object once however often it was marked."""
+"""Recounts objects that are marked stale, each once per flush."""
 
 from celery.utils.log import get_task_logger
 from django.db.models import Q
 
-from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.maintenance import StaleCount
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import sessions
 from ami.main.services.counts import refresh
@@ -13,15 +13,15 @@ logger = get_task_logger(__name__)
 
 Key = tuple[str, int]
 
-#: A project marks its parts, and sessions move captures between events: both come before what they make stale.
+#: Recounting a project marks its events and stations, regrouping moves captures: both come before what they mark.
 ORDER = ("project", "sessions", "event", "deployment")
 
 
 def flush(turn: Slice, project_id: int | None = None) -> bool:
-    """Refresh what is stale until nothing is left or the slice is over; return whether nothing is left to try.
+    """Refresh stale objects until the slice is over; return whether all were tried.
 
-    With ``project_id`` only that project's events and deployments. An object whose refresh fails keeps its mark, is
-    logged, and does not keep the others from theirs; it is tried again by the next flush.
+    With ``project_id`` only that project's events and deployments. An object whose refresh fails is logged and keeps
+    its mark for the next flush; the others continue.
     """
     tried: set[Key] = set()
     while keys := _stale_keys(tried, project_id):
@@ -34,7 +34,7 @@ def flush(turn: Slice, project_id: int | None = None) -> bool:
 
 
 def refresh_marked(kind: str, pk: int) -> None:
-    """Refresh one object and remove exactly the marks that were there before: later ones are for the next flush."""
+    """Refresh one object and remove the marks read before it; later marks stay for the next flush."""
     marks = StaleCount.objects.filter(kind=kind, object_pk=pk)
     seen = list(marks.order_by("pk").values_list("pk", flat=True)[:10_000])
     refresh(kind, pk)
@@ -48,7 +48,7 @@ def _refresh_logged(kind: str, pk: int, turn: Slice) -> None:
         else:
             refresh_marked(kind, pk)
     except Exception:
-        logger.exception("Counting %s %s failed; it stays marked and is tried again.", kind, pk)
+        logger.exception("Recount failed; the mark stays for the next flush", extra={"kind": kind, "object_pk": pk})
 
 
 def _stale_keys(tried: set[Key], project_id: int | None) -> list[Key]:

@@ -1,18 +1,18 @@
-"""Marks calculated fields as stale; `stale_counts` counts them again."""
+"""Marks calculated fields as stale; `stale_counts` recounts them."""
 
 from collections.abc import Iterable
 
-from ami.main.models.bookkeeping import StaleCount
+from ami.main.models.maintenance import StaleCount
 
 
 def mark_stale(kind: str, pks: Iterable[int | None]) -> None:
-    """Remember that the calculated fields of these objects no longer fit their data.
+    """Mark the calculated fields of these objects stale, in the transaction that changed their data.
 
-    ``kind`` is ``event``, ``deployment``, ``project`` or ``sessions`` (a deployment to group anew). Call it in the
-    transaction that changed the data. No keys mean nothing to do, never everything (hazard 5); None is skipped.
+    ``kind`` is ``event``, ``deployment``, ``project`` or ``sessions`` (a deployment to regroup). No keys mark nothing,
+    never everything (hazard 5); None is skipped.
 
     Raises:
-        ValueError: for an unknown kind.
+        ValueError: unknown kind.
     """
     if kind not in StaleCount.Kind.values:
         raise ValueError(f"'{kind}' has no calculated fields; choose one of {', '.join(StaleCount.Kind.values)}.")

@@ -1,4 +1,4 @@
-"""Brings a station's captures in line with the files of its storage source, in resumable batches."""
+"""Syncs a station's captures with the files of its storage source, in resumable batches."""
 
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -10,7 +10,7 @@ from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
 from ami.main.services.file_times import time_in_name
 from ami.main.services.paths import problem_of
-from ami.main.services.sources import Found, pictures
+from ami.main.services.sources import SourceFile, pictures
 from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import station_time
 from ami.queues.slices import Slice
@@ -21,7 +21,7 @@ UPDATED = ["timestamp", "public_base_url", "size", "last_modified", "updated_at"
 
 @dataclass(frozen=True)
 class SyncState:
-    """How far a listing is: the last path, how many files were taken or failed, their bytes."""
+    """The progress of a listing: last path, number of files synced and failed, their size in bytes."""
 
     after: str = ""
     synced: int = 0
@@ -30,30 +30,29 @@ class SyncState:
     finished: bool = False
 
     def as_dict(self) -> dict[str, str | int | bool]:
-        """Return it as JSON values, for the next slice."""
         return asdict(self)
 
 
 def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
-    """Take the files after ``state.after`` until the slice is over; return the new state.
+    """Sync the files after ``state.after`` until the slice is over; return the new state.
 
-    One capture per (deployment, path), inserted or updated, so that running twice changes nothing. A file whose name
-    has no time, or cannot be stored as text, is counted as failed and skipped.
+    One capture per (deployment, path) is inserted or updated: idempotent. A file without a time in its name, or with a
+    name that cannot be stored, is counted as failed and skipped.
 
     Raises:
         SourceError: the storage source cannot be listed.
     """
     files = pictures(station, state.after)
     while batch := list(islice(files, BATCH)):
-        state = _take(station, batch, state)
+        state = _save_batch(station, batch, state)
         if turn.over():
             return state
     _finish(station)
     return SyncState(**{**asdict(state), "finished": True})
 
 
-def _take(station: Deployment, batch: list[Found], state: SyncState) -> SyncState:
-    captures = [capture for found in batch if (capture := _capture(station, found))]
+def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) -> SyncState:
+    captures = [capture for file in batch if (capture := _capture(station, file))]
     with transaction.atomic():
         SourceImage.objects.bulk_create(
             captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
@@ -64,27 +63,27 @@ def _take(station: Deployment, batch: list[Found], state: SyncState) -> SyncStat
         after=batch[-1].path,
         synced=state.synced + len(captures),
         failed=state.failed + len(batch) - len(captures),
-        total_bytes=state.total_bytes + sum(found.size for found in batch),
+        total_bytes=state.total_bytes + sum(file.size for file in batch),
     )
 
 
-def _capture(station: Deployment, found: Found) -> SourceImage | None:
-    taken_at = time_in_name(found.path)
-    if taken_at is None or not _storable(found.path):
+def _capture(station: Deployment, file: SourceFile) -> SourceImage | None:
+    taken_at = time_in_name(file.path)
+    if taken_at is None or not _storable(file.path):
         return None
     return SourceImage(
         project_id=station.project_id,
         deployment=station,
-        path=found.path,
+        path=file.path,
         public_base_url=station.data_source.public_base_url if station.data_source else "",
         timestamp=station_time(taken_at, station),
-        size=found.size,
-        last_modified=found.last_modified,
+        size=file.size,
+        last_modified=file.last_modified,
     )
 
 
 def _storable(path: str) -> bool:
-    """Whether the path may be kept: it fits, every byte of the file's name was UTF-8, and it leads nowhere else."""
+    """Whether the path fits its column, is valid UTF-8 and is a plain relative path."""
     return len(path) <= 1024 and not problem_of(path)
 
 

@@ -1,4 +1,4 @@
-"""Files in our own storage: which paths are opened, and as what. A bucket is addressed, a folder is read."""
+"""Files in the default storage, a folder or a bucket: which paths may be opened."""
 
 import os
 import stat
@@ -12,17 +12,17 @@ from django.core.files.storage import default_storage
 
 from ami.main.services.paths import problem_of
 
-#: The folders of the default storage that the product writes itself.
+#: The folders of generated files in the default storage.
 CROPS, EXPORTS = "detections", "exports"
 OURS = frozenset({CROPS, EXPORTS})
 
 
 class FileRefused(Exception):
-    """The path leaves its place, or names no file; the message says which."""
+    """The path leaves its area or does not name a file; the message says which."""
 
 
 def in_folder() -> bool:
-    """Whether the default storage is a folder of this machine; otherwise it is a bucket."""
+    """Whether the default storage is a local folder; otherwise it is a bucket."""
     try:
         default_storage.path("x")
     except NotImplementedError:
@@ -32,28 +32,28 @@ def in_folder() -> bool:
 
 @dataclass(frozen=True)
 class Area:
-    """One kind of file in the default storage: which of its folders this kind never lies in, and where it may link."""
+    """One kind of stored file: the folders it must not be in, and whether it may be a link to a source folder."""
 
     closed: frozenset[str]
     may_link: bool = False
 
     def refuse(self, path: str) -> None:
-        """Refuse a path that leaves the storage or names another kind of file.
+        """Refuse a path outside the storage or in a closed folder.
 
         Raises:
             FileRefused: with the path and the reason.
         """
-        if problem := problem_of(path) or ("" if path else "Names no file."):
+        if problem := problem_of(path) or ("" if path else "Is empty."):
             raise FileRefused(f"{path[:200]!r}: {problem}")
         if path.strip("/").split("/")[0].casefold() in self.closed:
-            raise FileRefused(f"{path[:200]!r}: other files lie in this folder.")
+            raise FileRefused(f"{path[:200]!r}: this folder holds another kind of file.")
 
     def open(self, path: str) -> IO[bytes]:
         """Open a file for reading.
 
         Raises:
-            FileRefused: as `refuse`, and for what is not a file or links to a place where this kind does not lie.
-            OSError: there is no such file.
+            FileRefused: as `refuse`; also for what is not a regular file or links outside the area.
+            OSError: the file does not exist.
         """
         self.refuse(path)
         if not in_folder():
@@ -66,7 +66,7 @@ class Area:
         if not any(real.is_relative_to(root) for root in self._roots()) or any(
             real.is_relative_to(_media() / name) for name in self.closed
         ):
-            raise FileRefused(f"{path[:200]!r}: links to another place.")
+            raise FileRefused(f"{path[:200]!r}: links outside its area.")
         return _open_regular(real)
 
     def _roots(self) -> list[Path]:
@@ -84,7 +84,7 @@ def _media() -> Path:
 
 
 def _open_regular(path: Path) -> IO[bytes]:
-    """Open a file that is a file: not a link that was put there meanwhile, not a pipe that would never end."""
+    """Open a regular file: not a link created meanwhile, not a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

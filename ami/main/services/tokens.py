@@ -1,4 +1,4 @@
-"""Makes tokens of the API, finds the one that a request carries, and ends unused ones."""
+"""Issues API tokens, finds the token of a request, and purges unused ones."""
 
 import logging
 import secrets
@@ -18,16 +18,16 @@ logger = logging.getLogger(__name__)
 
 Scope = ApiToken.Scope
 
-#: How many tokens a person may have, of each scope; a sign-in beyond ends the ones that were not used for longest.
-MOST_TOKENS = 200
+#: The maximum of tokens per user and scope; a sign-in beyond it deletes the least recently used one.
+MAX_TOKENS = 200
 
-#: How old ``last_used_at`` may be while its token is in use.
-USE_NOTED_EVERY = timedelta(minutes=5)
+#: The resolution of ``last_used_at``.
+LAST_USED_INTERVAL = timedelta(minutes=5)
 
-#: How long a token that was revoked or has expired is still listed for staff.
-ENDED_KEPT = timedelta(days=30)
+#: How long revoked and expired tokens stay listed for staff.
+ENDED_RETENTION = timedelta(days=30)
 
-PURGED_AT_ONCE = 10_000
+PURGE_BATCH = 10_000
 
 
 def issue(
@@ -38,7 +38,7 @@ def issue(
     projects: Iterable[Project] = (),
     expires_at: datetime | None = None,
 ) -> tuple[ApiToken, str]:
-    """Make a token; return it and its key of 40 hexadecimal digits, which cannot be read again."""
+    """Create a token; return it and its key of 40 hexadecimal digits, which is not stored."""
     key = secrets.token_hex(20)
     with transaction.atomic():
         token = ApiToken.objects.create(
@@ -55,32 +55,32 @@ def issue(
 
 
 def sign_in(user: User) -> str:
-    """Return the key of a new token of the person's; beyond `MOST_TOKENS` the longest unused ones end."""
+    """Return the key of a new token; beyond `MAX_TOKENS` the least recently used ones are deleted."""
     with transaction.atomic():
         token, key = issue(user, name="signed in")
-        # One sign-in of a person at a time counts, so that many at once do not leave too many.
+        # Serialize sign-ins of one user, so that concurrent ones do not exceed the maximum.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        _end_longest_unused(user, token)
+        _delete_least_recently_used(user, token)
     audit_log.record("sign in", who=user, rows=[token], in_history=False)
     return key
 
 
-def _end_longest_unused(user: User, new: ApiToken) -> None:
+def _delete_least_recently_used(user: User, new: ApiToken) -> None:
     others = ApiToken.objects.filter(user=user, scope=Scope.PERSON, revoked_at=None).exclude(pk=new.pk)
-    surplus = others.count() + 1 - MOST_TOKENS
+    surplus = others.count() + 1 - MAX_TOKENS
     if surplus <= 0:
         return
     longest = others.with_last_use().order_by("used", "pk").values_list("pk", "used")[:surplus]
     keys, uses = zip(*longest, strict=True)
-    # One that is used in this moment stays.
+    # A token that was used meanwhile stays.
     still_unused = Q(last_used_at__lte=uses[-1]) | Q(last_used_at=None)
     others.filter(still_unused, pk__in=keys).revoke()
     ApiToken.objects.filter(pk__in=keys).exclude(revoked_at=None).delete()
 
 
 def find(key: str) -> ApiToken | None:
-    """Return the token with this key and note its use, or None if it opens nothing; one query."""
-    # While the person signs in elsewhere the order of last uses decides which token ends: then each use is noted.
+    """Return the valid token with this key and record its use, else None; one query for a recently used token."""
+    # After another sign-in the order of last uses decides which token is deleted, so each use is recorded.
     newer = ApiToken.objects.filter(user=OuterRef("user"), scope=Scope.PERSON, created_at__gt=OuterRef("last_used_at"))
     tokens = ApiToken.objects.select_related("user").annotate(signed_in_since=Exists(newer))
     token = tokens.filter(digest=digest_of(key)).first()
@@ -88,29 +88,29 @@ def find(key: str) -> ApiToken | None:
     if token is None or not token.is_usable(now):
         return None
     last = token.last_used_at
-    if last is None or token.signed_in_since or now - last >= USE_NOTED_EVERY:
-        _note_use(token, now)
+    if last is None or token.signed_in_since or now - last >= LAST_USED_INTERVAL:
+        _record_use(token, now)
     return token
 
 
-def _note_use(token: ApiToken, now: datetime) -> None:
-    """Write the time of use, unless a later one is there; a request does not fail for it."""
+def _record_use(token: ApiToken, now: datetime) -> None:
+    """Set the time of use unless a later one is stored; a database error does not fail the request."""
     try:
         with transaction.atomic():
             earlier = Q(last_used_at=None) | Q(last_used_at__lt=now)
             ApiToken.objects.filter(earlier, pk=token.pk).update(last_used_at=now)
     except DatabaseError as error:
-        logger.warning("Could not note the use of a token: %r", error)
+        logger.warning("Last use of a token not recorded", extra={"reason": repr(error)})
 
 
 def purge() -> int:
-    """Delete people's tokens that were not used for too long, and what ended a month ago; return how many."""
+    """Delete idle tokens of persons, and tokens that ended `ENDED_RETENTION` ago; return how many."""
     now = timezone.now()
     idle = now - timedelta(days=settings.ANTENNA_TOKEN_IDLE_DAYS)
     unused = Q(last_used_at__lt=idle) | Q(last_used_at=None, created_at__lt=idle)
-    ended = Q(revoked_at__lt=now - ENDED_KEPT) | Q(expires_at__lt=now - ENDED_KEPT)
+    ended = Q(revoked_at__lt=now - ENDED_RETENTION) | Q(expires_at__lt=now - ENDED_RETENTION)
     due = ApiToken.objects.filter(Q(unused, scope=Scope.PERSON) | ended).order_by("pk")
-    keys = list(due.values_list("pk", flat=True)[:PURGED_AT_ONCE])
+    keys = list(due.values_list("pk", flat=True)[:PURGE_BATCH])
     for start in range(0, len(keys), 500):
         ApiToken.objects.filter(pk__in=keys[start : start + 500]).delete()
     return len(keys)

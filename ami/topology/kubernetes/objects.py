@@ -1,25 +1,25 @@
-"""What Kubernetes objects are made of: names, labels, and a pod that may do nothing but its work."""
+"""Parts of the Kubernetes objects: names, labels, and a pod with restricted rights."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ami.topology.errors import TopologyError
-from ami.topology.processes import STATE_FOLDER, USER_ID, Choices, Size
+from ami.topology.kubernetes.processes import STATE_FOLDER, USER_ID, Choices, Size
 from ami.topology.workload import Workload
 
 Manifest = dict[str, Any]
 
-#: The Secret that the operator makes, and the ConfigMap that is rendered.
+#: The name of both the Secret that the operator creates and the rendered ConfigMap.
 SECRET = CONFIGURATION = "antenna"  # noqa: S105 - its name, not its value
 
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def component(row: Workload) -> str:
-    """Return what this workload's objects are called behind ``antenna-``: ``worker-ingest`` for the key INGEST.
+    """Return the name of this workload's objects without ``antenna-``: ``worker-ingest`` for the key INGEST.
 
-    A compose service is ``celeryworker_ingest``; an underscore is no part of a name in Kubernetes (DNS-1123).
+    A compose service is ``celeryworker_ingest``; names in Kubernetes have no underscore (DNS-1123).
     """
     return f"worker-{row.key.lower().replace('_', '-')}"
 
@@ -28,11 +28,11 @@ def name_of(what: str) -> str:
     """Return the object's name.
 
     Raises:
-        TopologyError: Kubernetes would refuse it.
+        TopologyError: it is not a valid name in Kubernetes.
     """
     name = f"antenna-{what}"
     if not _LABEL.fullmatch(name):
-        raise TopologyError(f"'{name}' is no name in Kubernetes; a row's key has letters, digits and '_' alone.")
+        raise TopologyError(f"'{name}' is not a name in Kubernetes; use letters, digits and '_' only in a row's key.")
     return name
 
 
@@ -42,7 +42,7 @@ def labels(what: str) -> dict[str, str]:
 
 
 def metadata(what: str, choices: Choices, **more: Any) -> Manifest:
-    """Return an object's metadata, in the chosen namespace if there is one."""
+    """Return an object's metadata, with the chosen namespace if any."""
     place = {"namespace": choices.namespace} if choices.namespace else {}
     return {"name": name_of(what), **place, "labels": labels(what), **more}
 
@@ -50,8 +50,8 @@ def metadata(what: str, choices: Choices, **more: Any) -> Manifest:
 def container(what: str, command: list[str], choices: Choices, environment: Mapping[str, str], size: Size) -> Manifest:
     """Return the container of a process.
 
-    What it may reach in memory is reserved for it, so a full node never takes a worker that stays in its limit. Cores
-    are limited only where the row says so: idle ones are for whoever has work.
+    Memory request and limit are equal, so a worker within its limit is not evicted from a full node. Cores are limited
+    only where the row sets ``cpus``: otherwise any worker may use idle ones.
     """
     memory = f"{size.memory_kib}Ki"
     limit = {"cpu": f"{size.cpu_limit_milli}m"} if size.cpu_limit_milli else {}
@@ -59,9 +59,9 @@ def container(what: str, command: list[str], choices: Choices, environment: Mapp
         "name": what,
         "image": choices.image,
         "imagePullPolicy": "IfNotPresent",
-        # `args`, since what the image puts in front of a command, if anything, stays.
+        # `args`, so that the image's entrypoint, if any, stays.
         "args": command,
-        # The later one wins: what was rendered is what the memory limit was worked out for.
+        # The later one wins: the memory limit was computed from the rendered values.
         "envFrom": [{"secretRef": {"name": SECRET}}, {"configMapRef": {"name": CONFIGURATION}}],
         "env": [{"name": name, "value": value.replace("$(", "$$(")} for name, value in environment.items()],
         "resources": {
@@ -79,9 +79,9 @@ def container(what: str, command: list[str], choices: Choices, environment: Mapp
 
 
 def _mounts(choices: Choices) -> list[Manifest]:
-    """Return the folders that are no part of the image.
+    """Return the mounts beside the image.
 
-    Without shared files nothing may be written below /data: it would be gone with the pod, and nobody would know.
+    Without shared files /data is read-only: what a pod wrote there would be lost with it, without an error.
     """
     return [
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod
@@ -97,7 +97,7 @@ def pod(what: str, process: Manifest, choices: Choices, annotations: Mapping[str
         "metadata": {"labels": labels(what), "annotations": dict(annotations)},
         "spec": {
             "automountServiceAccountToken": False,
-            # Otherwise a Service called x becomes a variable X_PORT, which a program may take for a setting.
+            # Otherwise a Service named x sets a variable X_PORT, which a program may read as a setting.
             "enableServiceLinks": False,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -119,7 +119,7 @@ def pod(what: str, process: Manifest, choices: Choices, annotations: Mapping[str
 
 
 def spread(what: str) -> Manifest:
-    """Return the wish that this component's pods run on different nodes."""
+    """Return the preference that this component's pods run on different nodes."""
     return {
         "topologySpreadConstraints": [
             {
@@ -133,10 +133,10 @@ def spread(what: str) -> Manifest:
 
 
 def disruption_budget(what: str, choices: Choices) -> Manifest:
-    """Return the budget that lets a node be drained of one pod at a time.
+    """Return the budget that lets a node drain evict one pod at a time.
 
-    ``maxUnavailable``, since ``minAvailable: 1`` beside a single replica would never let its node be drained. It means
-    something from the second replica on. A pod that is not ready holds nobody up.
+    ``maxUnavailable``, since ``minAvailable: 1`` with a single replica would block the drain of its node for ever. It
+    has an effect from the second replica on. A pod that is not ready does not block a drain.
     """
     return {
         "apiVersion": "policy/v1",

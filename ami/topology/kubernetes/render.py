@@ -1,4 +1,4 @@
-"""All objects, as files: one per group of objects that belong together."""
+"""All objects as YAML files, one per group of objects that belong together."""
 
 import hashlib
 import json
@@ -7,22 +7,21 @@ from typing import Any
 
 import yaml
 
-from ami.topology import processes
-from ami.topology.kubernetes import scaling, web, workers
+from ami.topology.kubernetes import processes, scaled_objects, web, workers
 from ami.topology.kubernetes.objects import CONFIGURATION, SECRET, Manifest, component, labels, name_of
-from ami.topology.processes import Choices
+from ami.topology.kubernetes.processes import Choices
 from ami.topology.topology import Topology
 
 HEADER = """\
 # Rendered from ami/topology/table.py by `python -m ami.topology kubernetes`; do not edit. See docs/kubernetes.md.
-# No secret stands here. Make the Secret that all of it refers to from your own .env:
+# Contains no secrets. Create the Secret that it refers to from your own .env:
 #
 #   kubectl create secret generic {secret}{place} --from-env-file=.env
 """
 
 
 class _Plain(yaml.CSafeDumper):
-    """Writes an object that stands in two places twice: an alias is harder to read than to repeat."""
+    """Writes a repeated object in full, not as a YAML alias."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -32,11 +31,11 @@ def groups(topology: Topology, environ: Mapping[str, str], choices: Choices) -> 
     """Return file name -> objects, in the order in which they are applied.
 
     Raises:
-        TopologyError: a choice or a number that cannot hold on Kubernetes, with the remedy.
+        TopologyError: an option or a number is invalid on Kubernetes.
     """
     processes.refuse_unknown_queues(topology, choices)
     configuration = _configuration(environ, choices)
-    # Whoever reads the ConfigMap starts anew when it changes.
+    # Pods that read the ConfigMap restart when it changes.
     digest = hashlib.sha256(json.dumps(configuration["data"], sort_keys=True).encode()).hexdigest()[:16]
     annotations = {"antenna.configuration": digest}
     files = {"namespace.yaml": [_namespace(choices)]} if choices.namespace else {}
@@ -50,8 +49,8 @@ def groups(topology: Topology, environ: Mapping[str, str], choices: Choices) -> 
     for row in topology.workloads:
         files[f"{component(row)}.yaml"] = workers.worker(row, environ, choices, annotations)
     if choices.keda:
-        objects = [scaling.scaled_object(row, choices) for row in topology.workloads]
-        files["scaling.yaml"] = [scaling.authentication(choices), *objects]
+        objects = [scaled_objects.scaled_object(row, choices) for row in topology.workloads]
+        files["scaling.yaml"] = [scaled_objects.authentication(choices), *objects]
     return files
 
 
@@ -78,7 +77,7 @@ def _dump(objects: list[Manifest]) -> str:
 
 
 def _namespace(choices: Choices) -> Manifest:
-    """Every pod here keeps Kubernetes's restricted rules; whoever brings one that does not is warned."""
+    """Return the namespace; Kubernetes warns of a pod that violates the restricted security standard."""
     rules = {"pod-security.kubernetes.io/warn": "restricted"}
     names = {"app.kubernetes.io/name": "antenna"}
     return {
@@ -94,6 +93,6 @@ def _configuration(environ: Mapping[str, str], choices: Choices) -> Manifest:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": CONFIGURATION, **place, "labels": labels("configuration")},
-        # Other pods call web by the name of its Service.
+        # Other pods reach web by its Service's name.
         "data": processes.shared(environ, choices, name_of("web")),
     }

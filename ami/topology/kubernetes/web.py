@@ -1,10 +1,10 @@
-"""What is reached over the network, web and Flower, and the job that sets up what all of them need."""
+"""Web and Flower with their Services, and the setup Job."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 
-from ami.topology import processes
+from ami.topology.kubernetes import processes
 from ami.topology.kubernetes.objects import (
     Manifest,
     container,
@@ -15,8 +15,8 @@ from ami.topology.kubernetes.objects import (
     pod,
     spread,
 )
+from ami.topology.kubernetes.processes import Choices
 from ami.topology.kubernetes.workers import ROLLING, deployment, probes
-from ami.topology.processes import Choices
 
 WEB_PORT, FLOWER_PORT = 8000, 5555
 SETUP_KEPT_SECONDS = 24 * 3600
@@ -25,13 +25,13 @@ SETUP_KEPT_SECONDS = 24 * 3600
 def web(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
     """Return web's Deployment, Service and budget.
 
-    The probe asks as a browser behind the proxy does: with a host that web answers to, over https.
+    The probe sends the headers of a request through the proxy: an allowed host, https.
     """
     headers = [{"name": "Host", "value": choices.host}, {"name": "X-Forwarded-Proto", "value": "https"}]
     process = {
         **container("web", ["web"], choices, processes.of_web(environ), processes.WEB),
         "ports": [{"name": "http", "containerPort": WEB_PORT}],
-        # Requests still come while the Service forgets the pod.
+        # Requests still arrive until the Service has removed the pod.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
         **probes({"httpGet": {"path": "/livez", "port": "http", "httpHeaders": headers}}),
     }
@@ -45,7 +45,7 @@ def web(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str, 
 
 
 def flower(choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
-    """Return Flower's Deployment and Service. It is for looking, so it has no budget and never two of it."""
+    """Return Flower's Deployment, never two pods at once, and its Service. It needs no disruption budget."""
     process = {
         **container("flower", ["flower"], choices, {}, processes.FLOWER),
         "ports": [{"name": "http", "containerPort": FLOWER_PORT}],
@@ -56,10 +56,10 @@ def flower(choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
 
 
 def setup(choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
-    """Return the job that migrates the database and declares the queues.
+    """Return the Job that migrates the database and declares the queues.
 
-    A job cannot be changed, so its name holds a hash of what it would do: a new image brings a new job, the same one
-    applied again does nothing.
+    A Job is immutable, so its name contains a hash of its template: a new image makes a new Job, and applying the same
+    one again does nothing.
     """
     process = container("setup", ["setup"], choices, {}, processes.SETUP)
     template = pod("setup", process, choices, annotations, restartPolicy="Never")

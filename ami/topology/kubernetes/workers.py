@@ -1,14 +1,15 @@
-"""A Deployment per workload, and the one of beat."""
+"""A Deployment per workload, and beat's."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ami.topology import containers, processes
+from ami.topology import containers
+from ami.topology.kubernetes import processes
 from ami.topology.kubernetes.objects import Manifest, component, container, disruption_budget, metadata, pod, spread
-from ami.topology.processes import START_SECONDS, Choices
+from ami.topology.kubernetes.processes import START_SECONDS, Choices
 from ami.topology.workload import Workload
 
-#: Beside one that starts; a worker that cannot start never takes the place of one that works.
+#: The new pod is ready before the old one stops, so a worker that cannot start never replaces a working one.
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
@@ -17,7 +18,7 @@ def worker(
 ) -> list[Manifest]:
     """Return the workload's Deployment and its budget.
 
-    With KEDA no number of replicas stands in the Deployment: each ``kubectl apply`` would undo what KEDA decided.
+    With KEDA the Deployment sets no replicas: each ``kubectl apply`` would overwrite KEDA's number.
     """
     what = component(row)
     command = [*containers.WAITING, "worker", row.queue]
@@ -26,7 +27,7 @@ def worker(
         **container("worker", command, choices, environment, processes.size_of(row)),
         **_probes(containers.PULSE_FILE),
     }
-    # SIGTERM is Celery's warm shutdown: it takes no more tasks and finishes those it has.
+    # SIGTERM is Celery's warm shutdown: the worker stops consuming and finishes its tasks.
     template = pod(
         what,
         process,
@@ -36,7 +37,7 @@ def worker(
         **spread(what),
     )
     template["metadata"]["labels"] = {**template["metadata"]["labels"], "antenna.queue": row.queue}
-    replicas = processes.least(row)
+    replicas = processes.min_replicas(row)
     return [
         deployment(what, choices, template, ROLLING, None if choices.keda else replicas),
         disruption_budget(what, choices),
@@ -44,7 +45,7 @@ def worker(
 
 
 def beat(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
-    """Return beat's Deployment: one, and never two at once. It has no budget: it may be away for a moment."""
+    """Return beat's Deployment: one pod, never two at once. Without a budget: beat may be down for a moment."""
     command = [*containers.WAITING, "beat"]
     process = {
         **container("beat", command, choices, processes.of_beat(environ), processes.BEAT),
@@ -55,7 +56,7 @@ def beat(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str,
 
 
 def deployment(what: str, choices: Choices, template: Manifest, strategy: Manifest, replicas: int | None) -> Manifest:
-    """Return a Deployment. A rollout may wait for as long as a process may take to start."""
+    """Return a Deployment. Its progress deadline is above the longest start of a process."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -72,11 +73,10 @@ def deployment(what: str, choices: Choices, template: Manifest, strategy: Manife
 
 
 def probes(ask: Manifest) -> Manifest:
-    """Return the three probes that ask the same.
+    """Return the three probes, all with the same check.
 
-    Ready decides about a rollout, within a minute. Alive is generous: the file that is asked for grows old while the
-    broker is away, and workers that restart together do not bring it back. After five minutes a process that hangs is
-    worth a restart.
+    Readiness decides a rollout within a minute. Liveness allows five minutes: the checked file also ages while the
+    broker is unreachable, and restarting all workers together would not help.
     """
     patience: dict[str, Any] = {"timeoutSeconds": 10}
     return {

@@ -1,4 +1,4 @@
-"""What the tests of the admin share: browsers of people with different permissions, and files of the test's own."""
+"""Fixtures of the admin's tests: browsers of users with different permissions, and a media folder per test."""
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -28,7 +28,7 @@ def browser(superuser):
 
 @pytest.fixture
 def reader(transactional_db):
-    """A staff member who may look at everything and change nothing."""
+    """A staff member with all view permissions and no others."""
     person = factories.user(is_staff=True)
     person.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
     client = Client()

@@ -1,4 +1,4 @@
-"""Every admin action that sends a task: what the person reads, and what lies in the queue."""
+"""Every admin action that publishes a task: the message to the user and the message in the queue."""
 
 import json
 import re
@@ -24,7 +24,7 @@ FLOWER = "http://flower.example:5555/task/"
 
 @dataclass(frozen=True)
 class Action:
-    """An action on a row, and the task that it sends."""
+    """An action on a row, and the task that it publishes."""
 
     make: Callable[[], Any]
     name: str
@@ -49,7 +49,7 @@ ACTIONS = [
     Action(admin_rows.synced_station, "update_public_urls", "ami.main.tasks.update_public_urls"),
     Action(admin_rows.entry, "run_tasks", "ami.ml.tasks.check_processing_services_online"),
 ]
-#: Actions that send nothing.
+#: Actions that publish nothing.
 SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks", "revoke", "share"}
 
 
@@ -58,16 +58,16 @@ def changelist(model: Any) -> str:
 
 
 def act(browser: Any, model: Any, action: str, *pks: int) -> list[str]:
-    """Run an action on rows; return what the person is told."""
+    """Run an action on rows; return the messages to the user."""
     answer = browser.post(changelist(model), {"action": action, "index": 0, "_selected_action": pks})
     assert answer.status_code in (200, 302)  # 200: the list again, to who has no action at all
-    told = [str(message) for message in get_messages(answer.wsgi_request)]
+    shown = [str(message) for message in get_messages(answer.wsgi_request)]
     browser.get(changelist(model))  # shows the messages, so that the next action's stand alone
-    return told
+    return shown
 
 
 def taken(place: Any, queue: str) -> list[Any]:
-    """Take every message out of a queue."""
+    """Consume all messages of a queue."""
     with place.app.connection_for_read() as connection, connection.channel() as channel:
         found = []
         while message := channel.basic_get(queue, no_ack=True):
@@ -81,7 +81,7 @@ def waiting(place: Any) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def declared() -> Iterator[Place]:
-    """A broker with every queue."""
+    """A broker with all queues declared."""
     with new_place("actions") as made:
         made.queues("declare")
         yield made
@@ -89,27 +89,27 @@ def declared() -> Iterator[Place]:
 
 @pytest.fixture
 def place(declared: Place) -> Place:
-    """The broker of this module, with nothing in its queues."""
+    """The broker of this module, with empty queues."""
     for queue in waiting(declared):
         taken(declared, queue)
     return declared
 
 
-def test_a_click_lies_in_the_interactive_queue_as_a_persons_and_the_answer_says_so(place, browser):
+def test_action_publishes_to_interactive_and_reports_the_task(place, browser):
     for action in ACTIONS:
         row = action.make()
-        told = act(browser, type(row), action.name, row.pk)
+        shown = act(browser, type(row), action.name, row.pk)
         [message] = taken(place, INTERACTIVE)
         sent = (message.headers["task"], message.headers["antenna_origin"])
         assert sent == (action.task, "person"), action
-        [text] = told
+        [text] = shown
         assert message.headers["id"] in text, action
         assert INTERACTIVE in text, action
         assert f'href="{FLOWER}{message.headers["id"]}"' in text, action
     assert not waiting(place)
 
 
-def test_who_may_only_look_neither_sees_the_action_nor_runs_it(place, reader):
+def test_reader_neither_sees_the_action_nor_runs_it(place, reader):
     for action in ACTIONS:
         row = action.make()
         page = reader.get(changelist(type(row)))
@@ -119,7 +119,7 @@ def test_who_may_only_look_neither_sees_the_action_nor_runs_it(place, reader):
     assert not waiting(place)
 
 
-def test_rows_that_are_gone_or_not_chosen_are_said_to_be_and_nothing_is_sent(place, browser):
+def test_action_on_no_or_deleted_rows_says_so_and_publishes_nothing(place, browser):
     for action in ACTIONS:
         row = action.make()
         pk, model = row.pk, type(row)
@@ -129,7 +129,7 @@ def test_rows_that_are_gone_or_not_chosen_are_said_to_be_and_nothing_is_sent(pla
     assert not waiting(place)
 
 
-def test_every_action_that_sends_a_task_is_in_the_table(rf, superuser):
+def test_every_publishing_action_is_in_the_table(rf, superuser):
     request = rf.get("/admin/")
     request.user = superuser
     offered = {
@@ -151,7 +151,7 @@ def test_every_action_declares_its_permission(rf, superuser):
     assert not bare
 
 
-def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, browser, reader):
+def test_cancel_revokes_the_job_and_reports_when_it_is_too_late(place, browser, reader):
     job = admin_rows.job()
     act(reader, Job, "cancel", job.pk)
     job.refresh_from_db()
@@ -161,30 +161,30 @@ def test_cancel_moves_the_job_sends_nothing_and_says_when_it_is_too_late(place, 
     assert not waiting(place)
 
 
-def test_a_running_job_cannot_be_retried_and_the_person_reads_why(place, browser):
+def test_running_job_cannot_be_retried_and_the_user_sees_why(place, browser):
     job = admin_rows.job("STARTED")
     [text] = act(browser, Job, "retry", job.pk)
     assert re.search(r"STARTED; only a finished job", text)
     assert not waiting(place)
 
 
-def test_many_rows_are_many_messages_and_as_many_answers(place, browser):
+def test_action_on_many_rows_publishes_and_reports_each(place, browser):
     stations = [factories.station() for _ in range(5)]
-    told = act(browser, Deployment, "regroup", *[station.pk for station in stations])
+    shown = act(browser, Deployment, "regroup", *[station.pk for station in stations])
     sent = taken(place, INTERACTIVE)
-    assert len(sent) == len(told) == 5
-    assert all(any(message.headers["id"] in text for text in told) for message in sent)
+    assert len(sent) == len(shown) == 5
+    assert all(any(message.headers["id"] in text for text in shown) for message in sent)
 
 
-def test_a_station_without_a_source_is_named_and_the_others_are_synced(place, browser):
+def test_station_without_a_source_is_reported_and_others_are_synced(place, browser):
     bare, full = factories.station(name="Bare"), admin_rows.synced_station()
     for action in ("sync", "update_public_urls"):
-        told = act(browser, Deployment, action, bare.pk, full.pk)
-        assert any(text.startswith("Bare has no storage source") for text in told)
+        shown = act(browser, Deployment, action, bare.pk, full.pk)
+        assert any(text.startswith("Bare has no storage source") for text in shown)
         assert len(taken(place, INTERACTIVE)) == 1
 
 
-def test_a_thousand_captures_travel_as_one_key(place, browser):
+def test_message_for_a_thousand_captures_carries_one_key(place, browser):
     station = factories.station()
     pks = [capture.pk for capture in factories.captures(station, 300)]
     [text] = act(browser, type(station.captures.first()), "bulk_delete", *pks)
@@ -194,7 +194,7 @@ def test_a_thousand_captures_travel_as_one_key(place, browser):
     assert BulkDeletion.objects.get().pks == pks
 
 
-def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place, browser):
+def test_schedule_entry_runs_with_its_arguments_and_errors_are_named(place, browser):
     task = "ami.ml.tasks.check_processing_service"
     keyed, placed = admin_rows.entry(task, kwargs='{"service_id": 7}'), admin_rows.entry(task, args="[8]")
     wrong = [
@@ -203,14 +203,14 @@ def test_a_schedule_entry_runs_with_its_arguments_and_a_wrong_one_is_named(place
         admin_rows.entry(task, kwargs="{"),
         admin_rows.entry("no.such.task"),
     ]
-    told = act(browser, PeriodicTask, "run_tasks", *[row.pk for row in (keyed, placed, *wrong)])
+    shown = act(browser, PeriodicTask, "run_tasks", *[row.pk for row in (keyed, placed, *wrong)])
     bodies = [json.loads(message.body) for message in taken(place, INTERACTIVE)]
     assert sorted((body[0], body[1]) for body in bodies) == [([], {"service_id": 7}), ([8], {})]
-    assert sum("do not fit" in text for text in told) == 3
-    assert any("no.such.task is not registered" in text for text in told)
+    assert sum("do not fit" in text for text in shown) == 3
+    assert any("no.such.task is not registered" in text for text in shown)
 
 
-def test_who_may_only_look_cannot_switch_the_schedule_off(reader):
+def test_reader_cannot_disable_the_schedule(reader):
     entry = admin_rows.entry()
     for action in ("disable_tasks", "toggle_tasks"):
         act(reader, PeriodicTask, action, entry.pk)

@@ -1,4 +1,4 @@
-"""Every action of the admin, ours or a library's, leaves an entry on the page of each row it was run on."""
+"""Every admin action, our own or a library's, leaves an entry in the history of its rows."""
 
 import json
 
@@ -20,7 +20,7 @@ def person(db):
 
 @pytest.fixture
 def browser(person, monkeypatch):
-    """A superuser's browser; nothing leaves the process."""
+    """A superuser's browser; no message leaves the process."""
     from celery.app.task import Task
 
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: None)
@@ -50,14 +50,14 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
     caplog.set_level("INFO", "ami.audit")
     admin_rows.everything()
     silent, run = [], 0
-    # Deleting comes last, or the others would have no rows.
+    # Delete last, or the other actions have no rows.
     for model, name, description in sorted(offered(person, rf), key=lambda action: action[1] == "delete_selected"):
         row = model._default_manager.exclude(pk=person.pk).first() if model is type(person) else None
         row = row or model._default_manager.first() or fresh(model)
         caplog.clear()
         data = {"action": name, "_selected_action": [row.pk], "post": "yes"}
         status = browser.post(changelist(model), data).status_code
-        # 403: rows that hang on this one are the system's to delete; that is an entry, too.
+        # 403: dependent rows may not be deleted by users; that leaves an entry, too.
         assert status in (302, 403) if name == "delete_selected" else status == 302, (model, name)
         lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "ami.audit"]
         written = entries(model, row.pk, person).exists()
@@ -69,7 +69,7 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
 
 
 def fresh(model):
-    """Make rows anew, where an earlier deletion took those of this model along."""
+    """Recreate rows if an earlier deletion cascaded to this model."""
     admin_rows.everything()
     return model._default_manager.first()
 
@@ -101,7 +101,7 @@ def test_history_page_of_a_row_shows_the_action(browser, person):
     assert f"Cancel selected jobs: success: Job {job.pk} is REVOKED." in page
 
 
-def test_job_of_a_type_that_no_code_runs_is_named_and_the_others_run(browser, person):
+def test_job_of_unknown_type_is_reported_and_others_run(browser, person):
     unknown, known = admin_rows.job(), admin_rows.job()
     Job.objects.filter(pk=unknown.pk).update(job_type_key="unknown")
     for action in ("run", "retry"):
@@ -116,7 +116,7 @@ def test_job_of_a_type_that_no_code_runs_is_named_and_the_others_run(browser, pe
         assert "1 success" in entry.change_message
 
 
-def test_form_of_a_new_job_offers_types_that_code_runs_and_chooses_none(browser, person):
+def test_new_job_form_offers_known_types_without_a_default(browser, person):
     page = browser.get(reverse("admin:jobs_job_add"))
     field = page.context["adminform"].form["job_type_key"]
     assert field.value() == ""

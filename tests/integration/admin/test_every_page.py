@@ -1,4 +1,4 @@
-"""Every page of the admin, opened once by each of two people: it opens, shows no secret, and keeps its policy."""
+"""Every page of the admin, for two users: it opens, shows no secret, and complies with its security policy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,18 +21,18 @@ AUTOCOMPLETED = ("main.Deployment.data_source", "main.Project.owner")
 
 @dataclass
 class Walk:
-    """The answers to one person, by model and page, and what none of them may show."""
+    """The responses to one user by model and page, and the secrets that none may show."""
 
     hidden: list[str]
     answers: dict[tuple[str, str], object] = field(default_factory=dict)
 
     def secrets(self) -> list[tuple[tuple[str, str], str]]:
-        """Return where a secret is shown, with its beginning."""
+        """Return the pages that show a secret, with its first characters."""
         texts = {name: answer.content.decode() for name, answer in self.answers.items()}
         return [(name, secret[:12]) for name, text in texts.items() for secret in self.hidden if secret in text]
 
     def opened(self) -> int:
-        """Return how many pages of models opened."""
+        """Return the number of model pages that opened."""
         return sum(answer.status_code == 200 for (label, _), answer in self.answers.items() if label)
 
 
@@ -47,7 +47,7 @@ def reader() -> User:
 
 
 def pages(client: Client, model, *, forms: bool) -> Iterator[tuple[str, object]]:
-    """Yield the name and the answer of each page of a model; ``forms``: also those that add a row."""
+    """Yield name and response of each page of a model; with ``forms`` also the add forms."""
     row = model._default_manager.first()
     assert row is not None, model
     rows = address(model, "changelist")
@@ -65,7 +65,7 @@ def pages(client: Client, model, *, forms: bool) -> Iterator[tuple[str, object]]
 def walk(client: Client, hidden: list[str], *, forms: bool) -> Walk:
     """Open every page of the admin."""
     done = Walk(hidden)
-    # The list of apps stands beside every page: beside all of the first model's, and then no more.
+    # Every page has the list of apps; it is rendered with the first model's pages only.
     first, *others = MODELS
     done.answers |= {(first.__name__, name): answer for name, answer in pages(client, first, forms=forms)}
     with one_list_of_apps():
@@ -84,7 +84,7 @@ def walk(client: Client, hidden: list[str], *, forms: bool) -> Walk:
 
 @pytest.fixture(scope="module")
 def walks(django_db_setup, django_db_blocker) -> dict[str, Walk]:
-    """What a superuser and a reader are shown; the rows are gone again."""
+    """The pages shown to a superuser and to a reader; the rows are deleted afterwards."""
     done = {}
     with django_db_blocker.unblock():
         for person in (superuser, reader):

@@ -1,4 +1,4 @@
-"""The index of the admin, the number of queries of its lists, and who gets in; its pages: test_every_page.py."""
+"""The admin's index, the number of queries of its lists, and its access control; pages: test_every_page.py."""
 
 import pytest
 from django.db import connection
@@ -26,7 +26,7 @@ def test_the_index_and_each_app_open(pages):
         assert pages.get(reverse("admin:app_list", args=[label])).status_code == 200
 
 
-def test_a_list_of_many_rows_asks_no_more_queries_than_a_list_of_few(pages):
+def test_list_queries_do_not_grow_with_rows(pages):
     admin_rows.everything()
     pages.get(reverse("admin:index"))
     few = {model.__name__: queries(pages, model) for model in MODELS}
@@ -43,7 +43,7 @@ def queries(pages, model):
     return len(asked)
 
 
-def test_nobody_gets_in_without_being_staff(db):
+def test_admin_needs_staff(db):
     visitor = Client()
     for model in MODELS:
         assert visitor.get(address(model, "changelist")).status_code == 302

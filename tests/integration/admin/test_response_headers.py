@@ -1,4 +1,4 @@
-"""What a browser is told that it may do: on every kind of answer, and kept by every page of the admin."""
+"""Security headers on every kind of response, and the compliance of every admin page."""
 
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def test_static_files_have_the_headers(db, settings, tmp_path):
 
 
 def test_html_from_anywhere_but_the_admin_is_data(pages, monkeypatch):
-    """A stored file that claims to be a page would run scripts of our own origin under the policy of pages."""
+    """Under the policy of pages a stored HTML file could run scripts of our origin."""
     from django.http import HttpResponse
 
     [live] = [pattern for pattern in urls.urlpatterns if str(pattern.pattern) == "livez"]

@@ -1,4 +1,4 @@
-"""No page of the admin shows a secret, to nobody; what is masked cannot be searched, and survives an edit."""
+"""No admin page shows a secret; masked values cannot be searched, and survive an edit."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def reader(db):
     return person
 
 
-def test_form_that_comes_back_wrong_shows_no_secret_either(db):
+def test_invalid_form_shows_no_secret(db):
     client = Client()
     client.force_login(superuser(db))
     seed()
@@ -44,7 +44,7 @@ def test_form_that_comes_back_wrong_shows_no_secret_either(db):
 
 
 def secret_fields():
-    """Every field of the admin's models that may hold a secret, by type or name."""
+    """Every field of the admin's models that may hold a secret, by its type or name."""
     named = {"endpoint_url", "public_base_url", "secret_key", "access_key", "args", "kwargs", "task_kwargs"}
     for model in MODELS:
         for field in model._meta.concrete_fields:
@@ -55,14 +55,14 @@ def secret_fields():
 def test_secret_cannot_be_guessed_letter_by_letter(db):
     client = Client()
     client.force_login(reader(db))
-    told = []
+    searchable = []
     for model, name in secret_fields():
         shown = admin.site._registry[model]
         for lookup in ("startswith", "regex", "gt"):
             answer = client.get(address(model, "changelist"), {f"{name}__{lookup}": "h"})
-            told += [(model, name, lookup)] if answer.status_code not in (302, 400) else []
-        told += [(model, name, "search")] if name in shown.get_search_fields(None) else []
-    assert not told
+            searchable += [(model, name, lookup)] if answer.status_code not in (302, 400) else []
+        searchable += [(model, name, "search")] if name in shown.get_search_fields(None) else []
+    assert not searchable
     answer = client.get(address(Deployment, "changelist"), {"data_source__secret_key__startswith": "h"})
     assert answer.status_code in (302, 400)
 
@@ -74,7 +74,7 @@ def test_no_list_filter_names_a_field_that_may_hold_a_secret():
 
 
 def form_of(client, page):
-    """Return what a browser would send back without a change."""
+    """Return the form data of an unchanged page."""
     form = client.get(page).context["adminform"].form
     values = {}
     for field in form:
@@ -123,7 +123,7 @@ def test_one_option_can_be_changed_beside_masked_ones(browser_with_secrets):
     assert pipeline.default_config == {**OPTIONS, "batch": 16}
 
 
-def test_mask_in_a_new_address_is_refused_with_a_sentence(browser_with_secrets):
+def test_mask_in_a_new_url_is_refused_with_the_reason(browser_with_secrets):
     service = ProcessingService.objects.first()
     page = address(ProcessingService, "change", service.pk)
     values = {**form_of(browser_with_secrets, page), "endpoint_url": f"https://antenna:{MASK}@elsewhere.example"}
@@ -142,7 +142,7 @@ def test_new_secret_replaces_the_old_one(browser_with_secrets):
     assert (source.secret_key, source.access_key) == ("another", SECRET)
 
 
-def test_token_page_says_who_has_what_and_can_end_it(db):
+def test_token_page_shows_owner_and_scope_and_revokes(db):
     person = factories.user()
     token, key = tokens.issue(person, name="GPU box")
     client = Client()

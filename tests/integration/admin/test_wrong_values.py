@@ -1,4 +1,4 @@
-"""Whatever is typed into a form or a filter of the admin, the answer says so; nothing is lost and nothing fails."""
+"""Invalid input in the admin's forms and filters is reported; no input is lost and no page fails."""
 
 import json
 import logging
@@ -37,18 +37,18 @@ def pages(db):
 
 
 def errors(answer, field):
-    """Return what a form that came back says about a field."""
+    """Return the errors of a field in a redisplayed form."""
     assert answer.status_code == 200
     return list(answer.context["adminform"].form.errors.get(field, []))
 
 
 def refused(answer):
-    """Tell whether a list without the filter is shown instead."""
+    """Whether the list is shown without the filter."""
     return answer.status_code == 302 and answer.headers["Location"].endswith("?e=1")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_date_that_no_database_holds_is_no_filter():
+def test_out_of_range_date_is_not_a_filter():
     pages = sign_in()
     served = []
     for model in MODELS:
@@ -60,14 +60,14 @@ def test_a_date_that_no_database_holds_is_no_filter():
     assert not served
 
 
-def test_a_year_beyond_the_calendar_is_no_filter(pages):
+def test_year_beyond_the_calendar_is_not_a_filter(pages):
     from ami.main.models import Event
 
     for year in ("9999", "0", "9" * 30, "x"):
         assert refused(pages.get(address(Event, "changelist"), {"group_by__year": year})), year
 
 
-def test_a_list_without_a_filter_hides_no_fault_of_its_own(pages, monkeypatch):
+def test_error_of_an_unfiltered_list_is_not_hidden(pages, monkeypatch):
     def fail(*_):
         raise OverflowError("a row that cannot be read")
 
@@ -77,7 +77,7 @@ def test_a_list_without_a_filter_hides_no_fault_of_its_own(pages, monkeypatch):
     assert refused(pages.get(address(Project, "changelist"), {"name": "x"}))
 
 
-def test_text_in_place_of_a_key_comes_back_with_an_error(pages):
+def test_text_in_place_of_a_key_is_a_form_error(pages):
     tried = set()
     for model in MODELS:
         shown = admin.site._registry[model]
@@ -85,14 +85,14 @@ def test_text_in_place_of_a_key_comes_back_with_an_error(pages):
         for text in NO_KEYS if names else ():
             answer = pages.post(address(model, "add"), dict.fromkeys(names, text))
             if answer.status_code == 403:
-                break  # Nobody adds such rows.
+                break  # Such rows cannot be added.
             assert not [name for name in names if not errors(answer, name)], (model, text)
             tried.add(model)
     assert {Deployment, Taxon, Project} <= tried
     assert len(tried) > 10
 
 
-def test_the_other_rows_stay_chosen_beside_one_that_cannot_be(pages):
+def test_invalid_choice_keeps_the_other_choices(pages):
     project = factories.project()
     answer = pages.post(address(Taxon, "add"), {"projects": [project.pk, "x"], "name": "Noctua pronuba"})
     assert errors(answer, "projects")
@@ -102,7 +102,7 @@ def test_the_other_rows_stay_chosen_beside_one_that_cannot_be(pages):
 
 
 def json_fields():
-    """Every JSON field of an add form, inlines apart."""
+    """Every JSON field of an add form, without inlines."""
     for model in MODELS:
         shown = admin.site._registry[model]
         for field in model._meta.concrete_fields:
@@ -110,7 +110,7 @@ def json_fields():
                 yield model, field.name
 
 
-def test_json_that_no_database_stores_comes_back_as_it_was_typed(pages):
+def test_unstorable_json_is_redisplayed_as_entered(pages):
     tried = set()
     for model, name in json_fields():
         page = address(model, "add")
@@ -147,7 +147,7 @@ def test_wrong_json_is_refused_with_the_reason(pages, text, sentence):
 
 
 @pytest.mark.parametrize("text", ['{"a": "\\\\u0000"}', '{"a": "\\ud83e\\udd8b"}', '{"a": 1e10}'])
-def test_json_that_only_looks_wrong_is_saved(pages, text):
+def test_unusual_valid_json_is_saved(pages, text):
     row = Pipeline.objects.create(name="Pipeline", slug="pipeline")
     inlines = {"project_configs-TOTAL_FORMS": 0, "project_configs-INITIAL_FORMS": 0}
     values = {"name": "Pipeline", "slug": "pipeline", "version": 1, "stages": "[]", "algorithms": []}
@@ -176,7 +176,7 @@ def test_json_left_empty_is_the_default(pages):
     assert (made.labels, made.data) == ([], [])
 
 
-def test_name_that_another_row_has_is_refused_where_its_project_is_only_read(pages):
+def test_taken_name_is_refused_where_the_project_is_read_only(pages):
     taken, row = admin_rows.service(), admin_rows.service()
     values = {"name": taken.name, "endpoint_url": row.endpoint_url}
     answer = pages.post(address(ProcessingService, "change", row.pk), values)
@@ -210,7 +210,7 @@ def test_schedule_that_celery_cannot_read_is_refused(pages, text):
         ("headers", "1"),
     ],
 )
-def test_schedule_entry_with_a_wrong_value_comes_back(pages, field, text):
+def test_invalid_schedule_entry_is_a_form_error(pages, field, text):
     entry = admin_rows.entry()
     values = {"name": "Kept", "task": entry.task, "args": "[]", "kwargs": "{}", "interval": entry.interval_id}
     answer = pages.post(address(PeriodicTask, "change", entry.pk), {**values, field: text})
@@ -218,13 +218,13 @@ def test_schedule_entry_with_a_wrong_value_comes_back(pages, field, text):
     assert 'value="Kept"' in answer.content.decode()
 
 
-def test_nobody_adds_a_result_of_a_task(pages):
+def test_task_results_cannot_be_added(pages):
     assert pages.get(address(TaskResult, "add")).status_code == 403
     assert pages.post(address(TaskResult, "add"), {}).status_code == 403
     assert not TaskResult.objects.exists()
 
 
-def test_text_that_no_check_knows_of_is_a_400_and_in_the_log(pages, caplog):
+def test_unexpected_unstorable_text_is_a_logged_400(pages, caplog):
     body = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n\\ud800\r\n--x--\r\n'
     with caplog.at_level(logging.ERROR, logger="ami.queues.middleware"):
         answer = pages.generic(
@@ -238,7 +238,7 @@ def test_text_that_no_check_knows_of_is_a_400_and_in_the_log(pages, caplog):
     assert not Project.objects.exists()
 
 
-def test_the_answer_hides_no_fault_elsewhere():
+def test_unrelated_errors_are_not_hidden():
     middleware = UnstorableValueMiddleware(lambda _: None)
     fault = OverflowError("too large")
 

@@ -1,4 +1,4 @@
-"""Two workers at the same thing at the same time, on a database that lets them."""
+"""Concurrent workers on the same rows, on a database that supports it."""
 
 import threading
 
@@ -23,7 +23,7 @@ def media(tmp_path, settings):
 
 
 def together(*works):
-    """Run each work in a thread with a database connection of its own; fail when one of them does."""
+    """Run each function in a thread with its own database connection; raise the error of any."""
     barrier, errors = threading.Barrier(len(works)), []
 
     def run(work):
@@ -53,7 +53,7 @@ def test_two_flushes_leave_right_counts_and_no_marks():
     assert not StaleCount.objects.exists()
 
 
-def test_a_capture_that_comes_while_counts_are_flushed_is_counted_in_the_end():
+def test_capture_added_during_a_flush_is_counted_finally():
     station = factories.station()
 
     def ingest():

@@ -1,4 +1,4 @@
-"""Pull mode as a real process against a small real server that keeps the contract."""
+"""Pull mode as a real process against a small real server with Antenna's contract."""
 
 import os
 import signal
@@ -16,16 +16,16 @@ from tests.support.product.pull_server import TOKEN, Contract
 
 @pytest.fixture
 def start(tmp_path):
-    """Start a worker, ``anew`` in a new interpreter."""
+    """Start a worker: forked, or in a new interpreter."""
     started = []
 
-    def start(url, *options, anew=False, **environment):
+    def start(url, *options, new_interpreter=False, **environment):
         argv = ["-m", "processing_service", "pull", "--antenna", url, "--project", "3"]
         argv += ["--name", "bench", "--poll-seconds", "0.1", *options]
         env = {**os.environ, "ANTENNA_TOKEN": TOKEN, "OMP_NUM_THREADS": "1", **environment}
         log = tmp_path / f"{len(started)}.log"
         with log.open("wb") as output:
-            if anew:
+            if new_interpreter:
                 argv = [sys.executable, *argv]
                 popen = subprocess.Popen(argv, env=env, stdout=output, stderr=output, start_new_session=True)
             else:
@@ -42,12 +42,12 @@ def finish(process, within=60):
     return process.popen.wait(within), process.text
 
 
-def test_every_task_is_answered_whatever_its_picture(start, serve, pictures):
+def test_every_task_is_answered_even_with_a_bad_picture(start, serve, pictures):
     names = ["insect.jpg", "cut.jpg", "empty-sheet.jpg", "missing.jpg?secret=xyz", "text.jpg"]
     antenna = Contract([f"{pictures}/{name}" for name in names], "sheet-moths")
     with serve(antenna.app()) as url:
         code, log = finish(
-            start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5", anew=True)
+            start(url, "--pipeline", "sheet-moths", "--batch-size", "2", "--until-idle", "0.5", new_interpreter=True)
         )
     assert code == 0, log
     assert len(antenna.results) == 5
@@ -63,7 +63,7 @@ def test_every_task_is_answered_whatever_its_picture(start, serve, pictures):
     assert antenna.registered[0].processing_service_name == "bench"
 
 
-def test_a_503_is_tried_again_after_the_time_it_asks_for(start, serve, pictures):
+def test_503_is_retried_after_its_retry_after(start, serve, pictures):
     antenna = Contract([f"{pictures}/insect.jpg"] * 3)
     antenna.busy = 1
     antenna.not_applied = "Pipeline 'constant' is disabled in this project and stays so."
@@ -79,7 +79,7 @@ def test_a_503_is_tried_again_after_the_time_it_asks_for(start, serve, pictures)
     assert "is disabled in this project" in log
 
 
-def test_a_user_logs_in_with_a_password_that_is_not_logged(start, serve, pictures):
+def test_login_password_is_not_logged(start, serve, pictures):
     antenna = Contract([f"{pictures}/insect.jpg"])
     with serve(antenna.app()) as url:
         options = ["--once", "--email", "a@b.c", "--password-env", "WORD", "--log-level", "debug"]
@@ -90,7 +90,7 @@ def test_a_user_logs_in_with_a_password_that_is_not_logged(start, serve, picture
     assert TOKEN not in log
 
 
-def test_sigterm_ends_it_after_what_it_holds_is_posted(start, serve, pictures, until):
+def test_sigterm_stops_it_after_its_tasks_are_posted(start, serve, pictures, until):
     antenna = Contract([f"{pictures}/insect.jpg"] * 400)
     with serve(antenna.app()) as url:
         process = start(url, "--batch-size", "4", "--pullers", "2")
@@ -103,7 +103,7 @@ def test_sigterm_ends_it_after_what_it_holds_is_posted(start, serve, pictures, u
     assert antenna.tasks
 
 
-def test_an_idle_worker_keeps_asking_and_stops_at_once(start, serve, until):
+def test_idle_worker_keeps_polling_and_stops_immediately(start, serve, until):
     antenna = Contract([])
     with serve(antenna.app()) as url:
         process = start(url)
@@ -114,7 +114,7 @@ def test_an_idle_worker_keeps_asking_and_stops_at_once(start, serve, until):
 
 
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_a_refused_token_ends_it_with_a_reason(start, serve, until, when):
+def test_refused_token_ends_it_with_a_reason(start, serve, until, when):
     antenna = Contract([])
     antenna.revoked = when == "at the start"
     with serve(antenna.app()) as url:
@@ -128,7 +128,7 @@ def test_a_refused_token_ends_it_with_a_reason(start, serve, until, when):
     assert "Traceback" not in log
 
 
-def test_antenna_may_come_up_later_than_its_worker(start, serve, pictures, until):
+def test_worker_waits_for_antenna_to_start(start, serve, pictures, until):
     antenna = Contract([f"{pictures}/insect.jpg"])
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Push mode over real HTTP: Antenna's calls, the pictures' downloads and every refusal."""
+"""Push mode over real HTTP: Antenna's requests, picture downloads and refusals."""
 
 import httpx
 import pytest
@@ -20,7 +20,7 @@ def ask(service, pipeline, *images, **more):
     return service.post("/process", json={"pipeline": pipeline, "source_images": sources, "config": {}, **more})
 
 
-def test_it_says_what_it_offers(service):
+def test_info_lists_pipelines_and_algorithms(service):
     info = ProcessingServiceInfoResponse.model_validate(service.get("/info").json())
     assert [pipeline.slug for pipeline in info.pipelines] == ["sheet-moths", "constant"]
     assert len(info.algorithms) == 5
@@ -28,7 +28,7 @@ def test_it_says_what_it_offers(service):
     assert service.get("/readyz").json() == {"status": ["sheet-moths", "constant"]}
 
 
-def test_an_insect_is_found_and_classified(service, pictures):
+def test_insect_is_detected_and_classified(service, pictures):
     answer = ask(service, "sheet-moths", f"{pictures}/insect.jpg")
     results = PipelineResultsResponse.model_validate(answer.json())
     [detection] = results.detections
@@ -45,20 +45,20 @@ def test_an_insect_is_found_and_classified(service, pictures):
         assert len(one.scores) == len(one.labels) == len(one.logits)
 
 
-def test_an_empty_sheet_gives_no_detection_but_counts_as_processed(service, pictures):
+def test_empty_sheet_has_no_detections_and_counts_as_processed(service, pictures):
     results = ask(service, "sheet-moths", f"{pictures}/empty-sheet.jpg").json()
     assert results["detections"] == []
     assert [image["id"] for image in results["source_images"]] == ["1"]
 
 
-def test_the_constant_pipeline_answers_the_same_every_time(service, pictures):
+def test_constant_pipeline_returns_the_same_every_time(service, pictures):
     [detection] = ask(service, "constant", f"{pictures}/empty-sheet.jpg").json()["detections"]
     assert detection["bbox"] == {"x1": 80, "y1": 60, "x2": 240, "y2": 180}
     assert detection["classifications"][0]["classification"] == "Moth"
     assert detection["classifications"][0]["scores"] == [0.9]
 
 
-def test_existing_detections_take_the_detectors_place(service, pictures):
+def test_existing_detections_replace_the_detector(service, pictures):
     box = {"x1": 10.5, "y1": 20, "x2": 90, "y2": 80}
     source = {"id": "1", "url": f"{pictures}/insect.jpg"}
     existing = [{"source_image": source, "bbox": box, "algorithm": {"name": "Theirs", "key": "theirs"}}]
@@ -68,7 +68,7 @@ def test_existing_detections_take_the_detectors_place(service, pictures):
     assert len(detection["classifications"]) == 2
 
 
-def test_an_existing_box_outside_the_picture_is_named(service, pictures):
+def test_existing_box_outside_the_picture_is_reported(service, pictures):
     source = {"id": "1", "url": f"{pictures}/insect.jpg"}
     box = {"x1": 5000, "y1": 5000, "x2": 5001, "y2": 5001}
     existing = [{"source_image": source, "bbox": box, "algorithm": {"name": "T", "key": "t"}}]
@@ -89,7 +89,7 @@ def test_an_existing_box_outside_the_picture_is_named(service, pictures):
         ("round.jpg", "redirects"),
     ],
 )
-def test_a_picture_that_cannot_be_had_is_a_422_with_its_reason(service, pictures, path, reason):
+def test_unavailable_picture_is_a_422_with_its_reason(service, pictures, path, reason):
     answer = ask(service, "sheet-moths", f"{pictures}/{path}")
     assert answer.status_code == 422
     assert reason in answer.json()["detail"]
@@ -110,11 +110,11 @@ def test_one_bad_picture_does_not_lose_the_others(service, pictures):
     assert results["errors"][0].startswith("image 2: ")
 
 
-def test_an_unknown_pipeline_is_a_422_with_the_ones_there_are(service, pictures):
+def test_unknown_pipeline_is_a_422_with_the_known_ones(service, pictures):
     answer = ask(service, "sheet-moth", f"{pictures}/insect.jpg")
     assert answer.status_code == 422
     assert "sheet-moths" in answer.json()["detail"]
 
 
-def test_a_config_that_is_no_object_is_a_422(service, pictures):
+def test_config_that_is_not_an_object_is_a_422(service, pictures):
     assert ask(service, "constant", f"{pictures}/insect.jpg", config=None).status_code == 422

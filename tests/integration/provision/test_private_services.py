@@ -1,4 +1,4 @@
-"""Each private service is started for real, used, killed, restarted with its data, and gone without a trace."""
+"""Each private service is started, used, killed, restarted with its data, and removed without residue."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import pytest
 import redis
 
 from provision import services, urls
-from provision.kind import NothingFound, NotOurs, Unavailable
+from provision.kind import NothingFound, NotManaged, Unavailable
 from provision.service import Service
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every living process that carries the folder in its command line, environment or place."""
+    """Every living process with the folder in its command line, environment or working directory."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -47,7 +47,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 @dataclass(frozen=True)
 class Four:
-    """All services as private ones, and the lines that said so."""
+    """All four private services, and the lines that reported them."""
 
     services: dict[str, Service]
     lines: list[str]
@@ -58,9 +58,9 @@ class Four:
 
 @pytest.fixture(scope="module")
 def four() -> Iterator[Four]:
-    """Every private service, for all tests here that use one: RabbitMQ alone takes 8 s of processor time to start.
+    """All private services, shared by these tests: RabbitMQ alone takes 8 s of processor time to start.
 
-    Afterwards none of them has left anything. A loud skip on a laptop, red in CI.
+    Asserts at the end that nothing is left. Without services: a skip on a laptop, a failure in CI.
     """
     lines: list[str] = []
     try:
@@ -76,7 +76,7 @@ def four() -> Iterator[Four]:
 
 
 def crash_and_return(service: Service) -> None:
-    """kill -9 and restart: refused in between, another process on the same URL after."""
+    """kill -9 and restart: refused in between, then a new process at the same URL."""
     before, url, pid = set(processes_of(service.folder or Path("?"))), service.url, service.pid
     service.kill()
     assert service.pid is None
@@ -88,7 +88,7 @@ def crash_and_return(service: Service) -> None:
     assert service.pid not in (None, pid)
 
 
-def test_all_four_come_up_together(four: Four) -> None:
+def test_all_four_services_start_together(four: Four) -> None:
     assert list(four.services) == ["rabbitmq", "redis", "postgres", "nats"]
     folders = [service.folder for service in four.services.values() if service.folder]
     passwords = [urlsplit(service.url).password for service in four.services.values()]
@@ -100,7 +100,7 @@ def test_all_four_come_up_together(four: Four) -> None:
         assert service.pid in processes_of(service.folder)
 
 
-def test_redis_is_used_killed_and_comes_back_with_its_data(four: Four) -> None:
+def test_redis_keeps_its_data_over_a_kill(four: Four) -> None:
     service = four["redis"]
     with redis.Redis.from_url(service.url) as client:
         client.set("moth", "Noctua pronuba")
@@ -109,7 +109,7 @@ def test_redis_is_used_killed_and_comes_back_with_its_data(four: Four) -> None:
         assert client.get("moth") == b"Noctua pronuba"
 
 
-def test_postgres_is_used_killed_and_comes_back_with_its_data(four: Four) -> None:
+def test_postgres_keeps_its_data_over_a_kill(four: Four) -> None:
     service = four["postgres"]
     with psycopg.connect(service.url) as connection:
         connection.execute("CREATE TABLE moth (name text)")
@@ -146,7 +146,7 @@ def quorum_queue(connection: kombu.Connection) -> kombu.simple.SimpleQueue:
     return connection.SimpleQueue(queue)
 
 
-def test_everything_of_rabbitmq_listens_on_loopback_only(four: Four) -> None:
+def test_rabbitmq_listens_on_loopback_only(four: Four) -> None:
     rabbitmq = four["rabbitmq"]
     assert rabbitmq.management_url
     assert rabbitmq.folder
@@ -169,19 +169,19 @@ def test_everything_of_rabbitmq_listens_on_loopback_only(four: Four) -> None:
     assert {address for address, _, _ in listening} <= set(loopback)
 
 
-def test_a_service_at_its_url_is_used_and_is_not_ours_to_stop(four: Four) -> None:
+def test_service_at_its_url_is_used_and_cannot_be_stopped(four: Four) -> None:
     lines: list[str] = []
     environ = {"REDIS_URL": four["redis"].url}
     with services.running(["redis"], environ=environ, say=lines.append) as again:
         assert again["redis"].how == "at its URL"
         assert again["redis"].url == four["redis"].url
-        with pytest.raises(NotOurs):
+        with pytest.raises(NotManaged):
             again["redis"].kill()
     assert "using Redis" in lines[0]
     assert urls.redis_server(four["redis"].url)
 
 
-def test_a_url_that_does_not_answer_falls_to_a_private_one_and_says_so() -> None:
+def test_unreachable_url_falls_back_to_a_private_service() -> None:
     lines: list[str] = []
     environ = {"REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}
     with services.running(["redis"], environ=environ, say=lines.append) as found:
@@ -191,14 +191,14 @@ def test_a_url_that_does_not_answer_falls_to_a_private_one_and_says_so() -> None
     assert "hunter2" not in line
 
 
-def test_a_nats_without_jetstream_is_not_usable(tmp_path: Path) -> None:
+def test_nats_without_jetstream_is_unavailable(tmp_path: Path) -> None:
     with services.running(["nats"], private=True) as found:
         process = found["nats"].process
         assert process
         found["nats"].stop()
         configuration = process.launch.folder / "nats.conf"
         configuration.write_text(f"host: 127.0.0.1\nport: {process.launch.port}\n")
-        process._spawn()  # started without waiting for what it will never answer
+        process._spawn()  # start without waiting: its probe never succeeds
 
         def accepts() -> bool:
             with socket.socket() as probe:
@@ -209,7 +209,7 @@ def test_a_nats_without_jetstream_is_not_usable(tmp_path: Path) -> None:
             urls.nats_server(found["nats"].url)
 
 
-def test_a_wrong_password_is_said_to_be_the_login(four: Four) -> None:
+def test_wrong_password_is_reported_as_a_refused_login(four: Four) -> None:
     rabbitmq = four["rabbitmq"]
     password = urlsplit(rabbitmq.url).password
     assert password
@@ -226,8 +226,8 @@ def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(four: Four) -> Non
     with confirmed as connection, quorum_queue(connection) as queue:
         queue.put({"name": "Noctua pronuba"})
     assert rabbitmq.folder
-    [register] = rabbitmq.folder.glob("data/*/quorum/*/names.dets")
-    eventually(lambda: b"moths" in register.read_bytes())  # written half a second late
+    [registry] = rabbitmq.folder.glob("data/*/quorum/*/names.dets")
+    eventually(lambda: b"moths" in registry.read_bytes())  # written half a second late
     crash_and_return(rabbitmq)
     rabbitmq.stop()
     rabbitmq.restart()
@@ -238,7 +238,7 @@ def test_rabbitmq_keeps_a_quorum_queue_over_a_kill_and_a_stop(four: Four) -> Non
     assert urls.management(rabbitmq.management_url).startswith("management ")
 
 
-def test_a_server_that_cannot_start_says_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_start_reports_the_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     from provision import redis as private_redis
 
     monkeypatch.setattr(private_redis, "CONFIGURATION", "no-such-directive {port} {data}\n")

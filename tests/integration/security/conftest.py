@@ -1,11 +1,11 @@
-"""What the attacks share: two projects of two people who do not know each other, and what each of them has."""
+"""Fixtures of the security tests: two unrelated users, each with a project."""
 
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 
-from tests.support.product.sides import Side, side
+from tests.support.product.tenants import Tenant, tenant
 
 
 @pytest.fixture(autouse=True)
@@ -17,18 +17,18 @@ def folders(tmp_path, settings):
 
 
 @pytest.fixture
-def mine(db) -> Side:
-    return side("mine")
+def mine(db) -> Tenant:
+    return tenant("mine")
 
 
 @pytest.fixture
-def theirs(db) -> Side:
-    return side("theirs")
+def theirs(db) -> Tenant:
+    return tenant("theirs")
 
 
 @pytest.fixture(autouse=True)
 def published(monkeypatch, request):
-    """What would have been published; nothing leaves the process."""
+    """The messages that would be published; none leaves the process."""
     messages: list[tuple[str, dict[str, Any]]] = []
     if "place" not in request.fixturenames:
         from celery.app.task import Task

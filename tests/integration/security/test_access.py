@@ -1,4 +1,4 @@
-"""Who gets in: nobody without a token, and nobody into another's project."""
+"""Access control: no access without a token, none to another user's project."""
 
 import pytest
 from rest_framework.test import APIClient
@@ -9,7 +9,7 @@ from ami.main.models import BulkDeletion, Project
 from ami.ml.models import ProcessingService
 from tests.support.product.api_addresses import API, METHODS
 
-#: Open to everybody: to sign in, to be probed, and the description of the API.
+#: Public endpoints: sign-in, probes and the API schema.
 OPEN = {("post", "/api/v2/auth/token/login/"), ("get", "/livez"), ("get", "/api/v2/schema/")}
 LISTS = ["projects", "deployments", "events", "captures/collections", "captures", "detections", "occurrences"]
 LISTS += ["jobs", "exports", "ml/pipelines", "ml/processing_services"]
@@ -17,19 +17,19 @@ LISTS += ["jobs", "exports", "ml/pipelines", "ml/processing_services"]
 
 def test_the_list_of_addresses_is_the_whole_api():
     assert len(API) > 45
-    assert not [address for address in API if "json" in address], "each address is there once, without a format"
+    assert not [address for address in API if "json" in address], "each path is listed once, without a format"
     assert {"/api/v2/jobs/1/result/", "/api/v2/projects/1/pipelines/", "/api/v2/captures/1/reprocess/"} <= set(API)
     assert {"/api/v2/exports/1/file/", "/api/v2/captures/1/image/", "/api/v2/detections/1/crop/"} <= set(API)
 
 
 @pytest.mark.parametrize("address", API)
-def test_nobody_without_a_token_gets_an_answer(db, address):
+def test_request_without_a_token_is_refused(db, address):
     visitor = APIClient()
     for method in METHODS:
         if (method, address) in OPEN:
             continue
         answer = getattr(visitor, method)(address, {}, format="json") if method != "get" else visitor.get(address)
-        # The schema and the login know no other methods.
+        # The schema and the login have no other methods.
         assert answer.status_code in (401, 403, 404, 405), (method, address, answer.status_code)
         if answer.status_code in (404, 405):
             assert address.startswith(("/api/v2/schema/", "/api/v2/auth/token/login/", "/api/v2/1")), (method, address)
@@ -41,7 +41,7 @@ def test_a_wrong_token_is_a_401(db, token):
     assert client.get("/api/v2/jobs/", HTTP_AUTHORIZATION=token).status_code == 401
 
 
-def test_a_person_who_was_switched_off_is_out(mine):
+def test_deactivated_user_has_no_access(mine):
     client = mine.client
     assert client.get("/api/v2/jobs/").status_code == 200
     mine.world.user.is_active = False
@@ -110,7 +110,7 @@ def test_nothing_is_created_in_another_project(mine, theirs):
         assert "does not exist" in str(answer.json()["project"]), kind
 
 
-def test_another_projects_row_cannot_be_named_and_looks_like_one_that_does_not_exist(mine, theirs):
+def test_row_of_another_project_looks_like_a_missing_row(mine, theirs):
     client = mine.client
 
     def refusal(kind, field, key):
@@ -143,7 +143,7 @@ def test_a_default_pipeline_is_one_that_the_project_uses(mine, theirs):
     assert mine.client.post("/api/v2/projects/", body, format="json").status_code == 400
 
 
-def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
+def test_job_takes_no_captures_of_another_project(mine, theirs):
     from ami.jobs.services.job_images import images_of
 
     body = {
@@ -158,7 +158,7 @@ def test_a_job_over_anothers_captures_takes_none_of_them(mine, theirs):
 
 
 @pytest.mark.parametrize("kind", ["data_export", "bulk_delete"])
-def test_a_job_cannot_be_pointed_at_anothers_export_or_deletion(mine, theirs, kind):
+def test_job_cannot_refer_to_another_users_export_or_deletion(mine, theirs, kind):
     deletion = BulkDeletion.objects.create(target="captures", pks=[theirs.capture.pk])
     params = {"export_id": theirs.rows["exports"].pk, "deletion_id": deletion.pk}
     body = {"name": "x", "project": mine.world.project.pk, "job_type_key": kind, "params": params}
@@ -170,7 +170,7 @@ def test_a_job_cannot_be_pointed_at_anothers_export_or_deletion(mine, theirs, ki
     assert answer.status_code == 400
 
 
-def test_an_export_job_of_another_project_fails_instead_of_telling(mine, theirs):
+def test_export_job_of_another_project_fails_without_revealing_it(mine, theirs):
     from ami.exports.services.export_job import data_export
     from tests.support.product.factories import Turn
 
@@ -182,7 +182,7 @@ def test_an_export_job_of_another_project_fails_instead_of_telling(mine, theirs)
         data_export(job, Turn())
 
 
-def test_results_for_anothers_capture_change_nothing_there(mine, theirs):
+def test_results_for_another_projects_capture_change_nothing(mine, theirs):
     from ami.jobs.services import ingest, stored_results
 
     theirs.rows["detections"].classifications.all().delete()
@@ -221,7 +221,7 @@ def test_results_for_anothers_capture_change_nothing_there(mine, theirs):
         ),
     ],
 )
-def test_what_the_system_decides_cannot_be_written(mine, kind, values):
+def test_read_only_fields_cannot_be_written(mine, kind, values):
     row = mine.rows[kind]
     before = mine.client.get(f"/api/v2/{kind}/{row.pk}/").json()
     answer = mine.client.patch(f"/api/v2/{kind}/{row.pk}/", values, format="json")
@@ -230,7 +230,7 @@ def test_what_the_system_decides_cannot_be_written(mine, kind, values):
     assert {name: after.get(name) for name in values} == {name: before.get(name) for name in values}
 
 
-def test_a_new_export_or_project_is_the_callers_whatever_the_body_says(mine, theirs):
+def test_new_export_or_project_belongs_to_the_caller(mine, theirs):
     other = theirs.world.user.pk
     body = {"name": "x", "owner": other, "project": mine.world.project.pk, "user": other, "file_url": "//evil"}
     made = mine.client.post("/api/v2/projects/", body, format="json").json()
@@ -240,14 +240,14 @@ def test_a_new_export_or_project_is_the_callers_whatever_the_body_says(mine, the
 
 
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:15672/", "http://x/"])
-def test_only_staff_give_an_address_that_the_server_calls(mine, url):
+def test_only_staff_set_endpoint_urls(mine, url):
     body = {"name": "evil", "project": mine.world.project.pk, "endpoint_url": url}
     assert mine.client.post("/api/v2/ml/processing_services/", body, format="json").status_code == 403
     assert not ProcessingService.objects.filter(name="evil").exists()
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "gopher://x", "//x", "http://", "javascript:1", "ftp://x/"])
-def test_an_address_is_http_even_from_staff(mine, url):
+def test_endpoint_url_must_be_http(mine, url):
     mine.world.user.is_staff = True
     mine.world.user.save()
     body = {"name": "evil", "project": mine.world.project.pk, "endpoint_url": url}

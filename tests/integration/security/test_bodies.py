@@ -1,4 +1,4 @@
-"""Bodies that are too large, too deep or no JSON: a 4xx, never a 500, and nothing is stored that breaks a list."""
+"""Bodies that are too large, too deep or not JSON: a 4xx, never a 500, and no stored value breaks a list."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ def post(client, path, text, content_type="application/json", **headers):
 
 
 @pytest.mark.parametrize("path", ["jobs/", "captures/collections/", "exports/"])
-def test_odd_json_is_a_400_and_the_list_still_opens(mine, path):
+def test_invalid_json_is_a_400_and_the_list_still_works(mine, path):
     project, client = mine.world.project.pk, mine.client
     field = {"jobs/": "params", "captures/collections/": "kwargs", "exports/": "filters"}[path]
     head = f'{{"name": "x", "project": {project}, "job_type_key": "regroup_events", "format": "occurrences_simple_csv"'
@@ -38,7 +38,7 @@ def test_odd_json_is_a_400_and_the_list_still_opens(mine, path):
 @pytest.mark.parametrize(
     ("kind", "field"), [("projects", "default_filters_score_threshold"), ("deployments", "latitude")]
 )
-def test_a_number_that_is_none_is_a_400_and_the_row_still_opens(mine, kind, field):
+def test_nan_or_infinity_is_a_400_and_the_row_still_works(mine, kind, field):
     address, client = f"/api/v2/{kind}/{mine.rows[kind].pk}/", mine.client
     for value in ('"nan"', '"inf"', '"-Infinity"', "1e999", "NaN", "9" * 400, '"1e999"', "[]", "{}"):
         answer = client.generic("PATCH", address, f'{{"{field}": {value}}}', content_type="application/json")
@@ -47,7 +47,7 @@ def test_a_number_that_is_none_is_a_400_and_the_row_still_opens(mine, kind, fiel
 
 
 @pytest.mark.parametrize("field", ["project", "pipeline", "deployment", "limit", "delay", "name", "job_type_key"])
-def test_a_field_of_the_wrong_type_or_size_is_no_500(mine, field):
+def test_field_of_wrong_type_or_size_is_not_a_500(mine, field):
     client = mine.client
     for value in ("1e999", "9" * 30, "-1", "true", '"x"', "[1]", "{}", '"\\u0000"', "1.5"):
         body = {"name": '"x"', "project": str(mine.world.project.pk), "job_type_key": '"regroup_events"', field: value}
@@ -73,7 +73,7 @@ NO_OBJECTS = (
 
 
 @pytest.mark.parametrize("where", ["jobs/", "exports/", "result", "tasks", "pipelines", "reprocess", "sync-all"])
-def test_a_body_that_is_no_object_is_a_400(mine, where):
+def test_body_that_is_not_an_object_is_a_400(mine, where):
     path, client = (
         {
             "result": f"jobs/{mine.job.pk}/result/",
@@ -94,10 +94,10 @@ def test_a_body_that_is_no_object_is_a_400(mine, where):
 @pytest.mark.parametrize(
     "text", ["", "x", "[]", "null", "[" * 4000, '{"email": "a\\u0000@b.org", "password": "x"}', '{"email": {}}']
 )
-def test_nobody_breaks_the_login(db, text):
+def test_invalid_login_bodies_are_4xx(db, text):
     client = APIClient(raise_request_exception=False)
     assert post(client, "auth/token/login/", text).status_code == 400
-    assert post(client, "auth/token/login/", DEEP).status_code == 413, "4 KiB are enough to sign in"
+    assert post(client, "auth/token/login/", DEEP).status_code == 413, "the sign-in accepts at most 4 KiB"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ REGISTRATION = {"processing_service_name": "worker", "pipelines": []}
         },
     ],
 )
-def test_a_registration_that_no_database_takes_is_a_400(mine, body):
+def test_unstorable_registration_is_a_400(mine, body):
     path = f"projects/{mine.world.project.pk}/pipelines/"
     assert post(mine.client, path, json.dumps({**REGISTRATION, **body})).status_code == 400
 
@@ -150,12 +150,12 @@ def test_results_with_an_infinite_number_are_a_400(mine, number):
 
 
 @pytest.mark.parametrize("subject", ["a\0b", "", "x" * 2000])
-def test_a_reply_subject_that_no_database_takes_is_a_400(mine, subject):
+def test_unstorable_reply_subject_is_a_400(mine, subject):
     body = {"results": [{"reply_subject": subject, "result": mine.world.found(mine.capture)}]}
     assert post(mine.client, f"jobs/{mine.job.pk}/result/", json.dumps(body)).status_code == 400
 
 
-def test_a_body_of_results_above_the_cap_is_a_413_by_its_length_or_by_reading(mine, settings):
+def test_too_large_results_are_a_413_by_length_or_by_reading(mine, settings):
     settings.ANTENNA_RESULT_MAX_BYTES = 1000
     path = f"jobs/{mine.job.pk}/result/"
     assert post(mine.client, path, "x" * 1001).status_code == 413
@@ -163,7 +163,7 @@ def test_a_body_of_results_above_the_cap_is_a_413_by_its_length_or_by_reading(mi
 
 
 @pytest.mark.parametrize("path", ["auth/token/login/", "jobs/", "projects/", "exports/", "deployments/sync-all/"])
-def test_an_ordinary_body_above_the_limit_is_a_413_also_before_login(mine, settings, path):
+def test_too_large_body_is_a_413_also_before_login(mine, settings, path):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10_000
     client = APIClient(raise_request_exception=False) if "login" in path else mine.client
     body = json.dumps({"name": "x" * 20_000, "email": "a@b.org", "password": "x"})
@@ -193,14 +193,14 @@ QUERIES = (
 KEYS = ("0", "9" * 18, "9" * 30, "9" * 5000, "-1", "%00", "..%2f..", "1e3", "١")
 
 
-def test_odd_queries_are_no_500(mine):
+def test_invalid_queries_are_not_a_500(mine):
     client = mine.client
     for query in QUERIES:
         for path in ("jobs/", "captures/", "projects/", f"jobs/{mine.job.pk}/"):
             assert client.get(f"/api/v2/{path}?{query}").status_code in (200, 400), (path, query[:40])
 
 
-def test_odd_keys_are_a_404(mine):
+def test_invalid_keys_are_a_404(mine):
     client = mine.client
     for key in KEYS:
         for path in ("jobs/{}/", "jobs/{}/result/", "projects/{}/pipelines/", "captures/{}/reprocess/", "projects/{}/"):

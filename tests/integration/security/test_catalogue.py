@@ -1,4 +1,4 @@
-"""Pipelines, algorithms and taxa by project: a name registered in one project does nothing in another."""
+"""Pipelines, algorithms and taxa by project: a name registered in one project has no effect in another."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
 from tests.support.product import factories
-from tests.support.product.sides import Side
+from tests.support.product.tenants import Tenant
 
 
 def described(slug: str, labels: list[str], **fields: Any) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def rows(client: APIClient, address: str) -> list[dict[str, Any]]:
     return body["results"] if isinstance(body, dict) else body
 
 
-def test_registering_another_projects_slug_reveals_nothing_of_it(mine: Side, theirs: Side) -> None:
+def test_registering_another_projects_slug_reveals_nothing_of_it(mine: Tenant, theirs: Tenant) -> None:
     secret = theirs.world.pipeline
     Pipeline.objects.filter(pk=secret.pk).update(default_config={"key": "s3cret"}, description="s3cret")
     register(mine.client, mine.world.project.pk, described(secret.slug, ["Moth"]))
@@ -65,7 +65,7 @@ def test_registering_another_projects_slug_reveals_nothing_of_it(mine: Side, the
     assert mine.client.get(f"/api/v2/ml/pipelines/{secret.pk}/").status_code == 404
 
 
-def test_registering_another_projects_slug_does_not_freeze_it(mine: Side, theirs: Side) -> None:
+def test_registering_another_projects_slug_does_not_freeze_it(mine: Tenant, theirs: Tenant) -> None:
     register(theirs.client, theirs.world.project.pk, described("sheet", ["Moth"]))
     register(mine.client, mine.world.project.pk, described("sheet", ["Moth"]))
     changed = described("sheet", ["Moth", "Beetle"], name="Newer", version=2)
@@ -76,7 +76,7 @@ def test_registering_another_projects_slug_does_not_freeze_it(mine: Side, theirs
     assert Algorithm.objects.get(pk=classifier["id"]).category_map.labels == ["Moth", "Beetle"]
 
 
-def test_slug_registered_first_elsewhere_keeps_the_owners_labels(mine: Side, theirs: Side) -> None:
+def test_slug_registered_first_elsewhere_keeps_the_owners_labels(mine: Tenant, theirs: Tenant) -> None:
     squatted = described("sheet", ["Fake", "Moth"], default_config={"threshold": 0})
     register(mine.client, mine.world.project.pk, squatted)
     register(theirs.client, theirs.world.project.pk, described("sheet", ["Moth", "Beetle"]))
@@ -88,15 +88,15 @@ def test_slug_registered_first_elsewhere_keeps_the_owners_labels(mine: Side, the
     assert saved.algorithm_id in [algorithm["id"] for algorithm in pipeline["algorithms"]]
 
 
-def finished_job(side: Side, pipeline_id: int) -> Job:
-    """A job of the side over its capture with this pipeline, its image handed out."""
-    side.world.pipeline = Pipeline.objects.get(pk=pipeline_id)
-    return side.world.running([side.capture])
+def finished_job(tenant: Tenant, pipeline_id: int) -> Job:
+    """A running job of the tenant over its capture with this pipeline."""
+    tenant.world.pipeline = Pipeline.objects.get(pk=pipeline_id)
+    return tenant.world.running([tenant.capture])
 
 
-def found(side: Side, slug: str, label: str) -> dict[str, Any]:
-    """A result of the pipeline `described` for the side's capture."""
-    result = side.world.found(side.capture, label=label)
+def found(tenant: Tenant, slug: str, label: str) -> dict[str, Any]:
+    """A result of the pipeline `described` for the tenant's capture."""
+    result = tenant.world.found(tenant.capture, label=label)
     result["pipeline"] = slug
     for detection in result["detections"]:
         detection["algorithm"] = {"name": f"Detector {slug}", "key": f"{slug}-det"}
@@ -105,7 +105,7 @@ def found(side: Side, slug: str, label: str) -> dict[str, Any]:
     return result
 
 
-def test_same_labels_with_other_data_keep_each_projects_own_map(mine: Side, theirs: Side) -> None:
+def test_same_labels_with_other_data_keep_each_projects_own_map(mine: Tenant, theirs: Tenant) -> None:
     hostile = described("sheet", ["Moth"])
     hostile["algorithms"][1]["category_map"]["data"] = [{"index": 0, "label": "Moth", "taxon_rank": "ORDER"}]
     register(mine.client, mine.world.project.pk, hostile)
@@ -115,20 +115,22 @@ def test_same_labels_with_other_data_keep_each_projects_own_map(mine: Side, thei
     assert classifier.category_map.data == [{"index": 0, "label": "Moth", "taxon_rank": "SPECIES"}]
 
 
-def test_service_name_of_another_project_is_free_in_ones_own(mine: Side, theirs: Side) -> None:
+def test_service_name_of_another_project_is_free_in_ones_own(mine: Tenant, theirs: Tenant) -> None:
     register(mine.client, mine.world.project.pk, name="ami-worker")
     register(theirs.client, theirs.world.project.pk, name="ami-worker")
-    for side in (mine, theirs):
-        [row] = [row for row in rows(side.client, "ml/processing_services/") if row["name"] == "ami-worker"]
-        assert row["projects"] == [side.world.project.pk]
-        body = {"name": "ami-worker", "project": side.world.project.pk}
-        answer = side.client.post("/api/v2/ml/processing_services/", body, format="json")
+    for tenant in (mine, theirs):
+        [row] = [row for row in rows(tenant.client, "ml/processing_services/") if row["name"] == "ami-worker"]
+        assert row["projects"] == [tenant.world.project.pk]
+        body = {"name": "ami-worker", "project": tenant.world.project.pk}
+        answer = tenant.client.post("/api/v2/ml/processing_services/", body, format="json")
         assert (answer.status_code, set(answer.json())) == (400, {"name"})
 
 
-def test_polling_a_slug_marks_no_service_of_another_project_as_seen(mine: Side, theirs: Side) -> None:
-    for side in (mine, theirs):
-        register(side.client, side.world.project.pk, described("sheet", ["Moth"]), name=f"worker {side.capture.pk}")
+def test_polling_a_slug_marks_no_service_of_another_project_as_seen(mine: Tenant, theirs: Tenant) -> None:
+    for tenant in (mine, theirs):
+        register(
+            tenant.client, tenant.world.project.pk, described("sheet", ["Moth"]), name=f"worker {tenant.capture.pk}"
+        )
     ProcessingService.objects.update(last_seen=None, last_seen_live=None)
     query = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": "sheet"}
     assert mine.client.get("/api/v2/jobs/", query).status_code == 200
@@ -136,7 +138,7 @@ def test_polling_a_slug_marks_no_service_of_another_project_as_seen(mine: Side, 
     assert list(seen) == [f"worker {mine.capture.pk}"]
 
 
-def test_result_naming_another_projects_pipeline_or_algorithm_is_not_registered(mine: Side, theirs: Side) -> None:
+def test_result_does_not_register_another_projects_pipeline(mine: Tenant, theirs: Tenant) -> None:
     from ami.ml.errors import PipelineNotConfigured
 
     Detection.objects.filter(source_image=mine.capture).delete()
@@ -149,7 +151,7 @@ def test_result_naming_another_projects_pipeline_or_algorithm_is_not_registered(
     assert not Detection.objects.filter(source_image=mine.capture).exists()
 
 
-def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Side, theirs: Side) -> None:
+def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Tenant, theirs: Tenant) -> None:
     result = mine.world.found(theirs.capture, boxes=50)
     for number, detection in enumerate(result["detections"]):
         detection["classifications"][0]["classification"] = f"Invented {number}"
@@ -161,7 +163,7 @@ def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Side, theirs: Si
     assert mine.job.log_entries.filter(message__contains="images that the job does not have").count() == 1
 
 
-def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Side, theirs: Side) -> None:
+def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Tenant, theirs: Tenant) -> None:
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     checklist = factories.taxon("Noctua comes")
     secret = Taxon.objects.get(name="Secretaria ignota")
@@ -173,26 +175,26 @@ def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Side, theirs:
     assert rows(mine.client, f"taxa/?name={secret.name}") == []
 
 
-def test_taxon_that_a_person_names_is_listed_for_the_project(mine: Side, theirs: Side) -> None:
+def test_taxon_of_an_identification_is_listed_for_the_project(mine: Tenant, theirs: Tenant) -> None:
     taxon = factories.taxon("Secretaria ignota", shared=False)
     Identification.objects.create(occurrence=theirs.rows["occurrences"], user=theirs.world.user, taxon=taxon)
     assert [row["name"] for row in rows(theirs.client, "taxa/?name=Secretaria")] == [taxon.name]
     assert not rows(mine.client, "taxa/?name=Secretaria")
 
 
-def test_taxon_of_the_checklist_stays_everybodys_when_a_result_names_it(mine: Side, theirs: Side) -> None:
+def test_result_keeps_a_shared_taxon_shared(mine: Tenant, theirs: Tenant) -> None:
     checklist = factories.taxon("Noctua comes")
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label=checklist.name))
     assert checklist.name in [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
 
 
-def test_taxa_of_a_deleted_project_do_not_become_everybodys(mine: Side, theirs: Side) -> None:
+def test_taxa_of_a_deleted_project_do_not_become_shared(mine: Tenant, theirs: Tenant) -> None:
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     assert theirs.client.delete(f"/api/v2/projects/{theirs.world.project.pk}/").status_code == 204
     assert not rows(mine.client, "taxa/?name=Secretaria")
 
 
-def test_algorithms_of_another_project_are_neither_listed_nor_read(mine: Side, theirs: Side) -> None:
+def test_algorithms_of_another_project_are_neither_listed_nor_read(mine: Tenant, theirs: Tenant) -> None:
     keys = [row["key"] for row in rows(mine.client, "ml/algorithms/?limit=500")]
     assert sorted(keys) == ["cls-mine", "det-mine"]
     assert mine.client.get(f"/api/v2/ml/algorithms/{theirs.world.detector.pk}/").status_code == 404
@@ -200,7 +202,7 @@ def test_algorithms_of_another_project_are_neither_listed_nor_read(mine: Side, t
 
 
 @pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "ml/processing_services", "taxa"])
-def test_list_costs_the_same_queries_however_long_it_is(mine: Side, kind: str) -> None:
+def test_queries_of_a_list_do_not_grow_with_rows(mine: Tenant, kind: str) -> None:
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:
             assert rows(mine.client, f"{kind}/?limit=500")
@@ -214,17 +216,17 @@ def test_list_costs_the_same_queries_however_long_it_is(mine: Side, kind: str) -
     assert asked() == before
 
 
-def test_shared_service_names_no_project_and_no_pipeline_of_others(mine: Side, theirs: Side) -> None:
+def test_shared_service_names_no_project_and_no_pipeline_of_others(mine: Tenant, theirs: Tenant) -> None:
     shared = ProcessingService.objects.create(name="push", endpoint_url="http://push.example")
-    for side in (mine, theirs):
-        shared.projects.add(side.world.project)
-        shared.pipelines.add(side.world.pipeline)
+    for tenant in (mine, theirs):
+        shared.projects.add(tenant.world.project)
+        shared.pipelines.add(tenant.world.pipeline)
     row = mine.client.get(f"/api/v2/ml/processing_services/{shared.pk}/").json()
     assert (row["projects"], row["pipelines"]) == ([mine.world.project.pk], [mine.world.pipeline.pk])
 
 
-def test_person_has_a_shared_service_registered_only_in_ones_own_projects(
-    mine: Side, theirs: Side, published, monkeypatch, django_capture_on_commit_callbacks
+def test_user_registers_a_shared_service_in_own_projects_only(
+    mine: Tenant, theirs: Tenant, published, monkeypatch, django_capture_on_commit_callbacks
 ) -> None:
     shared = ProcessingService.objects.create(name="push", endpoint_url="http://push.example")
     shared.projects.add(mine.world.project, theirs.world.project)
@@ -245,7 +247,7 @@ def test_person_has_a_shared_service_registered_only_in_ones_own_projects(
 
 
 @pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "taxa"])
-def test_filter_by_another_project_shows_no_row_of_it(mine: Side, theirs: Side, kind: str) -> None:
+def test_filter_by_another_project_shows_no_row_of_it(mine: Tenant, theirs: Tenant, kind: str) -> None:
     ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     visible = rows(mine.client, f"{kind}/?project={theirs.world.project.pk}&limit=500")
     assert visible == rows(mine.client, f"{kind}/?project={2**40}&limit=500")

@@ -1,4 +1,4 @@
-"""A connection goes on after a body was refused, or its end is announced: the next request is never garbage."""
+"""After a refused body the connection stays usable or is closed as announced; its rest is never read as a request."""
 
 import re
 import socket
@@ -14,13 +14,13 @@ from tests.support.web_server import Web, web_of
 
 @pytest.fixture(scope="module")
 def web(django_db_setup, django_db_blocker) -> Iterator[Web]:
-    """One web server for all tests here: they leave nothing behind in it."""
+    """One web server for all tests of this module; they leave no state in it."""
     with django_db_blocker.unblock(), place_with_own_database("connections") as place:
         yield web_of(place)
 
 
 def statuses(web: Web, *requests: bytes) -> list[str]:
-    """Send all at once on one connection; return the status of each answer."""
+    """Send all requests at once on one connection; return the status of each response."""
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(b"".join(requests))
         text = b""
@@ -51,7 +51,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
     }
     for name, (first, status) in refused.items():
         assert statuses(web, first, live) == [status, "200"], name
-    assert statuses(web, chunked) == ["411"], "and its end is announced"
+    assert statuses(web, chunked) == ["411"], "and the connection is closed as announced"
 
     with httpx.Client(base_url=web.url, timeout=60) as client:
         for body in (b"x" * 5_000, b"x" * 3 * MIB, pieces()):
@@ -61,7 +61,7 @@ def test_the_next_request_is_answered_after_a_refusal(web: Web):
         assert client.get("/livez").status_code == 200
 
 
-def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
+def test_connection_is_closed_when_the_rest_is_not_read(web: Web):
     head = request("POST", LOGIN, "Content-Type: application/json", f"Content-Length: {17 * MIB}")
     with socket.create_connection(("127.0.0.1", web.port), timeout=60) as connection:
         connection.sendall(head + b"x" * MIB)
@@ -71,7 +71,7 @@ def test_the_end_is_announced_where_the_rest_is_not_read(web: Web):
     assert "connection: close" in answer.lower()
 
 
-def test_four_clients_that_stop_in_the_middle_give_their_threads_back(web: Web):
+def test_stalled_clients_release_their_threads(web: Web):
     stopped = [
         b"GET /livez HTTP/1.1\r\nHost: loc",
         b"GET /livez HTTP/1.1\r\nX-Drip: ",

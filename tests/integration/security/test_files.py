@@ -1,4 +1,4 @@
-"""Files over real connections: links that a bucket signs, and the links that processing services follow."""
+"""Files over real connections: links signed by a bucket, and links for processing services."""
 
 import io
 import time
@@ -33,7 +33,7 @@ def server() -> Iterator[s3_server.S3Server]:
 
 @pytest.fixture
 def bucket(server, settings) -> s3_server.S3Server:
-    """The default storage as production has it with ANTENNA_S3_BUCKET."""
+    """The default storage of production with ANTENNA_S3_BUCKET."""
     pytest.importorskip("storages", reason="django-storages, of requirements/production.txt, is not installed")
     options = {
         "bucket_name": "antenna",
@@ -63,7 +63,7 @@ def export_of(project) -> DataExport:
     return export
 
 
-def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket, mine, theirs):
+def test_download_from_a_bucket_redirects_to_a_signed_url(bucket, mine, theirs):
     export = export_of(mine.world.project)
     path = f"/api/v2/exports/{export.pk}/file/"
     assert theirs.client.get(path).status_code == 404
@@ -79,10 +79,10 @@ def test_a_download_from_a_bucket_is_redirected_to_an_address_signed_now(bucket,
     head = mine.client.head(path)
     assert (head.status_code, head["Content-Length"]) == (200, str(export.file_size))
     default_storage.delete(export.file_path)
-    assert mine.client.get(path).json() == {"detail": files.GONE}
+    assert mine.client.get(path).json() == {"detail": files.FILE_DELETED}
 
 
-def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):
+def test_responses_and_services_get_urls_signed_by_the_bucket(bucket, mine):
     [capture] = mine.world.captures(1)
     detection = factories.detection(capture, [1, 1, 9, 9])
     crops.make_crops([capture.pk])
@@ -96,7 +96,7 @@ def test_answers_and_services_get_addresses_that_the_bucket_signs(bucket, mine):
         assert downloader.fetch(public_url(capture))[:3] == b"\xff\xd8\xff"
 
 
-def test_a_bucket_signs_no_export_for_a_capture_that_names_one(bucket, mine):
+def test_capture_with_an_exports_path_gets_no_signed_url(bucket, mine):
     export = export_of(mine.world.project)
     mine.capture.path = export.file_path
     mine.capture.save()
@@ -106,7 +106,7 @@ def test_a_bucket_signs_no_export_for_a_capture_that_names_one(bucket, mine):
     assert public_url(mine.capture, "http://testserver").startswith("http://testserver/api/v2/captures/")
 
 
-def test_a_bucket_that_is_away_is_a_503(bucket, mine, settings):
+def test_unreachable_bucket_is_a_503(bucket, mine, settings):
     export = export_of(mine.world.project)
     options = {**settings.STORAGES["default"]["OPTIONS"], "endpoint_url": "http://127.0.0.1:9"}
     settings.STORAGES = {**settings.STORAGES, "default": {**settings.STORAGES["default"], "OPTIONS": options}}

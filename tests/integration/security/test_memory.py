@@ -1,4 +1,4 @@
-"""No request leaves its body in the memory of the web process, whoever sends it and however it is answered."""
+"""No request body stays in the memory of the web process, whatever its sender and response."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.support.soak import soak
 from tests.support.web_server import Web, web_of
 
 KEPT_MIB = 64
-#: Enough for what stays of each body to exceed that.
+#: Enough for leaked bodies to exceed that.
 TIMES = soak(16, 50)
 
 
@@ -24,7 +24,7 @@ def web(database_place) -> Web:
 
 
 def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response]) -> Counter[int]:
-    """Post so often on four connections at once, one for each thread of the process; count the answers."""
+    """Post on four concurrent connections, one per thread of the process; count the responses."""
     with (
         httpx.Client(base_url=web.url, timeout=60) as client,
         ThreadPoolExecutor(4) as threads,

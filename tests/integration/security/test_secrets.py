@@ -1,4 +1,4 @@
-"""Passwords stay out of answers and logs; the login is slowed down; files stay in their folder; cells stay text."""
+"""No passwords in responses and logs; a limited login; no files outside their folder; no formulas in cells."""
 
 import logging
 import socket
@@ -18,11 +18,11 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
-def test_a_broker_that_is_away_is_a_503_that_names_no_password(place, transactional_db, caplog):
+def test_unreachable_broker_is_a_503_without_its_password(place, transactional_db, caplog):
     from tests.support.place import celery_at
-    from tests.support.product.sides import side
+    from tests.support.product.tenants import tenant
 
-    mine = side("mine")
+    mine = tenant("mine")
     caplog.set_level(logging.DEBUG)
     with celery_at(f"amqp://antenna:{SECRET}@127.0.0.1:{free_port()}/x"):
         station, service = mine.world.station, mine.rows["ml/processing_services"]
@@ -59,11 +59,11 @@ def codes(emails, headers=lambda number: {}) -> list[int]:
     return [login(email=email, **headers(number)) for number, email in enumerate(emails)]
 
 
-def test_the_eleventh_try_in_a_minute_is_a_429(db):
+def test_eleventh_attempt_in_a_minute_is_a_429(db):
     assert codes(["victim@example.org"] * 11) == [400] * 10 + [429]
 
 
-def test_another_case_or_spaces_around_are_the_same_person(db):
+def test_case_and_spaces_do_not_make_another_account(db):
     spelled = [" " * n + "Victim@Example.org".swapcase() + " " * (n % 3) for n in range(6)]
     spelled += [
         "VICTIM@example.org\t" * 1,
@@ -75,7 +75,7 @@ def test_another_case_or_spaces_around_are_the_same_person(db):
     assert codes(spelled)[-1] == 429
 
 
-def test_a_header_that_the_caller_writes_is_no_other_address(db):
+def test_forged_header_does_not_change_the_address(db):
     tried = codes(["victim@example.org"] * 11, lambda number: {"HTTP_X_FORWARDED_FOR": f"10.0.0.{number}"})
     assert tried[-1] == 429
 
@@ -87,7 +87,7 @@ def test_a_wrong_password_and_an_unknown_person_answer_the_same(mine):
     client = APIClient()
     answers = [
         client.post("/api/v2/auth/token/login/", {"email": email, "password": "wrong"}, format="json").content
-        for email in (user.email, "nobody@example.org")
+        for email in (user.email, "unknown@example.org")
     ]
     assert answers[0] == answers[1]
     assert login(email=user.email, password="right") == 200
@@ -112,7 +112,7 @@ def test_a_wrong_password_and_an_unknown_person_answer_the_same(mine):
     ],
 )
 def test_the_media_folder_is_not_served(way, tmp_path, db):
-    """Files are asked for at the API alone (test_files.py): no path that a caller writes is opened."""
+    """Only the API serves files (test_files.py): no path of a request is opened."""
     (tmp_path / "media" / "seen.txt").write_text("hidden")
     (tmp_path / "hidden.txt").write_text("hidden")
     answer = Client(raise_request_exception=False).get(f"/media/{way}")
@@ -137,5 +137,5 @@ def test_a_text_cell_never_begins_like_a_formula(text):
 
 
 @pytest.mark.parametrize("text", ["\x00=1", "\ufeff=1", "\u00a0=1", "\u3000=1", "＝1"])
-def test_what_a_spreadsheet_strips_does_not_hide_a_formula(text):
+def test_stripped_characters_do_not_hide_a_formula(text):
     assert safe(text).startswith("'")

@@ -1,4 +1,4 @@
-"""How far a token reaches: a worker's the worker contract of its projects, a person's what the person may."""
+"""The scope of tokens: a worker's the worker contract of its projects, a person's the person's rights."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -21,13 +21,13 @@ REGISTRATION = {"processing_service_name": "puller", "pipelines": []}
 POLL = f"{BASE}/jobs/?ids_only=1&incomplete_only=1"
 
 
-def calls(side, job=None):
-    """The worker contract's calls in their order, as (method, address, body, status when all is well)."""
-    job = job or side.job.pk
+def calls(tenant, job=None):
+    """The requests of the worker contract in order, as (method, path, body, expected status)."""
+    job = job or tenant.job.pk
     return [
-        ("post", f"{BASE}/projects/{side.world.project.pk}/pipelines/", REGISTRATION, 201),
-        ("get", f"{BASE}/projects/{side.world.project.pk}/pipelines/", None, 200),
-        ("get", f"{POLL}&pipeline__slug__in={side.world.pipeline.slug}", None, 200),
+        ("post", f"{BASE}/projects/{tenant.world.project.pk}/pipelines/", REGISTRATION, 201),
+        ("get", f"{BASE}/projects/{tenant.world.project.pk}/pipelines/", None, 200),
+        ("get", f"{POLL}&pipeline__slug__in={tenant.world.pipeline.slug}", None, 200),
         ("post", f"{BASE}/jobs/{job}/tasks/", {"batch_size": 1}, 200),
         ("post", f"{BASE}/jobs/{job}/result/", {"results": []}, 200),
     ]
@@ -57,7 +57,7 @@ def test_worker_finds_only_the_jobs_of_its_projects(mine, theirs, no_nats):
     assert statuses(person, calls(theirs)) == [status for *_, status in calls(theirs)]
 
 
-def test_superusers_worker_reaches_no_more(mine, theirs, no_nats):
+def test_superusers_worker_has_no_more_access(mine, theirs, no_nats):
     mine.world.user.is_superuser = True
     mine.world.user.save()
     ProcessingService.objects.update(last_seen=None)
@@ -66,7 +66,7 @@ def test_superusers_worker_reaches_no_more(mine, theirs, no_nats):
     assert theirs.rows["ml/processing_services"].__class__.objects.get(name="Pull theirs").last_seen is None
 
 
-def test_worker_whose_person_left_the_project_reaches_nothing(mine, theirs, no_nats):
+def test_worker_of_a_former_member_has_no_access(mine, theirs, no_nats):
     theirs.world.project.members.add(mine.world.user)
     _, key = tokens.issue(mine.world.user, scope=tokens.Scope.WORKER, projects=[theirs.world.project])
     worker = mine.client_with(key)
@@ -76,7 +76,7 @@ def test_worker_whose_person_left_the_project_reaches_nothing(mine, theirs, no_n
     assert worker.get(POLL).json()["count"] == 0
 
 
-#: What a worker may ask for, with the number 1 for each key; the row behind it is nobody's here.
+#: The endpoints of the worker contract, with the key 1, which does not exist here.
 CONTRACT = {
     ("post", f"{BASE}/auth/token/logout/"),
     ("get", f"{BASE}/projects/1/pipelines/"),
@@ -91,11 +91,11 @@ def test_worker_is_refused_everywhere_else(mine):
     for address in API:
         for method in METHODS:
             answer = getattr(worker, method)(address, {}, format="json").status_code
-            # 405: nothing answers this method, so nothing is reached.
+            # 405: the method does not exist, so there is no access.
             if answer not in (403, 404, 405):
                 reached[method, address] = answer
                 worker = mine.worker()
-    # Who signs in shows no token.
+    # The sign-in ignores tokens.
     signing_in = ("post", f"{BASE}/auth/token/login/")
     assert set(reached) <= CONTRACT | {signing_in}, reached
     assert reached["post", f"{BASE}/auth/token/logout/"] == 204
@@ -106,7 +106,7 @@ def test_worker_is_refused_everywhere_else(mine):
         assert mine.worker().post(f"{BASE}/jobs/{mine.job.pk}/{action}/").status_code == 403
 
 
-def test_logout_ends_the_token_that_signs_out_and_no_other(mine):
+def test_logout_revokes_its_own_token_only(mine):
     user = mine.world.user
     keys = [tokens.sign_in(user) for _ in range(2)]
     assert len(set(keys)) == 2
@@ -117,7 +117,7 @@ def test_logout_ends_the_token_that_signs_out_and_no_other(mine):
     assert worker.get(POLL).status_code == 401
 
 
-def test_person_makes_lists_and_revokes_tokens_and_sees_a_key_once(mine):
+def test_user_creates_lists_and_revokes_tokens_and_sees_a_key_once(mine):
     client = mine.client
     body = {"name": "GPU box", "scope": "worker", "projects": [mine.world.project.pk]}
     made = client.post(LIST, body, format="json")
@@ -148,7 +148,7 @@ def test_person_makes_lists_and_revokes_tokens_and_sees_a_key_once(mine):
         ({"name": "x", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
     ],
 )
-def test_wrong_wish_for_a_token_is_a_400_with_its_field(mine, theirs, body, field):
+def test_invalid_token_request_is_a_400_with_its_field(mine, theirs, body, field):
     keys = {"MINE": mine.world.project.pk, "THEIRS": theirs.world.project.pk}
     if "projects" in body:
         body = {**body, "projects": [keys.get(key, key) for key in body["projects"]]}
@@ -157,7 +157,7 @@ def test_wrong_wish_for_a_token_is_a_400_with_its_field(mine, theirs, body, fiel
     assert field in answer.json()
 
 
-def test_nobody_sees_or_revokes_anothers_token(mine, theirs):
+def test_token_of_another_user_is_neither_shown_nor_revoked(mine, theirs):
     token, key = tokens.issue(theirs.world.user, name="secret plans")
     client = mine.client
     assert "secret plans" not in client.get(LIST).content.decode()
@@ -166,14 +166,14 @@ def test_nobody_sees_or_revokes_anothers_token(mine, theirs):
 
 
 def test_number_of_workers_tokens_is_bounded(mine, monkeypatch):
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 2)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
     body = {"name": "x", "scope": "worker", "projects": [mine.world.project.pk]}
     client = mine.client
     assert [client.post(LIST, body, format="json").status_code for _ in range(3)] == [201, 201, 400]
 
 
 @pytest.mark.parametrize("header", ["Token \x00", "Token \xff", "token", "Token " + "a" * 10_000, "Token é"])
-def test_odd_header_is_a_401(db, header):
+def test_invalid_header_is_a_401(db, header):
     client = APIClient(raise_request_exception=False)
     assert client.get(f"{BASE}/jobs/", HTTP_AUTHORIZATION=header).status_code == 401
 
@@ -184,10 +184,10 @@ def test_sessions_and_forced_users_reach_all_their_projects(mine, rf):
     assert list(visible_projects(request)) == [mine.world.project]
 
 
-def test_many_sign_ins_at_once_leave_no_more_than_allowed(transactional_db, monkeypatch):
+def test_concurrent_sign_ins_respect_the_maximum_of_tokens(transactional_db, monkeypatch):
     if connection.vendor == "sqlite":
         pytest.skip("needs a database that several connections can wait for")
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 5)
     person = factories.user()
     worker = tokens.sign_in(person)
     barrier = Barrier(8)
@@ -209,7 +209,7 @@ def test_many_sign_ins_at_once_leave_no_more_than_allowed(transactional_db, monk
 
 
 @pytest.mark.parametrize("status", [True, False])
-def test_services_address_is_shown_without_its_password(mine, status, monkeypatch):
+def test_services_url_is_shown_without_its_password(mine, status, monkeypatch):
     service = mine.rows["ml/processing_services"]
     service.endpoint_url = "http://antenna:hunter2-secret@127.0.0.1:9"
     service.save()

@@ -1,1 +1,1 @@
-"""What tests of the product share: rows, pictures, bodies as clients send them, and the services they talk to."""
+"""Shared by the product's tests: rows, pictures, request bodies of clients, and fake services."""

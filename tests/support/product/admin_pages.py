@@ -1,4 +1,4 @@
-"""The models that the admin shows, and the addresses of their pages."""
+"""The models of the admin and the URLs of their pages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +16,9 @@ def address(model, page, *args):
 
 @contextmanager
 def one_list_of_apps() -> Iterator[None]:
-    """Let one person's pages share the list of apps, which Django builds for each page from every model.
+    """Build the list of apps once for one user's pages, and leave it out of the sidebar.
 
-    That list is the same beside every page, so it is left out here.
+    Django builds it for each page from every model, though it is the same on every page.
     """
     built: dict[str | None, list] = {}
     build = admin.site.get_app_list

@@ -1,4 +1,4 @@
-"""One row, or many, of every model that the admin shows."""
+"""Rows of every model of the admin."""
 
 from datetime import timedelta
 from itertools import count
@@ -84,8 +84,8 @@ def pipeline() -> Pipeline:
 
 
 def everything() -> None:
-    """Add at least one row to each table that the admin shows."""
-    person = factories.user(name="Somebody")
+    """Add at least one row to each table of the admin."""
+    person = factories.user(name="Ada")
     station = synced_station()
     capture = factories.capture(station)
     capture.event = Event.objects.create(

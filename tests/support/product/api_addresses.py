@@ -1,4 +1,4 @@
-"""Every address of the API, and the methods that are tried there."""
+"""Every path of the API, and the methods to try."""
 
 import re
 
@@ -8,7 +8,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def addresses(patterns=None, prefix=""):
-    """Yield every address of the web process, `1` in place of each parameter."""
+    """Yield every path of the web process, with `1` for each parameter."""
     for item in get_resolver().url_patterns if patterns is None else patterns:
         text = prefix + str(item.pattern).removeprefix("^").removesuffix("$").replace("\\Z", "").replace("$", "")
         if isinstance(item, URLResolver):

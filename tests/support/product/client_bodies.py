@@ -1,4 +1,4 @@
-"""Bodies as real clients send them, written down once, independent of the product's own schemas."""
+"""Request bodies as real clients send them, independent of the product's own schemas."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ LABELS = ["Moth", "Not a moth"]
 
 
 def pipeline_config(slug: str) -> dict[str, Any]:
-    """Return a PipelineConfigResponse with a detector and a classifier of this pipeline's own."""
+    """Return a PipelineConfigResponse with its own detector and classifier."""
     classes = [{"index": index, "label": label, "taxon_rank": "SPECIES"} for index, label in enumerate(LABELS)]
     return {
         "name": f"Pipeline {slug}",

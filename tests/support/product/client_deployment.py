@@ -1,4 +1,4 @@
-"""A deployment for real clients: the web server as deployed, workers, and one project with pictures."""
+"""A deployment for real clients: the web server, workers, and one project with pictures."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ BASE = "/api/v2"
 
 @dataclass
 class Deployment:
-    """What a client reaches: the address of the web server, and what is in its database."""
+    """A running web server with its project and captures."""
 
     web: Web
     place: Place
@@ -37,7 +37,7 @@ class Deployment:
         return httpx.Client(base_url=f"{self.web.url}{BASE}", headers=headers, timeout=30, verify=False)
 
     def log_in(self) -> str:
-        """Return a token, got as real clients get it."""
+        """Return a token from the login endpoint."""
         with self.client() as client:
             body = {"email": self.world.user.email, "password": PASSWORD}
             answer = client.post("/auth/token/login/", json=body)
@@ -46,7 +46,7 @@ class Deployment:
 
 
 def own_job_numbers() -> None:
-    """Number jobs from somewhere that no other database on this NATS server uses: streams are named after them."""
+    """Start job numbers at a random value: streams are named after them, and databases share the NATS server."""
     with connection.cursor() as cursor:
         sequence = "SELECT setval(pg_get_serial_sequence('jobs_job', 'id'), %s)"
         cursor.execute(sequence, [random.randrange(10**9, 2 * 10**9, 1000)])
@@ -54,7 +54,7 @@ def own_job_numbers() -> None:
 
 @contextmanager
 def deployed() -> Iterator[Deployment]:
-    """Start the deployment on a database of its own, and end both afterwards."""
+    """Run the deployment on its own database; remove both afterwards."""
     with own_database("contract"), new_place("contract") as place:
         own_job_numbers()
         world = new_world("contract")

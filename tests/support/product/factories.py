@@ -1,4 +1,4 @@
-"""A small world to test in: one project with a station, and what hangs on it."""
+"""Factories of rows: projects, stations, captures, detections, occurrences."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -20,7 +20,7 @@ _numbers = count(1)
 
 
 class Turn:
-    """A slice that is over when it was asked so many times; never, by default."""
+    """A slice that is over after ``asks`` calls of `over`; by default never."""
 
     def __init__(self, asks: int | None = None) -> None:
         self.left = asks

@@ -1,4 +1,4 @@
-"""Processing services as real HTTP servers that answer what a test says."""
+"""Processing services as real HTTP servers with responses set by the test."""
 
 import json
 import threading

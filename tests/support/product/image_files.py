@@ -1,4 +1,4 @@
-"""Picture files for tests: whole ones, and headers that claim any size."""
+"""Picture files for tests: complete ones, and ones whose header claims any size."""
 
 import io
 import struct
@@ -18,7 +18,7 @@ def saved(image: Image.Image, kind: str, **options) -> bytes:
 
 
 def header_of_jpeg(width: int, height: int) -> bytes:
-    """A JPEG whose header claims this size; its pixels are those of a small one."""
+    """A small JPEG whose header claims this size."""
     content = jpeg((16, 16))
     frame = content.index(b"\xff\xc0")
     return content[: frame + 5] + struct.pack(">HH", height, width) + content[frame + 9 :]

@@ -1,4 +1,4 @@
-"""A small world to test jobs in: a project, a station, captures that are real pictures, a pipeline."""
+"""The setup of job tests: a project, a station, captures with real pictures, a pipeline."""
 
 import io
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ SIZE = (200, 120)
 
 @dataclass
 class Now:
-    """A slice of work that is over after so many steps; never, unless told."""
+    """A slice of work that is over after ``steps`` steps; by default never."""
 
     steps: int = 10**9
     asked: int = field(default=0)
@@ -68,7 +68,7 @@ class World:
         )
 
     def running(self, captures: list[SourceImage], **fields: Any) -> Job:
-        """A job whose images are all handed out, as if run_job had published them."""
+        """A job with all images published, as by run_job."""
         job = self.job(captures, **fields)
         move(job, JobStatus.STARTED)
         rows = [
@@ -86,7 +86,7 @@ class World:
     def found(
         self, *captures: SourceImage, boxes: int = 1, label: str = "Noctua pronuba", score: float = 0.9
     ) -> dict[str, Any]:
-        """A result that finds so many boxes on each capture."""
+        """A result with ``boxes`` detections on each capture."""
         detections = [
             {
                 "source_image_id": str(capture.pk),

@@ -1,4 +1,4 @@
-"""Bodies that are larger than what the web server takes, and what they are posted as."""
+"""Bodies above the web server's limits, and their content types."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ FILES = {"Content-Type": "multipart/form-data; boundary=x"}
 
 
 def objects(size: int) -> bytes:
-    """A list of small objects, each of which takes thirty times its text."""
+    """A list of small objects, each of which takes thirty times its text in memory."""
     return b"[" + b'{"":0},' * (size // 7 - 1) + b'{"":0}]'
 
 
@@ -19,5 +19,5 @@ FIELDS = b"a&" * (15 * MIB // 2)
 
 
 def pieces() -> Iterator[bytes]:
-    """The hostile body without a length, as a chunked one."""
+    """The hostile body as chunks, without a length."""
     yield from (HOSTILE[start : start + MIB] for start in range(0, len(HOSTILE), MIB))

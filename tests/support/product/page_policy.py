@@ -1,4 +1,4 @@
-"""The policies that the web process announces for pages and for data, and what a page must not have under its own."""
+"""The content security policies of pages and data, and a collector of what they forbid in a page."""
 
 from html.parser import HTMLParser
 
@@ -12,7 +12,7 @@ DATA = {**dict.fromkeys(("default-src", "form-action", "base-uri", "frame-ancest
 
 
 class Inline(HTMLParser):
-    """Collects what a strict policy would block."""
+    """Collects what the policy of pages would block."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A result of a processing service and an error of one, as they are posted."""
+"""A posted result and a posted error of a processing service."""
 
 ALGORITHM = {"name": "Constant Detector", "key": "constant-detector"}
 RESULTS = {

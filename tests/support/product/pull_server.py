@@ -1,4 +1,4 @@
-"""A small real server that keeps the pull contract (v2), and fails in the ways that Antenna does."""
+"""A small real server of the pull contract (v2), with Antenna's failures."""
 
 import threading
 from collections import deque
@@ -11,7 +11,7 @@ TOKEN = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Contract:
-    """Antenna's side: one job with tasks; `busy` makes the next results answer 503 so many times."""
+    """Antenna's side: one job with tasks; the next `busy` results get a 503."""
 
     def __init__(self, urls: list[str], pipeline: str = "constant") -> None:
         self.pipeline = pipeline

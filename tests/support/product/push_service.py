@@ -1,4 +1,4 @@
-"""A minimal push service: it refuses what is not exactly the recorded shape, and keeps what it was asked."""
+"""A minimal push service that records requests and their deviations from the recorded shape."""
 
 import json
 import threading
@@ -22,7 +22,6 @@ class PushService:
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> "PushService":
@@ -35,7 +34,7 @@ class PushService:
         self._server.server_close()
 
     def process(self, body: bytes, content_type: str) -> dict[str, Any]:
-        """Keep the request, write down what is wrong with its shape, and answer one detection on each image."""
+        """Record the request and its deviations, and return one detection on each image."""
         request = json.loads(body)
         self.requests.append(request)
         self.wrong += wrong_in(request)
@@ -45,7 +44,7 @@ class PushService:
 
 
 def wrong_in(request: Any) -> list[str]:
-    """Return what distinguishes a body from a PipelineRequest as it was recorded."""
+    """Return the deviations of a body from a recorded PipelineRequest."""
     wrong = []
     if set(request) - {"detections"} != {"pipeline", "source_images", "config"}:
         wrong.append(f"keys {sorted(request)}")

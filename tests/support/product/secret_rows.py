@@ -1,4 +1,4 @@
-"""Rows with a secret wherever the admin's models can hold one."""
+"""Rows with a secret in every field of the admin's models that can hold one."""
 
 import json
 
@@ -20,7 +20,7 @@ TEXT = f"ConnectError at {URL} with password={SECRET}"
 
 
 def seed() -> list[str]:
-    """Put a secret wherever one can stand; return all there are."""
+    """Put a secret into every such field; return all secrets."""
     admin_rows.everything()
     S3StorageSource.objects.update(
         secret_key=SECRET, access_key=SECRET, endpoint_url=URL, public_base_url=URL, project=Project.objects.first()

@@ -240,7 +240,8 @@ def test_deleted_dead_letter_queue_is_declared_again(world: World, monkeypatch: 
     with world.connection.channel() as channel:
         channel.queue_delete(LETTERS)
     world.send("body null")
-    world.until(lambda: LETTERS in world.connection.transport.site.catalogue.current(fresh=True).queues, "declared")
+    declarations = world.connection.transport.broker.declarations
+    world.until(lambda: LETTERS in declarations.current(fresh=True).queues, "declared")
     assert REASON_HEADER in world.letter().headers
 
 

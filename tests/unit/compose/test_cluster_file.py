@@ -1,4 +1,4 @@
-"""docker-compose.cluster.yml and the files its nodes read: three nodes that differ in name and volume alone."""
+"""docker-compose.cluster.yml and its nodes' files: three nodes that differ in name and volume only."""
 
 import re
 
@@ -15,7 +15,7 @@ FOLDER = ROOT / "compose" / "rabbitmq"
 NODES = ("rabbitmq", "rabbitmq_2", "rabbitmq_3")
 
 
-def test_the_nodes_know_each_other_by_the_names_of_their_containers():
+def test_nodes_discover_each_other_by_container_name():
     found = re.findall(r"^cluster_formation\.classic_config\.nodes\.\d+ = rabbit@(\S+)$", conf(), re.MULTILINE)
     assert found == list(NODES)
     (named,) = re.findall(r'^nodes="(.+)"$', (FOLDER / "members").read_text(), re.MULTILINE)
@@ -25,8 +25,8 @@ def test_the_nodes_know_each_other_by_the_names_of_their_containers():
         assert service["hostname"] == node, "the node's name, and with it its folder in the volume"
 
 
-def test_queues_are_loaded_once_all_nodes_run_and_a_minority_takes_nothing():
-    """A quorum queue that a lone first node declares has that node alone for a member."""
+def test_queues_are_loaded_when_all_nodes_run_and_a_minority_pauses():
+    """A quorum queue declared by a lone first node has that node as its only member."""
     assert "\ncluster_formation.target_cluster_size_hint = 3\n" in conf()
     assert "\ncluster_partition_handling = pause_minority\n" in conf()
 
@@ -36,7 +36,7 @@ def conf() -> str:
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_every_node_keeps_its_data_and_reads_the_same_files(node: str):
+def test_every_node_has_its_volume_and_the_same_files(node: str):
     assert {volume.removesuffix(":ro").rsplit(":", 1)[1] for volume in all_of(node)} == {
         "/var/lib/rabbitmq",
         "/definitions",
@@ -55,21 +55,21 @@ def all_of(node: str) -> list[str]:
     return [*base, *SERVICES[node]["volumes"]]
 
 
-def test_the_cookie_has_no_default_and_every_node_and_tool_gets_it():
+def test_cookie_has_no_default_and_reaches_every_node_and_tool():
     assert TEXT.count("${RABBITMQ_ERLANG_COOKIE?set RABBITMQ_ERLANG_COOKIE in .env, see .env.example}") == 1
     for name in (*NODES, "members"):
         assert "ERLANG_COOKIE" in SERVICES[name]["environment"]
         assert SERVICES[name]["entrypoint"] == ["sh", "/antenna/with-cookie"]
 
 
-def test_nothing_is_published_and_nobody_waits_for_a_node_that_may_be_down():
-    """Nodes that were stopped together wait for each other; whoever starts them one by one would wait for ever."""
+def test_no_ports_are_published_and_no_service_waits_for_a_node():
+    """Nodes that were stopped together wait for each other; started one by one they would wait for ever."""
     for node in NODES:
         assert "ports" not in SERVICES[node]
         assert not set(SERVICES[node].get("depends_on", ())) & set(NODES)
     assert {wait["condition"] for wait in SERVICES["members"]["depends_on"].values()} == {"service_started"}
 
 
-def test_no_message_is_published_before_the_queues_have_their_members():
+def test_setup_waits_until_the_queues_have_their_members():
     assert SERVICES["setup"]["depends_on"] == {"members": {"condition": "service_completed_successfully"}}
     assert "setup" in BASE["services"]["web"]["depends_on"]

@@ -1,4 +1,4 @@
-"""The two compose files: loopback ports, required credentials, one environment, and health that means something."""
+"""The two compose files: loopback ports, required credentials, one environment, and health checks of progress."""
 
 import os
 import re
@@ -22,13 +22,13 @@ ONCE = ("setup", "definitions")
 THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus")
 
 
-def test_it_holds_the_services_that_workers_need_and_no_worker():
+def test_main_file_has_the_services_and_no_worker():
     assert set(SERVICES) == {*OURS, "processing", *ONCE, *THEIRS, "objects"}
     assert not set(SERVICES) & set(WORKERS)
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_published_port_is_on_loopback_and_can_be_moved(name: str):
+def test_every_published_port_is_on_loopback_and_configurable(name: str):
     for port in SERVICES[name].get("ports", ()):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{PUBLISHED_[A-Z_]+_PORT:-\d+\}:\d+", port)
 
@@ -43,7 +43,7 @@ def test_no_credential_has_a_default():
 
 @pytest.mark.parametrize("name", OURS)
 def test_web_and_workers_read_the_same_environment(name: str):
-    """Incident 10: hosts that disagreed about where NATS and Redis were."""
+    """Incident 10: hosts had different addresses of NATS and Redis."""
     own = {"WEB_CONCURRENCY", "FLOWER_BASIC_AUTH", "FLOWER_BASIC_AUTH_FILE"}
     environment = {key: value for key, value in SERVICES[name]["environment"].items() if key not in own}
     beat = {key: value for key, value in WORKERS["celerybeat"]["environment"].items() if key in environment}
@@ -53,7 +53,7 @@ def test_web_and_workers_read_the_same_environment(name: str):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_a_worker_gets_the_governor_s_settings_for_all_queues_and_for_its_own_alone(row):
+def test_worker_gets_governor_settings_of_all_queues_and_its_own(row):
     environment = WORKERS[row.service]["environment"]
     own = {override_name(row, name) for name in governor.NAMES}
     governs = {name for name in environment if name.endswith(tuple(governor.NAMES))}
@@ -62,25 +62,25 @@ def test_a_worker_gets_the_governor_s_settings_for_all_queues_and_for_its_own_al
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_who_ran_when_a_worker_was_killed_is_kept_where_its_restart_finds_it(row):
-    # Passed on without a value, it would take away what the image says, and /tmp is memory that a restart empties.
+def test_governor_state_survives_a_container_restart(row):
+    # Passed on without a value it would unset the image's own, and /tmp is lost at a restart.
     assert WORKERS[row.service]["environment"]["GOVERNOR_STATE_DIR"] == "${GOVERNOR_STATE_DIR:-/data/governor}"
     assert "files:/data" in WORKERS[row.service]["volumes"]
 
 
-def test_every_process_of_antenna_runs_one_image_and_sees_the_same_files():
+def test_every_antenna_process_has_the_same_image_and_files():
     ours = [*(SERVICES[name] for name in OURS), *WORKERS.values()]
     assert {service["image"] for service in ours} == {"${ANTENNA_IMAGE:-antenna:local}"}
     assert all(service["volumes"] == ["files:/data", compose.SECRETS] for service in ours)
 
 
 @pytest.mark.parametrize("name", [*WORKERS, *OURS, "processing", "objects", "definitions"])
-def test_everything_of_ours_has_an_init(name: str):
+def test_every_own_service_has_an_init(name: str):
     assert (WORKERS | SERVICES)[name]["init"] is True
 
 
 @pytest.mark.parametrize("name", [*WORKERS, "processing", "objects", *OURS])
-def test_every_image_of_ours_is_a_target_of_the_one_dockerfile(name: str):
+def test_every_own_image_is_a_target_of_the_dockerfile(name: str):
     build = (WORKERS | SERVICES)[name]["build"]
     target = name if name in ("processing", "objects") else "antenna"
     args = {"args": {"VERSION": "${ANTENNA_VERSION:-unknown}"}} if target == "antenna" else {}
@@ -88,7 +88,7 @@ def test_every_image_of_ours_is_a_target_of_the_one_dockerfile(name: str):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_a_worker_has_its_memory_without_swap_its_shares_and_no_hard_limit_of_its_processors(row):
+def test_worker_has_memory_limit_without_swap_and_no_core_limit(row):
     service = WORKERS[row.service]
     assert service["memswap_limit"] == service["mem_limit"]
     assert service["cpus"] == f"${{{override_name(row, 'cpus')}:-0}}", "more than the host has would make `up` fail"
@@ -96,23 +96,23 @@ def test_a_worker_has_its_memory_without_swap_its_shares_and_no_hard_limit_of_it
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_a_worker_says_what_it_waits_for_and_shows_progress(row):
+def test_worker_logs_what_it_waits_for_and_reports_progress(row):
     service = WORKERS[row.service]
     assert service["command"] == [*containers.WAITING, "worker", row.queue]
     assert service["healthcheck"]["test"] == ["CMD", "fresh", service["environment"]["ANTENNA_PULSE_FILE"], "60"]
 
 
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - {*ONCE, "nats"}))
-def test_every_service_that_stays_has_a_health_check(name: str):
+def test_every_long_running_service_has_a_health_check(name: str):
     assert SERVICES[name]["healthcheck"]["test"]
 
 
-def test_what_not_everybody_needs_is_behind_a_profile():
+def test_optional_services_have_a_profile():
     profiles = {name: service["profiles"] for name, service in (SERVICES | WORKERS).items() if "profiles" in service}
     assert profiles == {"objects": ["objects"], "prometheus": ["monitoring"], "celeryworker_slow": ["slow"]}
 
 
-def test_prometheus_reads_what_rabbitmq_s_plugin_serves():
+def test_prometheus_scrapes_the_rabbitmq_plugin():
     jobs = yaml.load((ROOT / "compose/prometheus.yml").read_text(), yaml.CSafeLoader)["scrape_configs"]
     assert {target for job in jobs for one in job["static_configs"] for target in one["targets"]} == {"rabbitmq:15692"}
 
@@ -125,7 +125,7 @@ def test_redis_writes_nothing_to_disk_and_is_bounded():
     assert SERVICES["redis"]["volumes"] == [compose.SECRETS]
 
 
-def test_a_container_made_anew_finds_its_data():
+def test_recreated_container_keeps_its_data():
     for name in ("rabbitmq", "postgres", "nats"):
         assert SERVICES[name]["volumes"][0].split(":")[0] == name
     assert SERVICES["rabbitmq"]["hostname"] == "rabbitmq"
@@ -135,7 +135,7 @@ def test_a_container_made_anew_finds_its_data():
 @pytest.mark.parametrize(
     ("age_seconds", "healthy"), [(0, True), (45, True), (90, False), (4.6 * 86_400, False), (None, False)]
 )
-def test_beat_is_healthy_while_it_ticks_and_not_while_its_process_lives(tmp_path, age_seconds, healthy):
+def test_beat_is_healthy_only_while_it_ticks(tmp_path, age_seconds, healthy):
     """Incident 17: beat was alive but frozen for 4.6 days."""
     environment, file = WORKERS["celerybeat"]["environment"], tmp_path / "tick"
     kind, script, watched, seconds = WORKERS["celerybeat"]["healthcheck"]["test"]
@@ -147,13 +147,13 @@ def test_beat_is_healthy_while_it_ticks_and_not_while_its_process_lives(tmp_path
     assert (done.returncode == 0) is healthy
 
 
-def test_web_has_its_memory_without_swap_and_replaces_its_processes_one_after_the_other():
+def test_web_has_no_swap_and_replaces_processes_one_by_one():
     assert SERVICES["web"]["memswap_limit"] == SERVICES["web"]["mem_limit"] == "${WEB_MEMORY:-4g}"
     words = (ROOT / "compose/start/web").read_text().split()
     most, jitter = (int(words[words.index(name) + 1]) for name in ("--max-requests", "--max-requests-jitter"))
     assert 1000 <= jitter < most
 
 
-def test_web_s_headers_are_believed_by_its_settings_alone():
+def test_only_settings_decide_which_proxy_headers_are_trusted():
     text = (ROOT / "compose/start/web").read_text()
     assert '--forwarded-allow-ips ""' in text

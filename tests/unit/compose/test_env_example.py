@@ -1,4 +1,4 @@
-"""`.env.example` names every variable that settings and compose files read, each with its one line."""
+"""`.env.example` documents every variable that settings and compose files read, in one line each."""
 
 import re
 
@@ -39,7 +39,7 @@ def read_by_settings() -> set[str]:
 
 
 def read_by_compose() -> set[str]:
-    """What stands in ``${}``, what is passed on without a value, and what Compose itself reads."""
+    """Variables in ``${}``, variables passed on without a value, and Compose's own."""
     found = {"COMPOSE_FILE", "COMPOSE_PROFILES", *containers.OPTIONAL}
     for path in ROOT.glob("docker-compose*.yml"):
         found |= set(READ_BY_COMPOSE.findall(path.read_text()))
@@ -49,7 +49,7 @@ def read_by_compose() -> set[str]:
 
 
 def read_by_code() -> set[str]:
-    # FLOWER_UNAUTHENTICATED_API is read only to be refused.
+    # FLOWER_UNAUTHENTICATED_API is read only to refuse it.
     found = {name for part in ("ami", "config") for path in (ROOT / part).rglob("*.py") for name in names_in(path)}
     for path in (ROOT / "config/waiting").glob("*.py"):
         found |= set(READ_BY_SETTINGS.findall(path.read_text()))
@@ -71,11 +71,11 @@ def words(label: str) -> list[str]:
     return " ".join(line.removeprefix(f"# {label}: ") for line in LINES if line.startswith(f"# {label}: ")).split()
 
 
-def test_every_override_of_the_topology_is_documented_by_the_pattern():
+def test_pattern_documents_every_topology_override():
     assert {f"ANTENNA_{row}_{field}" for row in words("WORKLOAD") for field in words("FIELD")} == OVERRIDES
 
 
-def test_every_secret_that_may_be_a_file_is_documented_by_the_pattern():
+def test_pattern_documents_every_secret_that_may_be_a_file():
     assert words("NAME") == list(environment.SECRETS)
     (example,) = FILES & set(documented())
     (line,) = [line for line in LINES if "<NAME>_FILE" in line]
@@ -87,13 +87,13 @@ def test_every_required_secret_may_be_a_file():
     assert secrets - PUBLIC <= set(environment.SECRETS)
 
 
-def test_the_governor_s_variables_show_their_defaults():
+def test_governor_variables_show_their_defaults():
     documented_here = {name: value for name, value in documented().items() if name in governor.NAMES}
     assert list(documented_here) == list(governor.NAMES), "in the order of ami/governor/settings.py"
     assert governor.load(environ=documented_here) == governor.GovernorSettings()
 
 
-def test_the_governor_s_pattern_for_one_queue_is_what_a_worker_reads():
+def test_governor_pattern_for_one_queue_is_what_a_worker_reads():
     names = {f"ANTENNA_{row}_{name}" for row in words("WORKLOAD") for name in governor.NAMES}
     assert names == GOVERNOR_OVERRIDES
     governor.refuse_unknown(ROWS, dict.fromkeys(names, "1"))
@@ -104,7 +104,7 @@ def test_the_governor_s_pattern_for_one_queue_is_what_a_worker_reads():
     assert [row.key for row in changed] == ["INGEST"]
 
 
-def test_each_variable_stands_once_and_has_one_line_that_explains_it():
+def test_each_variable_occurs_once_with_one_line_of_comment():
     names = [match[1] for line in LINES if (match := ASSIGNMENT.match(line))]
     assert sorted(names) == sorted(set(names))
     for above, line in zip(LINES, LINES[1:], strict=False):
@@ -112,12 +112,12 @@ def test_each_variable_stands_once_and_has_one_line_that_explains_it():
             assert re.match(r"# \S.*[.:]?$", above), line
 
 
-def test_every_secret_holds_the_placeholder():
+def test_every_secret_has_the_placeholder():
     required = {name: value for name, value in documented().items() if name.endswith(SECRETS)}
     assert {name for name, value in required.items() if "change-me" not in value} == PUBLIC
 
 
-def test_what_containers_pass_on_is_what_settings_read():
+def test_containers_pass_on_what_settings_read():
     deployment = [ROOT / "config/settings" / name for name in ("base.py", "production.py")]
     read = {name for path in deployment for name in READ_BY_SETTINGS.findall(path.read_text())}
     by_image = {"ANTENNA_MEDIA_ROOT", "ANTENNA_RESULTS_ROOT"}
@@ -130,7 +130,7 @@ def test_what_containers_pass_on_is_what_settings_read():
 
 
 @pytest.mark.processes
-def test_the_copied_example_does_not_start_production():
+def test_copied_example_does_not_start_production():
     environment = {name: value for name, value in documented().items() if f"#{name}={value}" not in LINES}
     use = "from django.conf import settings; settings.DEBUG"
     done = forked_python.run(["-c", use], env={**environment, "DJANGO_SETTINGS_MODULE": "config.settings.production"})
@@ -139,6 +139,6 @@ def test_the_copied_example_does_not_start_production():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_the_pattern_is_what_the_topology_reads(row):
+def test_pattern_is_what_the_topology_reads(row):
     topology = load({f"ANTENNA_{row.key}_MAX_TASKS_PER_CHILD": "7", "ANTENNA_SLOW_ENABLED": "1"})
     assert topology.workload(row.queue).max_tasks_per_child == 7

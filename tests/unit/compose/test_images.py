@@ -1,4 +1,4 @@
-"""The images: what any builder can build, no compiler, no root, and start scripts that become their process."""
+"""The images: any builder can build them, without compiler or root; start scripts exec their process."""
 
 import re
 import shutil
@@ -21,7 +21,7 @@ def instructions() -> list[str]:
 
 
 def stages() -> dict[str, list[str]]:
-    """Each stage's instructions, by its name, in order."""
+    """Each stage's instructions in order, by stage name."""
     found: dict[str, list[str]] = {}
     for line in instructions():
         if line.startswith("FROM"):
@@ -31,13 +31,13 @@ def stages() -> dict[str, list[str]]:
     return found
 
 
-def test_there_is_one_image_for_antenna_one_for_the_processing_service_and_one_for_object_storage():
+def test_dockerfile_has_one_target_per_image():
     requirements = [f"{target}-requirements" for target in reversed(TARGETS)]
     assert list(stages()) == [*requirements, "base", *TARGETS, "demo", "default"]
     assert instructions()[-1] == "FROM antenna AS default", "what a build without a target makes"
 
 
-def test_every_builder_can_build_it_on_any_base():
+def test_dockerfile_uses_no_buildkit_features():
     assert not re.search(r"#\s*syntax=|<<|--link|--mount|--chmod", DOCKERFILE.read_text())
     froms = {line.split()[1] for line in instructions() if line.startswith("FROM")}
     assert froms == {"${PYTHON_IMAGE}", "base", "antenna"}
@@ -45,18 +45,18 @@ def test_every_builder_can_build_it_on_any_base():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_it_installs_what_is_pinned_compiles_nothing_and_runs_as_nobody(target: str):
+def test_image_installs_pinned_wheels_and_runs_unprivileged(target: str):
     copied, installed = stages()[f"{target}-requirements"]
     name = {"antenna": "production"}.get(target, target)
     assert copied == f"COPY compose/build/install requirements/{name}.txt /build/", "code does not change this layer"
     assert installed == f"RUN /build/install /opt/{target} /build/{name}.txt"
     assert "--hash=sha256:" in (ROOT / f"requirements/{name}.txt").read_text()
-    # A number, since Kubernetes does not believe a name to be somebody else than root.
+    # A number: Kubernetes cannot verify that a user name is not root.
     assert [line for line in stages()[target] if line.startswith("USER")] == ["USER 10001:10001"]
 
 
 @pytest.mark.processes
-def test_the_installer_asks_for_hashes_and_wheels_and_leaves_no_compiler():
+def test_installer_requires_hashes_and_wheels():
     text = INSTALL.read_text()
     assert "--require-hashes" in text
     assert "--only-binary :all:" in text
@@ -64,7 +64,7 @@ def test_the_installer_asks_for_hashes_and_wheels_and_leaves_no_compiler():
     assert subprocess.run(["/bin/sh", "-n", INSTALL], check=False).returncode == 0
 
 
-def test_what_is_copied_is_sent_to_the_builder_and_nothing_secret_is():
+def test_build_context_has_the_copied_files_and_no_secrets():
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
     sent = {line[1:] for line in ignore if line.startswith("!")}
     copied = {
@@ -81,7 +81,7 @@ def test_what_is_copied_is_sent_to_the_builder_and_nothing_secret_is():
 
 @pytest.mark.processes
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_start_script_becomes_its_process(script):
+def test_start_script_execs_its_process(script):
     lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
     assert script.stat().st_mode & 0o111
     assert subprocess.run(["/bin/sh", "-n", str(script)], check=False).returncode == 0
@@ -96,12 +96,12 @@ def test_a_start_script_becomes_its_process(script):
         assert lines[0].startswith("set -e")
 
 
-def test_there_is_a_script_for_each_kind_of_process_and_one_that_looks_after_them():
+def test_each_kind_of_process_has_a_start_script():
     assert [script.name for script in SCRIPTS] == ["beat", "flower", "fresh", "objects", "setup", "web", "worker"]
 
 
 @pytest.mark.processes
-def test_the_processing_service_runs_with_what_its_image_holds(tmp_path):
+def test_processing_service_runs_with_the_files_of_its_image(tmp_path):
     for line in stages()["processing"]:
         if not line.startswith("COPY") or "--from" in line:
             continue

@@ -11,7 +11,7 @@ WRONG = {
     "broker without a password": ("CELERY_BROKER_URL", "amqp://rabbitmq:5672/antenna", "carries no password"),
     "broker of another kind": ("CELERY_BROKER_URL", "memory://", "begins with none of amqp://, amqps://, objectstore+"),
     "broker in one process": ("CELERY_BROKER_URL", "objectstore+memory://", "is the memory of one process"),
-    "broker over no store": ("CELERY_BROKER_URL", "objectstore+s4://bucket", "'s4' is no kind of object storage"),
+    "broker over no store": ("CELERY_BROKER_URL", "objectstore+s4://bucket", "'s4' is not an object storage"),
     "broker with a store's secret": (
         "CELERY_BROKER_URL",
         "objectstore+s3://key:wrong-secret@bucket/antenna",

@@ -1,4 +1,4 @@
-"""Folders of photographs: good pictures are found with their times, bad ones are named with the reason."""
+"""Folders of photographs: usable pictures have their times, others are skipped with the reason."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ def picture(path, size=(64, 48)):
         "20220916221959",
     ],
 )
-def test_the_time_is_read_from_each_manner_of_name(name):
+def test_time_is_read_from_each_name_format(name):
     assert time_in_name(name) == datetime.fromisoformat("2022-09-16T22:19:59")
 
 
@@ -44,7 +44,7 @@ def test_each_subfolder_is_a_station_in_order_of_time(tmp_path):
     assert (stations[1].photographs[0].width, stations[1].photographs[0].height) == (64, 48)
 
 
-def test_what_cannot_be_used_is_skipped_with_its_reason(tmp_path):
+def test_unusable_file_is_skipped_with_its_reason(tmp_path):
     folder = tmp_path / "mixed"
     whole = picture(folder / "20230101000000-1-whole.jpg")
     picture(folder / "untimed.jpg")
@@ -66,8 +66,8 @@ def test_what_cannot_be_used_is_skipped_with_its_reason(tmp_path):
     assert "too large" in reasons["20230101000005-1-wide.png"]
 
 
-def test_links_to_nowhere_do_not_stop_the_scan(tmp_path):
-    (tmp_path / "20230101000000-1.jpg").symlink_to(tmp_path / "gone")
+def test_dangling_link_does_not_stop_the_scan(tmp_path):
+    (tmp_path / "20230101000000-1.jpg").symlink_to(tmp_path / "missing")
     [station] = scan_photographs(tmp_path)
     assert "not readable" in station.skipped[0].reason
 

@@ -1,4 +1,4 @@
-"""What the tests of exports share."""
+"""Fixtures of the exports' tests."""
 
 import pytest
 from rest_framework.test import APIClient

@@ -1,4 +1,4 @@
-"""Downloading an export: by role, by a signed link, and by nobody else."""
+"""Downloads of exports: by role or signed link only."""
 
 import logging
 
@@ -57,7 +57,7 @@ def test_a_member_downloads_the_file(client, project, format_key, content_type, 
     assert int(answer["Content-Length"]) == export.file_size
 
 
-def test_a_stranger_gets_404_and_nobody_401(project):
+def test_non_member_gets_404_and_anonymous_401(project):
     export, stranger = export_of(project), APIClient()
     stranger.force_authenticate(factories.user())
     assert stranger.get(path_of(export)).status_code == 404
@@ -65,7 +65,7 @@ def test_a_stranger_gets_404_and_nobody_401(project):
     assert APIClient().head(path_of(export)).status_code == 401
 
 
-def test_the_link_of_an_answer_downloads_without_a_token(client, project):
+def test_link_in_a_response_downloads_without_a_token(client, project):
     export = export_of(project)
     link = client.get(f"/api/v2/exports/{export.pk}/").json()["file_url"]
     assert body(APIClient().get(link))
@@ -74,7 +74,7 @@ def test_the_link_of_an_answer_downloads_without_a_token(client, project):
     assert APIClient().get(link.replace(path_of(export), path_of(other))).status_code == 403
 
 
-def test_the_old_guessable_address_answers_nothing(client, project):
+def test_old_guessable_url_is_a_404(client, project):
     export = export_of(project)
     for path in (export.file_path, f"exports/moths-of-the-alps_export-{export.pk}.csv"):
         assert client.get(f"/media/{path}").status_code == 404
@@ -91,13 +91,13 @@ def test_a_file_that_was_deleted_is_a_404_with_its_reason(client, project):
     export = export_of(project)
     default_storage.delete(export.file_path)
     answer = client.get(path_of(export))
-    assert (answer.status_code, answer.json()) == (404, {"detail": files.GONE})
+    assert (answer.status_code, answer.json()) == (404, {"detail": files.FILE_DELETED})
 
 
 @pytest.mark.parametrize(
     "path", ["../hidden.csv", "/etc/passwd", "detections/1.jpg", "exports", "exports/../../hidden.csv"]
 )
-def test_a_row_that_names_another_file_opens_nothing(client, project, path, tmp_path):
+def test_row_with_another_files_path_gives_no_access(client, project, path, tmp_path):
     (tmp_path / "hidden.csv").write_text("hidden")
     export = export_of(project)
     DataExport.objects.update(file_path=path)
@@ -114,7 +114,7 @@ def test_an_export_that_runs_again_keeps_its_link(client, project, django_captur
     assert body(APIClient().get(link))
 
 
-def test_the_admin_links_to_a_file_that_opens_and_says_none_before(project):
+def test_admin_links_to_the_file_once_it_exists(project):
     pending, export = DataExport.objects.create(project=project, format=CSV), export_of(project)
     browser = Client()
     browser.force_login(factories.user(is_staff=True, is_superuser=True))
@@ -130,15 +130,15 @@ def test_a_download_is_logged_without_its_signature(client, project, owner, capl
     caplog.set_level(logging.INFO)
     body(client.get(path_of(export)))
     body(APIClient().get(files.signed_path(export)))
-    lines = [record.getMessage() for record in caplog.records if "downloaded" in record.getMessage()]
-    assert lines == [
-        f"Export {export.pk} downloaded by {owner}",
-        f"Export {export.pk} downloaded by a signed link",
+    lines = [record for record in caplog.records if "downloaded" in record.getMessage()]
+    assert [(line.getMessage(), line.export, line.user) for line in lines] == [
+        ("Export downloaded", export.pk, str(owner)),
+        ("Export downloaded", export.pk, "a signed link"),
     ]
 
 
-def test_nothing_stored_opens_anything(client, project, tmp_path):
-    """After an export and its answers: no signature in a row, in a job's result or in a file."""
+def test_no_stored_value_contains_a_signature(client, project, tmp_path):
+    """Neither rows, job results nor files of an export contain a signature."""
     from ami.jobs.models import Job
     from ami.jobs.services.job_kinds import kind_of
 

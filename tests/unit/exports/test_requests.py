@@ -1,4 +1,4 @@
-"""Asking for exports: by people through the API and the admin, by beat through schedules."""
+"""Requests for exports: by users through the API and the admin, by beat through schedules."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ def post(client, project, **fields):
     return client.post(PATH, {"project": project.pk, "format": CSV, **fields}, format="json")
 
 
-def test_asking_makes_an_export_with_its_job_and_counts_nothing(client, project):
+def test_request_creates_an_export_and_its_job_without_counting(client, project):
     with CaptureQueriesContext(connection) as queries:
         answer = post(client, project)
     assert answer.status_code == 201
@@ -40,7 +40,7 @@ def test_asking_makes_an_export_with_its_job_and_counts_nothing(client, project)
     assert not [query for query in queries if "main_occurrence" in query["sql"]]
 
 
-def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
+def test_job_writes_the_export_and_stores_its_url(client, project):
     factories.occurrence(factories.capture(factories.station(project)), factories.taxon())
     body = post(client, project).json()
     Job.objects.update(status="STARTED")
@@ -51,7 +51,7 @@ def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
         assert slices < 10
     job = Job.objects.get()
     assert job.result["record_count"] == job.done == job.total == 1
-    # What is stored needs a token; what a person is answered is signed now.
+    # The stored URL needs a token; the URL in a response is newly signed.
     assert job.result["file_url"] == f"{settings.ANTENNA_PUBLIC_URL}{PATH}{body['id']}/file/"
     assert (
         client.get(f"{PATH}{body['id']}/")
@@ -60,7 +60,7 @@ def test_the_job_writes_the_export_and_says_where_it_lies(client, project):
     )
 
 
-def test_a_job_that_is_run_again_writes_the_export_anew(client, project):
+def test_job_that_is_run_again_rewrites_the_export(client, project):
     post(client, project)
     Job.objects.update(status="STARTED")
     advance = kind_of("data_export").advance
@@ -73,7 +73,7 @@ def test_a_job_that_is_run_again_writes_the_export_anew(client, project):
     assert DataExport.objects.get().record_count == 1
 
 
-def test_a_job_whose_export_is_gone_fails_with_a_sentence(client, project):
+def test_job_of_a_deleted_export_fails_with_the_reason(client, project):
     post(client, project)
     DataExport.objects.all().delete()
     with pytest.raises(ValueError, match="the export was deleted"):
@@ -123,7 +123,7 @@ def test_deleting_an_export_deletes_its_file_and_strangers_cannot(client, projec
 
 
 @pytest.mark.parametrize(("origin", "queue"), [("person", "antenna-interactive"), ("beat", "antenna-housekeeping")])
-def test_a_persons_export_and_beats_go_to_different_queues(origin, queue):
+def test_exports_of_users_and_of_beat_use_different_queues(origin, queue):
     assert settings.ANTENNA_TOPOLOGY.place("ami.exports.tasks.run_export", origin).queue == queue
 
 
@@ -131,7 +131,7 @@ def schedule(project, **fields):
     return ScheduledExport.objects.create(name="Daily", project=project, format=CSV, **fields)
 
 
-def test_a_schedule_that_is_due_makes_one_export_and_moves_on(project):
+def test_due_schedule_creates_one_export_and_advances(project):
     daily = schedule(project)
     (pk,) = requests.due_exports()
     assert requests.due_exports() == []
@@ -141,7 +141,7 @@ def test_a_schedule_that_is_due_makes_one_export_and_moves_on(project):
 
 
 @pytest.mark.sqlite
-def test_two_ticks_at_once_make_one_export(project):
+def test_concurrent_ticks_create_one_export(project):
     daily = schedule(project)
     stale_copy = ScheduledExport.objects.get(pk=daily.pk)
     ScheduledExport.objects.filter(pk=daily.pk).update(next_run_at=timezone.now() - timedelta(hours=1))
@@ -150,13 +150,13 @@ def test_two_ticks_at_once_make_one_export(project):
     assert DataExport.objects.count() == 1
 
 
-def test_a_schedule_that_is_off_or_not_due_makes_none(project):
+def test_disabled_or_early_schedule_creates_no_export(project):
     schedule(project, enabled=False)
     schedule(project, next_run_at=timezone.now() + timedelta(hours=1))
     assert requests.due_exports() == []
 
 
-def test_a_schedule_whose_capture_set_is_gone_is_switched_off(project):
+def test_schedule_with_a_deleted_capture_set_is_disabled(project):
     daily = schedule(project, filters={"collection_id": 987654})
     assert requests.due_exports() == []
     daily.refresh_from_db()

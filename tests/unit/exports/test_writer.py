@@ -1,4 +1,4 @@
-"""Writing exports: formats, slices, repeats."""
+"""The export writer: formats, slices, repeated runs."""
 
 import csv
 import io
@@ -71,7 +71,7 @@ def test_nothing_to_export_makes_a_valid_file(project, format_key):
     assert export.record_count == 0
 
 
-def test_what_has_no_box_or_no_determination_is_left_out(project):
+def test_occurrences_without_box_or_determination_are_left_out(project):
     (kept,) = found(project)
     factories.occurrence(factories.capture(factories.station(project)))
     factories.null_marker(factories.capture(factories.station(project)))
@@ -91,7 +91,7 @@ def test_a_capture_set_narrows_an_export(project):
 
 
 @pytest.mark.parametrize("format_key", [CSV, JSON])
-def test_slices_come_to_the_same_as_one_go(project, format_key, monkeypatch):
+def test_slices_have_the_same_result_as_one_run(project, format_key, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 2)
     found(project, 7)
     whole, sliced = export_of(project, format_key), export_of(project, format_key)
@@ -121,7 +121,7 @@ def test_a_redelivered_slice_duplicates_no_row(project, monkeypatch, django_capt
     assert default_storage.listdir(f"exports/parts/{export.pk}")[1] == []
 
 
-def test_a_crash_between_file_and_row_loses_and_repeats_nothing(project, monkeypatch):
+def test_crash_between_file_and_row_loses_and_repeats_no_row(project, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 2)
     expected = [occurrence.pk for occurrence in found(project, 4)]
     export = export_of(project)
@@ -134,7 +134,7 @@ def test_a_crash_between_file_and_row_loses_and_repeats_nothing(project, monkeyp
     assert [int(row["id"]) for row in rows(export)] == expected
 
 
-def test_a_finished_export_is_left_alone(project):
+def test_finished_export_is_not_rewritten(project):
     found(project)
     export = export_of(project)
     writer.advance(export, Turn())
@@ -161,7 +161,7 @@ def test_an_export_that_is_run_again_replaces_its_file(project, django_capture_o
     assert len(rows(export)) == 2 == export.record_count
 
 
-def test_a_file_that_does_not_count_is_not_left_behind(project, monkeypatch):
+def test_unpublished_file_is_deleted(project, monkeypatch):
     export = export_of(project)
     with monkeypatch.context() as crash:
         crash.setattr(writer, "_replace", lambda *_: 1 / 0)
@@ -172,7 +172,7 @@ def test_a_file_that_does_not_count_is_not_left_behind(project, monkeypatch):
 
 
 @pytest.mark.parametrize("format_key", [CSV, JSON])
-def test_an_export_holds_stable_addresses(project, format_key, settings):
+def test_export_contains_stable_urls(project, format_key, settings):
     settings.ANTENNA_PUBLIC_URL = "https://antenna.example/"
     (occurrence,) = found(project)
     type(occurrence.detection).objects.update(path="detections/x.jpg")
@@ -186,7 +186,7 @@ def test_an_export_holds_stable_addresses(project, format_key, settings):
     assert "signature" not in text(export)
 
 
-def test_a_project_that_grows_does_not_move_the_end(project, monkeypatch):
+def test_later_occurrences_are_not_exported(project, monkeypatch):
     monkeypatch.setattr(writer, "BATCH", 1)
     found(project, 3)
     export = export_of(project)
@@ -235,16 +235,16 @@ def test_the_columns_of_a_row(project):
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", " ="])
-def test_a_text_that_a_spreadsheet_would_run_is_defused(start):
+def test_formula_text_is_escaped(start):
     assert safe(f"{start}SUM(A1)") == f"'{start}SUM(A1)"
 
 
 @pytest.mark.parametrize("value", [-1.5, 0, None, "moth", "a=b", True])
-def test_what_no_spreadsheet_runs_stays_as_it_is(value):
+def test_text_that_is_not_a_formula_is_unchanged(value):
     assert safe(value) is value
 
 
-def test_a_hostile_station_name_is_defused_in_the_file(project):
+def test_formula_in_a_station_name_is_escaped_in_the_file(project):
     station = factories.station(project, name='=HYPERLINK("http://evil")')
     factories.occurrence(factories.capture(station), factories.taxon())
     export = export_of(project)
@@ -253,7 +253,7 @@ def test_a_hostile_station_name_is_defused_in_the_file(project):
 
 
 @pytest.mark.parametrize("format_key", [CSV, JSON])
-def test_a_batch_costs_the_same_however_many_rows_it_has(project, format_key):
+def test_queries_of_a_batch_do_not_grow_with_rows(project, format_key):
     found(project, 2)
     with CaptureQueriesContext(connection) as few:
         writer.advance(export_of(project, format_key), Turn())

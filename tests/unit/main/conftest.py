@@ -1,4 +1,4 @@
-"""What the tests of the core share."""
+"""Fixtures of the core's tests."""
 
 import pytest
 from django.core.cache import cache
@@ -9,7 +9,7 @@ from tests.support.product import factories
 
 @pytest.fixture(autouse=True)
 def fresh_cache():
-    """Throttles count in the cache; every test begins with none."""
+    """Clear the cache, in which throttles count."""
     cache.clear()
 
 

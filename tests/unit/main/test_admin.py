@@ -1,4 +1,4 @@
-"""The core's admin: every page opens, and every action answers with task, queue and link."""
+"""The core's admin: every page opens, and every action reports task, queue and link."""
 
 import pytest
 from django.apps import apps
@@ -76,11 +76,11 @@ def test_every_page_opens(browser, model, page):
         (lambda: factories.capture(factories.station()), "bulk_delete", "ami.main.tasks.bulk_delete"),
     ],
 )
-def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, action, task):
+def test_action_publishes_for_a_user_and_reports_the_queue(browser, sent, make, action, task):
     row = make()
     answer, shown = act(browser, type(row), action, row)
     assert answer.status_code == 302
-    (message,) = [told for told in shown if "antenna-interactive" in told]
+    (message,) = [text for text in shown if "antenna-interactive" in text]
     assert [name for name, _ in sent] == [task]
     assert sent[0][1]["headers"]["antenna_origin"] == "person"
     assert f"/task/{sent[0][1]['task_id']}" in message
@@ -88,7 +88,7 @@ def test_an_action_publishes_for_a_person_and_says_where(browser, sent, make, ac
 
 @pytest.fixture
 def sent(monkeypatch, django_capture_on_commit_callbacks):
-    """The messages that the admin publishes: on commit, which a test's transaction never reaches."""
+    """The messages that the admin publishes on commit; the test's transaction never commits."""
     from celery.app.task import Task
 
     messages = []
@@ -118,7 +118,7 @@ def test_actions_need_their_permission(sent):
     assert not BulkDeletion.objects.exists()
 
 
-def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
+def test_bulk_deletion_publishes_one_key(browser, sent):
     captures = factories.captures(factories.station(), 5)
     act(browser, SourceImage, "bulk_delete", *captures)
     deletion = BulkDeletion.objects.get()
@@ -127,7 +127,7 @@ def test_a_bulk_deletion_carries_one_key_however_many_are_chosen(browser, sent):
     assert SourceImage.objects.count() == 5
 
 
-def test_a_storage_sources_secret_is_never_shown_and_an_empty_field_keeps_it(browser):
+def test_sources_secret_is_not_shown_and_an_empty_field_keeps_it(browser):
     source = S3StorageSource.objects.create(name="Bucket", project=factories.project(), secret_key="top-secret")
     path = reverse("admin:main_s3storagesource_change", args=[source.pk])
     assert b"top-secret" not in browser.get(path).content

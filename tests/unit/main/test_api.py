@@ -22,7 +22,7 @@ def as_user(user):
 # --- signing in
 
 
-def test_signing_in_gives_a_token_and_signing_out_makes_it_worthless():
+def test_sign_in_returns_a_token_and_sign_out_revokes_it():
     person = factories.user()
     client = APIClient()
     body = {"email": person.email.upper(), "password": "secret-word"}
@@ -65,14 +65,14 @@ def test_guessing_passwords_is_throttled():
     "path",
     ["projects", "deployments", "events", "captures", "captures/collections", "detections", "occurrences", "taxa"],
 )
-def test_nobody_reads_without_a_token(path):
+def test_reading_needs_a_token(path):
     assert APIClient().get(f"{BASE}/{path}/").status_code == 401
 
 
 # --- who sees and does what
 
 
-def test_a_stranger_finds_nothing(project):
+def test_non_member_finds_nothing(project):
     station = factories.station(project)
     found = factories.occurrence(factories.capture(station))
     stranger = as_user(factories.user())
@@ -89,7 +89,7 @@ def test_a_stranger_finds_nothing(project):
     assert stranger.post(f"{BASE}/deployments/{station.pk}/sync/").status_code == 404
 
 
-def test_a_member_works_and_only_the_owner_changes_the_project_or_deletes(project, client):
+def test_only_the_owner_changes_settings_or_deletes(project, client):
     member = factories.user()
     project.members.add(member)
     station = factories.station(project)
@@ -109,13 +109,13 @@ def test_a_project_with_many_members_is_listed_once(project, client):
     assert superuser.get(f"{BASE}/projects/").json()["count"] == 1
 
 
-def test_nobody_puts_a_station_into_a_strangers_project(client):
+def test_station_cannot_be_put_into_another_users_project(client):
     answer = client.post(f"{BASE}/deployments/", {"name": "S", "project": factories.project().pk}, format="json")
     assert answer.status_code == 400
     assert "project" in answer.json()
 
 
-def test_nobody_uses_another_projects_storage_source_or_site(project, client):
+def test_storage_source_and_site_of_another_project_are_refused(project, client):
     other = factories.project()
     source = S3StorageSource.objects.create(name="Theirs", project=other)
     site = Site.objects.create(name="Theirs", project=other)
@@ -126,7 +126,7 @@ def test_nobody_uses_another_projects_storage_source_or_site(project, client):
         assert field in answer.json()
 
 
-def test_who_creates_a_project_owns_it(client, owner):
+def test_creator_owns_the_project(client, owner):
     answer = client.post(f"{BASE}/projects/", {"name": "Mine", "feature_flags": {"tags": True}}, format="json")
     assert answer.status_code == 201
     assert answer.json()["owner"] == owner.pk
@@ -212,7 +212,7 @@ def test_null_markers_are_not_shown(client, project):
 
 
 @pytest.mark.parametrize("path", ["occurrences", "detections", "captures", "deployments", "events", "projects"])
-def test_a_list_costs_the_same_however_long_it_is(client, project, owner, path):
+def test_queries_of_a_list_do_not_grow_with_rows(client, project, owner, path):
     def add(number):
         for _ in range(number):
             station = factories.station(factories.project(owner=owner))
@@ -230,7 +230,7 @@ def test_a_list_costs_the_same_however_long_it_is(client, project, owner, path):
 # --- what a person starts
 
 
-def test_a_sync_answers_with_job_task_queue_and_link(client, project):
+def test_sync_returns_job_task_queue_and_link(client, project):
     source = S3StorageSource.objects.create(name="Folder", project=project)
     station = factories.station(project, data_source=source)
     answer = client.post(f"{BASE}/deployments/{station.pk}/sync/")
@@ -258,13 +258,13 @@ def test_syncing_all_makes_one_job_per_station_with_a_source(client, project):
     assert len(answer.json()) == 3 == Job.objects.count()
 
 
-def test_sync_all_names_a_project_that_is_not_ones_own(client):
+def test_sync_all_refuses_another_users_project(client):
     answer = client.post(f"{BASE}/deployments/sync-all/", {"project": factories.project().pk}, format="json")
     assert answer.status_code == 400
     assert "project" in answer.json()
 
 
-def test_regrouping_and_populating_make_their_jobs(client, project):
+def test_regroup_and_populate_create_their_jobs(client, project):
     station = factories.station(project)
     chosen = SourceImageCollection.objects.create(name="Set", project=project)
     assert client.post(f"{BASE}/deployments/{station.pk}/regroup-sessions/").status_code == 202

@@ -18,7 +18,7 @@ def test_numbers_are_normalised_to_two_decimals():
 
 
 @pytest.mark.parametrize("bbox", [[1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3, float("nan")], [1, 2, 3, float("inf")]])
-def test_what_is_no_box_is_refused(bbox):
+def test_invalid_box_is_refused(bbox):
     with pytest.raises(ValueError, match="four finite numbers"):
         bbox_key(bbox)
 

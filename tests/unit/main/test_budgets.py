@@ -1,4 +1,4 @@
-"""Budgets of JSON bodies: what they count, what they refuse before it becomes objects, and what must still fit."""
+"""Budgets of JSON bodies: what counts, what is refused before parsing, and what must fit."""
 
 import gc
 import io
@@ -52,20 +52,20 @@ def test_more_than_the_budget_is_refused(text):
         SMALL.check(text.encode())
 
 
-def test_brackets_that_nobody_opened_count_too():
+def test_unopened_brackets_count_too():
     with pytest.raises(TooManyElements):
         SMALL.check(b"]" * 900)
 
 
 @pytest.mark.parametrize("body", [b'"' + b'\\"' * 500_000, b'"\\' * 500_000, b'"' * 1_000_000, b"\\" * 1_000_000])
-def test_no_text_makes_counting_slow(body):
+def test_counting_is_linear_for_every_text(body):
     began = time.process_time()
     with suppress(TooManyElements):
         Budget(len(body), 10).check(body)
     assert time.process_time() - began < 1
 
 
-def test_counting_makes_no_object_of_the_body():
+def test_counting_does_not_parse_the_body():
     body = b"[" + b'{"":0},' * 50_000 + b"0]"
     tracemalloc.start()
     Budget(len(body), 5_000_000).check(body)
@@ -74,7 +74,7 @@ def test_counting_makes_no_object_of_the_body():
     assert peak < len(body)
 
 
-def test_a_body_above_the_budget_is_told_from_its_length_or_after_one_byte_more():
+def test_too_large_body_is_refused_by_length_or_after_one_byte():
     stream = io.BytesIO(b"x" * 5000)
     with pytest.raises(TooLarge):
         SMALL.read(stream, "5000")
@@ -86,7 +86,7 @@ def test_a_body_above_the_budget_is_told_from_its_length_or_after_one_byte_more(
         assert stream.tell() == 1001
 
 
-def test_every_view_has_a_budget_and_only_these_have_one_of_their_own():
+def test_only_these_views_have_a_budget_of_their_own():
     views, own = views_of(get_resolver().url_patterns), {}
     for view in views:
         budget = budgets.budget_of(view)
@@ -138,7 +138,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", ['"a\\ud800"', '"\\uDFFFa"', '"\\u0000"', '["\\ud800"]', '{"a": {"\\ud800": 1}}'])
 @pytest.mark.parametrize(("path", "field"), [(path, field) for path, fields in TEXTS.items() for field in fields])
-def test_half_a_character_anywhere_is_a_400_that_names_the_field(owner, path, field, text):
+def test_unpaired_surrogate_is_a_400_that_names_the_field(owner, path, field, text):
     client = APIClient(raise_request_exception=False)
     client.force_authenticate(owner)
     answer = client.generic("POST", f"/api/v2/{path}", f'{{"{field}": {text}}}', content_type="application/json")
@@ -146,14 +146,14 @@ def test_half_a_character_anywhere_is_a_400_that_names_the_field(owner, path, fi
     assert list(answer.json()) == [field]
 
 
-def test_half_a_character_in_a_name_or_without_a_field_is_a_400(client):
+def test_unpaired_surrogate_outside_a_field_is_a_400(client):
     for text in ('{"\\ud800": 1}', '"\\ud800"', '["\\ud800"]'):
         answer = client.generic("POST", "/api/v2/projects/", text, content_type="application/json")
         assert answer.status_code == 400
         assert list(answer.json()) == ["body"]
 
 
-def test_a_whole_character_in_two_escapes_is_text(client):
+def test_surrogate_pair_is_text(client):
     body = '{"name": "\\ud83e\\udd8b \\\\ud800 \\\\u0000"}'
     answer = client.generic("POST", "/api/v2/projects/", body, content_type="application/json")
     assert answer.status_code == 201
@@ -168,14 +168,14 @@ def test_an_address_with_a_nul_is_a_400(owner, path):
 
 
 @pytest.mark.parametrize("text", ["%ED%A0%80", "%ff", "%c0%80", "%F4%90%80%80"])
-def test_an_address_that_is_no_text_is_no_500(client, owner, text):
+def test_path_that_is_not_text_is_not_a_500(client, owner, text):
     for path in (f"jobs/?job_type_key={text}", f"projects/?name={text}", f"jobs/{text}/", f"{text}/"):
         assert client.get(f"/api/v2/{path}").status_code in (200, 400, 404), path
     browser = Client(raise_request_exception=False)
     assert browser.get(f"/admin/{text}/").status_code in (302, 404)
 
 
-def test_a_form_of_a_stranger_is_small_and_that_of_a_person_is_not(db, settings):
+def test_form_limit_is_smaller_without_a_sign_in(db, settings):
     form = {"username": "a@b.org", "password": "x" * 5000}
     assert Client().post("/admin/login/", form).status_code == 413
     person = factories.user(name="Staff")
@@ -193,7 +193,7 @@ def test_a_body_without_a_length_is_a_411(client):
     assert answer.status_code == 411
 
 
-def test_a_session_proves_itself_by_the_header_and_no_body_is_read_for_it(project, owner):
+def test_session_needs_the_csrf_header_and_reads_no_body(project, owner):
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(owner)
     browser.cookies["csrftoken"] = "a" * 32
@@ -205,7 +205,7 @@ def test_a_session_proves_itself_by_the_header_and_no_body_is_read_for_it(projec
 
 
 @pytest.mark.parametrize("valid", [True, False])
-def test_nothing_holds_a_large_body_after_its_answer(client, project, valid):
+def test_large_body_is_released_after_its_response(client, project, valid):
     option = "image_ids" if valid else "no_option"
     head = f'{{"name": "x", "project": {project.pk}, "method": "manual", "kwargs": {{"{option}": '
     body = f"{head}{json.dumps(list(range(5000)))}}}}}"

@@ -1,4 +1,4 @@
-"""Deleting in bulk."""
+"""Bulk deletion."""
 
 import pytest
 from django.core.files.base import ContentFile
@@ -17,7 +17,7 @@ def media(tmp_path, settings):
     settings.MEDIA_ROOT = str(tmp_path)
 
 
-def test_captures_go_with_all_that_hangs_on_them(django_capture_on_commit_callbacks):
+def test_captures_are_deleted_with_dependent_rows(django_capture_on_commit_callbacks):
     station = factories.station()
     doomed, kept = factories.capture(station), factories.capture(station)
     crop = default_storage.save("crops/1.jpg", ContentFile(b"crop"))
@@ -39,7 +39,7 @@ def test_an_empty_request_deletes_nothing_hazard_5():
     assert SourceImage.objects.count() == 3
 
 
-def test_slices_and_repeats_come_to_the_same(monkeypatch):
+def test_slices_and_repeats_have_the_same_result(monkeypatch):
     monkeypatch.setattr(bulk_deletion, "STEP", 2)
     captures = factories.captures(factories.station(), 7)
     deletion = bulk_deletion.request_deletion("captures", [capture.pk for capture in captures[:5]], None)
@@ -55,7 +55,7 @@ def test_slices_and_repeats_come_to_the_same(monkeypatch):
     assert deletion.finished_at
 
 
-def test_an_occurrence_goes_with_its_detection():
+def test_occurrence_is_deleted_with_its_detection():
     found = factories.occurrence(factories.capture(factories.station()))
     bulk_deletion.delete(Occurrence, [found.pk])
     assert not Detection.objects.exists()

@@ -1,4 +1,4 @@
-"""Capture sets and the methods that fill them."""
+"""Capture sets and their selection methods."""
 
 from datetime import timedelta
 
@@ -73,7 +73,7 @@ def test_filters_narrow_every_method():
     assert filled(stations[0], "full", deployment_ids=[stations[0].pk], date_end="2026-06-01") == mine
 
 
-def test_slices_come_to_the_same_as_one_go(monkeypatch):
+def test_slices_have_the_same_result_as_one_run(monkeypatch):
     monkeypatch.setattr("ami.main.services.capture_sets.STEP", 2)
     station = factories.station()
     captures = factories.captures(station, 7)
@@ -86,7 +86,7 @@ def test_slices_come_to_the_same_as_one_go(monkeypatch):
     assert set(chosen.images.all()) == set(captures)
 
 
-def test_what_no_longer_belongs_is_removed():
+def test_surplus_captures_are_removed():
     station = factories.station()
     captures = factories.captures(station, 4)
     chosen = collection(station)
@@ -110,7 +110,7 @@ def test_what_no_longer_belongs_is_removed():
         ("interval", {"minute_interval": -1}, "minute_interval"),
     ],
 )
-def test_options_that_do_not_fit_are_refused_by_name(method, options, named):
+def test_invalid_options_are_refused_by_name(method, options, named):
     with pytest.raises(OptionError) as refusal:
         validate_options(method, options)
     assert refusal.value.option == named

@@ -63,7 +63,7 @@ def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
     assert Event.objects.get().occurrences_count == 1
 
 
-def test_what_nobody_classified_counts():
+def test_unclassified_occurrence_counts():
     station = factories.station()
     factories.occurrence(factories.capture(station))
     counts.refresh("deployment", station.pk)
@@ -97,7 +97,7 @@ def test_many_marks_are_one_refresh(station):
     assert len(updates) == 1
 
 
-def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
+def test_queries_of_a_refresh_do_not_grow_with_captures(station):
     with CaptureQueriesContext(connection) as few:
         counts.refresh("deployment", station.pk)
     for capture in factories.captures(station, 20, every_minutes=3):
@@ -107,7 +107,7 @@ def test_a_refresh_costs_the_same_however_many_captures_it_counts(station):
     assert len(many) == len(few)
 
 
-def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
+def test_mark_set_during_a_refresh_stays(station, monkeypatch):
     def refresh_and_mark(kind, pk):
         counts.refresh(kind, pk)
         stale_marks.mark_stale(kind, [pk])
@@ -119,7 +119,7 @@ def test_a_mark_made_while_a_refresh_runs_stays(station, monkeypatch):
     assert StaleCount.objects.count() == 1
 
 
-def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monkeypatch, caplog):
+def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch, caplog):
     other = factories.station()
     StaleCount.objects.all().delete()
     stale_marks.mark_stale("deployment", [station.pk, other.pk])
@@ -136,7 +136,7 @@ def test_a_refresh_that_fails_keeps_its_mark_and_the_others_go_on(station, monke
     assert "cannot be counted" in caplog.text
 
 
-def test_what_a_slice_leaves_the_next_one_counts(station):
+def test_next_slice_counts_the_remaining_marks(station):
     stale_marks.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
     while not stale_counts.flush(Turn(2)):
@@ -146,13 +146,13 @@ def test_what_a_slice_leaves_the_next_one_counts(station):
     assert not StaleCount.objects.exists()
 
 
-def test_an_object_that_is_gone_loses_its_mark():
+def test_mark_of_a_deleted_object_is_removed():
     stale_marks.mark_stale("event", [12345])
     stale_marks.mark_stale("sessions", [12345])
     flush()
 
 
-def test_a_persons_word_beats_the_machines_and_withdrawn_it_does_not(station):
+def test_identification_beats_classifications_until_withdrawn(station):
     found, named = station.occurrences.first(), factories.taxon("Named by a person")
     machine = found.determination
     said = Identification.objects.create(occurrence=found, user=factories.user(), taxon=named)

@@ -86,7 +86,7 @@ def test_a_link_for_a_service_outlives_its_work(settings):
     assert file_urls.for_services() == file_urls.LONGEST_SECONDS
 
 
-def test_what_others_quote_opens_nothing():
+def test_signatures_in_quoted_urls_are_redacted():
     quoted = f"404 for url: https://a.example{file_urls.signed_path(PATH, 60)} and https://s3/x?X-Amz-Signature=ab&y=1"
     shown = redact_text(quoted)
     assert query(quoted)["signature"].split()[0] not in shown

@@ -1,4 +1,4 @@
-"""The layout of a JSON text: bounded without building it, its parts cut where the parser would cut them."""
+"""The layout of a JSON text: bounds without parsing, and parts cut where the parser would cut them."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from ami.main.services.json_layout import (
     INLINE_BYTES,
-    MOST_SKELETON_BYTES,
+    MAX_SKELETON_BYTES,
     NUMBERS,
     OBJECTS,
     TEXTS,
@@ -58,12 +58,12 @@ def test_a_category_map_of_29176_classes_is_not_counted():
 
 
 @pytest.mark.parametrize("value", ["[[0]]", "[{}]", '["a", 0]', "[NaN]", "[true]", "{}"])
-def test_what_is_no_flat_list_of_its_kind_stays_and_counts(value):
+def test_list_of_another_kind_is_counted_not_cut(value):
     layout = layout_of(f'{{"a": [{{"scores": {value}}}]}}'.encode(), BOUNDS, LISTS)
     assert layout.outer.cuts == []
 
 
-def test_more_than_100000_entries_are_refused_also_where_commas_are_inside_texts():
+def test_more_than_100000_entries_are_refused_despite_commas_in_texts():
     message = str(refused('{"a": [{"scores": [' + "0," * 100_000 + "0]}]}"))
     assert message == "List should have at most 100000 items after validation, not 100001"
     assert refused('{"a": [{"labels": [' + '"",' * 100_000 + '""]}]}').field == "a.0.labels"
@@ -71,7 +71,7 @@ def test_more_than_100000_entries_are_refused_also_where_commas_are_inside_texts
     assert len(layout_of(commas.encode(), BOUNDS, LISTS).outer.cuts) == 1
 
 
-def test_items_are_parts_of_their_own():
+def test_items_are_separate_parts():
     text = b'{"x": 1, "results": [{"a": [0, 1]}, 5, {"b": {}}], "y": []}'
     layout = layout_of(text, BOUNDS, {}, items_in="results")
     assert [layout.skeleton(part) for part in layout.items] == [b'{"a": [0, 1]}', b'{"b": {}}']
@@ -83,12 +83,12 @@ def test_items_are_parts_of_their_own():
 
 
 @pytest.mark.parametrize("text", ['"', '{"a": "', "]", "[}}", '"a" "b"', '""""', '{"a" "b"}', '{"a": "b" "c": 1}'])
-def test_text_that_the_walk_cannot_follow_is_refused(text):
+def test_text_that_cannot_be_scanned_is_refused(text):
     assert "Invalid JSON" in str(refused(text))
 
 
 @pytest.mark.parametrize("value", ['"a\\u0000b"', '"\\ud800"', '"\\udc00\\ud800"', '"\\uDbFf\\u0041"', '"\\\\\\u0000"'])
-def test_a_text_that_no_database_stores_is_refused_with_its_field(value):
+def test_unstorable_text_is_refused_with_its_field(value):
     layout = layout_of(f'{{"a": [{{"scores": {LONG}}}, {{"b": {value}}}]}}'.encode(), BOUNDS, LISTS)
     with pytest.raises(LayoutError) as found:
         layout.skeleton(layout.outer)
@@ -96,7 +96,7 @@ def test_a_text_that_no_database_stores_is_refused_with_its_field(value):
 
 
 @pytest.mark.parametrize("value", ['"\\ud83e\\udd8b"', '"\\\\u0000"', '"\\\\ud800"', '"\\u00e9"'])
-def test_escapes_that_a_database_stores_are_taken(value):
+def test_storable_escapes_are_accepted(value):
     text = f'{{"a": {value}}}'.encode()
     layout = layout_of(text, BOUNDS, LISTS)
     assert layout.skeleton(layout.outer) == text
@@ -121,7 +121,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("head", [b"", b"[", b'{"a":[{"labels":["', b'{"a":[{"scores":[0,', b'{"data":[{"a":"'])
-def test_no_text_takes_longer_than_its_length(unit, head):
+def test_scan_time_is_linear(unit, head):
     def seconds(size: int) -> float:
         text = head + unit * (size // len(unit))
         began = time.process_time()
@@ -134,7 +134,7 @@ def test_no_text_takes_longer_than_its_length(unit, head):
 
 
 def test_bytes_outside_long_lists_are_bounded():
-    assert refused('{"a": "' + "x" * (MOST_SKELETON_BYTES + 1) + '"}').field == "body"
+    assert refused('{"a": "' + "x" * (MAX_SKELETON_BYTES + 1) + '"}').field == "body"
 
 
 def test_a_plain_text_is_within_the_bounds():

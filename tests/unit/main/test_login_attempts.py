@@ -1,4 +1,4 @@
-"""Attempts to sign in, counted one by one however many come at once, at both entrances."""
+"""Limits of sign-in attempts in the API and the admin, also for concurrent attempts."""
 
 import re
 import threading
@@ -33,7 +33,7 @@ ENTRANCES = pytest.mark.parametrize("entrance", [by_api, by_admin])
 
 @pytest.fixture
 def checked(monkeypatch) -> list[str]:
-    """The e-mail address of each password that was checked."""
+    """The e-mail addresses whose passwords were checked."""
     from django.contrib.auth import authenticate
 
     found: list[str] = []
@@ -48,7 +48,7 @@ def checked(monkeypatch) -> list[str]:
 
 
 def together(count: int, call) -> list:
-    """Call so often at the same moment, each in a thread with a database connection of its own."""
+    """Make concurrent calls, each in a thread with its own database connection."""
     barrier = threading.Barrier(count)
 
     def one(number: int):
@@ -64,7 +64,7 @@ def together(count: int, call) -> list:
 
 @ENTRANCES
 @pytest.mark.django_db(transaction=True)
-def test_of_sixty_parallel_tries_ten_check_a_password(entrance, checked):
+def test_ten_of_sixty_parallel_attempts_check_a_password(entrance, checked):
     answers = together(60, lambda _: entrance(VICTIM))
     assert len(checked) == 10
     assert sum(answer.status_code == 429 for answer in answers) == 50
@@ -72,23 +72,23 @@ def test_of_sixty_parallel_tries_ten_check_a_password(entrance, checked):
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.sqlite
-def test_parallel_counts_lose_none():
+def test_parallel_attempts_are_all_counted():
     waits = together(60, lambda number: login_attempts.count_account(f"192.0.2.{number}", VICTIM))
     assert waits == [0] * 60
     assert sorted(LoginAttempts.objects.values_list("attempts", flat=True)) == [1] * 60 + [60]
 
 
 @ENTRANCES
-def test_the_eleventh_try_is_a_429_with_retry_after(entrance, db, checked):
+def test_eleventh_attempt_is_a_429_with_retry_after(entrance, db, checked):
     answers = [entrance(VICTIM) for _ in range(11)]
     assert answers[-1].status_code == 429
     assert 1 <= int(answers[-1]["Retry-After"]) <= 60
     assert len(checked) == 10
-    assert entrance("other@example.org").status_code != 429, "another account from there goes on"
-    assert entrance(VICTIM, "192.0.2.9").status_code != 429, "the same account from elsewhere goes on"
+    assert entrance("other@example.org").status_code != 429, "another account from the same address is not limited"
+    assert entrance(VICTIM, "192.0.2.9").status_code != 429, "the same account from another address is not limited"
 
 
-def test_both_entrances_count_together(db, checked):
+def test_api_and_admin_attempts_count_together(db, checked):
     codes = [(by_api if number % 2 else by_admin)(VICTIM).status_code for number in range(12)]
     assert codes[10:] == [429, 429]
     assert len(checked) == 10
@@ -122,14 +122,14 @@ def test_one_address_cannot_lock_an_account_for_others(db):
     assert login_attempts.count_account("198.51.100.1", VICTIM) == 0
 
 
-def test_one_network_of_version_six_is_one_caller(db):
+def test_ipv6_network_is_one_client(db):
     addresses = [f"2001:db8::{number:x}" for number in range(11)]
     assert [by_api(VICTIM, address).status_code for address in addresses][-1] == 429
     assert by_api(VICTIM, "2001:db8:0:1::1").status_code == 400
 
 
 @ENTRANCES
-def test_after_the_window_a_person_signs_in(entrance, db, monkeypatch):
+def test_sign_in_works_after_the_window(entrance, db, monkeypatch):
     person = factories.user(name="Person")
     person.is_staff = True
     person.set_password("right")
@@ -143,7 +143,7 @@ def test_after_the_window_a_person_signs_in(entrance, db, monkeypatch):
 
 
 @pytest.mark.sqlite
-def test_a_window_ends_a_minute_after_its_first_try(db, monkeypatch):
+def test_window_ends_a_minute_after_its_first_attempt(db, monkeypatch):
     for second in (0, 30, 59):
         monkeypatch.setattr(login_attempts.time, "time", lambda second=second: 1000 + second)
         login_attempts.count_address("192.0.2.1")
@@ -172,7 +172,7 @@ def test_windows_that_are_over_are_purged(db, monkeypatch):
     assert not LoginAttempts.objects.exists()
 
 
-def test_a_cache_that_vanishes_neither_opens_nor_closes_the_sign_in(db, monkeypatch, checked):
+def test_lost_cache_does_not_affect_the_limits(db, monkeypatch, checked):
     for name in ("get", "set", "add", "incr"):
         monkeypatch.setattr(type(cache._connections["default"]), name, _unreachable, raising=False)
     codes = [by_api(VICTIM).status_code for _ in range(11)]
@@ -180,7 +180,7 @@ def test_a_cache_that_vanishes_neither_opens_nor_closes_the_sign_in(db, monkeypa
 
 
 def _unreachable(*_, **__):
-    raise ConnectionError("Redis is away")
+    raise ConnectionError("Redis is unreachable")
 
 
 def test_a_429_does_not_read_the_body(db):

@@ -1,4 +1,4 @@
-"""Addresses that people entered: what a name resolves to at the call decides, and that is what is connected to."""
+"""Requests to URLs that users entered: the resolved address is checked, and connected to."""
 
 import asyncio
 import gzip
@@ -12,7 +12,7 @@ import pytest
 
 from ami.main.models import S3StorageSource
 from ami.main.services import outbound
-from ami.main.services.outbound import EndpointRefused, checked
+from ami.main.services.outbound import EndpointRefused, checked_addresses
 from ami.main.services.sources import SourceError, pictures
 from tests.support import s3_server
 from tests.support.product import factories
@@ -55,7 +55,7 @@ def enforced(settings):
 
 
 class Server(ThreadingHTTPServer):
-    """Answers on one loopback address and remembers the Host of each request; redirects where told."""
+    """Serves on one loopback address and records the Host of each request; may redirect."""
 
     def __init__(self, address: str, port: int = 0, redirect: str = "") -> None:
         self.hosts: list[str] = []
@@ -97,7 +97,7 @@ def serve() -> Iterator:
 
 @pytest.fixture
 def names(monkeypatch):
-    """Names with the addresses that each resolution gives, one list after the other; the last one stays."""
+    """Names with the addresses of successive resolutions; the last list repeats."""
     known: dict[str, list[list[str]]] = {}
     real = socket.getaddrinfo
 
@@ -131,12 +131,12 @@ BOTH = pytest.mark.parametrize("call", [get, async_get])
 @pytest.mark.parametrize(("host", "kind"), FORBIDDEN.items())
 def test_internal_address_is_refused_in_every_spelling(host, kind):
     with pytest.raises(EndpointRefused, match=rf"\({kind}\).*ANTENNA_ALLOWED_ENDPOINTS"):
-        checked(host, 80)
+        checked_addresses(host, 80)
 
 
 @pytest.mark.parametrize("host", ALLOWED)
 def test_public_and_private_addresses_are_called(host):
-    assert checked(host, 80) == [host]
+    assert checked_addresses(host, 80) == [host]
 
 
 @BOTH
@@ -157,7 +157,7 @@ def test_one_forbidden_address_among_several_refuses_the_name(names, call):
 
 @BOTH
 def test_connection_goes_to_the_address_that_was_checked(serve, names, settings, call):
-    """A name that resolves to another address a moment later gains nothing."""
+    """DNS rebinding has no effect."""
     settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.2",)
     good = serve("127.0.0.2")
     evil = serve("127.0.0.1", port=good.port)
@@ -201,7 +201,7 @@ def test_proxy_of_the_environment_is_not_asked(serve, monkeypatch, call):
 
 
 @BOTH
-def test_unknown_name_is_a_connection_that_fails(names, call, monkeypatch):
+def test_unknown_name_is_a_connection_error(names, call, monkeypatch):
     def unknown(*args, **options):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -227,12 +227,12 @@ def test_tls_is_asked_for_the_name_and_not_for_its_address(names, monkeypatch):
 def test_allow_list_has_names_addresses_and_networks(names, settings, entry):
     names["minio.example"] = [["127.0.0.1"]]
     settings.ANTENNA_ALLOWED_ENDPOINTS = (entry,)
-    assert checked("minio.example", 80) == ["127.0.0.1"]
+    assert checked_addresses("minio.example", 80) == ["127.0.0.1"]
     with pytest.raises(EndpointRefused):
-        checked("169.254.169.254", 80)
+        checked_addresses("169.254.169.254", 80)
 
 
-def test_nothing_is_refused_where_it_is_not_enforced(settings, serve):
+def test_nothing_is_refused_without_the_setting(settings, serve):
     settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
     server = serve()
     assert get(f"http://127.0.0.1:{server.port}/").text == async_get(f"http://127.0.0.1:{server.port}/").text == "ok"
@@ -276,7 +276,7 @@ def test_redirect_of_a_storage_source_is_not_followed(db, serve, settings):
     assert hidden.hosts == []
 
 
-def test_an_answer_is_read_to_its_limit_in_bytes_after_unpacking_and_in_time():
+def test_response_is_bounded_in_decompressed_bytes_and_in_time():
     packed = gzip.compress(b"x" * 1024**2)
 
     def answer(request: httpx.Request) -> httpx.Response:

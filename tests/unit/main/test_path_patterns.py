@@ -1,4 +1,4 @@
-"""A member's pattern for paths may not take the memory of the process that compiles it."""
+"""Path patterns of members, compiled within limits of memory and time."""
 
 import resource
 
@@ -14,7 +14,7 @@ GROWN_KIB = 64 * 1024
 
 
 @pytest.mark.parametrize("pattern", ["((((a{100}){100}){100}){100})", "(" * 60 + "a" + "+)" * 60 + "+"])
-def test_a_pattern_of_repeats_within_repeats_is_refused_and_takes_no_memory_here(pattern):
+def test_pattern_of_nested_repeats_is_refused_without_memory_cost(pattern):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert problem_of(pattern) == TOO_COSTLY
     with pytest.raises(PatternRefused):
@@ -22,7 +22,7 @@ def test_a_pattern_of_repeats_within_repeats_is_refused_and_takes_no_memory_here
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < GROWN_KIB
 
 
-def test_an_ordinary_pattern_matches_and_a_broken_one_says_what_is_wrong():
+def test_valid_pattern_matches_and_invalid_one_has_a_reason():
     assert compiled(r"^night_\d{4}-\d{2}-\d{2}/.*\.jpe?g$").match("night_2024-06-01/é 1.jpg")
     assert problem_of("") == ""
     assert problem_of("(").startswith("Does not compile: missing )")

@@ -1,4 +1,4 @@
-"""Grouping captures into events."""
+"""Grouping of captures into events."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -23,7 +23,7 @@ def days(station):
     return list(Event.objects.filter(deployment=station).order_by("group_by").values_list("group_by", flat=True))
 
 
-def test_a_gap_begins_another_session():
+def test_gap_starts_another_session():
     station = factories.station()
     for hours in (0, 1, 2, 24, 25):
         factories.capture(station, NIGHT + timedelta(hours=hours))
@@ -57,7 +57,7 @@ def test_grouping_twice_changes_nothing():
     assert list(station.captures.values_list("pk", "event_id")) == before
 
 
-def test_slices_come_to_the_same_as_one_go(monkeypatch):
+def test_slices_have_the_same_result_as_one_run(monkeypatch):
     monkeypatch.setattr(sessions, "STEP_CAPTURES", 2)
     station = factories.station()
     for hours in (0, 1, 2, 24, 25, 26, 48):
@@ -100,19 +100,19 @@ def test_captures_without_a_time_belong_to_no_event():
     assert days(station) == []
 
 
-def test_a_miss_of_the_lease_marks_the_station_instead_of_skipping_it_incident_46():
+def test_station_stays_marked_while_its_lease_is_held_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "somebody else")
+    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "another worker")
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
-    leases.release(leases.named(f"regroup:{station.pk}"), "somebody else")
+    leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
     assert stale_counts.flush(Turn())
     assert days(station) == [date(2026, 6, 1)]
     assert not StaleCount.objects.filter(kind="sessions").exists()
 
 
-def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_46(monkeypatch):
+def test_mark_set_during_a_run_is_handled_by_that_run_incident_46(monkeypatch):
     station = factories.station()
     factories.captures(station, 2)
     finish = sessions._finish
@@ -130,18 +130,20 @@ def test_a_request_made_while_grouping_runs_is_served_by_the_same_run_incident_4
     assert late[0].event is not None
 
 
-def test_who_lost_the_lease_writes_nothing_more_incident_46():
+def test_lost_lease_rolls_the_step_back_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    Lease.objects.create(name=f"regroup:{station.pk}", lease_owner="gone", lease_expires_at=NIGHT - timedelta(days=999))
+    Lease.objects.create(
+        name=f"regroup:{station.pk}", lease_owner="dead worker", lease_expires_at=NIGHT - timedelta(days=999)
+    )
     assert leases.acquire(leases.named(f"regroup:{station.pk}"), "me")
-    Lease.objects.update(lease_owner="somebody else")
+    Lease.objects.update(lease_owner="another worker")
     with pytest.raises(sessions.LeaseLost):
         sessions._fenced_step(station, sessions._begin(station.pk), leases.named(f"regroup:{station.pk}"), "me")
     assert days(station) == []
 
 
-def test_an_expired_lease_is_taken_and_its_state_goes_on():
+def test_expired_lease_is_acquired_with_its_state():
     assert leases.acquire(leases.named("work"), "first", seconds=-1)
     Lease.objects.update(state={"after": 7})
     assert leases.acquire(leases.named("work"), "second")

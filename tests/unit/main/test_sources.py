@@ -1,4 +1,4 @@
-"""Where a station's pictures may lie: below its source's own prefix, whatever a subfolder says."""
+"""Listing of storage sources: only below the source's prefix, whatever the subfolder."""
 
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ OUT = [
 
 @pytest.fixture
 def folder(tmp_path, settings):
-    """A source with two projects' folders and a secret beside it."""
+    """A folder source with two projects' folders, and a secret outside it."""
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path / "source")]
     for place in ("source/mine/a", "source/theirs", "outside"):
         (tmp_path / place).mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_an_ordinary_subfolder_is_taken(client, project, subdir):
 def test_an_older_row_that_leaves_the_source_lists_nothing(folder, subdir, scheme, monkeypatch):
     monkeypatch.setattr(sources, "_client", lambda source: pytest.fail("was asked"))
     station = station_of(folder)
-    # As it was stored before the rule, and PostgreSQL takes no NUL.
+    # Bypasses validation, as in old rows; PostgreSQL stores no NUL.
     station.data_source_subdir = subdir
     if scheme == "bucket":
         station.data_source.endpoint_url = "https://s3.example"
@@ -103,7 +103,7 @@ def test_a_link_out_of_the_source_is_not_followed(folder):
             list(pictures(station_of(folder, subdir)))
 
 
-def test_what_antenna_made_is_no_capture(folder, settings):
+def test_generated_files_are_not_captures(folder, settings):
     settings.MEDIA_ROOT = str(folder / "source")
     for name in ("detections", "exports"):
         (folder / "source" / name).mkdir()
@@ -111,7 +111,7 @@ def test_what_antenna_made_is_no_capture(folder, settings):
     found = [found.path for found in pictures(station_of(folder, prefix=""))]
     assert found == [f"mine/a/{NAME}", f"theirs/{NAME}"]
     for name in ("detections", "exports"):
-        with pytest.raises(SourceError, match="holds what Antenna made"):
+        with pytest.raises(SourceError, match="holds files that Antenna made"):
             list(pictures(station_of(folder, name, prefix="")))
 
 
@@ -127,7 +127,7 @@ def test_a_bucket_that_answers_other_keys_gives_no_captures(folder, monkeypatch)
     assert [capture.path for capture in SourceImage.objects.all()] == [f"mine/{NAME}"]
 
 
-def test_a_path_is_said_to_be_wrong_in_words():
+def test_invalid_path_has_a_reason():
     assert "relative" in problem_of("/x")
     assert "'..'" in problem_of("x/../y")
     assert "backslash" in problem_of("x\\y")

@@ -1,4 +1,4 @@
-"""Syncing a station with a folder."""
+"""Sync of a station with a folder."""
 
 from datetime import UTC, datetime
 
@@ -50,7 +50,7 @@ def test_paths_come_in_the_order_of_whole_paths(folder):
 
 
 @pytest.mark.sqlite
-def test_a_listing_goes_on_after_any_path(folder):
+def test_listing_resumes_after_any_path(folder):
     station = station_of(folder)
     paths = [found.path for found in pictures(station)]
     for index, path in enumerate(paths):
@@ -67,7 +67,7 @@ def test_syncing_twice_changes_nothing(folder):
 
 
 @pytest.mark.sqlite
-def test_slices_come_to_the_same_as_one_go(folder, monkeypatch):
+def test_slices_have_the_same_result_as_one_run(folder, monkeypatch):
     monkeypatch.setattr(station_sync, "BATCH", 1)
     station, state, slices = station_of(folder), SyncState(), 0
     while not state.finished:
@@ -108,7 +108,7 @@ def test_a_pattern_that_does_not_compile_is_refused_by_name(folder):
 
 
 @pytest.mark.processes
-def test_a_pattern_that_backtracks_for_ever_is_stopped_and_named(folder):
+def test_endless_backtracking_is_stopped_and_reported(folder):
     (folder / f"{'a' * 60}!.jpg").write_bytes(b"12345")
     with pytest.raises(SourceError, match="takes too long"):
         sync(station_of(folder, data_source_regex=r"^((a|aa)+)+\1z"), SyncState(), Turn())

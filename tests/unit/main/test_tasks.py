@@ -1,4 +1,4 @@
-"""The core's tasks: their names, where they go, their slices, their jobs."""
+"""The core's tasks: names, routes, slices, jobs."""
 
 import pytest
 from celery import current_app
@@ -29,7 +29,7 @@ INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "a
         ("bulk_delete", INTERACTIVE),
     ],
 )
-def test_a_task_goes_to_its_queue_and_to_interactive_when_a_person_asks(name, queue):
+def test_task_is_routed_to_its_queue_and_for_users_to_interactive(name, queue):
     task = f"ami.main.tasks.{name}"
     assert task in current_app.tasks
     assert settings.ANTENNA_TOPOLOGY.place(task, "task").queue == queue
@@ -42,7 +42,7 @@ def one_step_slices(monkeypatch):
 
 
 def run_to_the_end(task, published, **kwargs):
-    """Run the task, then each successor that it published, as workers would; return how many ran."""
+    """Run the task and each published successor; return the number of runs."""
     ran = 0
     queue = [kwargs]
     while queue:
@@ -105,12 +105,12 @@ def test_one_flush_at_a_time():
 
 
 @pytest.mark.django_db
-def test_tasks_about_what_is_gone_do_nothing(published):
-    gone = 987654
-    tasks.populate_collection.apply(kwargs={"collection_id": gone}, throw=True)
-    tasks.bulk_delete.apply(kwargs={"deletion_id": gone}, throw=True)
-    tasks.sync_source_images.apply(kwargs={"deployment_id": gone}, throw=True)
-    tasks.refresh_event_calculated_fields.apply(kwargs={"event_id": gone}, throw=True)
+def test_tasks_of_deleted_rows_do_nothing(published):
+    deleted = 987654
+    tasks.populate_collection.apply(kwargs={"collection_id": deleted}, throw=True)
+    tasks.bulk_delete.apply(kwargs={"deletion_id": deleted}, throw=True)
+    tasks.sync_source_images.apply(kwargs={"deployment_id": deleted}, throw=True)
+    tasks.refresh_event_calculated_fields.apply(kwargs={"event_id": deleted}, throw=True)
     assert not published
 
 
@@ -119,7 +119,7 @@ def job(kind, project, **fields):
 
 
 def advance(work):
-    """Advance the job slice by slice until it says that it is finished; return in how many."""
+    """Run slices of the job until it is finished; return their number."""
     slices = 1
     while not kind_of(work.job_type_key).advance(Job.objects.get(pk=work.pk), Turn(1)):
         slices += 1
@@ -140,7 +140,7 @@ def test_the_job_that_populates():
 
 
 @pytest.mark.django_db
-def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_path, settings):
+def test_sync_job_ends_after_its_sessions_are_grouped_incident_46(tmp_path, settings):
     from ami.main.models import S3StorageSource
 
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
@@ -156,7 +156,7 @@ def test_the_job_that_syncs_is_not_done_before_the_sessions_are_incident_46(tmp_
 
 @pytest.mark.django_db
 @pytest.mark.sqlite
-def test_the_job_that_regroups_waits_for_the_holder_of_the_station_incident_46(monkeypatch):
+def test_regroup_job_waits_for_the_stations_lease_incident_46(monkeypatch):
     from ami.jobs.services import core_jobs
     from ami.main.services import leases
 
@@ -184,7 +184,7 @@ def test_the_job_that_deletes():
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("kind", ["populate_captures_collection", "data_storage_sync", "regroup_events", "bulk_delete"])
-def test_a_job_without_its_object_fails_and_says_what_is_missing(kind):
+def test_job_without_its_object_fails_with_the_reason(kind):
     work = job(kind, factories.project())
     with pytest.raises(ValueError, match="is missing or was deleted"):
         kind_of(kind).advance(work, Turn())

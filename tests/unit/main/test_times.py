@@ -1,6 +1,6 @@
 """Station time, and times in file names."""
 
-# Times without a zone are what this is about.
+# The tests are about naive times.
 # ruff: noqa: DTZ001
 
 from datetime import UTC, date, datetime
@@ -25,7 +25,7 @@ def test_a_time_with_a_zone_keeps_its_instant():
 
 
 def test_the_doubled_hour_means_the_first_of_the_two():
-    # On 2026-10-25 clocks in Berlin go from 03:00 summer time back to 02:00.
+    # On 2026-10-25 clocks in Berlin are set back from 03:00 summer time to 02:00.
     assert station_time(datetime(2026, 10, 25, 2, 30), BERLIN) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
 
 
@@ -34,7 +34,7 @@ def test_the_doubled_hour_means_the_first_even_where_the_time_says_fold():
 
 
 def test_the_skipped_hour_is_shifted_forward():
-    # On 2026-03-29 clocks in Berlin go from 02:00 to 03:00: 02:30 does not exist, 03:30 summer time is meant.
+    # On 2026-03-29 clocks in Berlin are set from 02:00 to 03:00: 02:30 does not exist and means 03:30 summer time.
     meant = station_time(datetime(2026, 3, 29, 2, 30), BERLIN)
     assert meant == datetime(2026, 3, 29, 1, 30, tzinfo=UTC) == station_time(datetime(2026, 3, 29, 3, 30), BERLIN)
 

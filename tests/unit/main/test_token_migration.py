@@ -1,4 +1,4 @@
-"""The tokens of before are hashed by the migration: they go on working, and their clear text is gone."""
+"""The migration hashes old tokens: they stay valid, and their clear text is removed."""
 
 import importlib
 from datetime import timedelta
@@ -29,7 +29,7 @@ def migrate():
 
 @pytest.fixture
 def old(transactional_db):
-    """A database as an earlier version left it, with one token."""
+    """A database of an earlier version with one token."""
     person = factories.user()
     with connection.schema_editor() as editor:
         editor.create_model(migration.OldToken)
@@ -43,7 +43,7 @@ def old(transactional_db):
         cursor.execute("DROP TABLE IF EXISTS authtoken_token")
 
 
-def test_token_of_before_goes_on_working_however_old_and_its_clear_text_is_gone(old):
+def test_old_token_stays_valid_and_its_clear_text_is_removed(old):
     migrate()
     token = tokens.find(KEY)
     assert (token.user, token.scope, token.prefix) == (old, "person", KEY[:8])

@@ -1,4 +1,4 @@
-"""Tokens: only hashes are stored, each sign-in has its own, and who is in use is never the one to go."""
+"""Tokens: stored as hashes, one per sign-in; tokens in use are never deleted."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def test_key_of_40_hexadecimal_digits_is_stored_only_as_a_hash(person):
     assert (row["prefix"], len(row["digest"])) == (key[:8], 64)
 
 
-def test_request_with_a_token_costs_one_query_and_its_use_one_more_in_five_minutes(person):
+def test_token_costs_one_query_and_one_write_in_five_minutes(person):
     _, key = tokens.issue(person)
     counts = []
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_request_with_a_token_costs_one_query_and_its_use_one_more_in_five_minut
     assert timezone.now() - token.last_used_at < timedelta(minutes=1)
 
 
-def test_use_that_cannot_be_noted_fails_no_request(person, monkeypatch):
+def test_unrecorded_use_does_not_fail_the_request(person, monkeypatch):
     def refuse(*_, **__):
         raise DatabaseError("locked")
 
@@ -67,7 +67,7 @@ def test_use_that_cannot_be_noted_fails_no_request(person, monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["revoked", "expired", "idle", "idle since it was made", "inactive", "no key"])
-def test_token_that_ended_is_a_401(person, what):
+def test_revoked_or_expired_token_is_a_401(person, what):
     token, key = tokens.issue(person)
     assert answer(key) == 200
     if what == "revoked":
@@ -87,7 +87,7 @@ def test_token_that_ended_is_a_401(person, what):
     assert answer(key) == 401
 
 
-def test_workers_token_has_no_end_unless_given_one(person):
+def test_workers_token_does_not_expire_by_default(person):
     token, key = tokens.issue(person, scope=tokens.Scope.WORKER, projects=[factories.project(owner=person)])
     age(token, last_used_at=timedelta(days=4000), created_at=timedelta(days=4001))
     assert tokens.find(key)
@@ -112,17 +112,17 @@ def test_new_password_ends_a_persons_tokens_and_no_workers(person):
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(tokens, "MOST_TOKENS", 5)
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 5)
 
 
 @pytest.mark.sqlite
-def test_sign_ins_keep_at_most_so_many_tokens_and_the_longest_unused_go(person, few):
+def test_sign_in_over_the_maximum_deletes_least_recently_used(person, few):
     keys = [tokens.sign_in(person) for _ in range(8)]
     assert ApiToken.objects.count() == 5
     assert [tokens.find(key) is not None for key in keys] == [False] * 3 + [True] * 5
 
 
-def test_worker_that_signed_in_once_outlives_a_browser_that_signs_in_all_the_time(person, few):
+def test_workers_token_survives_many_later_sign_ins(person, few):
     worker = tokens.sign_in(person)
     for number in range(30):
         browser = tokens.sign_in(person)
@@ -161,7 +161,7 @@ def test_token_in_use_at_this_moment_is_not_ended(person, few, monkeypatch):
 
 
 @pytest.mark.sqlite
-def test_audit_deletes_what_nobody_used_and_what_ended_long_ago(person):
+def test_audit_deletes_idle_and_long_ended_tokens(person):
     idle, old_worker, kept, revoked, expired = (tokens.issue(person)[0] for _ in range(5))
     age(idle, created_at=timedelta(days=91))
     ApiToken.objects.filter(pk=old_worker.pk).update(scope=tokens.Scope.WORKER)
@@ -181,7 +181,7 @@ def run(*argv):
     return out.getvalue().strip()
 
 
-def test_operator_makes_lists_and_revokes_a_workers_token(person):
+def test_operator_creates_lists_and_revokes_a_workers_token(person):
     project = factories.project(owner=person)
     key = run("create", "GPU box", "--user", person.email.upper(), "--project", str(project.pk))
     token = tokens.find(key)
@@ -197,15 +197,15 @@ def test_operator_makes_lists_and_revokes_a_workers_token(person):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("create", "x", "--user", "nobody@example.org", "--project", "1"), "No person has the e-mail"),
+        (("create", "x", "--user", "unknown@example.org", "--project", "1"), "No account has the e-mail"),
         (("create", "x", "--user", "{person}"), "needs --project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--project", "{project}"), "needs --project"),
-        (("create", "x", "--user", "{person}", "--project", "{project}"), "is no member of project"),
+        (("create", "x", "--user", "{person}", "--project", "{project}"), "is not a member of project"),
         (("create", "x", "--user", "{person}", "--scope", "person", "--expires-days", "0"), "--expires-days is 0"),
-        (("revoke", "0"), "There is no live token 0"),
+        (("revoke", "0"), "There is no valid token 0"),
     ],
 )
-def test_command_refuses_in_one_sentence(person, argv, sentence):
+def test_command_errors_are_one_sentence(person, argv, sentence):
     project = Project.objects.create(name="another's")
     argv = [word.format(person=person.email, project=project.pk) for word in argv]
     with pytest.raises(CommandError, match=sentence):

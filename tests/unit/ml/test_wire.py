@@ -38,7 +38,7 @@ def cut_everything(monkeypatch):
 
 
 def test_models_and_layouts_take_lists_of_the_same_length():
-    assert json_layout.MOST_LONG_ENTRIES == schemas.MOST_LONG_ENTRIES
+    assert json_layout.MAX_LONG_ENTRIES == schemas.MOST_LONG_ENTRIES
 
 
 def test_each_item_is_its_own_text():

@@ -1,4 +1,4 @@
-"""Options, secrets, waits and broken pictures: everything that must be refused or bounded."""
+"""Refused and bounded input: options, secrets, waits and broken pictures."""
 
 import io
 import logging
@@ -31,7 +31,7 @@ def test_waits_grow_and_stay_bounded():
     assert backoff.wait_seconds(1, None, chance=lambda: 0.0) == 0.5
 
 
-def test_retry_after_is_honoured_in_both_manners():
+def test_retry_after_is_honoured_as_seconds_and_as_date():
     assert Backoff().wait_seconds(1, "7") == 7
     assert Backoff().wait_seconds(1, "99999") == Backoff().longest_asked_seconds
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
@@ -45,7 +45,7 @@ def test_only_http_is_fetched(url):
         downloader.fetch(url)
 
 
-def test_an_address_is_shown_without_its_secrets():
+def test_url_is_shown_without_its_secrets():
     assert shown("https://user:word@host:9000/b/1.jpg?X-Signature=abc#d") == "https://host:9000/b/1.jpg"
 
 
@@ -68,7 +68,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded():
         open_picture(png((9_500, 9_500), "1"))
 
 
-def test_only_what_cameras_write_is_opened():
+def test_only_camera_formats_are_opened():
     for kind in ("GIF", "TIFF", "WEBP", "BMP"):
         held = io.BytesIO()
         Image.new("RGB", (30, 20)).save(held, kind)
@@ -86,26 +86,26 @@ def test_every_pipeline_has_one_detector_and_every_classifier_its_classes():
                 assert classes == list(enumerate(algorithm.category_map.labels))
 
 
-def test_an_unknown_pipeline_stops_the_start_with_the_remedy(capsys):
+def test_unknown_pipeline_is_refused_at_start_with_the_remedy(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--pipeline", "sheet-moth"])
     assert ended.value.code == 2
     assert "there are: sheet-moths, constant" in capsys.readouterr().err
 
 
-def test_a_missing_token_stops_the_start_with_the_name_of_its_variable(monkeypatch):
+def test_missing_token_is_refused_at_start_with_its_variable(monkeypatch):
     monkeypatch.delenv("ANTENNA_TOKEN", raising=False)
     with pytest.raises(ValueError, match="ANTENNA_TOKEN"):
         Credentials.from_environment(None, None, None)
 
 
-def test_secrets_are_not_in_the_representation(monkeypatch):
+def test_secrets_are_not_in_repr(monkeypatch):
     monkeypatch.setenv("T", "a-secret")
     assert "a-secret" not in repr(Credentials.from_environment("T", None, None))
 
 
 @pytest.mark.parametrize("url", ["http://a", "http://a/", "http://a/api/v2", "http://a/api/v2/"])
-def test_the_api_is_found_from_the_site_or_its_own_address(url):
+def test_api_base_accepts_the_site_or_the_api_url(url):
     assert api_base(url) == "http://a/api/v2/"
 
 

@@ -1,4 +1,4 @@
-"""The detector finds the drawn moths, and nothing on a bare sheet."""
+"""The detector finds the drawn moths, and nothing on an empty sheet."""
 
 import io
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from demo.drawing import draw_capture, draw_nights
 from demo.evaluate import score, total
+from demo.ground_truth import DrawnFrame
 from demo.moths import SPECIES
+from demo.renderer import draw_capture, draw_nights
 from demo.sheets import Sheet
-from demo.truth import DrawnFrame
 from processing_service import detector
-from processing_service.classifier import SPECIES_LABELS, is_moth, look_at, species_of
-from processing_service.detector import Found, detect
+from processing_service.classifier import SPECIES_LABELS, features_of, is_moth, species_of
+from processing_service.detector import Insect, detect
 from processing_service.pictures import Picture, open_picture
 from tests.support.soak import soak
 
@@ -27,11 +27,11 @@ def opened(image):
 
 @dataclass(frozen=True)
 class Seen:
-    """A frame, its picture, and what the detector finds there."""
+    """A frame, its picture, and the detected insects."""
 
     frame: DrawnFrame
     picture: Picture
-    found: list[Found]
+    found: list[Insect]
 
 
 #: Of one night.
@@ -40,37 +40,37 @@ FRAMES = soak(6, 12)
 
 @pytest.fixture(scope="module", params=soak([5], [1, 5, 11]))
 def night(request, tmp_path_factory):
-    """A drawn night whose frames are each looked at once."""
+    """A drawn night; the detector runs once per frame."""
     folder = tmp_path_factory.mktemp("night")
     drawn = draw_nights(folder, nights=1, frames_per_night=FRAMES, seed=request.param)
     pictures = [open_picture((drawn.folder / frame.file).read_bytes()) for frame in drawn.frames]
     return [Seen(frame, picture, detect(picture)) for frame, picture in zip(drawn.frames, pictures, strict=True)]
 
 
-def test_it_finds_the_moths_and_little_else(night):
+def test_detector_has_high_recall_and_precision(night):
     found = total(score([moth.box for moth in seen.frame.moths], [one.box for one in seen.found]) for seen in night)
     assert found.true > 25 * FRAMES / 12
     assert found.recall >= 0.95
     assert found.precision >= 0.95
 
 
-def test_a_bare_sheet_holds_nothing():
+def test_empty_sheet_has_no_detections():
     rng = np.random.default_rng(2)
     bare, moths = draw_capture(Sheet((1280, 720), rng), [], rng)
     assert moths == []
     assert detect(opened(bare)) == []
 
 
-def test_a_plain_picture_holds_nothing():
+def test_uniform_picture_has_no_detections():
     assert detect(opened(Image.new("RGB", (640, 480), "white"))) == []
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 200), (200, 3), (17, 17)])
-def test_tiny_pictures_are_survived(size):
+def test_tiny_picture_raises_no_error(size):
     assert isinstance(detect(opened(Image.effect_noise(size, 80).convert("RGB"))), list)
 
 
-def test_a_narrow_picture_is_not_enlarged(monkeypatch):
+def test_narrow_picture_is_not_enlarged(monkeypatch):
     sizes = []
 
     def recorded(layer, *arguments, **options):
@@ -90,7 +90,7 @@ def test_boxes_are_in_pixels_of_the_full_size_picture():
     assert found.box == pytest.approx((3000, 1500, 3300, 1700), abs=8)
 
 
-def test_something_out_of_focus_is_not_an_insect():
+def test_object_out_of_focus_is_not_an_insect():
     y, x = np.mgrid[0:720, 0:1280]
     blur = 120 * np.exp(-(((x - 640) / 70) ** 2 + ((y - 360) / 70) ** 2))
     grey = (220 - blur).astype(np.uint8)
@@ -99,28 +99,28 @@ def test_something_out_of_focus_is_not_an_insect():
 
 def test_scores_are_a_softmax_of_the_logits(night):
     seen = next(seen for seen in night if seen.frame.moths)
-    look = look_at(seen.picture, seen.found[0])
-    for opinion in (is_moth(look), species_of(look)):
-        powers = np.exp(np.array(opinion.logits))
-        assert sum(opinion.scores) == pytest.approx(1)
-        assert opinion.scores == pytest.approx(list(powers / powers.sum()))
-        assert opinion.label == opinion.labels[int(np.argmax(opinion.scores))]
+    features = features_of(seen.picture, seen.found[0])
+    for classification in (is_moth(features), species_of(features)):
+        powers = np.exp(np.array(classification.logits))
+        assert sum(classification.scores) == pytest.approx(1)
+        assert classification.scores == pytest.approx(list(powers / powers.sum()))
+        assert classification.label == classification.labels[int(np.argmax(classification.scores))]
 
 
-def test_species_and_moths_are_told_by_their_look(night):
+def test_species_and_moths_are_classified_by_their_features(night):
     right, moths, all_of_them = 0, 0, 0
     for seen in night[::2]:
         for found in seen.found:
             near = [m for m in seen.frame.moths if np.abs(np.subtract(m.box, found.box)).max() < 12]
             if near:
-                look = look_at(seen.picture, found)
+                features = features_of(seen.picture, found)
                 all_of_them += 1
-                right += species_of(look).label == near[0].species
-                moths += is_moth(look).label == "Moth"
+                right += species_of(features).label == near[0].species
+                moths += is_moth(features).label == "Moth"
     assert all_of_them > 8
     assert right / all_of_them >= 0.9
     assert moths / all_of_them >= 0.9
 
 
-def test_the_classifier_knows_the_species_that_are_drawn():
+def test_classifier_has_all_drawn_species():
     assert set(SPECIES_LABELS) == {species.name for species in SPECIES}

@@ -1,4 +1,4 @@
-"""What is asked of apt-get, pip and docker compose, and what is said where they cannot work."""
+"""The commands for apt-get, pip and docker compose, and the errors where they cannot work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from provision.services import KINDS
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that would have run."""
+    """The commands passed to `commands.run`."""
     seen: list[list[str]] = []
 
     def run(argv: list[str], **_: object) -> str:
@@ -35,7 +35,7 @@ def of(kind: str) -> Kind:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_debian_package_is_installed_without_recommendations(
+def test_debian_package_is_installed_without_recommendations(
     name: str, ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(debian, "look", lambda kind: "")
@@ -47,7 +47,7 @@ def test_the_debian_package_is_installed_without_recommendations(
     assert ran[1][-5:] == ["install", "-y", "-qq", "--no-install-recommends", of(name).package]
 
 
-def test_a_service_that_did_not_run_before_does_not_run_after(
+def test_installed_service_is_stopped_if_it_was_not_running(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answers = iter([False, True])
@@ -68,14 +68,14 @@ def test_apt_get_accepts_the_command() -> None:
 
 
 @pytest.mark.processes
-def test_services_are_forbidden_only_meanwhile(tmp_path: Path) -> None:
+def test_service_starts_are_forbidden_only_in_the_block(tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     with debian.services_forbidden(policy):
         assert subprocess.run([str(policy), "redis-server", "start"], check=False).returncode == 101
     assert not policy.exists()
 
 
-def test_the_machines_own_policy_is_left_as_it_is(tmp_path: Path) -> None:
+def test_existing_policy_of_the_machine_is_not_changed(tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     policy.write_text("mine")
     with debian.services_forbidden(policy):
@@ -105,10 +105,10 @@ def test_no_wheel_ships_rabbitmq() -> None:
 
 
 @pytest.mark.processes
-def test_a_failing_command_says_its_last_line() -> None:
+def test_failing_command_reports_its_last_line() -> None:
     with pytest.raises(Unavailable, match="sh -c failed: no such luck$"):
         commands.run(["sh", "-c", "echo working; echo no such luck >&2; exit 3"], seconds=10)
-    with pytest.raises(Unavailable, match="there is no antenna-nothing"):
+    with pytest.raises(Unavailable, match="antenna-nothing not found"):
         commands.run(["antenna-nothing"], seconds=10)
     with pytest.raises(Unavailable, match=r"took more than 0\.1 s"):
         commands.run(["sleep", "60"], seconds=0.1)
@@ -127,7 +127,7 @@ def fake_docker(folder: Path, engine: int, plugin: int, services: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "plugin", "words"), [(1, 0, "no docker engine answers"), (0, 1, "docker has no compose plugin")]
 )
-def test_compose_says_why_it_cannot_work(
+def test_compose_reports_a_missing_engine_or_plugin(
     engine: int, plugin: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_docker(tmp_path, engine, plugin, "")
@@ -137,7 +137,7 @@ def test_compose_says_why_it_cannot_work(
 
 
 @pytest.mark.processes
-def test_compose_runs_the_service_on_loopback_ports_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compose_runs_the_service_on_its_own_loopback_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_docker(tmp_path, 0, 0, "redis rabbitmq")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(compose, "FILE", tmp_path / "docker-compose.yml")

@@ -1,4 +1,4 @@
-"""The guard ends what it started however its owner goes, and the command gets its signals and its exit code."""
+"""The guard stops its server when the owner dies; the command gets its signals and returns its exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support import forked_python
 
 pytestmark = pytest.mark.processes
 
-# The server of these tests: it forks one child away into a session of its own, as epmd does, and then waits.
+# The server of these tests: it forks a child into another session, as epmd does, and then waits.
 ESCAPING = "setsid sleep 1000 & echo $! > escaped; exec sleep 1000"
 
 
@@ -73,7 +73,7 @@ def escaped(folder: Path) -> int:
     return int((folder / "escaped").read_text())
 
 
-def test_the_end_of_the_owner_ends_the_server_its_strays_and_its_folder(folder: Path) -> None:
+def test_owner_death_stops_server_and_strays_and_removes_folder(folder: Path) -> None:
     process, pid = guarded(folder)
     stray = escaped(folder)
     process.communicate(timeout=60)
@@ -82,7 +82,7 @@ def test_the_end_of_the_owner_ends_the_server_its_strays_and_its_folder(folder: 
     assert not folder.exists()
 
 
-def test_an_order_to_stop_keeps_the_folder(folder: Path) -> None:
+def test_stop_request_keeps_the_folder(folder: Path) -> None:
     process, pid = guarded(folder)
     stray = escaped(folder)
     assert process.stdin
@@ -95,7 +95,7 @@ def test_an_order_to_stop_keeps_the_folder(folder: Path) -> None:
     assert folder.exists()
 
 
-def test_a_server_that_ignores_the_stop_signal_is_killed_after_its_grace(folder: Path) -> None:
+def test_server_that_ignores_the_stop_signal_is_killed(folder: Path) -> None:
     process, pid = guarded(folder, "trap '' TERM; echo > escaped 1; while :; do sleep 1; done")
     escaped(folder)
     process.communicate(timeout=60)
@@ -103,8 +103,8 @@ def test_a_server_that_ignores_the_stop_signal_is_killed_after_its_grace(folder:
     assert not is_alive(pid)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent died")
-def test_a_killed_guard_takes_its_server_along(folder: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a child whose parent died")
+def test_server_dies_with_a_killed_guard(folder: Path) -> None:
     process, pid = guarded(folder, "exec sleep 1000")
     process.kill()
     process.communicate(timeout=60)
@@ -112,33 +112,33 @@ def test_a_killed_guard_takes_its_server_along(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("true", 0)])
-def test_the_exit_code_of_the_command_is_ours(script: str, code: int) -> None:
+def test_exit_code_is_the_commands(script: str, code: int) -> None:
     assert command.run(["sh", "-c", script], {}) == code
 
 
-def test_the_command_gets_the_urls_and_no_stale_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_gets_the_urls_and_no_stale_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RABBITMQ_MANAGEMENT_URL", "http://stale")
     script = 'test "$REDIS_URL" = redis://here && test -z "${RABBITMQ_MANAGEMENT_URL+set}"'
     assert command.run(["sh", "-c", script], {"REDIS_URL": "redis://here", "RABBITMQ_MANAGEMENT_URL": None}) == 0
 
 
 def test_only_the_first_signal_interrupts() -> None:
-    # A shell starts what it puts into the background with SIGINT ignored, and so would this run be.
+    # A shell ignores SIGINT in background processes, which may include this one.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with command.interruptible() as came:
+    with command.interruptible() as received:
         with pytest.raises(command.Interrupted) as raised:
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
     assert raised.value.number == signal.SIGTERM
     signal.signal(signal.SIGINT, before)
-    assert came == [signal.SIGTERM, signal.SIGINT]
+    assert received == [signal.SIGTERM, signal.SIGINT]
 
 
 def cli(*argv: str) -> subprocess.CompletedProcess[str]:
     return forked_python.run(["-m", "provision", *argv], env=dict(os.environ))
 
 
-def test_the_command_line_refuses_what_it_does_not_know() -> None:
+def test_command_line_refuses_unknown_services_and_no_command() -> None:
     unknown = cli("run", "--need", "kafka", "--", "true")
     assert unknown.returncode == 2
     assert "no service is called kafka" in unknown.stderr
@@ -147,13 +147,13 @@ def test_the_command_line_refuses_what_it_does_not_know() -> None:
     assert "needs a command" in empty.stderr
 
 
-def test_a_command_that_does_not_exist_is_127() -> None:
+def test_missing_command_exits_127() -> None:
     done = cli("run", "--need", "", "--", "antenna-no-such-command")
     assert done.returncode == 127
     assert "antenna-no-such-command" in done.stderr
 
 
-def test_the_debian_wrapper_is_stepped_over(tmp_path: Path) -> None:
+def test_debian_wrapper_is_replaced_by_the_wrapped_script(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     wrapper, wrapped = tmp_path / "lib" / "rabbitmq-script-wrapper", tmp_path / "lib" / "rabbitmq-server"
     wrapper.touch()
@@ -178,38 +178,36 @@ def test_a_private_rabbitmq_shares_nothing_with_the_machine(tmp_path: Path) -> N
     assert first.url not in str(first.env)
 
 
-def test_an_executable_below_a_closed_folder_cannot_be_reached(tmp_path: Path) -> None:
+def test_executable_below_a_closed_folder_is_unreachable(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir()
     binary = closed / "server"
     binary.touch(0o755)
-    somebody = Account("somebody", 12345, 12345)
+    other = Account("other", 12345, 12345)
     closed.chmod(0o700)
-    assert not account.can_reach(binary, somebody)
-    assert account.can_reach(Path("/bin/sh"), somebody)
+    assert not account.can_reach(binary, other)
+    assert account.can_reach(Path("/bin/sh"), other)
 
 
-def test_an_installation_out_of_reach_is_copied_for_a_server_that_refuses_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_installation_is_copied_if_root_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, folder = tmp_path / "source", tmp_path / "folder"
     (source / "pg" / "bin").mkdir(parents=True)
     folder.mkdir()
     binary = source / "pg" / "bin" / "postgres"
     binary.touch(0o755)
-    somebody = Account("somebody", 12345, 12345)
+    other = Account("other", 12345, 12345)
     monkeypatch.setattr(account, "is_root", lambda: True)
-    monkeypatch.setattr(account, "candidates", lambda kind: [somebody])
+    monkeypatch.setattr(account, "candidates", lambda kind: [other])
     monkeypatch.setattr(account, "can_reach", lambda path, _: path == folder)
     found = Binary(binary, "wheel", root=source, keeps=("pg",))
     path, user = account.settle(KINDS["postgres"], found, folder)
     assert path == folder / "installation" / "pg" / "bin" / "postgres"
     assert path.exists()
-    assert user == somebody
+    assert user == other
     assert account.settle(KINDS["redis"], found, folder) == (binary, None)
 
 
-def test_postgres_without_another_user_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_without_another_user_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(account, "is_root", lambda: True)
     monkeypatch.setattr(account, "candidates", lambda kind: [])
     with pytest.raises(Unavailable, match="refuses to run as root"):

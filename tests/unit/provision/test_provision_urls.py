@@ -1,4 +1,4 @@
-"""What the probes say of a port where nothing, or something mute, listens."""
+"""Probes of closed and silent ports; free ports."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ SCHEMES = {"rabbitmq": "amqp", "redis": "redis", "postgres": "postgres", "nats":
 
 @pytest.fixture
 def mute() -> Iterator[int]:
-    """A port that accepts a connection and never says a word."""
+    """A port that accepts a connection and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_closed_port_is_refused(name: str) -> None:
+def test_closed_port_is_reported_as_refused(name: str) -> None:
     [port] = free_ports(1)
     with pytest.raises(Unavailable, match="connection refused"):
         services.KINDS[name].probe(f"{SCHEMES[name]}://u:p@127.0.0.1:{port}/x", 3.0)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_a_mute_port_is_given_up_within_the_deadline(name: str, mute: int) -> None:
+def test_silent_port_times_out_within_the_deadline(name: str, mute: int) -> None:
     began = time.monotonic()
     with pytest.raises(Unavailable, match="no answer within"):
         services.KINDS[name].probe(f"{SCHEMES[name]}://u:p@127.0.0.1:{mute}/0", 1.0)
-    # PostgreSQL's library waits for two seconds at least; a busy machine may take its time besides.
+    # PostgreSQL's library waits at least two seconds; a busy machine adds some.
     assert time.monotonic() - began < 30
 
 
@@ -45,7 +45,7 @@ def test_another_scheme_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "shown"),
     [
         ("amqp://u:secret@broker:5671/vhost", "broker:5671"),
         ("redis://:secret@cache", "cache"),
@@ -53,8 +53,8 @@ def test_another_scheme_is_refused(name: str) -> None:
         ("amqp://u:secret@broker:port//", "an unreadable URL"),
     ],
 )
-def test_where_leaves_the_login_out(url: str, said: str) -> None:
-    assert urls.where(url) == said
+def test_where_omits_the_login(url: str, shown: str) -> None:
+    assert urls.where(url) == shown
 
 
 def test_ports_are_free_different_and_below_the_ephemeral_range() -> None:

@@ -1,4 +1,4 @@
-"""RabbitMQ's definitions: what is declared over AMQP and nothing else, a hash, refusals in one sentence."""
+"""RabbitMQ's definitions: equal to what is declared over AMQP, with a password hash; errors are one sentence."""
 
 import base64
 import hashlib
@@ -45,7 +45,7 @@ def keys(held: dict, destination: str, kind: str = "queue") -> set[tuple[str, st
 
 
 class Declared(definitions.Record):
-    """An empty broker: what ``queues declare`` declares there is kept, and no queue exists before."""
+    """An empty broker that records what ``queues declare`` declares."""
 
     def __enter__(self) -> "Declared":
         return self
@@ -59,10 +59,10 @@ class Declared(definitions.Record):
         super().queue_declare(queue, **arguments)
 
     def queue_unbind(self, *_, **__) -> None:
-        """Nothing was bound."""
+        """No queue was bound."""
 
 
-def test_a_broker_that_loaded_them_holds_what_queues_declare_would_declare(monkeypatch):
+def test_definitions_equal_what_queues_declare_declares(monkeypatch):
     monkeypatch.setattr(declaration, "kind_of", lambda _: KINDS["amqp"])
     declaration.declare(ALL, found := Declared(ACCOUNT.vhost))
     held = rendered()
@@ -71,7 +71,7 @@ def test_a_broker_that_loaded_them_holds_what_queues_declare_would_declare(monke
     assert held["bindings"] == found.bindings
 
 
-def test_queues_dead_letters_and_the_alternate_exchange_are_those_of_the_table():
+def test_queues_and_exchanges_follow_the_table():
     held = rendered()
     arguments = queue_arguments(held)
     expected = (*broker.task_queues(ALL), *broker.dead_letter_queues(ALL), broker.unrouted_queue())
@@ -85,7 +85,7 @@ def test_queues_dead_letters_and_the_alternate_exchange_are_those_of_the_table()
     assert exchanges["antenna"]["arguments"] == {"alternate-exchange": broker.UNROUTED}
 
 
-def test_delay_queues_halve_their_time_and_end_at_the_queue_s_own_key():
+def test_delay_queues_halve_their_ttl_and_end_at_the_queue_key():
     held = rendered()
     arguments = queue_arguments(held)
     assert [arguments[f"celery_delayed_{level}"]["x-message-ttl"] for level in (27, 1, 0)] == [2**27 * 1000, 2000, 1000]
@@ -96,12 +96,12 @@ def test_delay_queues_halve_their_time_and_end_at_the_queue_s_own_key():
         assert (broker.DELAYED_DELIVERY_EXCHANGE, f"#.{queue}") in keys(held, broker.EXCHANGE_NAME, "exchange")
 
 
-def test_the_slow_queue_is_there_when_it_is_switched_on():
+def test_slow_queue_is_rendered_only_if_enabled():
     assert "antenna-slow" in queue_arguments(rendered(ALL))
     assert "antenna-slow" not in queue_arguments(rendered(load({})))
 
 
-def test_with_single_routing_a_restart_gives_no_key_back_that_a_rollback_took_away():
+def test_single_routing_does_not_restore_bindings_of_split_queues():
     held = rendered(SINGLE)
     assert keys(held, "antenna") == {("antenna", "antenna"), ("antenna", "#.antenna")}
     assert not any(binding["destination"] == "antenna-ingest" for binding in held["bindings"])
@@ -109,7 +109,7 @@ def test_with_single_routing_a_restart_gives_no_key_back_that_a_rollback_took_aw
     assert "antenna-ingest.dlq" in queue_arguments(held)
 
 
-def test_policies_are_those_of_the_oldest_rabbitmq_unless_a_newer_one_is_named():
+def test_policies_fit_the_oldest_rabbitmq_unless_a_newer_is_named():
     def policies(**options) -> dict[str, dict]:
         return {policy["name"]: policy for policy in rendered(**options)["policies"]}
 
@@ -120,18 +120,18 @@ def test_policies_are_those_of_the_oldest_rabbitmq_unless_a_newer_one_is_named()
 
 
 @pytest.mark.parametrize("version", ["3.9", "3", "", "three", "3.x", "3.10-rc.1", "²3.1"])
-def test_a_version_that_is_none_or_too_old_is_refused(version: str):
+def test_invalid_or_old_rabbitmq_version_is_refused(version: str):
     with pytest.raises(TopologyError, match="write it like 3.13"):
         definitions.parse(version)
 
 
-def test_the_hash_is_the_one_of_rabbitmq_s_documentation():
+def test_password_hash_equals_rabbitmq_documentation():
     salt = bytes.fromhex("908DC60A")
     known = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
     assert definitions.Account("x", "test12", "x").password_hash(salt) == known
 
 
-def test_the_hash_verifies_with_the_salt_it_begins_with():
+def test_password_hash_verifies_with_its_salt():
     user = rendered()["users"][0]
     raw = base64.b64decode(user["password_hash"])
     assert raw[4:] == hashlib.sha256(raw[:4] + SECRET.encode()).digest()
@@ -139,25 +139,25 @@ def test_the_hash_verifies_with_the_salt_it_begins_with():
     assert user["tags"] == "administrator"
 
 
-def test_the_same_every_time_but_for_the_salt():
+def test_definitions_are_deterministic_except_for_the_salt():
     assert rendered(salt=b"salt") == rendered(salt=b"salt")
     first, second = rendered(), rendered()
     assert first["users"][0].pop("password_hash") != second["users"][0].pop("password_hash")
     assert first == second
 
 
-def test_the_password_shows_in_no_representation():
+def test_password_is_not_in_repr_or_output():
     assert SECRET not in repr(ACCOUNT)
     assert SECRET not in json.dumps(rendered())
 
 
-def test_incident_4_the_broker_s_consumer_timeout_is_the_one_that_hard_limits_stay_below():
+def test_incident_4_broker_has_the_consumer_timeout_of_the_table():
     found = re.search(r"^consumer_timeout = (\d+)$", conf("antenna.conf"), re.MULTILINE)
     assert found
     assert int(found[1]) == CONSUMER_TIMEOUT_SECONDS * 1000
 
 
-def test_the_broker_loads_what_compose_has_written():
+def test_broker_loads_the_definitions_file_of_compose():
     assert re.search(r"^load_definitions = /definitions/antenna\.json$", conf("antenna.conf"), re.MULTILINE)
 
 
@@ -171,7 +171,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.processes
-def test_the_command_prints_them_and_no_password():
+def test_command_prints_definitions_without_password():
     done = run(**GOOD)
     assert done.returncode == 0, done.stderr
     held = json.loads(done.stdout)
@@ -181,7 +181,7 @@ def test_the_command_prints_them_and_no_password():
 
 
 @pytest.mark.processes
-def test_the_command_writes_a_file_that_another_user_can_read_and_leaves_nothing_beside_it(tmp_path: Path):
+def test_command_writes_a_world_readable_file_atomically(tmp_path: Path):
     file = tmp_path / "antenna.json"
     file.write_text("the old one")
     done = run("--write", str(file), **GOOD)
@@ -191,7 +191,7 @@ def test_the_command_writes_a_file_that_another_user_can_read_and_leaves_nothing
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path):
+def test_failed_write_leaves_the_old_file(tmp_path: Path):
     (tmp_path / "antenna.json").mkdir()
     with pytest.raises(TopologyError, match="cannot be written"):
         credentials.write(tmp_path / "antenna.json", "new")
@@ -211,7 +211,7 @@ REFUSED = {
 
 @pytest.mark.processes
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_a_missing_or_wrong_account_is_one_sentence_and_exit_2(changes: dict[str, str], sentence: str):
+def test_missing_or_invalid_account_exits_2_with_one_sentence(changes: dict[str, str], sentence: str):
     done = run(**{**GOOD, **changes})
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ami.topology: {sentence}")
@@ -219,7 +219,7 @@ def test_a_missing_or_wrong_account_is_one_sentence_and_exit_2(changes: dict[str
     assert SECRET not in done.stderr
 
 
-def test_the_account_may_come_from_files(tmp_path: Path):
+def test_account_may_come_from_files(tmp_path: Path):
     environ = {}
     for name, value in GOOD.items():
         (tmp_path / name).write_text(f"{value}\n")
@@ -227,7 +227,7 @@ def test_the_account_may_come_from_files(tmp_path: Path):
     assert credentials.account(environ) == ACCOUNT
 
 
-def test_an_empty_file_is_refused_by_its_name(tmp_path: Path):
+def test_empty_account_file_is_refused(tmp_path: Path):
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(TopologyError, match="RABBITMQ_PASSWORD_FILE names an empty file"):
         credentials.account({**GOOD, "RABBITMQ_PASSWORD": "", "RABBITMQ_PASSWORD_FILE": str(tmp_path / "empty")})

@@ -1,4 +1,4 @@
-"""The manifests: what Kubernetes's own schemas take, what the table says, and nothing that is secret."""
+"""The manifests: valid for Kubernetes's own schemas, equal to the table, and without secrets."""
 
 import copy
 import re
@@ -7,11 +7,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ami.topology import containers, processes
+from ami.topology import containers
 from ami.topology.errors import TopologyError
-from ami.topology.kubernetes import render
+from ami.topology.kubernetes import processes, render
 from ami.topology.kubernetes.objects import component, name_of
-from ami.topology.processes import Choices
+from ami.topology.kubernetes.processes import Choices
 from ami.topology.topology import load, override_name
 from tests.support import forked_python
 
@@ -22,7 +22,7 @@ CHOICES = Choices(image="example.org/antenna:1.0", host="insects.example.org")
 
 
 def manifests(environ=SLOW, choices=CHOICES):
-    """Every object, as it comes back from the rendered files."""
+    """Every object, parsed from the rendered files."""
     files = render.render(load(environ), environ, choices)
     return [document for text in files.values() for document in yaml.load_all(text, yaml.CSafeLoader)]
 
@@ -61,12 +61,12 @@ each_row = pytest.mark.parametrize("row", ALL.workloads, ids=lambda row: row.que
 
 @pytest.mark.parametrize("version", VERSIONS)
 @each
-def test_kubernetes_s_own_strict_schema_takes_it(manifest, version):
+def test_manifest_is_valid_in_kubernetes_strict_schema(manifest, version):
     kubernetes_validate.validate(manifest, version, strict=True)
 
 
 @each
-def test_a_field_that_kubernetes_does_not_know_is_refused(manifest):
+def test_unknown_field_is_refused_by_the_schema(manifest):
     """The check above can fail."""
     wrong = copy.deepcopy(manifest)
     wrong.setdefault("spec", {})["replica"] = 1
@@ -74,7 +74,7 @@ def test_a_field_that_kubernetes_does_not_know_is_refused(manifest):
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
 
 
-def test_a_field_in_the_wrong_place_of_a_container_is_refused():
+def test_misplaced_container_field_is_refused_by_the_schema():
     wrong = copy.deepcopy(one("Deployment", "antenna-web"))
     container_of(wrong)["terminationGracePeriodSeconds"] = 30
     with pytest.raises(kubernetes_validate.ValidationError, match="terminationGracePeriodSeconds"):
@@ -82,7 +82,7 @@ def test_a_field_in_the_wrong_place_of_a_container_is_refused():
 
 
 @each_row
-def test_a_worker_is_what_its_row_says(row):
+def test_worker_deployment_follows_its_row(row):
     deployment = one("Deployment", name_of(component(row)))
     container = container_of(deployment)
     assert container["args"] == ["python", "-m", "config.waiting", "python", "-m", "ami.topology", "worker", row.queue]
@@ -96,7 +96,7 @@ def test_a_worker_is_what_its_row_says(row):
     assert environment_of(deployment)[override_name(row, "container_memory_kib")] == str(row.memory_limit_kib)
 
 
-def test_each_queue_has_one_worker_and_a_queue_that_is_off_has_none():
+def test_each_enabled_queue_has_one_worker_deployment():
     names = {f"antenna-worker-{row.key.lower()}" for row in ALL.workloads}
     assert {x["metadata"]["name"] for x in DEPLOYMENTS} == names | {"antenna-web", "antenna-flower", "antenna-beat"}
     off = {x["metadata"]["name"] for x in manifests({}) if x["kind"] == "Deployment"}
@@ -105,19 +105,19 @@ def test_each_queue_has_one_worker_and_a_queue_that_is_off_has_none():
 
 
 @pytest.mark.parametrize("manifest", OBJECTS, ids=identity)
-def test_every_name_is_one_that_dns_takes(manifest):
+def test_every_name_is_a_valid_dns_label(manifest):
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", manifest["metadata"]["name"])
 
 
-def test_names_are_unique_and_a_name_that_kubernetes_would_refuse_is_refused_here():
+def test_names_are_unique_and_invalid_names_are_refused():
     identities = [identity(manifest) for manifest in OBJECTS]
     assert len(identities) == len(set(identities))
-    with pytest.raises(TopologyError, match="is no name in Kubernetes"):
+    with pytest.raises(TopologyError, match="is not a name in Kubernetes"):
         name_of("worker_ingest")
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "PodDisruptionBudget", "Service"])
-def test_every_selector_finds_the_pods_of_one_deployment(kind):
+def test_every_selector_matches_the_pods_of_one_deployment(kind):
     pods = {x["metadata"]["name"]: x["spec"]["template"]["metadata"]["labels"] for x in DEPLOYMENTS}
     for manifest in (x for x in OBJECTS if x["kind"] == kind):
         selector = manifest["spec"]["selector"]
@@ -127,7 +127,7 @@ def test_every_selector_finds_the_pods_of_one_deployment(kind):
 
 
 @each_pod
-def test_a_pod_keeps_kubernetes_s_restricted_rules(manifest):
+def test_pod_meets_the_restricted_security_standard(manifest):
     spec = manifest["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
@@ -143,16 +143,16 @@ def test_a_pod_keeps_kubernetes_s_restricted_rules(manifest):
 
 
 @each_pod
-def test_what_a_process_writes_lies_on_a_bounded_volume_that_outlives_the_container(manifest):
+def test_writable_folders_are_bounded_volumes_of_the_pod(manifest):
     spec = manifest["spec"]["template"]["spec"]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
     for path in ("/tmp", "/state"):
         assert volumes[mounts[path]["name"]]["emptyDir"]["sizeLimit"]
-    assert mounts["/data"]["readOnly"] is True, "without shared files nothing is written that would be lost"
+    assert mounts["/data"]["readOnly"] is True, "without shared files a write would be lost with the pod"
 
 
-def test_a_shared_claim_is_where_web_and_workers_keep_files():
+def test_named_claim_is_mounted_at_data_in_every_pod():
     objects = manifests(choices=Choices(files="antenna-files"))
     for manifest in (x for x in objects if x["kind"] in ("Deployment", "Job")):
         spec = manifest["spec"]["template"]["spec"]
@@ -161,14 +161,14 @@ def test_a_shared_claim_is_where_web_and_workers_keep_files():
 
 
 @each_row
-def test_the_governor_s_files_outlive_the_container(row):
+def test_governor_state_is_on_a_volume(row):
     deployment = one("Deployment", name_of(component(row)))
     state = environment_of(deployment)["GOVERNOR_STATE_DIR"]
     assert state in {mount["mountPath"] for mount in container_of(deployment)["volumeMounts"]}
 
 
 @each_row
-def test_a_worker_is_asked_for_progress_and_has_time_to_wait_for_a_broker(row):
+def test_worker_probes_check_progress_and_allow_for_a_slow_broker(row):
     container = container_of(one("Deployment", name_of(component(row))))
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["exec"]["command"] == ["fresh", "/tmp/worker-pulse", "60"]
@@ -176,14 +176,14 @@ def test_a_worker_is_asked_for_progress_and_has_time_to_wait_for_a_broker(row):
     assert seconds(container["livenessProbe"]) == 300
     assert seconds(container["startupProbe"]) == 1800
     waits = int(one("ConfigMap", "antenna")["data"]["ANTENNA_WAIT_SECONDS"])
-    assert 120 < waits < seconds(container["startupProbe"]), "it says itself what it waited for"
+    assert 120 < waits < seconds(container["startupProbe"]), "the process logs its own timeout first"
 
 
 def seconds(probe):
     return probe["periodSeconds"] * probe["failureThreshold"]
 
 
-def test_there_is_one_beat_and_never_two_at_once():
+def test_beat_has_one_replica_and_the_old_one_stops_first():
     beat = one("Deployment", "antenna-beat")
     assert beat["spec"]["replicas"] == 1
     assert beat["spec"]["strategy"] == {"type": "Recreate"}
@@ -192,7 +192,7 @@ def test_there_is_one_beat_and_never_two_at_once():
     assert environment_of(beat)["ANTENNA_BEAT_TICK_FILE"] == "/tmp/beat-tick"
 
 
-def test_web_is_asked_with_a_host_that_it_answers_to():
+def test_web_probe_sends_an_allowed_host():
     probe = container_of(one("Deployment", "antenna-web"))["livenessProbe"]["httpGet"]
     headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
     assert headers == {"Host": "insects.example.org", "X-Forwarded-Proto": "https"}
@@ -202,7 +202,7 @@ def test_web_is_asked_with_a_host_that_it_answers_to():
     assert (port["port"], port["targetPort"]) == (8000, "http")
 
 
-def test_other_hosts_of_the_environment_stay_behind_the_one_that_is_asked():
+def test_allowed_hosts_of_the_environment_follow_the_probed_host():
     data = one("ConfigMap", "antenna", manifests({"DJANGO_ALLOWED_HOSTS": "a.example.org, b.example.org"}))["data"]
     assert data["DJANGO_ALLOWED_HOSTS"] == "insects.example.org,antenna-web,a.example.org,b.example.org"
 
@@ -211,19 +211,19 @@ def test_setup_runs_once_per_version():
     first, again = (next(x for x in manifests() if x["kind"] == "Job") for _ in range(2))
     assert first == again
     other = next(x for x in manifests(choices=Choices(image="example.org/antenna:1.1")) if x["kind"] == "Job")
-    assert first["metadata"]["name"] != other["metadata"]["name"], "a job cannot be changed, so it is another one"
+    assert first["metadata"]["name"] != other["metadata"]["name"], "a Job is immutable, so a new image needs a new one"
     assert container_of(first)["args"] == ["setup"]
     assert first["spec"]["ttlSecondsAfterFinished"] > 0
     assert first["spec"]["backoffLimit"] > 0
 
 
-def test_no_budget_keeps_a_node_with_a_single_replica_from_being_drained():
+def test_no_disruption_budget_blocks_the_drain_of_a_single_replica():
     budgets = [x["spec"] for x in OBJECTS if x["kind"] == "PodDisruptionBudget"]
     assert len(budgets) == len(ALL.workloads) + 1, "every workload, and web"
     assert all(budget["maxUnavailable"] == 1 and "minAvailable" not in budget for budget in budgets)
 
 
-def test_pods_start_anew_when_their_configuration_changes():
+def test_pods_restart_when_the_configuration_changes():
     def digest(environ):
         return worker("antenna-ingest", environ)["spec"]["template"]["metadata"]["annotations"]["antenna.configuration"]
 
@@ -247,7 +247,7 @@ def test_an_override_changes_the_manifest(name, value, field, expected):
         assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == expected
 
 
-def test_a_concurrency_that_is_overridden_is_passed_on_with_the_memory_it_needs():
+def test_overridden_concurrency_is_passed_with_its_memory_limit():
     assert "ANTENNA_INGEST_CONCURRENCY" not in environment_of(worker("antenna-ingest", {}))
     deployment = worker("antenna-ingest", {"ANTENNA_INGEST_CONCURRENCY": "32"})
     memory = load({"ANTENNA_INGEST_CONCURRENCY": "32"}).workload("antenna-ingest").memory_limit_kib
@@ -258,13 +258,13 @@ def test_a_concurrency_that_is_overridden_is_passed_on_with_the_memory_it_needs(
     )
 
 
-def test_a_core_limit_is_rendered_only_where_the_operator_sets_one():
+def test_core_limit_is_rendered_only_if_set():
     resources = container_of(worker("antenna-ingest", {"ANTENNA_INGEST_CPUS": "0.5"}))["resources"]
     assert resources["limits"]["cpu"] == "500m"
     assert resources["requests"]["cpu"] == "500m", "no more than the limit"
 
 
-def test_the_governor_s_settings_reach_every_worker_and_those_of_one_queue_its_own():
+def test_governor_settings_reach_all_workers_or_one_queue():
     environ = {"MEMORY_GOVERNOR": "dry-run", "ANTENNA_INGEST_MEMORY_THROTTLE_THRESHOLD": "70"}
     ingest, other = (environment_of(worker(queue, environ)) for queue in ("antenna-ingest", "antenna"))
     assert ingest["MEMORY_GOVERNOR"] == other["MEMORY_GOVERNOR"] == "dry-run"
@@ -277,13 +277,13 @@ SECRETS = [
 ]
 
 
-def test_whatever_may_be_given_as_a_file_counts_as_a_secret():
+def test_every_variable_that_may_be_a_file_is_a_secret():
     assert all(processes.is_secret(name) for name in containers.AS_FILES)
     assert [name for name in containers.REQUIRED if not processes.is_secret(name)] == ["DJANGO_ALLOWED_HOSTS"]
 
 
 @pytest.mark.parametrize("choices", [CHOICES, Choices(keda=False, namespace="")], ids=["keda", "fixed"])
-def test_no_secret_is_rendered_even_when_the_environment_has_it(choices):
+def test_no_secret_of_the_environment_is_rendered(choices):
     environ = {name: f"amqp://user:canary-{name}@host" for name in SECRETS}
     environ |= {"FLOWER_BASIC_AUTH": "user:canary-flower", "RABBITMQ_PASSWORD": "canary-rabbitmq"}
     text = render.stream(load({}), environ, choices)
@@ -294,13 +294,13 @@ def test_no_secret_is_rendered_even_when_the_environment_has_it(choices):
     )
 
 
-def test_a_login_in_an_address_that_is_no_secret_is_refused_without_being_repeated():
+def test_login_in_a_plain_url_is_refused_and_not_repeated():
     with pytest.raises(TopologyError, match="ANTENNA_S3_ENDPOINT_URL is a URL with a login") as refusal:
         manifests({"ANTENNA_S3_ENDPOINT_URL": "https://user:canary@objects.example.org"})
     assert "canary" not in str(refusal.value)
 
 
-def test_every_document_is_in_the_namespace_or_none_names_one():
+def test_all_documents_or_none_name_the_namespace():
     assert {x["metadata"].get("namespace") for x in OBJECTS if x["kind"] != "Namespace"} == {"antenna"}
     bare = manifests(choices=Choices(namespace=""))
     assert {x["metadata"].get("namespace") for x in bare} == {None}
@@ -313,10 +313,9 @@ def test_every_document_is_in_the_namespace_or_none_names_one():
         ({"host": "https://x"}, "--host is 'https://x'"),
         ({"namespace": "Antenna_1"}, "--namespace is 'Antenna_1'"),
         ({"web_replicas": 0}, "--web-replicas is 0"),
-        ({"secrets": ("ANTENNA_LOG_LEVEL",)}, "--secret is 'ANTENNA_LOG_LEVEL'"),
     ],
 )
-def test_a_choice_that_cannot_be_is_one_sentence(choices, sentence):
+def test_invalid_option_is_refused_in_one_sentence(choices, sentence):
     with pytest.raises(TopologyError, match=re.escape(sentence)):
         Choices(**choices)
 
@@ -327,7 +326,7 @@ def run(*arguments, **environ):
 
 
 @pytest.mark.processes
-def test_what_is_written_passes_its_check_until_the_environment_or_a_file_differs(tmp_path):
+def test_written_manifests_pass_the_check_until_something_differs(tmp_path):
     folder = tmp_path / "manifests"
     assert run("--write", str(folder), ANTENNA_SLOW_ENABLED="1").returncode == 0
     assert {path.name for path in folder.iterdir()} >= {"namespace.yaml", "worker-slow.yaml", "scaling.yaml"}
@@ -337,22 +336,22 @@ def test_what_is_written_passes_its_check_until_the_environment_or_a_file_differ
     assert differs.returncode == 1
     assert "worker-slow.yaml is not what the topology renders" in differs.stderr
     assert run("--write", str(folder)).returncode == 0
-    assert not (folder / "worker-slow.yaml").exists(), "the worker of a queue that is off goes"
+    assert not (folder / "worker-slow.yaml").exists(), "the worker of a disabled queue is removed"
     assert (folder / "own.yaml").exists()
     assert run("--check", str(folder)).returncode == 0
 
 
 @pytest.mark.processes
-def test_the_stream_holds_what_the_files_hold():
+def test_stream_has_the_same_documents_as_the_files():
     printed = list(
         yaml.load_all(run("--image", CHOICES.image, "--host", CHOICES.host, **SLOW).stdout, yaml.CSafeLoader)
     )
     assert printed == OBJECTS
-    assert printed[0]["kind"] == "Namespace", "what others need comes first"
+    assert printed[0]["kind"] == "Namespace", "the namespace comes first"
 
 
 @pytest.mark.processes
-def test_a_contradiction_is_one_sentence_and_exit_code_2():
+def test_invalid_option_exits_2_with_one_sentence():
     done = run("--max-replicas", "antena-ingest=8")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

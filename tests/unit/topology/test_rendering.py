@@ -1,4 +1,4 @@
-"""What is rendered from the table: the compose file, command lines, broker entities and policies."""
+"""Renderings of the table: the compose file, command lines, broker entities and policies."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def test_each_queue_has_exactly_one_service():
     assert list(COMPOSE["services"]) == [*(row.service for row in ALL.workloads), "celerybeat"]
 
 
-def test_services_share_one_image_and_differ_in_what_the_table_says():
+def test_services_share_one_image_and_follow_their_rows():
     assert len({service["image"] for service in COMPOSE["services"].values()}) == 1
     ingest = COMPOSE["services"]["celeryworker_ingest"]
     assert ingest["stop_grace_period"] == "${ANTENNA_INGEST_STOP_GRACE_PERIOD_SECONDS:-330}s"
@@ -35,7 +35,7 @@ def test_committed_compose_file_is_what_the_table_renders():
     assert subprocess.run([sys.executable, "-m", "ami.topology", "compose", "--check"], check=False).returncode == 0
 
 
-def test_adding_a_queue_renders_a_service_a_queue_its_dead_letters_and_a_policy():
+def test_new_row_renders_service_queue_dead_letter_queue_and_policy():
     row = replace(ALL.workloads[1], queue="antenna-training", key="TRAINING", service="celeryworker_training", tasks=())
     grown = Topology((*ALL.workloads, row))
     assert "celeryworker_training" in yaml.load(compose.render(grown), yaml.CSafeLoader)["services"]
@@ -45,7 +45,7 @@ def test_adding_a_queue_renders_a_service_a_queue_its_dead_letters_and_a_policy(
 
 
 @pytest.mark.parametrize("queue", broker.task_queues(ALL), ids=lambda queue: queue.name)
-def test_no_queue_is_without_dead_letters_and_a_delivery_limit(queue):
+def test_every_queue_has_dead_letters_and_a_delivery_limit(queue):
     arguments = queue.queue_arguments
     assert arguments["x-queue-type"] == "quorum"
     assert arguments["x-delivery-limit"] == 20
@@ -55,7 +55,7 @@ def test_no_queue_is_without_dead_letters_and_a_delivery_limit(queue):
     assert queue.exchange.type == "topic"
 
 
-def test_worker_command_says_what_the_row_says():
+def test_worker_command_follows_its_row():
     argv = command.worker(load({"ANTENNA_INGEST_CONCURRENCY": "3"}), "antenna-ingest", ["--loglevel", "DEBUG"])
     options = dict(zip(argv[4::2], argv[5::2], strict=False))
     assert argv[argv.index("--queues") + 1] == "antenna-ingest"
@@ -66,7 +66,7 @@ def test_worker_command_says_what_the_row_says():
 
 @pytest.mark.processes
 @pytest.mark.parametrize("argv", [["worker", "antenna-ingest"], ["beat"]], ids=" ".join)
-def test_process_gives_freed_memory_back_unless_the_operator_says_otherwise(tmp_path, argv):
+def test_malloc_settings_are_set_unless_the_operator_sets_them(tmp_path, argv):
     (tmp_path / "celery.py").write_text("import json, os; print(json.dumps(dict(os.environ)))")
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "MALLOC_TRIM_THRESHOLD_": "7"}
     command_line = [sys.executable, "-m", "ami.topology", *argv]

@@ -29,11 +29,11 @@ SPLIT = load({})
         ("ami.exports.tasks.run_scheduled_exports", "beat", "antenna-housekeeping"),
         ("ami.jobs.tasks.run_job", "person", "antenna-interactive"),
         ("ami.jobs.tasks.run_job", "task", "antenna-interactive"),
-        ("somebody.elses.task", "person", "antenna"),
-        ("somebody.elses.task", "beat", "antenna"),
+        ("other.project.task", "person", "antenna"),
+        ("other.project.task", "beat", "antenna"),
     ],
 )
-def test_task_goes_where_its_name_and_its_asker_say(task, origin, queue):
+def test_task_is_routed_by_its_name_and_origin(task, origin, queue):
     assert SPLIT.place(task, origin).queue == queue
 
 
@@ -105,6 +105,6 @@ def test_unknown_queue_is_refused_with_the_nearest_name():
         SPLIT.workload("antena-ingest")
 
 
-def test_fingerprint_tells_routings_apart_and_ignores_sizes():
+def test_fingerprint_depends_on_routing_and_not_on_sizes():
     assert load({}).fingerprint != load({"ANTENNA_ROUTING": "single"}).fingerprint
     assert load({}).fingerprint == load({"ANTENNA_INGEST_CONCURRENCY": "3"}).fingerprint

@@ -1,4 +1,4 @@
-"""What each verb of ``python -m ami.topology`` prints."""
+"""The output of each verb of ``python -m ami.topology``."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ def test_table_as_json_has_the_same_rows(capsys):
     assert [row["queue"] for row in printed["workloads"]] == [row["queue"] for row in load().as_dicts()]
 
 
-def test_queues_are_printed_one_a_line(capsys):
+def test_queues_are_printed_one_per_line(capsys):
     assert main(["queues"]) == 0
     assert capsys.readouterr().out.split() == list(load().queues)
 
@@ -42,7 +42,7 @@ def test_policies_and_definitions_name_every_dead_letter_queue(capsys, monkeypat
     assert {row["queue"] + ".dlq" for row in load().as_dicts()} <= {queue["name"] for queue in definitions["queues"]}
 
 
-def test_worker_prints_the_command_it_would_become_with_what_is_added_for_celery(capsys):
+def test_worker_print_shows_the_command_with_extra_celery_options(capsys):
     assert main(["worker", "antenna-ingest", "--print", "--concurrency", "3"]) == 0
     argv = shlex.split(capsys.readouterr().out)
     assert argv[argv.index("--queues") + 1] == "antenna-ingest"
@@ -57,7 +57,7 @@ def test_unknown_queue_is_one_sentence_and_exit_code_2(capsys):
     assert "antenna-ingest" in line
 
 
-def test_options_of_celery_are_refused_where_no_celery_is_started(capsys):
+def test_celery_options_are_refused_by_other_verbs(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["queues", "--concurrency", "3"])
     assert ended.value.code == 2

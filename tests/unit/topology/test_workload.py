@@ -1,4 +1,4 @@
-"""A row of the table refuses to contradict itself."""
+"""Invalid rows of the table are refused."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The formats that an export may have; a module of this package registers each."""
+"""The export formats; each module registers one."""
 
 from ami.exports.services.formats import occurrences_csv, occurrences_json
 from ami.exports.services.formats.registry import Format, choices, format_of

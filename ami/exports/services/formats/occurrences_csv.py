@@ -10,18 +10,18 @@ from typing import Any
 from django.db.models import QuerySet
 
 from ami.exports.services.formats.registry import register
-from ami.exports.services.formats.row import COLUMNS, record, with_all_it_needs
+from ami.exports.services.formats.row import COLUMNS, record, with_related
 from ami.main.models import Occurrence
 
-#: A spreadsheet takes a cell that begins so for a formula and runs it (OWASP, "CSV Injection"): also in full-width
-#: characters, and behind what an import strips.
+#: A spreadsheet runs a cell with such a beginning as a formula (OWASP, "CSV Injection"): also in full-width
+#: characters, and after characters that an import strips.
 FORMULA = re.compile(r"[\s\x00\ufeff\u200b]*[=+\-@\uff1d\uff0b\uff0d\uff20]| *[\t\r\n]")
 
 
 def safe(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs: a text that begins like a formula gets ``'`` in front.
+    """Return a cell that no spreadsheet runs as a formula: such a text is prefixed with ``'``.
 
-    Numbers stay numbers, also negative ones. Who reads the file with a program strips one leading ``'``.
+    Numbers stay numbers, also negative ones. Programs that read the file strip one leading ``'``.
     """
     if isinstance(value, (list, dict)):
         return json.dumps(value)
@@ -31,7 +31,7 @@ def safe(value: Any) -> Any:
 
 
 class OccurrencesCsv:
-    """UTF-8 with a header line; empty cells for what is unknown."""
+    """UTF-8 with a header line; unknown values are empty cells."""
 
     key = "occurrences_simple_csv"
     name = "Occurrences (CSV)"
@@ -40,16 +40,13 @@ class OccurrencesCsv:
     between = b""
 
     def head(self) -> bytes:
-        """Return the header line."""
         return _lines([COLUMNS])
 
     def tail(self) -> bytes:
-        """Return nothing."""
         return b""
 
     def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        """Load all that a batch of rows needs."""
-        return with_all_it_needs(occurrences)
+        return with_related(occurrences)
 
     def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
         """Return one line per occurrence."""

@@ -1,4 +1,4 @@
-"""The format `occurrences_api_json`: a JSON array with every occurrence as the API shows it."""
+"""The format `occurrences_api_json`: a JSON array of occurrences as in the API."""
 
 import json
 from collections.abc import Sequence
@@ -21,19 +21,15 @@ class OccurrencesJson:
     between = b",\n"
 
     def head(self) -> bytes:
-        """Open the array."""
         return b"[\n"
 
     def tail(self) -> bytes:
-        """Close the array."""
         return b"\n]\n"
 
     def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        """Load all that a batch of rows needs."""
         return OccurrenceSerializer.prepare(occurrences)
 
     def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
-        """Return one object per occurrence, separated like the batches are."""
         data = OccurrenceSerializer(occurrences, many=True).data
         return self.between.join(json.dumps(fields, cls=DjangoJSONEncoder).encode() for fields in data)
 

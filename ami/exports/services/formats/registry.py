@@ -10,7 +10,7 @@ from ami.topology.errors import did_you_mean
 
 
 class Format(Protocol):
-    """How occurrences become bytes: ``head``, pieces joined by ``between``, ``tail``; no rows make a valid file too."""
+    """A file format: ``head``, rows joined by ``between``, ``tail``; a file without rows is valid, too."""
 
     key: str
     name: str
@@ -19,15 +19,15 @@ class Format(Protocol):
     between: bytes
 
     def head(self) -> bytes:
-        """Return what stands before the first row."""
+        """Return the bytes before the first row."""
         ...
 
     def tail(self) -> bytes:
-        """Return what stands after the last row."""
+        """Return the bytes after the last row."""
         ...
 
     def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        """Load all that a batch of rows needs in a fixed number of queries."""
+        """Prefetch what a batch of rows needs, in a fixed number of queries."""
         ...
 
     def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
@@ -39,7 +39,6 @@ _formats: dict[str, Format] = {}
 
 
 def register(written: Format) -> Format:
-    """Make a format available under its key."""
     _formats[written.key] = written
     return written
 
@@ -48,7 +47,7 @@ def format_of(key: str) -> Format:
     """Return the registered format.
 
     Raises:
-        ValueError: with the known ones named.
+        ValueError: unknown format.
     """
     if key not in _formats:
         raise ValueError(f"Unknown format '{key}'.{did_you_mean(key, _formats)} Known: {', '.join(sorted(_formats))}.")

@@ -1,4 +1,4 @@
-"""One occurrence as a flat record: the columns that every export of occurrences has."""
+"""One occurrence as a flat record: the columns of tabular exports."""
 
 from typing import Any
 
@@ -39,25 +39,29 @@ COLUMNS = (
 )
 
 
-def with_all_it_needs(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-    """Load everything that `record` reads in three queries, however many rows there are."""
+def with_related(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
+    """Prefetch everything that `record` reads, in three queries."""
     predictions = Classification.objects.select_related("taxon", "algorithm").filter(taxon__isnull=False)
     predictions = predictions.defer("scores", "logits").order_by("-terminal", "-score", "pk")
-    said = Identification.objects.select_related(
+    identifications = Identification.objects.select_related(
         "user", "agreed_with_prediction__algorithm", "agreed_with_identification__user"
     )
-    said = said.defer("agreed_with_prediction__scores", "agreed_with_prediction__logits")
+    identifications = identifications.defer("agreed_with_prediction__scores", "agreed_with_prediction__logits")
     return occurrences.select_related(
         "event", "deployment", "project", "determination", "detection__source_image"
     ).prefetch_related(
         Prefetch("detection__classifications", predictions, to_attr="predictions"),
-        Prefetch("identifications", said.filter(withdrawn=False).order_by("-created_at", "-pk"), to_attr="said"),
+        Prefetch(
+            "identifications",
+            identifications.filter(withdrawn=False).order_by("-created_at", "-pk"),
+            to_attr="current_identifications",
+        ),
     )
 
 
 def record(occurrence: Occurrence) -> dict[str, Any]:
-    """Return the occurrence as ``COLUMNS`` -> value; loaded through `with_all_it_needs`."""
-    return {**_place(occurrence), **_determination(occurrence), **_people(occurrence), **_appearance(occurrence)}
+    """Return the occurrence as ``COLUMNS`` -> value; loaded through `with_related`."""
+    return {**_place(occurrence), **_determination(occurrence), **_verification(occurrence), **_appearance(occurrence)}
 
 
 def _place(occurrence: Occurrence) -> dict[str, Any]:
@@ -90,22 +94,22 @@ def _best_prediction(occurrence: Occurrence) -> Any:
     return next(iter(occurrence.detection.predictions), None)
 
 
-def _people(occurrence: Occurrence) -> dict[str, Any]:
-    said: list[Identification] = occurrence.said  # type: ignore[attr-defined]
-    newest = said[0] if said else None
+def _verification(occurrence: Occurrence) -> dict[str, Any]:
+    identifications: list[Identification] = occurrence.current_identifications  # type: ignore[attr-defined]
+    newest = identifications[0] if identifications else None
     prediction = newest.agreed_with_prediction if newest else None
     agreed = newest.agreed_with_identification if newest else None
     return {
         "verification_status": "Verified" if newest else "Not verified",
-        "verified_by": _shown(newest.user) if newest else None,
-        "participant_count": len({identification.user_id for identification in said}),
+        "verified_by": _display_name(newest.user) if newest else None,
+        "participant_count": len({identification.user_id for identification in identifications}),
         "agreed_with_algorithm": prediction.algorithm.name if prediction else None,
-        "agreed_with_user": _shown(agreed.user) if agreed else None,
+        "agreed_with_user": _display_name(agreed.user) if agreed else None,
     }
 
 
-def _shown(user: Any) -> str | None:
-    """A person's name; an export may be published, so never an e-mail address."""
+def _display_name(user: Any) -> str | None:
+    """Return the user's name; never the e-mail address, because an export may be published."""
     if user is None:
         return None
     return user.name or f"user {user.pk}"

@@ -33,9 +33,7 @@ def publish_run_job(job_id: int, reason: str) -> None:
     Raises:
         kombu.exceptions.OperationalError: the broker refused it.
     """
-    from ami.jobs.tasks import run_job
-
-    publish_task(run_job, origin=PERSON, job_id=job_id)
+    publish_task(operations.RUN_JOB, origin=PERSON, job_id=job_id)
     Job.objects.get(pk=job_id).log(reason, level="WARNING")
 
 

@@ -1,4 +1,4 @@
-"""``manage.py tokens``: the operator's way to make, list and revoke tokens of the API."""
+"""``manage.py tokens``: create, list and revoke API tokens."""
 
 import json
 from datetime import timedelta
@@ -15,26 +15,26 @@ LONGEST_DAYS = 36_500
 
 
 class Command(BaseCommand):
-    """Makes, lists and revokes tokens."""
+    """Creates, lists and revokes API tokens."""
 
-    help = "Make, list and revoke tokens of the API: create, list, revoke."
+    help = "Create, list and revoke API tokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Add one sub-command per operation."""
         verbs = parser.add_subparsers(dest="verb", required=True)
-        create = verbs.add_parser("create", help="make a token and print its key, this once")
-        create.add_argument("name", help="what the token is for")
+        create = verbs.add_parser("create", help="create a token and print its key; it cannot be shown again")
+        create.add_argument("name", help="purpose of the token")
         create.add_argument("--user", required=True, help="e-mail address of the account")
         create.add_argument("--scope", choices=ApiToken.Scope.values, default=ApiToken.Scope.WORKER)
-        create.add_argument("--project", type=int, action="append", default=[], help="a worker's project; repeatable")
+        create.add_argument(
+            "--project", type=int, action="append", default=[], help="project of a worker's token; repeatable"
+        )
         create.add_argument("--expires-days", type=int, default=None, help="days until it expires; default: never")
-        listing = verbs.add_parser("list", help="list live tokens, without their keys")
-        listing.add_argument("--user", default=None, help="only those of this e-mail address")
-        revoke = verbs.add_parser("revoke", help="make a token worthless")
+        listing = verbs.add_parser("list", help="list valid tokens, without their keys")
+        listing.add_argument("--user", default=None, help="only tokens of this account (e-mail address)")
+        revoke = verbs.add_parser("revoke", help="revoke a token")
         revoke.add_argument("id", type=int)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
-        """Run one verb."""
         getattr(self, f"_{verb}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
@@ -51,11 +51,13 @@ class Command(BaseCommand):
 
     def _projects(self, user: User, scope: str, keys: list[int]) -> list[Project]:
         if (scope == ApiToken.Scope.WORKER) != bool(keys):
-            raise CommandError("A worker's token needs --project; a person's reaches all projects and takes none.")
-        found = list(Project.objects.visible_to(user).filter(pk__in=keys))
-        if missing := sorted(set(keys) - {project.pk for project in found}):
-            raise CommandError(f"{user} is no member of project {missing[0]}; add the account to it first.")
-        return found
+            raise CommandError(
+                "A worker's token needs --project; a person's token covers all their projects and takes none."
+            )
+        projects = list(Project.objects.visible_to(user).filter(pk__in=keys))
+        if missing := sorted(set(keys) - {project.pk for project in projects}):
+            raise CommandError(f"{user} is not a member of project {missing[0]}; add the account to it first.")
+        return projects
 
     def _list(self, options: dict[str, Any]) -> None:
         live = ApiToken.objects.live().select_related("user")
@@ -69,12 +71,12 @@ class Command(BaseCommand):
     def _revoke(self, options: dict[str, Any]) -> None:
         token = ApiToken.objects.filter(pk=options["id"])
         if not token.revoke():
-            raise CommandError(f"There is no live token {options['id']}; 'tokens list' shows them.")
+            raise CommandError(f"There is no valid token {options['id']}; 'tokens list' shows the valid ones.")
         audit_log.record("tokens revoke", who=audit_log.command_user(), rows=list(token))
-        self.stdout.write(f"Token {options['id']} is revoked.")
+        self.stdout.write(f"Token {options['id']} revoked.")
 
     def _user(self, email: str) -> User:
         user = User.objects.filter(email__iexact=email).first()
         if user is None:
-            raise CommandError(f"No person has the e-mail address '{email}'.")
+            raise CommandError(f"No account has the e-mail address '{email}'.")
         return user

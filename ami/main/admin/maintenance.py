@@ -1,4 +1,4 @@
-"""The admin of what is stale, leased or being deleted: to look at, not to change."""
+"""Read-only admin of maintenance rows: stale counts, leases, bulk deletions, login attempts."""
 
 from typing import Any
 
@@ -9,32 +9,30 @@ from ami.main.models import BulkDeletion, Lease, LoginAttempts, StaleCount
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
-    """Shows rows that only the program writes."""
+    """Rows that only the application writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
-        """Nobody adds one by hand."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody changes one by hand."""
         return False
 
 
 @admin.register(StaleCount)
 class StaleCountAdmin(ReadOnlyAdmin):
-    """Marks that wait for the next flush; an old one says that its object cannot be counted."""
+    """Marks that the next flush removes; an old mark means that counting its object fails."""
 
     list_display = ("kind", "object_pk", "marked_at")
     list_filter = ("kind",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        """Nobody forgets a mark by hand; refresh the object instead."""
+        # Refresh the object instead: that removes its marks.
         return False
 
 
 @admin.register(Lease)
 class LeaseAdmin(ReadOnlyAdmin):
-    """Leases; deleting one frees it and drops how far its work was."""
+    """Leases; deleting one frees it and discards its progress."""
 
     list_display = ("name", "lease_owner", "lease_expires_at")
     search_fields = ("name",)
@@ -42,7 +40,7 @@ class LeaseAdmin(ReadOnlyAdmin):
 
 @admin.register(BulkDeletion)
 class BulkDeletionAdmin(ReadOnlyAdmin):
-    """What people asked to delete, and how far it is."""
+    """Requested bulk deletions and their progress."""
 
     list_display = ("id", "target", "done", "requested_by", "created_at", "finished_at")
     list_filter = ("target",)
@@ -51,6 +49,6 @@ class BulkDeletionAdmin(ReadOnlyAdmin):
 
 @admin.register(LoginAttempts)
 class LoginAttemptsAdmin(ReadOnlyAdmin):
-    """Counted attempts to sign in; deleting a row lets whom it keeps waiting try again at once."""
+    """Counted sign-in attempts; deleting a row lifts its limit."""
 
     list_display = ("digest", "attempts", "ends_at")

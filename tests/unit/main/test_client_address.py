@@ -1,9 +1,9 @@
-"""Whose address counts, and whether https is believed, behind no proxy, one and two."""
+"""The client address behind no proxy, one and two."""
 
 import pytest
 from django.test import RequestFactory
 
-from ami.main.services.callers import address_of, network_of
+from ami.main.services.client_address import address_of, network_of
 
 REQUEST = {"REMOTE_ADDR": "10.0.0.1"}
 
@@ -26,7 +26,7 @@ REQUEST = {"REMOTE_ADDR": "10.0.0.1"}
         (2, "203.0.113.9", "203.0.113.9"),
     ],
 )
-def test_the_caller_is_the_last_address_that_our_proxies_wrote(settings, proxies, forwarded, expected):
+def test_client_is_the_last_address_written_by_trusted_proxies(settings, proxies, forwarded, expected):
     settings.ANTENNA_PROXIES = proxies
     headers = {} if forwarded is None else {"HTTP_X_FORWARDED_FOR": forwarded}
     assert address_of(RequestFactory().get("/", **REQUEST, **headers)) == expected
@@ -43,5 +43,5 @@ def test_the_caller_is_the_last_address_that_our_proxies_wrote(settings, proxies
         ("unix:", "unix:"),
     ],
 )
-def test_a_network_of_version_six_counts_as_one(address, network):
+def test_ipv6_network_counts_as_one_client(address, network):
     assert network_of(address) == network

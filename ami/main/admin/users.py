@@ -1,4 +1,4 @@
-"""The admin of people."""
+"""The admin of users."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from django.http import HttpRequest
 
 from ami.main.models import User
 
-#: What makes somebody else of a person; who might give it to themselves would have it.
+#: Fields that grant rights; only a superuser may change them.
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
 
-class PersonCreationForm(AdminUserCreationForm):
-    """Asks for an e-mail address where Django's form asks for a user name."""
+class UserEmailCreationForm(AdminUserCreationForm):
+    """Django's form with an e-mail address in place of the user name."""
 
     class Meta:
         model = User
@@ -23,12 +23,12 @@ class PersonCreationForm(AdminUserCreationForm):
 
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin):
-    """People, by e-mail address."""
+    """Users, by e-mail address."""
 
     list_display = ("email", "name", "is_staff", "is_active", "last_login")
     search_fields = ("email", "name")
     ordering = ("email",)
-    add_form = PersonCreationForm
+    add_form = UserEmailCreationForm
     fieldsets = (
         (None, {"fields": ("email", "password")}),
         ("Person", {"fields": ("name", "first_name", "last_name")}),
@@ -38,21 +38,20 @@ class UserAdmin(DjangoUserAdmin):
     add_fieldsets = ((None, {"fields": ("email", "usable_password", "password1", "password2")}),)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Let superusers alone give rights: whoever may change people would else make a superuser of themselves."""
-        shown = super().get_readonly_fields(request, obj)
-        return shown if request.user.is_superuser else (*shown, *RIGHTS)
+        """Make the rights read-only for everyone but superusers, so that staff cannot promote themselves."""
+        readonly = super().get_readonly_fields(request, obj)
+        return readonly if request.user.is_superuser else (*readonly, *RIGHTS)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Keep staff from those who may more than they: a new password, too, would be a way in."""
-        return _reaches(request.user, obj) and super().has_change_permission(request, obj)
+        """Refuse users with more rights than the editor: changing their password would give access to those rights."""
+        return _may_edit(request.user, obj) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Keep staff from deleting those who may more than they."""
-        return _reaches(request.user, obj) and super().has_delete_permission(request, obj)
+        return _may_edit(request.user, obj) and super().has_delete_permission(request, obj)
 
 
-def _reaches(person: Any, other: User | None) -> bool:
-    """Whether ``other`` has no right that ``person`` lacks."""
-    if other is None or person.is_superuser or other.pk == person.pk:
+def _may_edit(editor: Any, other: User | None) -> bool:
+    """Whether ``other`` has no right that ``editor`` lacks."""
+    if other is None or editor.is_superuser or other.pk == editor.pk:
         return True
-    return not other.is_superuser and other.get_all_permissions() <= person.get_all_permissions()
+    return not other.is_superuser and other.get_all_permissions() <= editor.get_all_permissions()

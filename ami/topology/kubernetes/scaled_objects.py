@@ -1,31 +1,31 @@
-"""A KEDA ScaledObject per queue: how many workers it gets, by how much lies there and by how long that will take.
+"""A KEDA ScaledObject per queue: the number of workers follows the queue's depth and its expected wait.
 
 Fields as in https://keda.sh/docs/2.18/scalers/rabbitmq-queue and https://keda.sh/docs/2.18/reference/scaledobject-spec.
 """
 
 import math
 
-from ami.topology import processes
 from ami.topology.errors import TopologyError
+from ami.topology.kubernetes import processes
 from ami.topology.kubernetes.objects import SECRET, Manifest, component, metadata, name_of
-from ami.topology.processes import Choices
+from ami.topology.kubernetes.processes import Choices
 from ami.topology.topology import override_name
 from ami.topology.workload import Workload
 
 AUTHENTICATION = "rabbitmq"
 
-#: What a task is taken to last until the broker's rates say better.
+#: Assumed duration of a task in the depth target.
 TASK_SECONDS = 1
 
 POLLING_SECONDS = 15
 WINDOW_SECONDS = 300
 
-#: The largest that Kubernetes takes for a policy's period and for a stabilization window.
+#: Kubernetes's maxima for a scaling policy's period and for a stabilization window.
 MAX_PERIOD_SECONDS, MAX_WINDOW_SECONDS = 1800, 3600
 
 
 def authentication(choices: Choices) -> Manifest:
-    """Return where KEDA finds the management API: in the Secret, as ``RABBITMQ_MANAGEMENT_URL``."""
+    """Return the TriggerAuthentication: the management API's URL is ``RABBITMQ_MANAGEMENT_URL`` of the Secret."""
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "TriggerAuthentication",
@@ -35,7 +35,7 @@ def authentication(choices: Choices) -> Manifest:
 
 
 def scaled_object(row: Workload, choices: Choices) -> Manifest:
-    """Return how this workload's Deployment grows and shrinks. Of two triggers the one that asks for more decides."""
+    """Return this workload's ScaledObject. Of its two triggers the one that wants more workers decides."""
     what, grace = component(row), row.stop_grace_period_seconds
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -44,10 +44,10 @@ def scaled_object(row: Workload, choices: Choices) -> Manifest:
         "spec": {
             "scaleTargetRef": {"name": name_of(what)},
             "pollingInterval": POLLING_SECONDS,
-            # Only from one to none; the same wish from many to one is `behavior`.
+            # KEDA's, from one worker to none only; from many to one it is `behavior`.
             "cooldownPeriod": max(WINDOW_SECONDS, grace),
-            "minReplicaCount": processes.least(row),
-            "maxReplicaCount": processes.most(row, choices),
+            "minReplicaCount": processes.min_replicas(row),
+            "maxReplicaCount": processes.max_replicas(row, choices),
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(grace)}},
             "triggers": [_depth(row, choices), _wait(row, choices)],
         },
@@ -55,7 +55,7 @@ def scaled_object(row: Workload, choices: Choices) -> Manifest:
 
 
 def _behavior(grace_seconds: int) -> Manifest:
-    """Grow to twice the size within a minute. Shrink by one worker, and by the next when that one has drained."""
+    """Scale up to twice the size per minute; scale down by one worker per stop grace period."""
     return {
         "scaleUp": {
             "stabilizationWindowSeconds": 0,
@@ -69,21 +69,21 @@ def _behavior(grace_seconds: int) -> Manifest:
 
 
 def depth_per_worker(row: Workload) -> int:
-    """Return how many messages, those that run included, one worker works off within the queue's promise."""
+    """Return how many messages, running ones included, one worker processes within the queue's wait target."""
     return row.concurrency * max(1, math.floor(row.wait_target_seconds / TASK_SECONDS))
 
 
 def _depth(row: Workload, choices: Choices) -> Manifest:
-    """Depth: what waits and what runs, shared among the workers. What runs counts, so a busy worker is no idle one."""
+    """Depth: ready and unacknowledged messages per worker. Unacknowledged ones count, so a busy worker is not idle."""
     metadata = {"mode": "QueueLength", "value": str(depth_per_worker(row)), "excludeUnacknowledged": "false"}
     return _trigger("depth", "AverageValue", row, choices, metadata)
 
 
 def _wait(row: Workload, choices: Choices) -> Manifest:
-    """Wait: in how many seconds the workers that are there will have taken what waits, at the rate of the last seconds.
+    """Wait: seconds until the current workers have taken all ready messages, at the rate of the last seconds.
 
-    (messages ready + published per second) / delivered per second - 1. Nothing delivered at all reads as 0 there, so a
-    queue whose workers all hang is seen by its depth alone.
+    (messages ready + published per second) / delivered per second - 1. Without any delivery KEDA reads 0, so only the
+    depth shows a queue whose workers all hang.
     """
     if row.wait_target_seconds <= 0:
         name = override_name(row, "wait_target_seconds")

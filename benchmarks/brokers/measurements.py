@@ -1,4 +1,4 @@
-"""The figures of a broker: tasks a second until it is drained, publishes a second, latency, and what idling takes."""
+"""Measurements of a broker: tasks per second, publishes per second, latency, and processor time when idle."""
 
 import random
 import tempfile
@@ -20,18 +20,18 @@ from benchmarks.brokers.contenders import Contender
 from benchmarks.brokers.worker import Worker, running
 from benchmarks.objectstore import append_floor
 
-#: From this depth on a folder is filled with copies of one published message, a batch at a time.
+#: From this depth on a folder is filled with copies of one published message, in batches.
 COPIED_FROM, BATCH = 10_000, 500
 
-#: How long the first task may take to begin, and how much of a long drain is measured.
+#: Timeout of the first task, and the measured part of a long drain.
 FIRST_SECONDS, DRAIN_SECONDS = 60.0, 8.0
 PUBLISH_ROUNDS, FLOOR_SECONDS = 3, 0.1
 LATENCY_SAMPLES, LATENCY_SECONDS = 100, 12.0
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a broker answers one by one; times in milliseconds, the processors' in percent of one core."""
+class Responsiveness:
+    """A broker's figures for single tasks; times in milliseconds, processor time in percent of one core."""
 
     contender: str
     publishes_per_second: float
@@ -43,7 +43,7 @@ class Manner:
 
 
 def drain(contender: Contender, depth: int) -> float:
-    """Return how many tasks a second a worker begins that finds ``depth`` of them: from the first to the last."""
+    """Return the tasks per second that a worker begins on a queue of ``depth`` tasks, from the first to the last."""
     with contender.place() as settings:
         fill(contender, settings, depth)
         with running(settings) as worker:
@@ -57,7 +57,7 @@ def drain(contender: Contender, depth: int) -> float:
 
 
 def fill(contender: Contender, settings: Settings, depth: int) -> None:
-    """Publish ``depth`` tasks, without waiting for confirms: how they got there is not measured."""
+    """Publish ``depth`` tasks without waiting for confirms; not measured."""
     app = make(replace(settings, options={**settings.options, "confirm_publish": False}))
     copies = depth - 1 if contender.is_folder and depth >= COPIED_FROM else 0
     with app.producer_pool.acquire(block=True) as producer:
@@ -69,7 +69,7 @@ def fill(contender: Contender, settings: Settings, depth: int) -> None:
 
 
 def _copy(settings: Settings, task_id: str, copies: int) -> None:
-    """Put copies of the one message of a folder's queue beside it, each of a task with an id of its own."""
+    """Copy the only message of a folder's queue, with a new task id each."""
     store = open_broker_storage(Address.parse(settings.url.removeprefix("objectstore+"))).store(settings.queue)
     with store.lock:
         [entry] = store.look().entries.values()
@@ -80,9 +80,9 @@ def _copy(settings: Settings, task_id: str, copies: int) -> None:
 
 
 def publish_rates(contenders: Sequence[Contender], seconds: float) -> list[tuple[float, float]]:
-    """Return for each how many tasks a second one process publishes, and the disk's floor just before: medians.
+    """Return each contender's medians of publishes per second in one process, and of the disk's appends per second.
 
-    Nobody consumes the queues, and the contenders take turns.
+    The queues have no consumers, and the contenders alternate.
     """
     with ExitStack() as stack:
         apps = [make(stack.enter_context(contender.place())) for contender in contenders]
@@ -113,8 +113,10 @@ def _publish_rate(app: Celery, seconds: float) -> float:
         return count / (time.perf_counter() - began)
 
 
-def manners(contenders: Sequence[Contender], publish_seconds: float, idle_seconds: float) -> list[Manner]:
-    """Measure every contender's manner; their workers are started together and idle at the same time."""
+def responsiveness(
+    contenders: Sequence[Contender], publish_seconds: float, idle_seconds: float
+) -> list[Responsiveness]:
+    """Measure every contender; all workers are started together and idle at the same time."""
     rates = publish_rates(contenders, publish_seconds)
     with ExitStack() as stack:
         places = [stack.enter_context(contender.place()) for contender in contenders]
@@ -130,11 +132,11 @@ def manners(contenders: Sequence[Contender], publish_seconds: float, idle_second
         idle = [
             100 * (worker.cpu_seconds() - seconds) / passed for worker, seconds in zip(workers, before, strict=True)
         ]
-    return [_manner(*found) for found in zip(contenders, rates, waits, idle, strict=True)]
+    return [_responsiveness(*found) for found in zip(contenders, rates, waits, idle, strict=True)]
 
 
 def latencies(worker: Worker) -> list[float]:
-    """Return the milliseconds from the call that publishes to the task's first line, for one task after the other."""
+    """Return the milliseconds from publish to the task's first line, one task at a time."""
     app = make(worker.settings)
     found: list[float] = []
     deadline = time.monotonic() + LATENCY_SECONDS
@@ -147,10 +149,12 @@ def latencies(worker: Worker) -> list[float]:
             found.append(1000 * (worker.begun()[-1] - published))
             time.sleep(random.uniform(0.02, 0.08))
     app.close()
-    # The first one finds caches cold, here and there.
+    # Without the first: caches are cold.
     return found[1:]
 
 
-def _manner(contender: Contender, rates: tuple[float, float], waits: list[float], idle: float) -> Manner:
+def _responsiveness(
+    contender: Contender, rates: tuple[float, float], waits: list[float], idle: float
+) -> Responsiveness:
     p50, p99 = (float(np.percentile(waits, of)) for of in (50, 99))
-    return Manner(contender.name, *rates, p50, p99, len(waits), idle)
+    return Responsiveness(contender.name, *rates, p50, p99, len(waits), idle)

@@ -1,4 +1,4 @@
-"""What is truly on the drawn captures: boxes and species per file, kept in `truth.json` beside them."""
+"""The ground truth of the drawn captures: boxes and species per file, stored in `truth.json` beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class TrueMoth:
-    """One moth on one capture; `individual` is the same number while the same moth stays on the sheet."""
+    """One moth on one capture; `individual` identifies it across captures while it stays on the sheet."""
 
     box: Box
     species: str
@@ -26,7 +26,7 @@ class TrueMoth:
 
 @dataclass(frozen=True)
 class DrawnFrame:
-    """One drawn capture: `file` relative to the manifest's folder, `taken_at` in station local time, no zone."""
+    """One drawn capture: `file` relative to the manifest's folder, `taken_at` in station local time without a zone."""
 
     file: str
     station: str
@@ -37,7 +37,7 @@ class DrawnFrame:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All captures of one drawing; the same seed, size and counts give the same bytes."""
+    """All captures of one rendering; the same seed, size and counts give the same bytes."""
 
     folder: Path
     seed: int
@@ -45,7 +45,6 @@ class Manifest:
     frames: tuple[DrawnFrame, ...] = field(default_factory=tuple)
 
     def boxes(self) -> Iterator[tuple[Path, list[Box]]]:
-        """Yield every picture's path and its true boxes."""
         for frame in self.frames:
             yield self.folder / frame.file, [moth.box for moth in frame.moths]
 
@@ -62,7 +61,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the `truth.json` of a folder; `FileNotFoundError` if nothing was drawn there."""
+    """Read a folder's `truth.json`; raises `FileNotFoundError` if there is none."""
     body = json.loads((folder / TRUTH_FILE).read_text(encoding="utf-8"))
     width, height = body["size"]
     return Manifest(

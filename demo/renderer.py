@@ -1,4 +1,4 @@
-"""Draws nights of captures with known boxes: moths that come to a lit sheet, photographed every few minutes."""
+"""Renders nights of captures with known boxes: moths on a lit sheet, one picture every few minutes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from demo.ground_truth import Box, DrawnFrame, Manifest, TrueMoth
 from demo.moths import Sprite, draw_moth
 from demo.sheets import Sheet, shadow_of
-from demo.truth import Box, DrawnFrame, Manifest, TrueMoth
 from demo.visits import Night, Visit
 
 FIRST_NIGHT = date(2026, 6, 20)
@@ -20,7 +20,7 @@ NIGHT_LENGTH = timedelta(hours=8)
 _SMALLEST = 320
 
 Progress = Callable[[int, int], None]
-"""Called with (frames drawn, frames in all) after every frame."""
+"""Called with (drawn frames, all frames) after every frame."""
 
 
 def draw_nights(
@@ -34,9 +34,11 @@ def draw_nights(
 ) -> Manifest:
     """Draw JPEGs of `size` (width, height) pixels and their `truth.json` below `folder`; deterministic by `seed`.
 
-    Files lie in `station-<n>/` and are named `YYYYMMDDHHMMSS-<frame>-snapshot.jpg`, 21:00 to 05:00 station local
-    time. `ValueError` if a count is below one or the size is below 320 pixels; `OSError` if the folder cannot be
-    written.
+    Files are `station-<n>/YYYYMMDDHHMMSS-<frame>-snapshot.jpg`, 21:00 to 05:00 station local time.
+
+    Raises:
+        ValueError: a count is below one, or the size is below 320 pixels.
+        OSError: the folder is not writable.
     """
     if min(stations, nights, frames_per_night) < 1 or min(size) < _SMALLEST:
         raise ValueError(f"need at least one station, night and frame, and {_SMALLEST} pixels on each side")
@@ -55,8 +57,6 @@ def draw_nights(
 
 
 class _Station:
-    """One station while it is drawn: its sheet, its random numbers, its count of individuals."""
-
     def __init__(self, folder: Path, name: str, size: tuple[int, int], rng: np.random.Generator) -> None:
         self._folder = folder
         self._name = name
@@ -66,7 +66,7 @@ class _Station:
         (folder / name).mkdir(parents=True, exist_ok=True)
 
     def night(self, day: date, frames: int) -> Iterator[DrawnFrame]:
-        """Draw one night that begins at dusk of `day`."""
+        """Draw the night after `day`."""
         visitors = Night(self._sheet.size, frames, self._individuals, self._rng)
         for index in range(frames):
             yield self._frame(day, index, frames, visitors.frame(index))
@@ -81,7 +81,7 @@ class _Station:
 
 
 def draw_capture(sheet: Sheet, visits: list[Visit], rng: np.random.Generator) -> tuple[Image.Image, list[TrueMoth]]:
-    """Photograph the sheet with these moths on it; return the RGB picture and what is truly there."""
+    """Draw the sheet with these moths; return the RGB picture and its ground truth."""
     picture = sheet.lit(rng)
     moths: list[TrueMoth] = []
     for visit in visits:
@@ -92,7 +92,7 @@ def draw_capture(sheet: Sheet, visits: list[Visit], rng: np.random.Generator) ->
 
 
 def _settle(picture: Image.Image, sprite: Sprite, visit: Visit) -> Box:
-    """Paste a moth and its shadow at the visit's place and return its box inside the picture."""
+    """Paste a moth and its shadow; return its box inside the picture."""
     left = round(visit.x - sprite.picture.width / 2)
     top = round(visit.y - sprite.picture.height / 2)
     shadow = shadow_of(sprite.picture)

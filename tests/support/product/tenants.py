@@ -1,4 +1,4 @@
-"""Two projects of two people who do not know each other, and what each of them has."""
+"""Unrelated users, each with a project and a row of each kind."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +15,8 @@ from tests.support.product.job_setup import World, new_world
 
 
 @dataclass
-class Side:
-    """One person's project with a row of each kind, and a client that carries the person's token."""
+class Tenant:
+    """One user's project with a row of each kind, and clients with the user's tokens."""
 
     world: World
     job: Job
@@ -28,7 +28,7 @@ class Side:
         return self.client_with(tokens.issue(self.world.user)[1])
 
     def worker(self) -> APIClient:
-        """A client that carries a worker's token of the project."""
+        """A client with a worker's token of the project."""
         _, key = tokens.issue(self.world.user, scope=tokens.Scope.WORKER, projects=[self.world.project])
         return self.client_with(key)
 
@@ -39,7 +39,7 @@ class Side:
         return client
 
 
-def side(name: str) -> Side:
+def tenant(name: str) -> Tenant:
     world = new_world(name)
     [capture] = world.captures(1)
     job = world.running([capture])
@@ -64,4 +64,4 @@ def side(name: str) -> Side:
         "device": Device.objects.create(name=name, project=project),
         "source": S3StorageSource.objects.create(name=name, project=project, secret_key="key-of-the-bucket"),
     }
-    return Side(world, job, capture, rows)
+    return Tenant(world, job, capture, rows)

@@ -1,12 +1,12 @@
-"""Drawn nights are the same by seed, and their truth agrees with their pictures."""
+"""Drawn nights are deterministic by seed, and their ground truth matches their pictures."""
 
 import re
 
 import pytest
 from PIL import Image
 
-from demo.drawing import draw_nights
-from demo.truth import read_manifest
+from demo.ground_truth import read_manifest
+from demo.renderer import draw_nights
 
 SMALL = {"frames_per_night": 8, "size": (640, 360)}
 
@@ -58,7 +58,7 @@ def test_a_night_has_empty_frames_and_moths_that_stay(tmp_path):
     assert any(one & other for one, other in zip(individuals, individuals[1:], strict=False))
 
 
-def test_the_manifest_is_read_back_as_it_was_written(manifest):
+def test_manifest_round_trips_through_its_file(manifest):
     assert read_manifest(manifest.folder) == manifest
 
 

@@ -1,4 +1,4 @@
-"""Where the demo runs: its folder, its ports, its database, and the environment of its processes."""
+"""The demo's environment: its folder, its ports, its database, and the variables of its processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DATABASE = "antenna_demo"
 CONNECT_SECONDS = 3
 
 
-class Place(Protocol):
-    """Where the main job runs: its folders, the addresses of web and of the push service, and whether they are there
-    already.
+class Environment(Protocol):
+    """Where the main job runs: its folders and the URLs of web and of the push service. ``is_deployed``: web, workers
+    and the push service run already.
     """
 
     @property
@@ -43,8 +43,8 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """The demo's folder and addresses."""
+class LocalEnvironment:
+    """A folder and local ports."""
 
     folder: Path
     web_port: int
@@ -53,26 +53,26 @@ class Surroundings:
 
     @property
     def media(self) -> Path:
-        """Where captures and crops lie."""
+        """The folder of captures and crops."""
         return self.folder / "media"
 
     @property
     def journal(self) -> Path:
-        """Where the workers write what they ran."""
+        """The folder of the workers' task logs."""
         return self.folder / "journal"
 
     @property
     def web(self) -> str:
-        """The address of the web server."""
+        """The web server's URL."""
         return f"http://127.0.0.1:{self.web_port}"
 
     @property
     def push(self) -> str:
-        """The address of the processing service."""
+        """The processing service's URL."""
         return f"http://127.0.0.1:{self.push_port}"
 
-    def environment(self, services: Mapping[str, str | None]) -> dict[str, str]:
-        """Return the environment of every process of the demo, this one included."""
+    def variables(self, services: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the environment variables of every process of the demo, this one included."""
         small = (os.cpu_count() or 2) <= 4
         sizes = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1} if small else {}
         concurrency = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in sizes.items()}
@@ -97,18 +97,18 @@ class Surroundings:
         }
 
 
-def prepare(folder: Path) -> Surroundings:
+def prepare(folder: Path) -> LocalEnvironment:
     """Empty the demo's folder and choose free ports."""
     shutil.rmtree(folder, ignore_errors=True)
-    surroundings = Surroundings(folder, *_free_ports(2))
-    for inner in (surroundings.media, surroundings.journal):
+    environment = LocalEnvironment(folder, *_free_ports(2))
+    for inner in (environment.media, environment.journal):
         inner.mkdir(parents=True)
-    return surroundings
+    return environment
 
 
 def fresh_database(url: str, folder: Path) -> str:
-    """Create the demo's database anew and return its URL: on the PostgreSQL server of ``url``, else an SQLite file in
-    ``folder``. No other database and no other file is touched.
+    """Recreate the demo's own database and return its URL: on the PostgreSQL server of ``url``, else an SQLite file in
+    ``folder``. No other database or file is changed.
     """
     if not url.startswith(("postgres://", "postgresql://")):
         file = folder / f"{DATABASE}.sqlite3"
@@ -122,9 +122,9 @@ def fresh_database(url: str, folder: Path) -> str:
 
 
 def broker_in_use(url: str) -> str | None:
-    """Return the name of a queue of ours that holds messages or has consumers at this broker, None if there is none.
+    """Return the name of one of our queues with messages or consumers on this broker, or None.
 
-    The demo never shares its queues with a deployment: its dead letters would be somebody else's.
+    The demo never shares queues with a deployment: their dead letters would mix.
     """
     topology = load()
     transports.register()
@@ -140,7 +140,7 @@ def broker_in_use(url: str) -> str | None:
 
 
 def purge(url: str) -> None:
-    """Empty the queues of ours at this broker; they were empty before the demo, so every message is the demo's."""
+    """Purge our queues on this broker; they were empty before the demo, so every message is the demo's."""
     with Connection(url, connect_timeout=CONNECT_SECONDS) as connection:
         for name in sorted(broker.own_queue_names(load())):
             channel = connection.channel()

@@ -1,4 +1,4 @@
-"""The order of the parts, and the memory that all of them together leave behind."""
+"""Runs the parts in order, and measures the memory kept after them."""
 
 import random
 import time
@@ -7,15 +7,15 @@ from typing import Any
 
 import httpx
 
-from tests.attack import access, fuzz, letters, logins, memory, pages
+from tests.attack import access, fuzz, logins, memory, messages, pages
 from tests.attack.addresses import all_addresses
 from tests.attack.client import Client, Request, Role
-from tests.attack.people import People, invite, newcomer
+from tests.attack.people import People, create_people, new_owner
 from tests.attack.report import Report
 from tests.attack.stage import INGEST, Stage
 from tests.support.place import until
 
-#: Enough for every module to be imported and every cache to be filled before memory is compared.
+#: Enough requests to import all modules and fill all caches before memory is compared.
 ORDINARY = 100
 SETTLE_SECONDS = 2.0
 WORK_SECONDS = 240.0
@@ -23,7 +23,7 @@ WORK_SECONDS = 240.0
 
 def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Random, *, short: bool) -> None:
     """Run the parts one after the other."""
-    people = invite(stage)
+    people = create_people(stage)
     client = Client(stage.web.url, report, people.secrets)
     try:
         with report.part("warm-up"):
@@ -39,7 +39,7 @@ def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Rand
             time.sleep(SETTLE_SECONDS)
         report.kept_mib = max(0.0, stage.mib - stage.before)
         report.note(f"memory after: {stage.memory}")
-        report.note(f"{client.repeated} requests were sent again: their kept connection had ended")
+        report.note(f"{client.repeated} requests were sent again: their idle connection had been closed")
     finally:
         client.close()
 
@@ -52,7 +52,7 @@ def _parts(
         "access": lambda: access.attack(client, people, report, chooser, most),
         "admin": lambda: pages.attack(client, people, report, chooser, most_pages, most_opened),
         "schema": lambda: fuzz.attack(stage, client, people, report, chooser, short=short),
-        "messages": lambda: letters.attack(stage, report, short=short),
+        "messages": lambda: messages.attack(stage, report, short=short),
         "bodies": lambda: memory.attack(stage, client, people, report, short=short),
         "logins": lambda: logins.attack(client, report, short=short),
     }
@@ -69,7 +69,7 @@ def _one(name: str, attack: Callable[[], Any], stage: Stage, report: Report) -> 
 
 
 def ordinary(client: Client, people: People, addresses: Sequence[Any]) -> None:
-    """Send what a person sends; the addresses are asked once each, as one who may see all."""
+    """Send ordinary requests; each address once, as the superuser."""
     for address in addresses:
         if "logout" not in address.path and "{key}" not in address.path:
             admin = address.path.startswith("/admin/")
@@ -81,8 +81,8 @@ def ordinary(client: Client, people: People, addresses: Sequence[Any]) -> None:
 
 
 def work(stage: Stage, people: People) -> None:
-    """Have the worker do what it does every day, so that nothing is imported or filled for the first time later."""
-    scene, role = newcomer(stage, people, "warm-up")
+    """Give the worker ordinary tasks, so that its modules are imported and its caches filled."""
+    scene, role = new_owner(stage, people, "warm-up")
     world, job = scene.side.world, scene.side.job
     body = {"results": [{"reply_subject": "r", "result": world.found(scene.side.capture)}]}
     path = f"{stage.web.url}/api/v2/jobs/{job.pk}/result/"

@@ -1,4 +1,4 @@
-"""Scaling: KEDA's fields as it documents them, a queue's promise as the target, and time for a worker to drain."""
+"""KEDA ScaledObjects: documented fields only, the wait target as the threshold, and time for a worker to drain."""
 
 import copy
 import json
@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from ami.topology.errors import TopologyError
-from ami.topology.kubernetes import render, scaling
-from ami.topology.processes import Choices
+from ami.topology.kubernetes import render, scaled_objects
+from ami.topology.kubernetes.processes import Choices
 from ami.topology.topology import load
 
 SCHEMA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
@@ -52,7 +52,7 @@ KEDA = [x for x in OBJECTS if x["apiVersion"].startswith("keda.sh/")]
 
 
 @pytest.mark.parametrize("manifest", KEDA, ids=lambda manifest: manifest["metadata"]["name"])
-def test_it_has_the_fields_that_keda_documents(manifest):
+def test_manifest_has_only_documented_keda_fields(manifest):
     validate(manifest)
 
 
@@ -70,8 +70,8 @@ def test_it_has_the_fields_that_keda_documents(manifest):
         (("spec", "triggers", 0, "metricType"), "Utilization"),
     ],
 )
-def test_a_field_that_keda_does_not_document_is_refused(path, value):
-    """The check above can fail: an age of messages, for one, is nothing that RabbitMQ's scaler sees."""
+def test_undocumented_keda_field_is_refused_by_the_schema(path, value):
+    """The check above can fail: KEDA's RabbitMQ scaler has no message age, for example."""
     wrong = copy.deepcopy(next(x for x in KEDA if x["kind"] == "ScaledObject"))
     *way, last = path
     target = wrong
@@ -83,8 +83,8 @@ def test_a_field_that_keda_does_not_document_is_refused(path, value):
 
 
 @each_row
-def test_how_it_grows_and_shrinks_is_what_kubernetes_takes(row):
-    """KEDA hands it on to a HorizontalPodAutoscaler as it is."""
+def test_scaling_behaviour_is_valid_in_kubernetes_schema(row):
+    """KEDA copies it into a HorizontalPodAutoscaler."""
     spec = scaled(row.queue)
     autoscaler = {
         "apiVersion": "autoscaling/v2",
@@ -101,36 +101,36 @@ def test_how_it_grows_and_shrinks_is_what_kubernetes_takes(row):
 
 
 @each_row
-def test_a_queue_is_scaled_by_its_depth_and_by_the_wait_it_promises(row):
+def test_queue_is_scaled_by_depth_and_by_wait_target(row):
     spec = scaled(row.queue)
     depth, wait = trigger(spec, "depth"), trigger(spec, "wait")
     assert depth["metadata"]["mode"] == "QueueLength"
     assert depth["metricType"] == "AverageValue", "shared among the workers"
-    assert depth["metadata"]["excludeUnacknowledged"] == "false", "a worker that works is not idle"
+    assert depth["metadata"]["excludeUnacknowledged"] == "false", "a busy worker is not idle"
     assert wait["metadata"]["mode"] == "ExpectedQueueConsumptionTime"
     assert wait["metricType"] == "Value", "a time is not shared"
     assert float(wait["metadata"]["value"]) == row.wait_target_seconds
-    assert wait["metadata"]["excludeUnacknowledged"] == "true", "what runs waits no more"
+    assert wait["metadata"]["excludeUnacknowledged"] == "true", "running messages do not wait"
     assert all(t["metadata"]["queueName"] == row.queue for t in spec["triggers"])
 
 
 @each_row
-def test_it_scales_a_deployment_that_exists_and_that_fixes_no_number_itself(row):
+def test_scale_target_is_a_deployment_without_replicas(row):
     name = scaled(row.queue)["scaleTargetRef"]["name"]
     deployment = next(x for x in OBJECTS if (x["kind"], x["metadata"]["name"]) == ("Deployment", name))
-    assert "replicas" not in deployment["spec"], "or each apply would undo what KEDA decided"
+    assert "replicas" not in deployment["spec"], "or each apply would overwrite KEDA's number"
     assert row.queue in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 @each_row
-def test_no_queue_goes_without_a_worker(row):
+def test_every_queue_has_at_least_one_worker_by_default(row):
     spec = scaled(row.queue)
     assert spec["minReplicaCount"] == row.replicas == 1
     assert spec["maxReplicaCount"] == 4
 
 
 @each_row
-def test_a_worker_drains_before_the_next_one_goes(row):
+def test_scale_down_waits_for_the_stop_grace_period(row):
     spec = scaled(row.queue)
     shrink = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
     assert spec["cooldownPeriod"] >= row.stop_grace_period_seconds
@@ -138,7 +138,7 @@ def test_a_worker_drains_before_the_next_one_goes(row):
     assert shrink["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": row.stop_grace_period_seconds}]
 
 
-def test_a_grace_period_above_what_kubernetes_takes_is_cut_to_it():
+def test_scale_down_periods_are_capped_at_kubernetes_maximum():
     behavior = scaled("antenna-ingest", {"ANTENNA_INGEST_STOP_GRACE_PERIOD_SECONDS": "86400"})["advanced"][
         "horizontalPodAutoscalerConfig"
     ]["behavior"]["scaleDown"]
@@ -155,9 +155,9 @@ def test_a_grace_period_above_what_kubernetes_takes_is_cut_to_it():
         ({"ANTENNA_INGEST_WAIT_TARGET_SECONDS": "0.5"}, 16),
     ],
 )
-def test_the_depth_a_worker_may_have_follows_from_its_slots_and_the_promise(environ, expected):
+def test_depth_target_is_concurrency_times_wait_target(environ, expected):
     row = load(environ).workload("antenna-ingest")
-    assert scaling.depth_per_worker(row) == expected
+    assert scaled_objects.depth_per_worker(row) == expected
     spec = scaled("antenna-ingest", environ)
     assert trigger(spec, "depth")["metadata"]["value"] == str(expected)
     assert float(trigger(spec, "wait")["metadata"]["value"]) == row.wait_target_seconds
@@ -167,31 +167,31 @@ def test_the_depth_a_worker_may_have_follows_from_its_slots_and_the_promise(envi
     ("chosen", "ingest", "interactive"),
     [({}, 4, 4), ({"": 10}, 10, 10), ({"antenna-ingest": 12}, 12, 4), ({"": 2, "antenna-ingest": 12}, 12, 2)],
 )
-def test_the_operator_says_how_far_it_may_grow(chosen, ingest, interactive):
+def test_max_replicas_option_sets_the_maximum(chosen, ingest, interactive):
     assert scaled("antenna-ingest", max_replicas=chosen)["maxReplicaCount"] == ingest
     assert scaled("antenna-interactive", max_replicas=chosen)["maxReplicaCount"] == interactive
 
 
-def test_the_number_of_replicas_is_the_least_and_raises_the_most():
+def test_table_replicas_are_the_minimum_and_raise_the_maximum():
     spec = scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "6"})
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (6, 6)
-    with pytest.raises(TopologyError, match="--max-replicas is 2 for antenna-ingest, which always has 6"):
+    with pytest.raises(TopologyError, match="--max-replicas is 2 for antenna-ingest, whose minimum is 6"):
         scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "6"}, max_replicas={"": 2})
 
 
 @pytest.mark.parametrize("keda", [True, False])
 @pytest.mark.parametrize("key", ["HOUSEKEEPING", "INTERACTIVE", "FALLBACK"])
-def test_a_queue_that_promises_to_start_soon_never_has_no_worker(key, keda):
+def test_queue_with_short_wait_target_keeps_a_worker(key, keda):
     environ = {f"ANTENNA_{key}_REPLICAS": "0"}
     with pytest.raises(TopologyError, match=f"ANTENNA_{key}_REPLICAS is 0"):
         rendered(environ, keda=keda)
 
 
-def test_a_queue_that_may_wait_longer_than_a_worker_takes_to_start_may_go_without():
+def test_queue_with_long_wait_target_may_scale_to_zero():
     assert scaled("antenna-ingest", {"ANTENNA_INGEST_REPLICAS": "0"})["minReplicaCount"] == 0
 
 
-def test_without_keda_the_replicas_are_the_table_s():
+def test_without_keda_deployments_have_the_table_replicas():
     environ = {"ANTENNA_INGEST_REPLICAS": "3"}
     objects = parsed(environ, keda=False)
     assert not [x for x in objects if x["apiVersion"].startswith("keda.sh/")]
@@ -199,7 +199,7 @@ def test_without_keda_the_replicas_are_the_table_s():
     assert ingest["spec"]["replicas"] == 3
 
 
-def test_keda_reads_the_broker_s_address_from_the_secret_and_the_vhost_is_said():
+def test_keda_reads_the_broker_url_from_the_secret():
     authentication = next(x for x in KEDA if x["kind"] == "TriggerAuthentication")
     assert authentication["spec"]["secretTargetRef"] == [
         {"parameter": "host", "name": "antenna", "key": "RABBITMQ_MANAGEMENT_URL"}
@@ -209,6 +209,6 @@ def test_keda_reads_the_broker_s_address_from_the_secret_and_the_vhost_is_said()
     assert {t["metadata"]["vhostName"] for t in triggers} == {"insects"}
 
 
-def test_a_promise_of_nothing_cannot_be_a_target():
+def test_wait_target_of_zero_is_refused_with_keda():
     with pytest.raises(TopologyError, match="ANTENNA_INGEST_WAIT_TARGET_SECONDS is 0"):
         rendered({"ANTENNA_INGEST_WAIT_TARGET_SECONDS": "0"})

@@ -12,19 +12,19 @@ from ami.main.services import bulk_deletion, file_urls
 
 @admin.register(Detection)
 class DetectionAdmin(admin.ModelAdmin):
-    """Detections; a null marker shows `null` as its box."""
+    """Detections; the box of a null marker is shown as `null`."""
 
     list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "crop", "created_at")
     list_filter = ("detection_algorithm",)
     list_select_related = ("source_image", "detection_algorithm")
     raw_id_fields = ("source_image", "detection_algorithm")
-    # The path is the making of crops' own: another one would show another file, and leave this one behind.
+    # Only the crop task sets the path: editing it would show another file and orphan this one.
     readonly_fields = ("bbox_key", "path", "crop")
     show_full_result_count = False
 
     @admin.display(description="crop")
     def crop(self, detection: Detection) -> str:
-        """Return a link to the crop that is signed now, once it is made."""
+        """Return a newly signed link to the crop, "-" until the crop exists."""
         if not detection.path:
             return "-"
         address = file_urls.address("detections", detection.pk, "crop")
@@ -53,17 +53,15 @@ class OccurrenceAdmin(admin.ModelAdmin):
     show_full_result_count = False
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
-        """Delete one occurrence with its detection and mark the counts that it was part of."""
         bulk_deletion.delete(Occurrence, [obj.pk])
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:  # noqa: ARG002
-        """Delete occurrences with their detections and mark the counts that they were part of."""
         bulk_deletion.delete(Occurrence, list(queryset.values_list("pk", flat=True)))
 
 
 @admin.register(Identification)
 class IdentificationAdmin(admin.ModelAdmin):
-    """What people said."""
+    """Identifications by users."""
 
     list_display = ("id", "occurrence", "user", "taxon", "withdrawn", "created_at")
     list_filter = ("withdrawn",)

@@ -1,4 +1,4 @@
-"""What the demo runs on: files alone, the real services, or a broker of your own."""
+"""The demo's brokers and services: files only, the real services, or a broker given by URL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kombu.transport import TRANSPORT_ALIASES
 from ami import transports
 from ami.topology.errors import did_you_mean
 from ami.transports.objectstore.broker.address import Address
-from demo.surroundings import broker_in_use, fresh_database, purge
+from demo.environment import broker_in_use, fresh_database, purge
 from provision import services, urls
 from provision.steps import SKIP_VARIABLE
 
@@ -23,10 +23,10 @@ EMBEDDED, RABBITMQ = "embedded", "rabbitmq"
 CHOICES = f"{EMBEDDED}, {RABBITMQ}, or a URL like objectstore+file:///var/lib/antenna/broker"
 IN_MEMORY = ("memory", "objectstore+memory")
 
-#: The services that a broker of your own may have beside it, each by the variable that says where.
+#: The services that may be set beside a broker given by URL: name -> variable.
 BESIDE = {"redis": "REDIS_URL", "postgres": "DATABASE_URL", "nats": "NATS_URL"}
 
-#: The steps of `provision` that are left out: only what answers already; only what needs no administrator.
+#: Skipped steps of `provision`: use only running services; use nothing that needs an administrator.
 AT_ITS_URL = "binary,wheel,apt,compose"
 NO_INSTALLATION = "url,apt,compose"
 
@@ -35,14 +35,14 @@ Variables = dict[str, str | None]
 
 
 class BrokerRefused(Exception):
-    """The demo cannot run on that broker; the text says why, without the URL's password."""
+    """The demo cannot run on that broker; the message has the reason, without the URL's password."""
 
 
 def broker(value: str) -> str:
-    """Return ``value`` where it is a choice of broker.
+    """Return ``value`` if it is a valid broker.
 
     Raises:
-        argparse.ArgumentTypeError: it is none; the choices are named.
+        argparse.ArgumentTypeError: it is not; the message has the choices.
     """
     transports.register()
     if value in (EMBEDDED, RABBITMQ):
@@ -50,12 +50,14 @@ def broker(value: str) -> str:
     scheme, separator, _ = value.partition("://")
     if not separator:
         meant = did_you_mean(value, (EMBEDDED, RABBITMQ))
-        raise argparse.ArgumentTypeError(f"'{urls.where(value)}' is no broker; use {CHOICES}.{meant}")
+        raise argparse.ArgumentTypeError(f"'{urls.where(value)}' is not a broker; use {CHOICES}.{meant}")
     if scheme.partition("+")[0] not in TRANSPORT_ALIASES:
         meant = did_you_mean(scheme, TRANSPORT_ALIASES)
-        raise argparse.ArgumentTypeError(f"no broker is reached by {scheme}://; use {CHOICES}.{meant}")
+        raise argparse.ArgumentTypeError(f"{scheme}:// is not a known broker scheme; use {CHOICES}.{meant}")
     if scheme in IN_MEMORY:
-        raise argparse.ArgumentTypeError(f"{scheme}:// is the memory of one process, the demo has many; use {CHOICES}.")
+        raise argparse.ArgumentTypeError(
+            f"{scheme}:// is limited to one process, and the demo has many; use {CHOICES}."
+        )
     if scheme.startswith("objectstore+"):
         _refuse_malformed(value.removeprefix("objectstore+"))
     return value
@@ -69,13 +71,13 @@ def _refuse_malformed(store: str) -> None:
 
 
 def obtain(choice: str, folder: Path, stack: ExitStack, say: Say) -> Variables:
-    """Bring up what ``choice`` needs until ``stack`` is left; return the variables that its processes read.
+    """Start the services of ``choice`` until ``stack`` exits; return the variables for the demo's processes.
 
-    A broker that is not the demo's own is emptied at the end, so it must be empty at the beginning.
+    A broker that is not the demo's own is purged at the end, so it must be empty at the beginning.
 
     Raises:
-        BrokerRefused: the broker does not answer, or somebody uses it.
-        provision.kind.NothingFound: another service cannot be had.
+        BrokerRefused: the broker does not answer or is in use.
+        provision.kind.NothingFound: another service is not available.
     """
     if choice == RABBITMQ:
         variables = _real_services(stack, say)
@@ -91,7 +93,7 @@ def obtain(choice: str, folder: Path, stack: ExitStack, say: Say) -> Variables:
 def _real_services(stack: ExitStack, say: Say) -> Variables:
     found = stack.enter_context(services.running(say=say))
     if queue := broker_in_use(found["rabbitmq"].url):
-        say(f"rabbitmq: '{queue}' of that broker is in use; a private one keeps the demo apart")
+        say(f"rabbitmq: '{queue}' of that broker is in use; starting a private one for the demo")
         found |= stack.enter_context(services.running(["rabbitmq"], private=True, say=say))
     stack.callback(purge, found["rabbitmq"].url)
     return services.environment(found)
@@ -126,10 +128,10 @@ def _at(url: str, stack: ExitStack, say: Say) -> Variables:
 def _refuse_in_use(url: str) -> None:
     try:
         queue = broker_in_use(url)
-    except Exception as error:  # whatever that transport raises
+    except Exception as error:  # each transport raises its own
         raise BrokerRefused(f"nothing usable at {urls.where(url)} ({urls.reason(error)}); use {CHOICES}") from error
     if queue:
-        raise BrokerRefused(f"'{queue}' of the broker at {urls.where(url)} is in use; the demo would empty it.")
+        raise BrokerRefused(f"'{queue}' of the broker at {urls.where(url)} is in use; the demo would purge it.")
 
 
 def _is_sqlite(url: str) -> bool:
@@ -137,7 +139,7 @@ def _is_sqlite(url: str) -> bool:
 
 
 def _describe(variables: Variables, say: Say) -> None:
-    """Say which broker, database and cache there are."""
+    """Print the broker, the database and the cache."""
     broker, database, redis = (variables[name] or "" for name in ("CELERY_BROKER_URL", "DATABASE_URL", "REDIS_URL"))
     say(f"broker: {urlsplit(broker).scheme} at {urls.where(broker)}")
     if _is_sqlite(database):

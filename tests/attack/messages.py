@@ -1,4 +1,4 @@
-"""The hostile messages on both brokers: no worker dies, what comes after them runs, and nothing is lost."""
+"""Hostile messages on both brokers: no worker dies, later tasks run, and no message is lost."""
 
 import time
 from contextlib import suppress
@@ -11,10 +11,10 @@ from tests.support.place import FOLDER, RABBITMQ, new_place, until
 PART = "messages"
 DLQ = f"{INGEST}.dlq"
 GOOD = "tests.support.worker_tasks.basic.succeed"
-#: A worker that runs nothing for so long is stuck, also on a machine that is busy.
+#: A worker that runs no task for this long is stuck, even on a busy machine.
 GOOD_SECONDS = 240.0
 ONE_SECONDS = 60.0
-#: The short form sends one of so many cases; tests/acceptance/test_hostile_messages.py sends all to both brokers.
+#: The short form sends every fourth case; tests/acceptance/test_hostile_messages.py sends all to both brokers.
 ONE_OF = 4
 MOST_DEATHS = 10
 
@@ -25,22 +25,22 @@ def attack(stage: Stage, report: Report, *, short: bool) -> None:
         from tests.support import hostile_messages
     except ImportError as error:
         report.count(PART)
-        report.found(PART, "errors", f"the hostile messages are not there: {error}", "tests/support/hostile_messages")
+        report.found(PART, "errors", f"the hostile messages are missing: {error}", "tests/support/hostile_messages")
         return
     with suppress(FileNotFoundError):
         hostile_messages.EXECUTED.unlink()
-    Volley(stage, hostile_messages, report, RABBITMQ, short).fire()
+    MessageAttack(stage, hostile_messages, report, RABBITMQ, short).run()
     with new_place("attack-folder", FOLDER) as place:
         place.environment.update(SETTINGS)
         place.queues("declare")
         folder = Stage(place, stage.web, place.worker(INGEST), stage.web_pids)
-        Volley(folder, hostile_messages, report, FOLDER, short).fire()
+        MessageAttack(folder, hostile_messages, report, FOLDER, short).run()
     if hostile_messages.EXECUTED.exists():
         report.found(PART, "leaks", "a message was executed as code", str(hostile_messages.EXECUTED))
 
 
-class Volley:
-    """All cases against one worker of one broker; a worker that dies is counted and started again."""
+class MessageAttack:
+    """Sends all cases to one worker of one broker; a worker that dies is reported and restarted."""
 
     def __init__(self, stage: Stage, table: Any, report: Report, kind: str, short: bool) -> None:
         self.stage, self.place, self.table, self.report, self.kind = stage, stage.place, table, report, kind
@@ -51,8 +51,8 @@ class Volley:
         until(lambda: not self.place.depth(INGEST), GOOD_SECONDS, "the queue is empty before the first message")
         self._purge()
 
-    def fire(self) -> None:
-        """Send all at once with good tasks between them; after a death, and in the long form, again one by one."""
+    def run(self) -> None:
+        """Send all cases with good tasks between them; after a death, and in the long form, again one by one."""
         self._send(self.cases)
         survived = self._await_good(5, GOOD_SECONDS)
         if survived:
@@ -81,7 +81,7 @@ class Volley:
         return {record["id"] for record in self.place.ran("succeed", state="SUCCESS")}
 
     def _await_good(self, at_least: int, seconds: float) -> bool:
-        """Return whether so many good tasks ran before the deadline and before the worker ended."""
+        """Return whether ``at_least`` good tasks ran before the deadline and before the worker ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.stage.worker.popen.poll() is not None:
@@ -90,11 +90,11 @@ class Volley:
             if len({name for name in self._ran() if name.startswith("good-")}) >= at_least:
                 return True
             time.sleep(0.1)
-        self.report.found(PART, "deaths", f"the worker on {self.kind} runs no good task any more", "all messages")
+        self.report.found(PART, "deaths", f"the worker on {self.kind} runs no more good tasks", "all messages")
         return False
 
     def _one(self, case: Any) -> None:
-        """Send one case and a good task behind it."""
+        """Send one case and a good task after it."""
         self.report.count(PART)
         with self.place.app.connection_for_write() as connection:
             self.table.publish(connection, INGEST, case)
@@ -126,7 +126,7 @@ class Volley:
                 channel.queue_purge(queue)
 
     def _account(self) -> None:
-        """Every message that was published is in the dead letters, or ran."""
+        """Check that every published message ran or is dead-lettered."""
         deadline = time.monotonic() + GOOD_SECONDS
         must = sum(case.outcome == self.table.BURIED for case in self.cases)
         may = len(self.cases) - must

@@ -1,4 +1,4 @@
-"""Findings: what detectors, classifiers and people say is on a capture."""
+"""Detections, classifications, occurrences and identifications."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,18 +17,17 @@ from ami.main.services.boxes import NULL_KEY, bbox_key
 
 
 class DetectionQuerySet(models.QuerySet["Detection"]):
-    """Detections; a null marker says that a detector ran on a capture and found nothing."""
+    """Detections; a null marker records that a detector ran on a capture and found nothing."""
 
     def real(self) -> "DetectionQuerySet":
-        """Leave the null markers out: what every count counts."""
+        """Return the detections without null markers; every count is of these."""
         return self.filter(bbox__isnull=False)
 
     def null_markers(self) -> "DetectionQuerySet":
-        """Return only the null markers."""
         return self.filter(bbox__isnull=True)
 
     def bulk_create(self, objs: Iterable["Detection"], *args: Any, **kwargs: Any) -> list["Detection"]:
-        """Insert, with ``bbox_key`` filled in, which ``save()`` would have done."""
+        """Set ``bbox_key``, as ``save()`` does, and insert."""
         detections = list(objs)
         for detection in detections:
             detection.bbox_key = bbox_key(detection.bbox)
@@ -36,9 +35,9 @@ class DetectionQuerySet(models.QuerySet["Detection"]):
 
 
 class Detection(TimestampedModel):
-    """One box that a detector drew on a capture, or with ``bbox`` NULL its word that there is none.
+    """A detector's box on a capture; with ``bbox`` NULL a null marker: the detector ran and found nothing.
 
-    ``bbox`` is ``[x1, y1, x2, y2]`` in pixels; ``path`` is the crop in the default storage, empty until it is made.
+    ``bbox`` is ``[x1, y1, x2, y2]`` in pixels; ``path`` is the crop in the default storage, empty until it exists.
     """
 
     source_image = models.ForeignKey(SourceImage, on_delete=models.CASCADE, related_name="detections")
@@ -73,11 +72,10 @@ class Detection(TimestampedModel):
 
     @property
     def is_null_marker(self) -> bool:
-        """Whether this says "ran, found nothing"."""
         return self.bbox is None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, with ``bbox_key`` following ``bbox``."""
+        """Set ``bbox_key`` from ``bbox`` and save."""
         self.bbox_key = bbox_key(self.bbox)
         if kwargs.get("update_fields") and "bbox" in kwargs["update_fields"]:
             kwargs["update_fields"] = {*kwargs["update_fields"], "bbox_key"}
@@ -85,7 +83,7 @@ class Detection(TimestampedModel):
 
 
 class Classification(TimestampedModel):
-    """One classifier's opinion of one detection; ``scores[i]`` and ``logits[i]`` belong to label i of the map."""
+    """A classifier's result for a detection; ``scores[i]`` and ``logits[i]`` belong to label i of the category map."""
 
     detection = models.ForeignKey(Detection, on_delete=models.CASCADE, related_name="classifications")
     algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.RESTRICT, related_name="classifications")
@@ -113,7 +111,7 @@ class Classification(TimestampedModel):
 
 
 class Occurrence(TimestampedModel):
-    """One organism at one place and time: exactly one per detection, and gone with it (incident 44)."""
+    """One organism at one place and time: exactly one per detection, deleted with it (incident 44)."""
 
     detection = models.OneToOneField(Detection, on_delete=models.CASCADE, related_name="occurrence")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="occurrences")
@@ -138,7 +136,7 @@ class Occurrence(TimestampedModel):
 
 
 class Identification(TimestampedModel):
-    """A person's word on what an occurrence is; the newest that is not withdrawn wins over every machine."""
+    """A user's determination of an occurrence; the newest one not withdrawn takes precedence over classifications."""
 
     occurrence = models.ForeignKey(Occurrence, on_delete=models.CASCADE, related_name="identifications")
     user = models.ForeignKey(

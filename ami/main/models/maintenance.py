@@ -1,4 +1,4 @@
-"""Bookkeeping: which counts are out of date, who holds a lease, what is being deleted."""
+"""Rows that only the application writes: stale counts, leases, bulk deletions, login attempts."""
 
 from django.conf import settings
 from django.db import models
@@ -7,15 +7,15 @@ from ami.main.models.base import TimestampedModel
 
 
 class StaleCount(models.Model):
-    """One mark that an object's calculated fields no longer fit its data.
+    """A mark that an object's calculated fields are out of date.
 
-    Append-only: each mark is a row of its own and a refresh deletes exactly the rows it saw before it counted. One
-    row per object would either lose a mark (its writer has not committed when the refresh counts, and finds the row
-    "already there") or make every ingest transaction of a station queue for that row's lock (incident 34).
+    Append-only: each mark is a row of its own, and a refresh deletes exactly the rows it read before it counted. With
+    one row per object a mark could get lost (its writer finds the row in place and has not committed when the refresh
+    counts), or all ingest transactions of a station would wait for the lock of that row (incident 34).
     """
 
     class Kind(models.TextChoices):
-        """What is stale; ``sessions`` means a station's grouping into events."""
+        """What is stale; ``sessions`` is the grouping of a station's captures into events."""
 
         EVENT = "event"
         DEPLOYMENT = "deployment"
@@ -34,9 +34,9 @@ class StaleCount(models.Model):
 
 
 class Lease(models.Model):
-    """The right to do one named thing alone, until it expires; see `ami.main.services.leases`.
+    """An exclusive, expiring right to do the named work; see `ami.main.services.leases`.
 
-    ``state`` says how far the work is, so that the next owner goes on where the last one stopped.
+    ``state`` is the progress of the work, from which the next owner continues.
     """
 
     name = models.CharField(max_length=255, unique=True)
@@ -49,7 +49,7 @@ class Lease(models.Model):
 
 
 class BulkDeletion(TimestampedModel):
-    """What a person asked to delete; a task gets this row's key instead of a list that may be huge."""
+    """A user's request to delete ``pks``; the task gets the key of this row instead of a huge list."""
 
     class Target(models.TextChoices):
         """What may be deleted in bulk."""
@@ -71,9 +71,9 @@ class BulkDeletion(TimestampedModel):
 
 
 class LoginAttempts(models.Model):
-    """Attempts to sign in within one window of time; see `ami.main.services.login_attempts`.
+    """Sign-in attempts within one time window; see `ami.main.services.login_attempts`.
 
-    ``digest`` is a keyed hash of the address, the account or both, ``ends_at`` the window's end in Unix seconds.
+    ``digest`` is a keyed hash of the address, the account or both, ``ends_at`` the end of the window in Unix seconds.
     """
 
     digest = models.CharField(max_length=64, primary_key=True)

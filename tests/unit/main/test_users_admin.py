@@ -1,4 +1,4 @@
-"""Staff who may change people cannot make more of themselves than they are."""
+"""Staff who may edit users cannot extend their own rights."""
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -36,7 +36,7 @@ def test_staff_cannot_give_themselves_rights(staff):
     assert (person.name, person.is_superuser, person.user_permissions.count()) == ("New", False, 3)
 
 
-def test_staff_cannot_take_over_or_delete_somebody_with_more_rights(staff):
+def test_staff_cannot_edit_or_delete_users_with_more_rights(staff):
     _, client = staff
     boss = User.objects.create_superuser("boss@example.org", "Right-12345x")
     clerk = User.objects.create_user("clerk@example.org", "Right-12345x", is_staff=True)

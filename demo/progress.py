@@ -1,4 +1,4 @@
-"""What the demo shows while it works: a live table on a terminal, plain lines when piped."""
+"""The demo's progress: a live table on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LINE_SECONDS = 5.0
 POLL_SECONDS = 1.0
 
 
-class TooLong(Exception):
-    """A step of the demo did not come to its end in time; the text says which."""
+class StepTimeout(Exception):
+    """A step of the demo did not finish in time; the message names it."""
 
 
-class Show:
-    """The screen of the demo."""
+class Progress:
+    """Prints the demo's progress while it waits."""
 
     def __init__(self, console: Console, processes: Processes, depths: Callable[[], dict[str, int]]) -> None:
         self.console = console
@@ -36,27 +36,27 @@ class Show:
         self.console.print(f"[dim]{seconds:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True)
 
     def until(self, what: str, condition: Callable[[], Any], seconds: float, stages: Callable[[], Any] = list) -> Any:
-        """Wait for ``condition``, showing queues and ``stages``; return its first true answer.
+        """Wait for ``condition`` and show queues and ``stages``; return its first true result.
 
         Raises:
-            TooLong: it did not come within ``seconds``.
-            ProcessEnded: a process of the demo ended meanwhile.
+            StepTimeout: ``condition`` was not true within ``seconds``.
+            ProcessEnded: a process of the demo ended.
         """
         deadline, last_line = time.monotonic() + seconds, time.monotonic()
         with Live(console=self.console, refresh_per_second=4, transient=True) as live:
             while not (answer := condition()):
                 self._processes.check()
                 if time.monotonic() > deadline:
-                    raise TooLong(f"{what}: not within {seconds:.0f} s. Queues: {self._depths()}")
+                    raise StepTimeout(f"{what}: not finished within {seconds:.0f} s. Queues: {self._depths()}")
                 if self.console.is_terminal:
-                    live.update(self._picture(what, stages()))
+                    live.update(self._render(what, stages()))
                 elif time.monotonic() - last_line >= LINE_SECONDS:
                     last_line = time.monotonic()
-                    self.say(f"{what}: {_line(stages())} waiting: {_depth_line(self._depths())}")
+                    self.say(f"{what}: {_stage_line(stages())} waiting: {_depth_line(self._depths())}")
                 time.sleep(POLL_SECONDS)
         return answer
 
-    def _picture(self, what: str, stages: list[dict[str, Any]]) -> Group:
+    def _render(self, what: str, stages: list[dict[str, Any]]) -> Group:
         queues = Table("queue", "waiting", box=None, pad_edge=False)
         for queue, depth in self._depths().items():
             queues.add_row(queue, str(depth))
@@ -66,7 +66,7 @@ class Show:
         return Group(what, bars, queues)
 
 
-def _line(stages: list[dict[str, Any]]) -> str:
+def _stage_line(stages: list[dict[str, Any]]) -> str:
     return ", ".join(f"{stage['key']} {stage['progress']:.0%}" for stage in stages) or "..."
 
 

@@ -15,7 +15,7 @@ from ami.exports.services.filters import FilterError, validate_filters
 from ami.exports.services.formats import choices
 from ami.exports.services.requests import request_export
 from ami.main.admin.projects import ProjectAdmin
-from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 
 

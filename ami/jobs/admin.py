@@ -16,7 +16,7 @@ from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
-from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 from ami.queues.redaction import redact_text
 

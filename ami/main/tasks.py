@@ -14,7 +14,7 @@ from ami.main.services import (
     login_attempts,
     public_urls,
     sessions,
-    stale_counts,
+    stale_flush,
     stale_marks,
     station_sync,
 )
@@ -31,12 +31,12 @@ RETRIES: dict[str, Any] = {
 
 @shared_task(name="ami.main.tasks.refresh_event_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_event_calculated_fields(event_id: int) -> None:
-    stale_counts.refresh_marked("event", event_id)
+    stale_flush.refresh_marked("event", event_id)
 
 
 @shared_task(name="ami.main.tasks.refresh_deployment_calculated_fields", triggered_by="people (admin)", **RETRIES)
 def refresh_deployment_calculated_fields(deployment_id: int) -> None:
-    stale_counts.refresh_marked("deployment", deployment_id)
+    stale_flush.refresh_marked("deployment", deployment_id)
 
 
 @shared_task(
@@ -45,8 +45,8 @@ def refresh_deployment_calculated_fields(deployment_id: int) -> None:
 def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
     """Recount all events and stations of a project, in slices."""
     if not marked:
-        stale_counts.refresh_marked("project", project_id)
-    if not stale_counts.flush(Slice(self), project_id):
+        stale_flush.refresh_marked("project", project_id)
+    if not stale_flush.flush(Slice(self), project_id):
         publish_successor(self, project_id=project_id, marked=True)
 
 
@@ -61,7 +61,7 @@ def update_stale_counts(self: Task) -> bool | None:
     if not leases.acquire(lease, owner):
         return None
     try:
-        return stale_counts.flush(Slice(self))
+        return stale_flush.flush(Slice(self))
     finally:
         leases.release(lease, owner)
 

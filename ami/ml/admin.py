@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
-from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 
 

@@ -16,7 +16,7 @@ SQLITE_OPTIONS = {
 }
 
 #: The result backend in the database; chords work on it, also where a part is delivered twice.
-DATABASE_RESULTS = "config.results:Backend"
+DATABASE_RESULTS = "config.result_backend:Backend"
 
 #: The table of the cache in the database; `migrate` creates it (config/apps.py).
 CACHE_TABLE = "antenna_cache"

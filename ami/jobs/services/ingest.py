@@ -8,9 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.services import completion, jetstream, stored_results
-from ami.jobs.services.results import save_results
-from ami.jobs.services.settlement import settle_failed
+from ami.jobs.services import jetstream, job_completion, stored_results
+from ami.jobs.services.image_settlement import settle_failed
+from ami.jobs.services.job_results import save_results
 from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult, TaskResult
 from ami.ml.services import wire
 
@@ -52,7 +52,7 @@ def handle(
         if stored is not None:
             stored_results.mark_handled(stored)
     _acknowledge(job, reply_subject)
-    completion.complete_if_settled(job_id)
+    job_completion.complete_if_settled(job_id)
 
 
 def parse(data: Any) -> PipelineResultsResponse | PipelineResultsError:

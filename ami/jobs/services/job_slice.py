@@ -11,7 +11,7 @@ from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
 from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
-from ami.jobs.services import completion, db_interrupt, operations
+from ami.jobs.services import db_interrupt, job_completion, operations
 from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
 from ami.main.services import leases
@@ -86,7 +86,7 @@ def fail(job: Job, error: str) -> bool:
         return operations.finish_cancel(job)
     job.log(f"Failed: {error}", level="ERROR")
     if job.dispatch_mode == DispatchMode.ASYNC_API:
-        transaction.on_commit(lambda: completion.clean_up(job.pk))
+        transaction.on_commit(lambda: job_completion.clean_up(job.pk))
     return True
 
 

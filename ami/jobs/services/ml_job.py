@@ -2,7 +2,7 @@
 
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
-from ami.jobs.services.completion import complete_if_settled
+from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.job_images import collect
 from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 from ami.jobs.services.pull_dispatch import dispatch

@@ -12,9 +12,9 @@ from ami.celery import origin as origins
 from ami.jobs.errors import NotAllowed
 from ami.jobs.models import Job
 from ami.jobs.models.states import FINAL, DispatchMode, JobStatus
-from ami.jobs.services import completion, stored_results
+from ami.jobs.services import job_completion, stored_results
+from ami.jobs.services.image_settlement import reset_images
 from ami.jobs.services.job_kinds import kind_of
-from ami.jobs.services.settlement import reset_images
 from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
 from ami.queues.publish import PublishedTask, publish_for_user
@@ -122,7 +122,7 @@ def finish_cancel(job: Job, *, owner: str = "") -> bool:
     job.log("Cancelled.")
     if job.dispatch_mode == DispatchMode.ASYNC_API:
         job_id = job.pk
-        transaction.on_commit(lambda: completion.clean_up(job_id))
+        transaction.on_commit(lambda: job_completion.clean_up(job_id))
     return True
 
 

@@ -5,9 +5,9 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
+from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
-from ami.jobs.services.results import save_results
-from ami.jobs.services.settlement import settle_failed
+from ami.jobs.services.job_results import save_results
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.schemas import PipelineRequest, SourceImageRequest
 from ami.ml.services.capture_files import public_url

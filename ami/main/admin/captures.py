@@ -10,7 +10,7 @@ from django.utils.html import format_html
 from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, file_urls
-from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
-from ami.queues.admin_site.messages import report_published, selected_rows
+from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 
 COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")

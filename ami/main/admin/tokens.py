@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from ami.main.admin.maintenance import ReadOnlyAdmin
 from ami.main.models import ApiToken
-from ami.queues.admin_site.messages import selected_rows
+from ami.queues.admin_site.user_messages import selected_rows
 
 
 @admin.register(ApiToken)

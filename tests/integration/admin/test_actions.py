@@ -14,7 +14,7 @@ from django_celery_beat.models import PeriodicTask
 
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Deployment
-from ami.queues.admin_site.messages import NOTHING_SELECTED
+from ami.queues.admin_site.user_messages import NOTHING_SELECTED
 from tests.support.place import Place, new_place
 from tests.support.product import admin_rows, factories
 

@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import JobStatus
 from ami.jobs.services import db_interrupt, ingest, job_slice, stored_results
-from ami.jobs.services import results as saving
+from ami.jobs.services import job_results as saving
 from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
 from ami.jobs.tasks import process_nats_pipeline_result
@@ -204,7 +204,7 @@ def test_incident_35_soft_limit_in_a_query_rolls_back_and_reconnects(
         return settle(*args, **kwargs)
 
     if inside_a_transaction:
-        monkeypatch.setattr("ami.jobs.services.results.settle_processed", slow_then_settle)
+        monkeypatch.setattr("ami.jobs.services.job_results.settle_processed", slow_then_settle)
     else:
         monkeypatch.setattr("ami.jobs.services.ingest.completion.complete_if_settled", slow)
     seen: list[tuple[int, str]] = []

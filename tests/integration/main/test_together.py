@@ -8,7 +8,7 @@ from django.db import connection
 from ami.exports.models import DataExport
 from ami.exports.services import writer
 from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
-from ami.main.services import capture_sets, sessions, stale_counts, stale_marks
+from ami.main.services import capture_sets, sessions, stale_flush, stale_marks
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -48,7 +48,7 @@ def test_two_flushes_leave_right_counts_and_no_marks():
     for station in stations:
         factories.captures(station, 3)
     stale_marks.mark_stale("deployment", [station.pk for station in stations])
-    together(*[lambda: stale_counts.flush(Turn())] * 2)
+    together(*[lambda: stale_flush.flush(Turn())] * 2)
     assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
     assert not StaleCount.objects.exists()
 
@@ -63,10 +63,10 @@ def test_capture_added_during_a_flush_is_counted_finally():
 
     def flush():
         for _ in range(20):
-            stale_counts.flush(Turn())
+            stale_flush.flush(Turn())
 
     together(ingest, flush, flush)
-    stale_counts.flush(Turn())
+    stale_flush.flush(Turn())
     station.refresh_from_db()
     assert station.captures_count == 20
     assert not StaleCount.objects.exists()
@@ -82,7 +82,7 @@ def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypa
         sessions.regroup(station.pk, Turn())
 
     together(*[regroup] * 4)
-    stale_counts.flush(Turn())
+    stale_flush.flush(Turn())
     assert not StaleCount.objects.filter(kind="sessions").exists()
     assert not station.captures.filter(event=None).exists()
     assert sum(Event.objects.values_list("captures_count", flat=True)) == 40

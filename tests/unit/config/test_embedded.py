@@ -63,7 +63,7 @@ def test_without_configuration_everything_lies_in_files_of_this_checkout(shown, 
     names = ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "DATABASE_URL", "REDIS_URL")
     settings = shown(*NAMES, **(dict.fromkeys(names, "") if empty else {}))
     assert settings["CELERY_BROKER_URL"] == f"objectstore+{(ROOT / '.antenna' / 'broker').as_uri()}"
-    assert settings["CELERY_RESULT_BACKEND"] == "config.results:Backend"
+    assert settings["CELERY_RESULT_BACKEND"] == "config.result_backend:Backend"
     assert settings["CACHES"]["default"]["BACKEND"].endswith(".DatabaseCache")
     database = settings["DATABASES"]["default"]
     assert (database["ENGINE"], Path(database["NAME"]).parent) == ("config.sqlite3", ROOT)

@@ -20,7 +20,7 @@ def published(monkeypatch) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
     for name in ("run_job", "process_nats_pipeline_result"):
         monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
-    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
     return messages
 
 

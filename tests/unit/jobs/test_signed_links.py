@@ -1,7 +1,7 @@
 """Errors that services report contain no usable signed link."""
 
 from ami.jobs.models import JobImage, JobLog
-from ami.jobs.services.settlement import settle_failed
+from ami.jobs.services.image_settlement import settle_failed
 from ami.ml.services.capture_files import public_url
 from tests.support.product.job_setup import World
 

@@ -53,7 +53,7 @@ def test_incident_33_early_errors_do_not_fail_the_job(world: World) -> None:
 def test_more_than_half_failed_is_a_failure(world: World, failed: int, final_status: JobStatus, monkeypatch) -> None:
     from ami.jobs.services import ingest
 
-    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
     captures = world.captures(4)
     job = world.running(captures)
     for index, capture in enumerate(captures):

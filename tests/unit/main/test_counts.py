@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from ami.main.models import Deployment, Event, Identification, StaleCount
-from ami.main.services import counts, sessions, stale_counts, stale_marks
+from ami.main.services import counts, sessions, stale_flush, stale_marks
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -24,7 +24,7 @@ def station():
 
 
 def flush():
-    assert stale_counts.flush(Turn())
+    assert stale_flush.flush(Turn())
     assert not StaleCount.objects.exists()
 
 
@@ -114,8 +114,8 @@ def test_mark_set_during_a_refresh_stays(station, monkeypatch):
 
     StaleCount.objects.all().delete()
     stale_marks.mark_stale("deployment", [station.pk])
-    monkeypatch.setattr(stale_counts, "refresh", refresh_and_mark)
-    stale_counts.refresh_marked("deployment", station.pk)
+    monkeypatch.setattr(stale_flush, "refresh", refresh_and_mark)
+    stale_flush.refresh_marked("deployment", station.pk)
     assert StaleCount.objects.count() == 1
 
 
@@ -130,8 +130,8 @@ def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch,
             raise RuntimeError("cannot be counted")
         refresh(kind, pk)
 
-    monkeypatch.setattr(stale_counts, "refresh", refuse_one)
-    assert stale_counts.flush(Turn())
+    monkeypatch.setattr(stale_flush, "refresh", refuse_one)
+    assert stale_flush.flush(Turn())
     assert list(StaleCount.objects.values_list("object_pk", flat=True)) == [station.pk]
     assert "cannot be counted" in caplog.text
 
@@ -139,7 +139,7 @@ def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch,
 def test_next_slice_counts_the_remaining_marks(station):
     stale_marks.mark_stale("deployment", [factories.station().pk for _ in range(4)])
     rounds = 0
-    while not stale_counts.flush(Turn(2)):
+    while not stale_flush.flush(Turn(2)):
         rounds += 1
         assert rounds < 10
     assert rounds > 0

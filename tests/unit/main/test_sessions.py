@@ -6,7 +6,7 @@ import pytest
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, Lease, StaleCount
-from ami.main.services import leases, sessions, stale_counts, stale_marks
+from ami.main.services import leases, sessions, stale_flush, stale_marks
 from ami.main.services.sessions import Outcome
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
@@ -107,7 +107,7 @@ def test_station_stays_marked_while_its_lease_is_held_incident_46():
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
     leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
-    assert stale_counts.flush(Turn())
+    assert stale_flush.flush(Turn())
     assert days(station) == [date(2026, 6, 1)]
     assert not StaleCount.objects.filter(kind="sessions").exists()
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sqlite
 
 @pytest.fixture(autouse=True)
 def no_crops(monkeypatch):
-    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_pull_service_silent_for_a_minute_is_offline(world: World) -> None:
 
 
 def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: World, monkeypatch) -> None:
-    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
     captures = world.captures(5)
     by_id = {str(capture.pk): capture for capture in captures}
     seen: list[dict] = []

@@ -12,7 +12,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.main.models import User
 from ami.queues.admin import PeriodicTaskAdmin
-from ami.queues.admin_site.messages import report_published
+from ami.queues.admin_site.user_messages import report_published
 from ami.queues.publish import PublishedTask
 from ami.topology.router import ORIGIN_HEADER
 

@@ -13,9 +13,9 @@ from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.audits.stalled_jobs import publish_run_job
-from ami.jobs.services.completion import complete_if_settled
+from ami.jobs.services.image_settlement import RESET, settle_failed
 from ami.jobs.services.jetstream.streams import STREAM_MAX_AGE_SECONDS
-from ami.jobs.services.settlement import RESET, settle_failed
+from ami.jobs.services.job_completion import complete_if_settled
 
 BATCH = 5000
 GRACE_SECONDS = 30

@@ -11,7 +11,7 @@ from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
 from ami.jobs.services import operations
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.completion import ALL_SETTLED, complete_if_settled
+from ami.jobs.services.job_completion import ALL_SETTLED, complete_if_settled
 from ami.jobs.services.job_slice import fail
 from ami.queues.publish import publish_task
 

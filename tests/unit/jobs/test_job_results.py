@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sqlite
 
 @pytest.fixture(autouse=True)
 def no_crops(monkeypatch):
-    monkeypatch.setattr("ami.jobs.services.results.publish_crops", lambda images: None)
+    monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
 
 
 def test_a_result_becomes_detections_classifications_and_occurrences(world: World) -> None:
@@ -55,7 +55,7 @@ def test_incident_44_failed_save_leaves_the_image_unprocessed(world: World, monk
     def refuse(*args, **kwargs):
         raise RuntimeError("half way")
 
-    monkeypatch.setattr("ami.ml.services.results.determine", refuse)
+    monkeypatch.setattr("ami.ml.services.image_results.determine", refuse)
     with pytest.raises(RuntimeError):
         ingest.handle(job.pk, result_data=world.found(capture))
     assert not Detection.objects.exists()

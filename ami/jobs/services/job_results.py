@@ -5,13 +5,13 @@ from collections import defaultdict
 from django.db import transaction
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.services.settlement import settle_processed
+from ami.jobs.services.image_settlement import settle_processed
 from ami.main.models import SourceImage
 from ami.ml.schemas import DetectionResponse, PipelineResultsResponse
 from ami.ml.services.adoption import reassign_results
 from ami.ml.services.crops import captures_without_crops
+from ami.ml.services.image_results import save_image
 from ami.ml.services.name_lookup import NameLookup
-from ami.ml.services.results import save_image
 from ami.ml.tasks import create_detection_images
 from ami.queues.publish import publish_task
 

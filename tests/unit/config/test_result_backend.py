@@ -24,7 +24,7 @@ class Recording(Celery):
 
 @pytest.fixture
 def app() -> Recording:
-    app = Recording("parts", backend="config.results:Backend", set_as_current=False)
+    app = Recording("parts", backend="config.result_backend:Backend", set_as_current=False)
     app.conf.update(result_serializer="json", result_extended=True, task_always_eager=False)
     app.task(_one, name="part")
     app.task(_one, name="body")
@@ -90,11 +90,11 @@ def test_redelivered_last_part_sends_the_body_of_a_dead_process(app, monkeypatch
     parts = start(app, 2)
     finish(app, parts[0])
     with monkeypatch.context() as patched:
-        patched.setattr("config.results.trigger_callback", Mock(side_effect=SystemExit))
+        patched.setattr("config.result_backend.trigger_callback", Mock(side_effect=SystemExit))
         with pytest.raises(SystemExit):
             finish(app, parts[1])
     assert bodies(app) == []
-    monkeypatch.setattr("config.results.SENDING_SECONDS", 0.2)
+    monkeypatch.setattr("config.result_backend.SENDING_SECONDS", 0.2)
     finish(app, again(parts[1]))
     assert bodies(app) == [[0, 1]]
 

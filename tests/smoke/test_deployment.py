@@ -111,6 +111,12 @@ def test_the_image_is_small_and_holds_no_compiler_no_secret_and_its_labels(deplo
     )
 
 
+@pytest.mark.parametrize("image", IMAGES[:1])
+def test_image_has_no_file_to_copy_into_a_new_volume(deployment: Deployment, image: str):
+    """The engine copies it once for each container that is created, and two copies at a time fail: "file exists"."""
+    assert docker("run", "--rm", image, "ls", "-A", "/data").strip() == ""
+
+
 @pytest.mark.parametrize("service", [*LASTING, "nats"])
 def test_no_container_has_a_volume_without_a_name_that_down_would_leave_behind(deployment: Deployment, service: str):
     mounts = inspect(deployment.container(service))["Mounts"]

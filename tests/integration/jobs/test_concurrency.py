@@ -206,7 +206,7 @@ def test_incident_35_soft_limit_in_a_query_rolls_back_and_reconnects(
     if inside_a_transaction:
         monkeypatch.setattr("ami.jobs.services.job_results.settle_processed", slow_then_settle)
     else:
-        monkeypatch.setattr("ami.jobs.services.ingest.completion.complete_if_settled", slow)
+        monkeypatch.setattr("ami.jobs.services.ingest.job_completion.complete_if_settled", slow)
     seen: list[tuple[int, str]] = []
     monkeypatch.setattr(
         "ami.jobs.services.db_interrupt.reset_connection",

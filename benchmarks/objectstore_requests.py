@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support.transports.fake_bucket import (  # noqa: E402
     EVENTS,
+    HEARTBEAT_SECONDS,
     LONG_SECONDS,
     Bucket,
     Clock,
@@ -37,9 +38,6 @@ HOUR_SECONDS, STEP_SECONDS = 3600.0, 0.25
 
 #: A lease of a minute is renewed three times.
 BEAT_SECONDS = 20.0
-
-#: How often a Celery worker sends its heartbeat event.
-HEARTBEAT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ PUBLISHED_HEADER = "antenna_published_at"
 
 
 class AntennaCelery(Celery):
-    """Celery with the origin on each message, retries routed anew, and short countdowns sent at once."""
+    """Celery with the origin on each message, retries routed again, and short countdowns sent at once."""
 
     task_cls = "ami.celery.task:Task"
     amqp_cls = "ami.celery.producer:AntennaAMQP"
@@ -83,7 +83,7 @@ class AntennaCelery(Celery):
 
 
 def _forget_destination(options: dict[str, Any]) -> None:
-    """Drop the last delivery's destination: a retry is routed anew, by name and origin."""
+    """Drop the last delivery's destination: a retry is routed again, by name and origin."""
     for name in ("queue", "exchange", "routing_key", "exchange_type", "redelivered"):
         options.pop(name, None)
 

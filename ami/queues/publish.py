@@ -62,8 +62,9 @@ def publish_for_user(
 
     Work that is known to be long waits for one of the worker's slots for long work (:mod:`ami.queues.reserved_slot`).
     """
+    task = _found(task)
     task_id = publish_task(task, *args, origin=origin, headers={LONG_HEADER: True} if is_long else None, **kwargs)
-    queue = settings.ANTENNA_TOPOLOGY.place(_found(task).name, origin).queue
+    queue = settings.ANTENNA_TOPOLOGY.place(task.name, origin).queue
     flower = f"{settings.FLOWER_URL.rstrip('/')}/task/{task_id}" if settings.FLOWER_URL else None
     return PublishedTask(task_id, queue, flower)
 

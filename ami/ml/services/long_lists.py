@@ -18,7 +18,7 @@ _decoders: dict[str, msgspec.json.Decoder[list[Any]]] = {
 
 
 class LongList(Sequence[Any]):
-    """A list that is parsed anew on every access; call ``read()`` once if it is needed twice."""
+    """A list that is parsed again on every access; call ``read()`` once if it is needed twice."""
 
     def __init__(self, text: Text, cut: Cut) -> None:
         self._text, self._cut = text, cut

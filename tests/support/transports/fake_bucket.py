@@ -25,6 +25,9 @@ LONG_SECONDS = 50.0
 #: Celery's workers send their events here.
 EVENTS = Exchange("celeryev", type="topic")
 
+#: How often a Celery worker sends its heartbeat event.
+HEARTBEAT_SECONDS = 2.0
+
 
 class Bucket(MemoryObjects):
     is_remote = True

@@ -18,7 +18,7 @@ _open: set[int] = set()
 def locked(path: str, seconds: float) -> Iterator[None]:
     """Hold the lock that the file at ``path`` is, made where there is none.
 
-    Opened anew each time, it excludes threads like processes, and the kernel frees it when its holder dies.
+    Opened again each time, it excludes threads like processes, and the kernel frees it when its holder dies.
 
     Raises:
         StorageError: others held it for ``seconds``.

@@ -13,6 +13,7 @@ from ami.transports.objectstore.queue.factory import open_store
 from tests.support.soak import soak
 from tests.support.transports.fake_bucket import (
     EVENTS,
+    HEARTBEAT_SECONDS,
     LONG_SECONDS,
     Bucket,
     Clock,
@@ -25,9 +26,6 @@ from tests.support.transports.fake_bucket import (
 
 QUEUE = task_queue("tasks")
 GET = Requests(get=1)
-
-#: How often a Celery worker sends its heartbeat event.
-HEARTBEAT_SECONDS = 2.0
 
 #: The journal is shortened once per snapshot: the smaller, the fewer messages have to go through.
 SNAPSHOT_BYTES = soak(2 * 1024**2, store_module.SNAPSHOT_BYTES)

@@ -7,9 +7,10 @@ import click
 from celery import signals
 from django.conf import settings
 
-from ami.topology.containers import PLACEHOLDER
-from ami.topology.topology import FALSE
+from ami.environment.secret_files import PLACEHOLDER
 from config.settings.environment import refuse
+
+OFF = ("", "0", "false", "no", "off")
 
 
 @signals.import_modules.connect(dispatch_uid="antenna_flower_login")
@@ -24,7 +25,7 @@ def require_login(**_: Any) -> None:
         return
     from flower.options import options
 
-    if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in FALSE:
+    if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in OFF:
         refuse("FLOWER_UNAUTHENTICATED_API opens Flower's API to anyone; remove it and send a login instead.")
     if not options.auth and not options.basic_auth:
         refuse(

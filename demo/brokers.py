@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from kombu.transport import TRANSPORT_ALIASES
 
 from ami import transports
-from ami.topology.errors import did_you_mean
+from ami.environment.errors import did_you_mean
 from ami.transports.objectstore.broker.address import Address
 from demo.environment import broker_in_use, fresh_database, purge
 from provision import services, urls

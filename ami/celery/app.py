@@ -15,7 +15,7 @@ from kombu import Queue
 from ami.celery import origin
 from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
-from ami.topology.errors import did_you_mean
+from ami.environment.errors import did_you_mean
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
 

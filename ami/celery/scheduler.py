@@ -7,8 +7,10 @@ from typing import Any
 from celery.utils.log import get_logger
 from django_celery_beat.schedulers import DatabaseScheduler
 
+from ami.celery.beat_variables import BeatVariables
 from ami.celery.origin import BEAT
-from ami.celery.watchdog import Watchdog, patience_seconds
+from ami.celery.watchdog import Watchdog
+from ami.environment.reading import read
 from ami.topology.router import ORIGIN_HEADER
 
 logger = get_logger(__name__)
@@ -24,7 +26,8 @@ class Scheduler(DatabaseScheduler):
     """
 
     def __init__(self, *args: Any, lazy: bool = False, **kwargs: Any) -> None:
-        self._watchdog = Watchdog(patience_seconds())
+        self._variables = read(BeatVariables, os.environ)
+        self._watchdog = Watchdog(self._variables.antenna_beat_patience_seconds)
         if not lazy:
             self._watchdog.start()
         super().__init__(*args, lazy=lazy, **kwargs)
@@ -35,7 +38,7 @@ class Scheduler(DatabaseScheduler):
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         seconds: float = super().tick(*args, **kwargs)
-        if path := os.environ.get("ANTENNA_BEAT_TICK_FILE"):
+        if path := self._variables.antenna_beat_tick_file:
             Path(path).touch()
         self._watchdog.alive(seconds)
         return seconds

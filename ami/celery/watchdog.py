@@ -9,29 +9,11 @@ from celery.utils.log import get_logger
 
 logger = get_logger(__name__)
 
-PATIENCE_VARIABLE = "ANTENNA_BEAT_PATIENCE_SECONDS"
-PATIENCE_SECONDS = 300
-
 #: The exit code of a frozen process: sysexits' EX_SOFTWARE.
 EXIT_CODE = os.EX_SOFTWARE
 
 CHECK_SECONDS = 1.0
 LOG_SECONDS = 2.0
-
-
-def patience_seconds() -> int:
-    """Return how long beat may be frozen, in seconds; 0 switches the watchdog off.
-
-    Raises:
-        SystemExit: the setting is not a whole number from 0 to a day.
-    """
-    raw = os.environ.get("ANTENNA_BEAT_PATIENCE_SECONDS", "").strip() or str(PATIENCE_SECONDS)
-    if not (raw.isascii() and raw.isdigit() and int(raw) <= 86_400):
-        raise SystemExit(
-            f"Configuration refused: {PATIENCE_VARIABLE} is '{raw}'; it must be a whole number from 0 (off) to 86400 "
-            f"(default {PATIENCE_SECONDS})."
-        )
-    return int(raw)
 
 
 def end() -> None:

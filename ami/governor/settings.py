@@ -3,71 +3,118 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Literal, Self
 
+from pydantic import model_validator
+
+from ami.environment.declaration import Variables, variable, variables
+from ami.environment.errors import EnvironmentRefused, did_you_mean
+from ami.environment.reading import build, read
 from ami.governor.errors import GovernorError
-from ami.topology.errors import did_you_mean
-from ami.topology.topology import FALSE, TRUE
+from ami.topology.overrides import prefix
 from ami.topology.workload import Workload
 
-MODES = ("off", "dry-run", "on")
-PREFIX = "ANTENNA_"
+Mode = Literal["off", "dry-run", "on"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GovernorSettings:
-    """One worker's settings. Each field is the variable of the same name in capitals.
+class GovernorVariables(Variables):
+    """The workers' governor (docs/decisions/0016)"""
+
+    memory_governor: Mode = variable(
+        "on", "`on` acts, `dry-run` only logs what it would do, `off` is a worker without a governor."
+    )
+    memory_throttle_threshold: float = variable(
+        90.0,
+        "The percentage of RAM, the container's or the host's, from which a worker takes no tasks.",
+        low=1,
+        high=100,
+    )
+    memory_resume_threshold: float = variable(
+        80.0, "The percentage of RAM at which it takes tasks again.", low=1, high=100
+    )
+    gpu_throttle_threshold: float = variable(
+        85.0, "The percentage of a GPU's memory from which a worker takes no tasks.", low=1, high=100
+    )
+    gpu_resume_threshold: float = variable(
+        75.0, "The percentage of a GPU's memory at which it takes tasks again.", low=1, high=100
+    )
+    swap_throttle_threshold: float = variable(
+        70.0,
+        "The percentage of swap from which a worker takes no tasks; below it, it takes tasks again.",
+        low=1,
+        high=100,
+    )
+    pressure_throttle_threshold: float = variable(
+        20.0,
+        "The percentage of time spent waiting for memory (PSI) from which a worker takes no tasks.",
+        low=1,
+        high=100,
+    )
+    pressure_resume_threshold: float = variable(
+        5.0, "The percentage of time at which it takes tasks again.", low=1, high=100
+    )
+    memory_check_interval: float = variable(
+        5.0,
+        "Seconds between two measurements of memory; shorter automatically when memory grows fast.",
+        low=0.2,
+        high=300,
+    )
+    memory_min_hold_seconds: float = variable(
+        10.0, "Minimum seconds of a hold for memory; doubled while it flaps.", low=0, high=3600
+    )
+    memory_max_hold_seconds: float = variable(
+        300.0,
+        "Seconds after which a held worker without a running task takes one task; so every hold ends.",
+        low=1,
+        high=86_400,
+    )
+    memory_interrupt_busy: bool = variable(
+        False,
+        "Whether a held worker may send the soft time limit to its largest task when nothing else frees memory.",
+    )
+    memory_reservation: Mode = variable(
+        "off", "Whether a task is taken only where the largest known one still fits: off, dry-run or on."
+    )
+    memory_ceiling: bool = variable(
+        True, "Whether the kernel enforces the hard limit of a process; 0 where libraries map much more than they use."
+    )
+    worker_single_job_mode: bool = variable(False, "Whether a process ends after each task; only in prefork pools.")
+    master_grace_period_seconds: float = variable(
+        0.0, "Seconds after a worker's start in which it takes no tasks.", low=0, high=3600
+    )
+    worker_stagger_seconds: float = variable(
+        0.0, "Seconds between the starts of two processes of a worker.", low=0, high=600
+    )
+    worker_cooldown_seconds: float = variable(0.0, "Seconds that a process pauses between two tasks.", low=0, high=3600)
+    governor_state_dir: str = variable(
+        "", "The folder of running tasks and learned sizes, which must outlive the worker; not set: one below /tmp."
+    )
+
+
+class GovernorSettings(GovernorVariables):
+    """One worker's settings, without contradictions.
 
     Precedence: ``ANTENNA_<KEY>_<NAME>`` (one queue), the row of the topology table, ``<NAME>`` (all queues), the
     default. Thresholds are percent. Thresholds, interval and the four ``worker_``/``master_`` settings come from the
     governor's specification (docs/decisions/0016).
-
-    Raises:
-        GovernorError: a value contradicts another, or a name is unknown.
     """
 
-    memory_governor: str = "on"
-    memory_throttle_threshold: float = 90.0
-    memory_resume_threshold: float = 80.0
-    gpu_throttle_threshold: float = 85.0
-    gpu_resume_threshold: float = 75.0
-    swap_throttle_threshold: float = 70.0
-    pressure_throttle_threshold: float = 20.0
-    pressure_resume_threshold: float = 5.0
-    memory_check_interval: float = 5.0
-    memory_min_hold_seconds: float = 10.0
-    memory_max_hold_seconds: float = 300.0
-    memory_interrupt_busy: bool = False
-    memory_reservation: str = "off"
-    memory_ceiling: bool = True
-    worker_single_job_mode: bool = False
-    master_grace_period_seconds: float = 0.0
-    worker_stagger_seconds: float = 0.0
-    worker_cooldown_seconds: float = 0.0
-    governor_state_dir: str = ""
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in BOUNDS.items():
-            if not low <= getattr(self, name) <= high:
-                raise GovernorError(
-                    f"{name.upper()} is {getattr(self, name):g}; it must be a number from {low:g} to {high:g}."
-                )
-        for name in ("memory_governor", "memory_reservation"):
-            if getattr(self, name) not in MODES:
-                raise GovernorError(f"{name.upper()} is '{getattr(self, name)}'; use one of {', '.join(MODES)}.")
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
         for kind in ("memory", "gpu", "pressure"):
             throttle, resume = getattr(self, f"{kind}_throttle_threshold"), getattr(self, f"{kind}_resume_threshold")
             if resume >= throttle:
-                raise GovernorError(
+                raise ValueError(
                     f"{kind.upper()}_RESUME_THRESHOLD ({resume:g}) must be below {kind.upper()}_THROTTLE_THRESHOLD "
                     f"({throttle:g}), or the worker would hold and release at every check."
                 )
         if self.memory_max_hold_seconds < self.memory_min_hold_seconds:
-            raise GovernorError(
+            raise ValueError(
                 f"MEMORY_MAX_HOLD_SECONDS ({self.memory_max_hold_seconds:g}) is below MEMORY_MIN_HOLD_SECONDS "
                 f"({self.memory_min_hold_seconds:g})."
             )
+        return self
 
     @property
     def acts(self) -> bool:
@@ -80,23 +127,8 @@ class GovernorSettings:
         return Path(base) / node.replace("/", "_")
 
 
-#: Inclusive bounds of the numbers.
-BOUNDS: Mapping[str, tuple[float, float]] = {
-    **{
-        f"{kind}_{edge}_threshold": (1, 100)
-        for kind in ("memory", "gpu", "pressure")
-        for edge in ("throttle", "resume")
-    },
-    "swap_throttle_threshold": (1, 100),
-    "memory_check_interval": (0.2, 300),
-    "memory_min_hold_seconds": (0, 3600),
-    "memory_max_hold_seconds": (1, 86_400),
-    "master_grace_period_seconds": (0, 3600),
-    "worker_stagger_seconds": (0, 600),
-    "worker_cooldown_seconds": (0, 3600),
-}
-
-NAMES = {field.name.upper(): field for field in fields(GovernorSettings)}
+#: The variables for all queues.
+NAMES = tuple(each.name for each in variables(GovernorVariables))
 
 
 def load(row: Workload | None = None, environ: Mapping[str, str] | None = None) -> GovernorSettings:
@@ -106,28 +138,21 @@ def load(row: Workload | None = None, environ: Mapping[str, str] | None = None) 
         GovernorError: naming the variable, its value and the remedy.
     """
     environ = os.environ if environ is None else environ
-    read = dict(_all_queues(environ))
-    if row is not None:
-        read |= _of_the_row(row)
-        read |= dict(_one_queue(row, environ))
     try:
-        return replace(GovernorSettings(), **read)  # type: ignore[arg-type]
-    except GovernorError as error:
+        values = _given(environ)
+        if row is not None:
+            values |= _of_the_row(row) | _given(environ, prefix(row.key))
+    except EnvironmentRefused as error:
+        raise GovernorError(str(error)) from None
+    try:
+        return build(GovernorSettings, values)
+    except EnvironmentRefused as error:
         where = f" (queue {row.queue})" if row else ""
         raise GovernorError(f"{error}{where}") from None
 
 
-def refuse_unknown(rows: tuple[Workload, ...], environ: Mapping[str, str]) -> None:
-    """Refuse ``ANTENNA_<KEY>_<NAME>`` for an unknown key: a misspelt queue would silently keep the default."""
-    known = {f"{PREFIX}{row.key}_{name}" for row in rows for name in NAMES}
-    for variable in environ:
-        governs = variable.startswith(PREFIX) and variable.endswith(tuple(f"_{name}" for name in NAMES))
-        if governs and variable not in known:
-            raise GovernorError(f"{variable} is not a setting of any queue.{did_you_mean(variable, known)}")
-
-
-def _all_queues(environ: Mapping[str, str]) -> list[tuple[str, object]]:
-    return [(field.name, _parsed(name, environ[name])) for name, field in NAMES.items() if environ.get(name)]
+def _given(environ: Mapping[str, str], prefix: str = "") -> dict[str, object]:
+    return read(GovernorVariables, environ, prefix).model_dump(exclude_unset=True)
 
 
 def _of_the_row(row: Workload) -> dict[str, object]:
@@ -136,33 +161,13 @@ def _of_the_row(row: Workload) -> dict[str, object]:
     Raises:
         GovernorError: a name is not a setting, or a value has the wrong type.
     """
+    fields = GovernorVariables.model_fields
     for name, value in row.governor.items():
-        field = NAMES.get(name.upper())
-        if field is None or field.name != name:
-            known = [field.name for field in NAMES.values()]
-            raise GovernorError(f"{row.queue}: '{name}' is not a setting of the governor.{did_you_mean(name, known)}")
-        number = isinstance(field.default, float) and isinstance(value, int | float) and not isinstance(value, bool)
-        if not number and type(value) is not type(field.default):
-            kind = type(field.default).__name__
+        if name not in fields:
+            raise GovernorError(f"{row.queue}: '{name}' is not a setting of the governor.{did_you_mean(name, fields)}")
+        default = fields[name].default
+        number = isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool)
+        if not number and type(value) is not type(default):
+            kind = type(default).__name__
             raise GovernorError(f"{row.queue}: {name} is {value!r} in the topology table; it must be a {kind}.")
     return dict(row.governor)
-
-
-def _one_queue(row: Workload, environ: Mapping[str, str]) -> list[tuple[str, object]]:
-    named = [(f"{PREFIX}{row.key}_{name}", field.name) for name, field in NAMES.items()]
-    return [(field, _parsed(name, environ[name])) for name, field in named if environ.get(name)]
-
-
-def _parsed(name: str, raw: str) -> object:
-    default = next(field.default for known, field in NAMES.items() if name.endswith(known))
-    raw = raw.strip()
-    if isinstance(default, bool):
-        if raw.lower() not in TRUE + FALSE:
-            raise GovernorError(f"{name} is '{raw}'; use 1 or 0.")
-        return raw.lower() in TRUE
-    if isinstance(default, float):
-        try:
-            return float(raw)
-        except ValueError:
-            raise GovernorError(f"{name} is '{raw}'; it must be a number.") from None
-    return raw

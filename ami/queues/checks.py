@@ -8,9 +8,10 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as CheckWarning
 
+from ami.environment.errors import did_you_mean
 from ami.queues.schedule import declared
 from ami.queues.tasks import registered
-from ami.topology.errors import TopologyError, did_you_mean
+from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
 

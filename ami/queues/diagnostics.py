@@ -9,11 +9,11 @@ from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.producer import Unconfirmed
+from ami.environment.errors import did_you_mean
 from ami.queues import broker_queues, dead_letters, governors
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.queue import queue_states
 from ami.topology import broker
-from ami.topology.errors import did_you_mean
 from ami.topology.topology import Topology
 
 #: The most tasks that one finding names.

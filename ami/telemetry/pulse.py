@@ -18,9 +18,11 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Tasks
 
+from ami.environment.reading import read
+from ami.telemetry.variables import TelemetryVariables
+
 logger = get_logger(__name__)
 
-VARIABLE = "ANTENNA_PULSE_FILE"
 SECONDS = 5.0
 
 #: A task this far beyond its hard time limit is in a pool that does not enforce it.
@@ -33,7 +35,7 @@ class Pulse(bootsteps.StartStopStep):
     requires = (Tasks,)
 
     def __init__(self, consumer: Any, **options: Any) -> None:
-        name = os.environ.get("ANTENNA_PULSE_FILE", "")
+        name = read(TelemetryVariables, os.environ).antenna_pulse_file
         self.enabled = bool(name)
         self._file = Path(name)
         self._timer: Any = None
@@ -71,7 +73,11 @@ class Pulse(bootsteps.StartStopStep):
             if ahead:
                 os.utime(self._file, (time.time() + ahead,) * 2)
         except OSError as error:
-            logger.warning("Pulse file not written: %r", error, extra={"variable": VARIABLE})
+            logger.warning(
+                "Pulse file not written: %r",
+                error,
+                extra={"file": str(self._file)},
+            )
 
 
 def _overdue(requests: Iterable[Any], limit: float | None, now: float) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import Any
 
 from ami.celery import origin
 from ami.celery.app import PUBLISHED_HEADER
+from ami.environment.declaration import of
+from ami.telemetry.variables import TelemetryVariables
 
 #: The folder to write to; without it nothing is written.
-FOLDER_VARIABLE = "ANTENNA_JOURNAL_DIR"
+FOLDER_VARIABLE = of(TelemetryVariables, "antenna_journal_dir").name
 
 _started: dict[str, float] = {}
 

@@ -13,8 +13,9 @@ from ami.topology.containers import (
     TICK_FILE,
     WAITING,
 )
+from ami.topology.overrides import BOUNDS
 from ami.topology.topology import Topology, load, override_name
-from ami.topology.workload import BOUNDS, Workload
+from ami.topology.workload import Workload
 from ami.topology.yaml_text import dump
 
 HEADER = """\

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from ami.topology.containers import PLACEHOLDER
+from ami.environment.secret_files import PLACEHOLDER
 from ami.topology.definitions import Account
 from ami.topology.errors import TopologyError
 

@@ -5,18 +5,27 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from ami.topology.errors import TopologyError, did_you_mean
+from pydantic import create_model
+
+from ami.environment.declaration import Variable, Variables, of, variable
+from ami.environment.errors import EnvironmentRefused, did_you_mean
+from ami.environment.reading import read
+from ami.topology.errors import TopologyError
+from ami.topology.overrides import PREFIX, Overrides, prefix
 from ami.topology.table import FALLBACK, ROWS
-from ami.topology.workload import BOUNDS, Workload
+from ami.topology.workload import Workload
 
-ROUTINGS = ("single", "split")
-PREFIX = "ANTENNA_"
+Mode = Literal["split", "single"]
 
-#: The overrides that may be fractions.
-FRACTIONS = ("_WAIT_TARGET_SECONDS", "_CPUS")
-TRUE, FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
+
+class Routing(Variables):
+    """Where tasks go"""
+
+    antenna_routing: Mode = variable(
+        "split", "Where tasks go: `single` until `manage.py queues rollout` reports that every queue has a worker."
+    )
 
 
 class Placement(NamedTuple):
@@ -40,11 +49,8 @@ class Topology:
     routing: str = "split"
 
     def __post_init__(self) -> None:
-        if self.routing not in ROUTINGS:
-            raise TopologyError(
-                f"ANTENNA_ROUTING is '{self.routing}'; use 'split', or 'single' until 'manage.py queues rollout' "
-                "says that every routed queue has a worker."
-            )
+        if self.routing not in get_args(Mode):
+            raise TopologyError(f"The routing is '{self.routing}'; use one of {', '.join(get_args(Mode))}.")
         for field in ("queue", "key", "service"):
             _refuse_duplicates(field, [getattr(row, field) for row in self.workloads])
         _refuse_duplicates("task", [task for row in self.workloads for task in row.tasks])
@@ -138,56 +144,51 @@ def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = 
     """
     environ = os.environ if environ is None else environ
     _refuse_unknown(environ, rows)
-    enabled = tuple(_overridden(row, environ) for row in rows if _enabled(row, environ))
-    return Topology(enabled, routing=environ.get("ANTENNA_ROUTING", "split"))
+    try:
+        routing = read(Routing, environ).antenna_routing
+        enabled = tuple(_overridden(row, environ) for row in rows if _enabled(row, environ))
+        return Topology(enabled, routing)
+    except EnvironmentRefused as error:
+        raise TopologyError(str(error)) from None
 
 
 def override_name(row: Workload, field: str) -> str:
     """Return the environment variable that overrides ``field`` of ``row``."""
-    return f"{PREFIX}{row.key}_{field.upper()}"
+    return f"{prefix(row.key)}{field.upper()}"
+
+
+def switch(row: Workload) -> Variable:
+    """Return the variable that switches on a row which is off by default."""
+    return of(_switch(row), _field(row))
+
+
+def _switch(row: Workload) -> type[Variables]:
+    line = f"Whether the queue {row.queue} exists; its container also needs COMPOSE_PROFILES={row.key.lower()}."
+    fields: dict[str, Any] = {_field(row): (bool, variable(False, line))}
+    return create_model("Switch", __base__=Variables, **fields)
+
+
+def _field(row: Workload) -> str:
+    return (row.enabled_by or "").lower()
 
 
 def _enabled(row: Workload, environ: Mapping[str, str]) -> bool:
-    if row.enabled_by is None:
-        return True
-    value = environ.get(row.enabled_by, "").lower()
-    if value not in TRUE + FALSE:
-        raise TopologyError(f"{row.enabled_by} is '{value}'; use 1 to switch {row.queue} on, 0 to leave it off.")
-    return value in TRUE
+    return row.enabled_by is None or bool(getattr(read(_switch(row), environ), _field(row)))
 
 
 def _overridden(row: Workload, environ: Mapping[str, str]) -> Workload:
-    changes: dict[str, int | float | str] = {}
-    for field, (low, high) in BOUNDS.items():
-        name = override_name(row, field)
-        if raw := environ.get(name):
-            changes[field] = _number(name, raw, low, high, getattr(row, field))
-    if pool := environ.get(override_name(row, "pool")):
-        changes["pool"] = pool
+    table = {field: getattr(row, field) for field in Overrides.model_fields}
+    changes = read(Overrides, environ, prefix(row.key), shown=table).model_dump(exclude_none=True)
     try:
-        return replace(row, **changes)  # type: ignore[arg-type]
+        return replace(row, **changes)
     except TopologyError as error:
         names = ", ".join(override_name(row, field) for field in changes)
         raise TopologyError(f"{error} Set through {names}.") from None
 
 
-def _number(name: str, raw: str, low: float, high: float, default: float | None) -> int | float:
-    fraction = name.endswith(FRACTIONS)
-    kind = "number" if fraction else "whole number"
-    try:
-        value = float(raw) if fraction else int(raw)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        fallback = f"the table's {default}" if default is not None else "what the row derives"
-        raise TopologyError(f"{name} is '{raw}'; it must be a {kind} from {low} to {high}. Unset it to use {fallback}.")
-    return value
-
-
 def _refuse_unknown(environ: Mapping[str, str], rows: tuple[Workload, ...]) -> None:
-    fields = (*BOUNDS, "pool")
-    known = {override_name(row, field) for row in rows for field in fields}
-    suffixes = tuple(f"_{field.upper()}" for field in fields)
+    known = {override_name(row, field) for row in rows for field in Overrides.model_fields}
+    suffixes = tuple(f"_{field.upper()}" for field in Overrides.model_fields)
     for name in environ:
         if name.startswith(PREFIX) and name.endswith(suffixes) and name not in known:
             raise TopologyError(f"{name} overrides no row of the topology.{did_you_mean(name, known)}")

@@ -4,10 +4,12 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import get_args
 
 from ami.topology.errors import TopologyError
+from ami.topology.overrides import BOUNDS, Pool
 
-POOLS = ("prefork", "threads", "gevent", "solo")
+POOLS = get_args(Pool)
 ORIGINS = ("beat", "person", "task")
 
 #: Memory of a prefork worker's parent process in KiB (measured: 95 to 140 MiB).
@@ -123,23 +125,3 @@ class Workload:
         if task in self.tasks:
             return task
         return next((rule for rule in self.tasks if "*" in rule and fnmatch.fnmatchcase(task, rule)), None)
-
-
-#: Inclusive bounds of every number that an operator may override.
-BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "concurrency": (1, 512),
-        "prefetch_multiplier": (1, 128),
-        "max_tasks_per_child": (1, 1_000_000),
-        "max_memory_per_child_kib": (64 * 1024, 1024**3),
-        "hard_memory_per_child_kib": (64 * 1024, 1024**3),
-        "soft_time_limit_seconds": (1, 24 * 3600),
-        "hard_time_limit_seconds": (1, 24 * 3600),
-        "container_memory_kib": (128 * 1024, 4 * 1024**3),
-        "cpu_shares": (2, 262_144),
-        "cpus": (0.01, 4096),
-        "replicas": (0, 1000),
-        "stop_grace_period_seconds": (1, 24 * 3600),
-        "wait_target_seconds": (0, 24 * 3600),
-    }
-)

@@ -1,26 +1,27 @@
 """Settings that every place shares."""
 
-import os
-
 from ami.governor import settings as governor
 from ami.governor.errors import GovernorError
 from ami.topology import broker
 from ami.topology.errors import TopologyError
 from ami.topology.router import TaskRouter
-from ami.topology.table import FALLBACK, ROWS
+from ami.topology.table import FALLBACK
 from ami.topology.topology import load
+from config.schema.environment import django_settings
 
 from .databases import DATABASE_RESULTS
-from .environment import BASE_DIR, endpoints, env, on_or_off, one_of, refuse, whole_number
+from .environment import BASE_DIR, VALUES, refuse
 
 try:
     ANTENNA_TOPOLOGY = load()
     # Only workers use the governor's settings, but every process refuses wrong ones.
-    governor.refuse_unknown(ROWS, os.environ)
     for _row in (None, *ANTENNA_TOPOLOGY.workloads):
         governor.load(_row)
 except (TopologyError, GovernorError) as error:
-    refuse(str(error))
+    refuse(*str(error).splitlines())
+
+# ANTENNA_PUBLIC_URL, NATS_TASK_TTR and the like: every public variable of config/schema under its own name.
+globals().update(django_settings(VALUES))
 
 # --- Django -----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -86,30 +87,7 @@ STATIC_ROOT = BASE_DIR / "static"
 # Nothing serves the media folder: files are requested from the API, which checks a role or a signature. Django's test
 # server wants an address all the same.
 MEDIA_URL = "/media/"
-MEDIA_ROOT = env.path("ANTENNA_MEDIA_ROOT", default=str(BASE_DIR / "media"))()
-
-#: How many proxies of our own stand before web. What they wrote into X-Forwarded-For and X-Forwarded-Proto counts; with
-#: none, both headers are the caller's to invent.
-ANTENNA_PROXIES = whole_number("ANTENNA_PROXIES", 0, 0, 10)
-
-#: The largest form, and the largest body of JSON that no endpoint bounds closer (ami.main.api.budgets).
-DATA_UPLOAD_MAX_MEMORY_SIZE = whole_number("DATA_UPLOAD_MAX_MEMORY_SIZE", 16 * 1024**2, 1024, 2 * 1024**3)
-
-#: The largest body one POST of results may have; bodies of 139 to 321 MB were seen (incident 45).
-ANTENNA_RESULT_MAX_BYTES = whole_number("ANTENNA_RESULT_MAX_BYTES", 512 * 1024**2, 1024, 2 * 1024**3)
-
-#: The largest picture that is decoded; from 89.5 megapixels Pillow warns, from 179 it refuses by itself.
-ANTENNA_MAX_MEGAPIXELS = whole_number("ANTENNA_MAX_MEGAPIXELS", 89, 1, 178)
-
-#: What one result may hold besides its long lists (scores, logits, labels): values, and containers within containers.
-ANTENNA_RESULT_MAX_ELEMENTS = whole_number("ANTENNA_RESULT_MAX_ELEMENTS", 10_000, 100, 1_000_000)
-ANTENNA_RESULT_MAX_DEPTH = whole_number("ANTENNA_RESULT_MAX_DEPTH", 12, 10, 100)
-
-#: A person's token ends when it was not used for so long; a worker's does not.
-ANTENNA_TOKEN_IDLE_DAYS = whole_number("ANTENNA_TOKEN_IDLE_DAYS", 90, 1, 3650)
-
-#: For how many seconds a signed link to a file works at least, in answers to people; S3 signs for a week at most.
-ANTENNA_FILE_URL_SECONDS = whole_number("ANTENNA_FILE_URL_SECONDS", 3600, 60, 604_800)
+MEDIA_ROOT = VALUES.antenna_media_root or str(BASE_DIR / "media")
 
 #: What a folder of ours holds is for its owner alone. Static files are not among them: they are built as another user.
 PRIVATE_FILES = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
@@ -121,7 +99,7 @@ STORAGES = {
     },
     "results": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {**PRIVATE_FILES, "location": env.str("ANTENNA_RESULTS_ROOT", default=f"{MEDIA_ROOT}-results")},
+        "OPTIONS": {**PRIVATE_FILES, "location": VALUES.antenna_results_root or f"{MEDIA_ROOT}-results"},
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
@@ -150,8 +128,8 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
 }
 
-LOG_LEVEL = one_of("ANTENNA_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
-LOG_FORMAT = one_of("ANTENNA_LOG_FORMAT", "text", ("text", "json"))
+LOG_LEVEL = VALUES.antenna_log_level
+LOG_FORMAT = VALUES.antenna_log_format
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -162,30 +140,16 @@ LOGGING = {
 }
 
 # --- Services ---------------------------------------------------------------------------------------------------
-NATS_URL = env.str("NATS_URL", default="")
-NATS_TASK_TTR = whole_number("NATS_TASK_TTR", 300, 1, 86_400)
-NATS_MAX_DELIVER = whole_number("NATS_MAX_DELIVER", 2, 1, 100)
-NATS_MAX_ACK_PENDING = whole_number("NATS_MAX_ACK_PENDING", 1000, 1, 1_000_000)
-REDIS_URL = env.str("REDIS_URL", default="")
-RABBITMQ_MANAGEMENT_URL = env.str("RABBITMQ_MANAGEMENT_URL", default="")
-FLOWER_URL = env.str("FLOWER_URL", default="")
+NATS_URL = VALUES.nats_url
+REDIS_URL = VALUES.redis_url
+RABBITMQ_MANAGEMENT_URL = VALUES.rabbitmq_management_url
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True
 
-#: The address people and workers reach the web process at, for links to stored files.
-ANTENNA_PUBLIC_URL = env.str("ANTENNA_PUBLIC_URL", default="")
-
-#: Where processing services reach web instead, when ANTENNA_PUBLIC_URL leads elsewhere in their network.
-ANTENNA_SERVICES_URL = env.str("ANTENNA_SERVICES_URL", default="")
-
-#: Whether addresses that people entered may lead to this machine or to a cloud's metadata
-#: (ami.main.services.outbound), and which of those addresses are allowed all the same: names, addresses or networks.
+#: Whether addresses that users entered are refused where they lead to this machine or to a cloud's metadata
+#: (ami.main.services.outbound), unless ANTENNA_ALLOWED_ENDPOINTS lists them.
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
-ANTENNA_ALLOWED_ENDPOINTS = endpoints("ANTENNA_ALLOWED_ENDPOINTS")
-
-#: Folders that a storage source with a file:// endpoint may point into.
-ANTENNA_LOCAL_SOURCE_ROOTS = env.list("ANTENNA_LOCAL_SOURCE_ROOTS", default=[])
 
 # --- Celery: where a task goes ----------------------------------------------------------------------------------
 CELERY_TASK_DEFAULT_QUEUE = FALLBACK
@@ -197,7 +161,7 @@ CELERY_TASK_ROUTES = (TaskRouter(ANTENNA_TOPOLOGY),)
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 
 #: Modules with further tasks, which every worker imports beside the apps' own.
-CELERY_IMPORTS = env.list("ANTENNA_EXTRA_TASKS", default=[])
+CELERY_IMPORTS = VALUES.antenna_extra_tasks
 
 #: Tasks that are meant to run on the fallback queue; every other unrouted task is a warning of `manage.py check`.
 ANTENNA_FALLBACK_TASKS: tuple[str, ...] = ()
@@ -222,10 +186,10 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 3, "interval_start": 0, "inte
 
 # --- Celery: results and events. Results are ignored unless a task stores them (incident 11) ----------------------
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or REDIS_URL or DATABASE_RESULTS
+CELERY_RESULT_BACKEND = VALUES.celery_result_backend or REDIS_URL or DATABASE_RESULTS
 CELERY_RESULT_EXPIRES = 24 * 3600
 CELERY_RESULT_EXTENDED = True
-CELERY_WORKER_SEND_TASK_EVENTS = on_or_off("ANTENNA_TASK_EVENTS", default=True)
+CELERY_WORKER_SEND_TASK_EVENTS = VALUES.antenna_task_events
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 # --- Celery: time and beat --------------------------------------------------------------------------------------
@@ -236,5 +200,5 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 DJANGO_CELERY_BEAT_TZ_AWARE = True
 
 DEBUG = False
-ALLOWED_HOSTS = env.list("DJANGO_ALLOWED_HOSTS", default=["localhost", "127.0.0.1"])
+ALLOWED_HOSTS = list(VALUES.django_allowed_hosts) or ["localhost", "127.0.0.1"]
 SILENCED_SYSTEM_CHECKS: list[str] = []

@@ -4,7 +4,11 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-from .environment import BASE_DIR, refuse, required_url
+from ami.environment.declaration import of
+from config.schema.addresses import Addresses
+
+from .environment import BASE_DIR
+from .urls import wrong_url
 
 #: Our own transport's URLs begin with it, then comes the store's scheme: file, s3, ...
 STORE = "objectstore+"
@@ -13,7 +17,11 @@ STORE = "objectstore+"
 EMBEDDED = f"{STORE}{(BASE_DIR / '.antenna' / 'broker').as_uri()}"
 
 AMQP = ("amqp", "amqps")
-EXAMPLE = "amqp://antenna:PASSWORD@rabbitmq:5672/antenna"
+#: What a developer's machine may use besides (docs/brokers.md).
+MEMORY = "memory://"
+KINDS = (*AMQP, "pyamqp", "redis", "rediss", f"{STORE}...")
+
+BROKER = of(Addresses, "celery_broker_url")
 
 
 def transport_options(url: str) -> dict[str, Any]:
@@ -31,30 +39,33 @@ def transport_options(url: str) -> dict[str, Any]:
     }
 
 
-def refuse_malformed(url: str) -> None:
-    """Refuse a URL of our own transport that names no store, before anything connects."""
+def wrong_broker(url: str) -> str:
+    """Return what is wrong with a broker's URL for any kind of settings, or nothing."""
     if not url.startswith(STORE):
-        return
+        return wrong_url(BROKER, url.partition(";")[0], KINDS, password=False) if url != MEMORY else ""
     from ami.transports.objectstore.broker.address import Address
 
     try:
         Address.parse(url.removeprefix(STORE))
     except ValueError as error:
-        refuse(f"CELERY_BROKER_URL names no store: {error}.")
+        return f"{BROKER.name} names no store: {error}."
+    return ""
 
 
-def refuse_unfit(url: str) -> None:
-    """Refuse a broker that a deployment cannot share: RabbitMQ needs a host and a password, a store must be outside.
+def unfit_broker(url: str) -> str:
+    """Return why a deployment cannot share this broker, or nothing.
 
-    A store's credentials are not in its URL, and its name takes the host's place. The nodes of a cluster are separated
-    by semicolons, and each is a whole URL: a process that loses one connects to the next.
+    RabbitMQ needs a host and a password. A store's credentials are not in its URL, and its name takes the host's place.
+    The nodes of a cluster are separated by semicolons, and each is a whole URL: a process that loses one connects to
+    the next.
     """
-    if not url.startswith(STORE):
-        required_url("CELERY_BROKER_URL", EXAMPLE, (*AMQP, f"{STORE}..."), several=True)
-        if len({urlsplit(node).path for node in url.split(";")}) > 1:
-            refuse(
-                "CELERY_BROKER_URL names nodes with different virtual hosts; a cluster has the same on each of them."
-            )
-    elif url.startswith(f"{STORE}memory:"):
-        refuse(f"CELERY_BROKER_URL is the memory of one process, which no other sees; write it like {EXAMPLE}.")
-    refuse_malformed(url)
+    if url.startswith(f"{STORE}memory:"):
+        return f"{BROKER.name} is the memory of one process, which no other sees; write it like {BROKER.example}."
+    if url.startswith(STORE):
+        return wrong_broker(url)
+    nodes = url.split(";")
+    if wrong := next(filter(None, (wrong_url(BROKER, node, (*AMQP, f"{STORE}...")) for node in nodes)), ""):
+        return wrong
+    if len({urlsplit(node).path for node in nodes}) > 1:
+        return f"{BROKER.name} names nodes with different virtual hosts; a cluster has the same on each of them."
+    return ""

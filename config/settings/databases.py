@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from .environment import env
+from environ import Env
+
+from ami.environment.declaration import of
+from config.schema.addresses import Addresses
+
+from .urls import wrong_url
+
+DATABASE = of(Addresses, "database_url")
+SCHEMES = ("postgres", "postgresql", "sqlite")
 
 #: Django's own, with a file that only its owner may read.
 SQLITE = "config.sqlite3"
@@ -23,9 +31,14 @@ CACHE_TABLE = "antenna_cache"
 CACHE_ENTRIES = 10_000
 
 
+def wrong_database(url: str) -> str:
+    """Return what is wrong with a database's URL, or nothing."""
+    return wrong_url(DATABASE, url, SCHEMES, password=False)
+
+
 def databases(url: str) -> dict[str, dict[str, Any]]:
     """Return DATABASES for a ``postgres://`` or ``sqlite://`` URL."""
-    database = dict(env.db_url_config(url))
+    database = dict(Env.db_url_config(url))
     if database["ENGINE"].endswith("sqlite3"):
         database["ENGINE"] = SQLITE
         database["OPTIONS"] = SQLITE_OPTIONS

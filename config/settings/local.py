@@ -1,17 +1,27 @@
 """A developer's machine and the demo: no service is needed; broker, database, results and cache lie in its files."""
 
-from .base import *  # noqa: F403
-from .brokers import EMBEDDED, refuse_malformed, transport_options
-from .databases import caches, databases
-from .environment import BASE_DIR, env, on_or_off
+import os
 
-SECRET_KEY = env.str("DJANGO_SECRET_KEY", default="only-for-a-developers-own-machine")
-DEBUG = on_or_off("DJANGO_DEBUG", default=True)
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="") or EMBEDDED
-refuse_malformed(CELERY_BROKER_URL)
+from ami.environment.declaration import of
+from ami.governor.settings import GovernorVariables
+
+from .base import *  # noqa: F403
+from .brokers import EMBEDDED, transport_options, wrong_broker
+from .databases import caches, databases, wrong_database
+from .environment import BASE_DIR, VALUES, refuse
+
+SECRET_KEY = VALUES.django_secret_key or "only-for-a-developers-own-machine"
+DEBUG = VALUES.django_debug
+CELERY_BROKER_URL = VALUES.celery_broker_url or EMBEDDED
+_database = VALUES.database_url or f"sqlite:///{BASE_DIR / 'antenna.sqlite3'}"
+if wrong := [each for each in (wrong_broker(CELERY_BROKER_URL), wrong_database(_database)) if each]:
+    refuse(*wrong)
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-NATS_URL = env.str("NATS_URL", default="nats://127.0.0.1:4222")
-FLOWER_URL = env.str("FLOWER_URL", default="http://127.0.0.1:5555")
+NATS_URL = VALUES.nats_url or "nats://127.0.0.1:4222"
+FLOWER_URL = VALUES.flower_url or "http://127.0.0.1:5555"
 FLOWER_LOGIN_REQUIRED = False
-DATABASES = databases(env.str("DATABASE_URL", default="") or f"sqlite:///{BASE_DIR / 'antenna.sqlite3'}")
-CACHES = caches(env.str("REDIS_URL", default=""))
+DATABASES = databases(_database)
+CACHES = caches(VALUES.redis_url)
+
+# Beside the folder broker: the workers of two checkouts would share a folder below /tmp, and one of them its records.
+os.environ.setdefault(of(GovernorVariables, "governor_state_dir").name, str(BASE_DIR / ".antenna" / "governor"))

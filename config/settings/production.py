@@ -1,38 +1,54 @@
 """Production: nothing has a default that could reach the wrong service, and every secret is required."""
 
+from collections.abc import Iterator
+
+from ami.environment.declaration import of
+from config.schema.addresses import Addresses
+from config.schema.environment import missing, placeholders
+
 from .base import *  # noqa: F403
-from .base import ANTENNA_PROXIES, STORAGES
-from .brokers import EXAMPLE, refuse_unfit, transport_options
-from .databases import caches, databases
-from .environment import env, on_or_off, refuse, refuse_placeholder, required, required_url
+from .base import STORAGES
+from .brokers import transport_options, unfit_broker
+from .databases import DATABASE, caches, databases
+from .environment import VALUES, refuse
+from .urls import wrong_url
 
-SECRET_KEY = required("DJANGO_SECRET_KEY", "50 random characters from secrets.token_urlsafe(50)")
-if len(SECRET_KEY) < 50 or len(set(SECRET_KEY)) < 5:  # the bounds of Django's own check security.W009
-    refuse("DJANGO_SECRET_KEY has fewer than 50 random characters; make one with secrets.token_urlsafe(50).")
+if wrong := [*missing(VALUES), *placeholders(VALUES)]:
+    refuse(*wrong)
 
-CELERY_BROKER_URL = required("CELERY_BROKER_URL", EXAMPLE)
-refuse_unfit(CELERY_BROKER_URL)
+
+def _wrong_values() -> Iterator[str]:
+    """Yield a sentence for each value that cannot be used; one that this process does not need may be absent."""
+    key = VALUES.django_secret_key
+    if key and (len(key) < 50 or len(set(key)) < 5):  # the bounds of Django's own check security.W009
+        yield (
+            f"{of(Addresses, 'django_secret_key').name} has fewer than 50 random characters; make one with "
+            "secrets.token_urlsafe(50)."
+        )
+    if VALUES.celery_broker_url:
+        yield unfit_broker(VALUES.celery_broker_url)
+    if VALUES.redis_url:
+        yield wrong_url(of(Addresses, "redis_url"), VALUES.redis_url, ("redis", "rediss"))
+    if VALUES.nats_url:
+        yield wrong_url(of(Addresses, "nats_url"), VALUES.nats_url, ("nats", "tls"), password=False)
+    if VALUES.database_url:
+        yield wrong_url(DATABASE, VALUES.database_url, ("postgres", "postgresql"))
+
+
+if wrong := list(filter(None, _wrong_values())):
+    refuse(*wrong)
+
+SECRET_KEY = VALUES.django_secret_key
+CELERY_BROKER_URL = VALUES.celery_broker_url
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-REDIS_URL = required_url("REDIS_URL", "redis://:PASSWORD@redis:6379/0", ("redis", "rediss"))
-NATS_URL = required_url("NATS_URL", "nats://antenna:PASSWORD@nats:4222", ("nats", "tls"), password=False)
-CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or REDIS_URL
-DATABASES = databases(
-    required_url("DATABASE_URL", "postgres://antenna:PASSWORD@postgres:5432/antenna", ("postgres", "postgresql"))
-)
-CACHES = caches(REDIS_URL)
-_hosts = required("DJANGO_ALLOWED_HOSTS", "antenna.example.org").split(",")
-ALLOWED_HOSTS = [host.strip() for host in _hosts if host.strip()]
-if not ALLOWED_HOSTS:
-    refuse("DJANGO_ALLOWED_HOSTS names no host; set it to something like antenna.example.org.")
+DATABASES = databases(VALUES.database_url) if VALUES.database_url else {}
+CACHES = caches(VALUES.redis_url)
+ALLOWED_HOSTS = list(VALUES.django_allowed_hosts)
 
-#: What is not required is refused all the same while it is the placeholder.
-for _name in ("RABBITMQ_MANAGEMENT_URL", "CELERY_RESULT_BACKEND", "AWS_SECRET_ACCESS_KEY"):
-    refuse_placeholder(_name)
-
-if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
+if bucket := VALUES.antenna_s3_bucket:
     _options = {
         "bucket_name": bucket,
-        "endpoint_url": env.str("ANTENNA_S3_ENDPOINT_URL", default=None),
+        "endpoint_url": VALUES.antenna_s3_endpoint_url or None,
         # Links are signed; servers other than Amazon's take no older way.
         "signature_version": "s3v4",
     }
@@ -44,18 +60,18 @@ if bucket := env.str("ANTENNA_S3_BUCKET", default=""):
 
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = True
 
-SECURE_SSL_REDIRECT = on_or_off("DJANGO_SECURE_SSL_REDIRECT", default=True)
-if SECURE_SSL_REDIRECT and not ANTENNA_PROXIES:
+SECURE_SSL_REDIRECT = VALUES.django_secure_ssl_redirect
+if SECURE_SSL_REDIRECT and not VALUES.antenna_proxies:
     refuse(
         "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that "
         "does, so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "
         "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
     )
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if ANTENNA_PROXIES else None
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if VALUES.antenna_proxies else None
 # The health check's requests pass no proxy.
 SECURE_REDIRECT_EXEMPT = [r"^livez$"]
 SECURE_HSTS_SECONDS = 31_536_000
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
-CSRF_TRUSTED_ORIGINS = env.list("DJANGO_CSRF_TRUSTED_ORIGINS", default=[])
+CSRF_TRUSTED_ORIGINS = list(VALUES.django_csrf_trusted_origins)

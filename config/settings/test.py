@@ -7,15 +7,15 @@ from .base import *  # noqa: F403
 from .base import PRIVATE_FILES, REDIS_URL, STORAGES
 from .brokers import transport_options
 from .databases import caches, databases
-from .environment import env
+from .environment import VALUES
 
 SECRET_KEY = "only-for-tests"  # noqa: S105
-CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="amqp://guest:guest@127.0.0.1:5672//")
+CELERY_BROKER_URL = VALUES.celery_broker_url or "amqp://guest:guest@127.0.0.1:5672//"
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-NATS_URL = env.str("NATS_URL", default="nats://127.0.0.1:4222")
+NATS_URL = VALUES.nats_url or "nats://127.0.0.1:4222"
 FLOWER_URL = "http://flower.example:5555"
-_folder = Path(env.str("ANTENNA_TEST_FOLDER", default="") or tempfile.mkdtemp(prefix="antenna-test-"))
-DATABASES = databases(env.str("DATABASE_URL", default="") or f"sqlite:///{_folder / 'test.sqlite3'}")
+_folder = Path(VALUES.antenna_test_folder or tempfile.mkdtemp(prefix="antenna-test-"))
+DATABASES = databases(VALUES.database_url or f"sqlite:///{_folder / 'test.sqlite3'}")
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # In a file, so that threads and worker processes share it.
     DATABASES["default"]["TEST"] = {"NAME": str(_folder / "pytest.sqlite3")}
@@ -23,7 +23,7 @@ CACHES = caches(REDIS_URL)
 if not REDIS_URL:
     # Most tests have no database. Those about results and cache there ask for it (tests/unit/config).
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    CELERY_RESULT_BACKEND = env.str("CELERY_RESULT_BACKEND", default="") or "disabled"
+    CELERY_RESULT_BACKEND = VALUES.celery_result_backend or "disabled"
 MEDIA_ROOT = str(_folder / "media")
 STATIC_ROOT = str(_folder / "static")
 for _name in (MEDIA_ROOT, STATIC_ROOT):

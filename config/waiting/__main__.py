@@ -10,8 +10,6 @@ from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
-from config.settings.environment import whole_number
-
 from . import migrations, probes, wait
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -44,8 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _limit_seconds() -> int:
     """Read the settings, which refuses wrong ones, and then how many seconds to wait."""
-    import_module(os.environ["DJANGO_SETTINGS_MODULE"])
-    return whole_number("ANTENNA_WAIT_SECONDS", 120, 0, 3600)
+    return int(import_module(os.environ["DJANGO_SETTINGS_MODULE"]).ANTENNA_WAIT_SECONDS)
 
 
 def _wait(began: float, until: float, services_only: bool) -> list[str]:

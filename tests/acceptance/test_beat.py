@@ -54,7 +54,7 @@ def test_beat_refuses_a_patience_that_is_not_a_number(database_place: Place):
     refused = database_place.start(command, ANTENNA_BEAT_PATIENCE_SECONDS="-1")
     until(lambda: refused.popen.poll() is not None)
     assert refused.popen.returncode == 1
-    assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 (off) to 86400" in refused.text
+    assert "ANTENNA_BEAT_PATIENCE_SECONDS is '-1'; it must be a whole number from 0 to 86400" in refused.text
 
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)

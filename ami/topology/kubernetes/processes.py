@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ami.topology.containers import DEFAULTS, GOVERNOR, OPTIONAL, PULSE_FILE, TICK_FILE
+from ami.topology import app
+from ami.topology.containers import PULSE_FILE, TICK_FILE
 from ami.topology.errors import TopologyError
+from ami.topology.overrides import BOUNDS
 from ami.topology.topology import Topology, override_name
-from ami.topology.workload import BOUNDS, Workload
+from ami.topology.workload import Workload
 
 USER_ID = 10001
 
@@ -44,9 +46,6 @@ COLD_START_SECONDS = 300
 #: Maximum workers per queue without ``--max-replicas``.
 MAX_REPLICAS = 4
 
-_SECRET = re.compile(
-    "SECRET|PASSWORD|ACCESS_KEY|TOKEN|AUTH|RESULT_BACKEND|(BROKER|DATABASE|REDIS|NATS|RABBITMQ_MANAGEMENT)_URL"
-)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _HOST = re.compile(r"(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
 
@@ -79,25 +78,24 @@ class Choices:
             raise TopologyError(f"--host is '{self.host}'; give the public host name of web, like antenna.example.org.")
 
 
-def is_secret(name: str) -> bool:
-    """Return whether this variable's value may contain a credential. Such a value is never rendered."""
-    return bool(_SECRET.search(name))
-
-
 def shared(environ: Mapping[str, str], choices: Choices, *also: str) -> dict[str, str]:
     """Return the variables of every process, without secrets. ``also`` are more host names that web accepts.
 
     Raises:
         TopologyError: a value is a URL with a password in it.
     """
-    others = [name.strip() for name in environ.get("DJANGO_ALLOWED_HOSTS", "").split(",")]
+    allowed = app.declared("django_allowed_hosts").name
+    others = [name.strip() for name in environ.get(allowed, "").split(",")]
     hosts = dict.fromkeys(name for name in (choices.host, *also, *others) if name)
-    values = {name: environ.get(name) or default for name, default in DEFAULTS.items()}
-    values["ANTENNA_WAIT_SECONDS"] = str(WAIT_SECONDS)
-    # Web is reached through the cluster's own ingress, which speaks https.
-    values["ANTENNA_PROXIES"] = "1"
-    values |= _set(environ, [name for name in OPTIONAL if not is_secret(name)])
-    return {**values, "DJANGO_ALLOWED_HOSTS": ",".join(hosts)}
+    values = {
+        app.declared("django_settings_module").name: "config.settings.production",
+        app.declared("antenna_routing").name: app.declared("antenna_routing").default_text,
+        app.declared("antenna_wait_seconds").name: str(WAIT_SECONDS),
+        # Web is reached through the cluster's own ingress, which speaks https.
+        app.declared("antenna_proxies").name: "1",
+    }
+    public = [each.name for each in app.shared() if not (each.secret or each.by_image)]
+    return {**values, **_set(environ, public), allowed: ",".join(hosts)}
 
 
 def of_worker(row: Workload, environ: Mapping[str, str]) -> dict[str, str]:
@@ -106,23 +104,41 @@ def of_worker(row: Workload, environ: Mapping[str, str]) -> dict[str, str]:
     The memory limit is always passed, so that a concurrency that does not fit is refused at start.
     """
     names = [override_name(row, name) for name in (*BOUNDS, "pool")]
-    names += [*GOVERNOR, *(override_name(row, name) for name in GOVERNOR)]
+    governor = [each.name for each in app.of_workers()]
+    names += [*governor, *(override_name(row, name) for name in governor)]
     return {
         **_set(environ, names),
         override_name(row, "container_memory_kib"): str(row.memory_limit_kib),
-        "ANTENNA_PULSE_FILE": PULSE_FILE,
-        "GOVERNOR_STATE_DIR": STATE_FOLDER,
+        app.declared("antenna_process").name: "worker",
+        app.declared("antenna_pulse_file").name: PULSE_FILE,
+        app.declared("governor_state_dir").name: STATE_FOLDER,
     }
 
 
 def of_beat(environ: Mapping[str, str]) -> dict[str, str]:
     """Return beat's own variables."""
-    return {**_set(environ, ["ANTENNA_BEAT_PATIENCE_SECONDS"]), "ANTENNA_BEAT_TICK_FILE": TICK_FILE}
+    return {
+        **_set(environ, [app.declared("antenna_beat_patience_seconds").name]),
+        app.declared("antenna_process").name: "beat",
+        app.declared("antenna_beat_tick_file").name: TICK_FILE,
+    }
 
 
 def of_web(environ: Mapping[str, str]) -> dict[str, str]:
     """Return web's own variables."""
-    return {"WEB_CONCURRENCY": environ.get("WEB_CONCURRENCY") or "3"}
+    processes = app.declared("web_concurrency")
+    return {
+        app.declared("antenna_process").name: "web",
+        processes.name: environ.get(processes.name) or processes.default_text,
+    }
+
+
+def of_flower() -> dict[str, str]:
+    return {app.declared("antenna_process").name: "flower"}
+
+
+def of_setup() -> dict[str, str]:
+    return {app.declared("antenna_process").name: "setup"}
 
 
 def size_of(row: Workload) -> Size:

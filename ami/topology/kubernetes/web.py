@@ -47,7 +47,7 @@ def web(environ: Mapping[str, str], choices: Choices, annotations: Mapping[str, 
 def flower(choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
     """Return Flower's Deployment, never two pods at once, and its Service. It needs no disruption budget."""
     process = {
-        **container("flower", ["flower"], choices, {}, processes.FLOWER),
+        **container("flower", ["flower"], choices, processes.of_flower(), processes.FLOWER),
         "ports": [{"name": "http", "containerPort": FLOWER_PORT}],
         **probes({"httpGet": {"path": "/healthcheck", "port": "http"}}),
     }
@@ -61,7 +61,7 @@ def setup(choices: Choices, annotations: Mapping[str, str]) -> list[Manifest]:
     A Job is immutable, so its name contains a hash of its template: a new image makes a new Job, and applying the same
     one again does nothing.
     """
-    process = container("setup", ["setup"], choices, {}, processes.SETUP)
+    process = container("setup", ["setup"], choices, processes.of_setup(), processes.SETUP)
     template = pod("setup", process, choices, annotations, restartPolicy="Never")
     template["metadata"]["labels"] = labels("setup")
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]

@@ -5,7 +5,10 @@ import threading
 import pytest
 
 from ami.celery import watchdog
-from ami.celery.watchdog import PATIENCE_VARIABLE, Watchdog, patience_seconds
+from ami.celery.beat_variables import BeatVariables
+from ami.celery.watchdog import Watchdog
+from ami.environment.errors import EnvironmentRefused
+from ami.environment.reading import read
 
 SECONDS = 60
 
@@ -101,14 +104,15 @@ def test_patience_of_nothing_never_looks():
     assert threading.active_count() == before
 
 
+PATIENCE = "ANTENNA_BEAT_PATIENCE_SECONDS"
+
+
 @pytest.mark.parametrize(("raw", "seconds"), [("", 300), ("0", 0), ("12", 12), (" 12 ", 12), ("86400", 86400)])
-def test_patience_is_a_whole_number_of_seconds(monkeypatch, raw: str, seconds: int):
-    monkeypatch.setenv(PATIENCE_VARIABLE, raw)
-    assert patience_seconds() == seconds
+def test_patience_is_a_whole_number_of_seconds(raw: str, seconds: int):
+    assert read(BeatVariables, {PATIENCE: raw}).antenna_beat_patience_seconds == seconds
 
 
 @pytest.mark.parametrize("raw", ["-1", "1.5", "five", "86401", "²"])
-def test_invalid_patience_stops_the_process(monkeypatch, raw: str):
-    monkeypatch.setenv(PATIENCE_VARIABLE, raw)
-    with pytest.raises(SystemExit, match=f"{PATIENCE_VARIABLE} is '{raw}'; it must be a whole number from 0"):
-        patience_seconds()
+def test_invalid_patience_is_refused(raw: str):
+    with pytest.raises(EnvironmentRefused, match=f"{PATIENCE} is '{raw}'; it must be a whole number from 0"):
+        read(BeatVariables, {PATIENCE: raw})

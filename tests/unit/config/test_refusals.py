@@ -40,7 +40,11 @@ WRONG = {
     "no hosts": ("DJANGO_ALLOWED_HOSTS", "", "set it to something like antenna.example.org"),
     "override of 0": ("ANTENNA_INGEST_CONCURRENCY", "0", "must be a whole number from 1 to 512"),
     "override of no row": ("ANTENNA_INGST_CONCURRENCY", "4", "Did you mean 'ANTENNA_INGEST_CONCURRENCY'?"),
-    "misspelt routing": ("ANTENNA_ROUTING", "splitt", "use 'split', or 'single'"),
+    "misspelt routing": (
+        "ANTENNA_ROUTING",
+        "splitt",
+        "one of split, single (default split). Did you mean 'split'?",
+    ),
     "seconds that are no number": ("NATS_TASK_TTR", "five", "must be a whole number from 1"),
     "no proxy that speaks https": ("ANTENNA_PROXIES", "", "usually 1"),
     "misspelt switch": ("DJANGO_SECURE_SSL_REDIRECT", "flase", "use 1 or 0"),

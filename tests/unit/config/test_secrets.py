@@ -7,8 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from config.settings import environment
-from config.settings.environment import SECRETS
+from ami.environment.errors import EnvironmentRefused
+from ami.environment.secret_files import read_files
+from config.schema.environment import secrets
 from tests.support import forked_python
 from tests.support.place import FOLDER, Process, new_place, until
 
@@ -17,6 +18,7 @@ from .conftest import SECRETS as PASSWORDS
 
 pytestmark = pytest.mark.processes
 
+SECRETS = tuple(each.name for each in secrets())
 REQUIRED = tuple(name for name in SECRETS if name in GOOD)
 SHOW = "import os, config; print(os.environ[{0!r}], repr(os.environ[{0!r} + '_FILE']))"
 
@@ -50,16 +52,18 @@ def test_a_process_that_this_one_starts_takes_it_from_there(run: Run, tmp_path: 
     assert done.returncode == 0, done.stderr
 
 
-def test_file_named_in_env_is_not_read_again_by_child_processes(tmp_path: Path, monkeypatch):
+def test_file_is_read_once(tmp_path: Path):
+    environ = {"REDIS_URL_FILE": str(tmp_path / "url")}
     (tmp_path / "url").write_text("redis://:secret@redis/0")
-    (tmp_path / ".env").write_text(f"REDIS_URL_FILE={tmp_path / 'url'}\n")
-    for name in ("REDIS_URL", "REDIS_URL_FILE"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
     for _ in range(2):
-        environment.env.read_env(str(tmp_path / ".env"))
-        environment.read_secrets()
-        assert os.environ["REDIS_URL"] == "redis://:secret@redis/0"
+        read_files(["REDIS_URL"], environ)
+        assert environ == {"REDIS_URL": "redis://:secret@redis/0", "REDIS_URL_FILE": ""}
+
+
+def test_every_unusable_file_is_named_at_once(run: Run, tmp_path: Path):
+    done = run("manage.py", "check", **dict.fromkeys(("REDIS_URL_FILE", "NATS_URL_FILE"), str(tmp_path / "missing")))
+    assert done.returncode == 1
+    assert [line.split()[2] for line in done.stderr.splitlines()] == ["REDIS_URL", "NATS_URL"], "both are set, too"
 
 
 WRONG = {
@@ -90,12 +94,11 @@ def test_a_file_that_holds_no_secret_stops_the_process(run: Run, tmp_path: Path,
     assert f"REDIS_URL_FILE is '{file}', which {fact}" in sentence
 
 
-def test_the_largest_file_is_taken(tmp_path: Path, monkeypatch):
+def test_the_largest_file_is_taken(tmp_path: Path):
     (tmp_path / "key").write_text("x" * 64 * 1024)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID_FILE", str(tmp_path / "key"))
-    environment.read_secrets()
-    assert len(os.environ["AWS_ACCESS_KEY_ID"]) == 64 * 1024
+    environ = {"AWS_ACCESS_KEY_ID_FILE": str(tmp_path / "key")}
+    read_files(["AWS_ACCESS_KEY_ID"], environ)
+    assert len(environ["AWS_ACCESS_KEY_ID"]) == 64 * 1024
 
 
 @pytest.mark.parametrize("path", ["missing", "."], ids=["missing", "a folder"])
@@ -108,11 +111,10 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch):
     """The superuser, as whom tests may run, reads every file."""
     file = tmp_path / "redis_url"
     file.write_text("wrong-secret")
-    monkeypatch.setenv("REDIS_URL", "")
-    monkeypatch.setenv("REDIS_URL_FILE", str(file))
     monkeypatch.setattr(Path, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with pytest.raises(SystemExit, match=rf"REDIS_URL_FILE is '{file}', which cannot be read \(Permission denied\)"):
-        environment.read_secrets()
+    sentence = rf"REDIS_URL_FILE is '{file}', which cannot be read \(Permission denied\)"
+    with pytest.raises(EnvironmentRefused, match=sentence):
+        read_files(["REDIS_URL"], {"REDIS_URL_FILE": str(file)})
 
 
 @pytest.mark.parametrize("value", ["redis://:wrong-secret@redis/0", "wrong-secret", "run/secrets/wrong-secret"])

@@ -7,9 +7,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ami.topology import containers
+from ami.topology import app
 from ami.topology.errors import TopologyError
-from ami.topology.kubernetes import processes, render
+from ami.topology.kubernetes import render
 from ami.topology.kubernetes.objects import component, name_of
 from ami.topology.kubernetes.processes import Choices
 from ami.topology.topology import load, override_name
@@ -272,14 +272,7 @@ def test_governor_settings_reach_all_workers_or_one_queue():
     assert "ANTENNA_INGEST_MEMORY_THROTTLE_THRESHOLD" not in other
 
 
-SECRETS = [
-    name for name in (*containers.REQUIRED, *containers.OPTIONAL, *containers.AS_FILES) if processes.is_secret(name)
-]
-
-
-def test_every_variable_that_may_be_a_file_is_a_secret():
-    assert all(processes.is_secret(name) for name in containers.AS_FILES)
-    assert [name for name in containers.REQUIRED if not processes.is_secret(name)] == ["DJANGO_ALLOWED_HOSTS"]
+SECRETS = [each.name for each in app.shared() if each.secret]
 
 
 @pytest.mark.parametrize("choices", [CHOICES, Choices(keda=False, namespace="")], ids=["keda", "fixed"])

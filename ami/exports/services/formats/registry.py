@@ -5,8 +5,8 @@ from typing import Protocol
 
 from django.db.models import QuerySet
 
+from ami.environment.errors import did_you_mean
 from ami.main.models import Occurrence
-from ami.topology.errors import did_you_mean
 
 
 class Format(Protocol):

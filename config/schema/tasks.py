@@ -1,0 +1,36 @@
+"""Which tasks exist, where their results go, and how long a process waits for its services."""
+
+from typing import Literal
+
+from ami.environment.declaration import Names, Variables, variable
+
+
+class Tasks(Variables):
+    """Tasks"""
+
+    antenna_process: Literal["web", "worker", "beat", "flower", "setup"] | None = variable(
+        None,
+        "Which process this is; it decides what is required. Set by the compose files and the start commands; not set: "
+        "all is required.",
+    )
+    antenna_task_events: bool = variable(True, "Whether workers send events, from which Flower lists tasks.")
+    antenna_extra_tasks: Names = variable((), "Further modules with tasks, separated by commas.")
+    antenna_wait_seconds: int = variable(
+        120,
+        "Seconds that `python -m config.waiting` waits for services and migrations before it gives up; 0: none.",
+        low=0,
+        high=3600,
+    )
+    celery_result_backend: str = variable(
+        "",
+        "Where task results are stored; not set: REDIS_URL, or the database where that is empty.",
+        secret=True,
+        example="redis://:PASSWORD@redis:6379/1",
+    )
+    nats_task_ttr: int = variable(
+        300, "Seconds until NATS delivers a task of a processing service again.", low=1, high=86_400
+    )
+    nats_max_deliver: int = variable(2, "The maximum number of deliveries of a task by NATS.", low=1, high=100)
+    nats_max_ack_pending: int = variable(
+        1000, "The maximum number of unacknowledged tasks of one job.", low=1, high=1_000_000
+    )

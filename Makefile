@@ -49,13 +49,13 @@ check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py check --fail-level WARNING
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null
-	$(V) -m ami.topology compose --check
+	DJANGO_SETTINGS_MODULE=config.settings.test $(V) -m config.rendered --check
 	.venv/bin/hadolint compose/Dockerfile
 	.venv/bin/shellcheck $(SCRIPTS)
 	@if docker compose version >/dev/null 2>&1; then bash .ci/compose-files; else echo "NO docker compose HERE: the compose files were not parsed by it"; fi
 
-topology: setup ## Rewrite docker-compose.worker.yml from the table
-	$(V) -m ami.topology compose --write
+render: setup ## Rewrite the files that are rendered from the table and the schema of variables
+	DJANGO_SETTINGS_MODULE=config.settings.test $(V) -m config.rendered
 
 format: setup ## Format the code and sort its imports
 	$(V) -m ruff format .
@@ -102,4 +102,4 @@ logs: ## Follow the containers' logs
 clean: ## Remove everything that make created
 	rm -rf .venv .demo .test-logs .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast smoke check topology format soak attack bench requirements up down logs clean
+.PHONY: help setup demo test test-fast smoke check render format soak attack bench requirements up down logs clean

@@ -88,7 +88,9 @@ class GovernorVariables(Variables):
     )
     worker_cooldown_seconds: float = variable(0.0, "Seconds that a process pauses between two tasks.", low=0, high=3600)
     governor_state_dir: str = variable(
-        "", "The folder of running tasks and learned sizes, which must outlive the worker; not set: one below /tmp."
+        "",
+        "The folder of running tasks and learned sizes, which must outlive the worker; not set: one below /tmp.",
+        by_image=True,
     )
 
 

@@ -115,7 +115,7 @@ def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]
     if arguments.check:
         if path.exists() and path.read_text() == text:
             return 0
-        print(f"{COMPOSE_FILE} is not what the topology renders; run 'make topology'.", file=sys.stderr)
+        print(f"{COMPOSE_FILE} is not what the topology renders; run 'make render'.", file=sys.stderr)
         return 1
     if arguments.write:
         path.write_text(text)

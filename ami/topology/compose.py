@@ -19,7 +19,7 @@ from ami.topology.workload import Workload
 from ami.topology.yaml_text import dump
 
 HEADER = """\
-# One worker service per queue, and one beat. Rendered from ami/topology/table.py by `make topology`; do not edit.
+# One worker service per queue, and one beat. Rendered from ami/topology/table.py by `make render`; do not edit.
 # Every number can be set in the environment or in .env, for example ANTENNA_INGEST_CONCURRENCY=32.
 #
 #   docker compose -f docker-compose.yml -f docker-compose.worker.yml up     everything on one machine

@@ -10,6 +10,7 @@ from ami.governor.settings import GovernorVariables
 from ami.topology.overrides import Overrides, prefix
 from ami.topology.table import ROWS
 from ami.topology.topology import Routing, switch
+from config.schema.addresses import Addresses
 from config.schema.environment import CONCERNS, secrets
 from config.schema.services import Services
 
@@ -86,7 +87,7 @@ def _secret_files() -> Iterator[str]:
         "file is read once, at start; its last line break is dropped, and its text is set in the process's environment."
     )
     yield _comment(f"NAME: {' '.join(each.name for each in found)}")
-    yield from (_entry(_as_file(each)) for each in found if each.name == "REDIS_URL")
+    yield _entry(_as_file(of(Addresses, "redis_url")))
 
 
 def _as_file(secret: Variable) -> Variable:

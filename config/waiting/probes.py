@@ -9,6 +9,8 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from ami.environment.declaration import of
+from config.schema.addresses import Addresses
 from config.settings.databases import databases
 
 from . import Need
@@ -78,6 +80,10 @@ def nats_server(url: str) -> None:
             raise Unusable(LOGIN if b"auth" in line.lower() else "it turns the connection away")
 
 
+def _variable(field: str) -> str:
+    return of(Addresses, field).name
+
+
 class Service(NamedTuple):
     """A row of the table: a name, the variable with its URL, the schemes that need it with their ports, the probe."""
 
@@ -89,10 +95,10 @@ class Service(NamedTuple):
 
 #: A URL of another scheme (a folder, a bucket, SQLite) needs no server.
 SERVICES = (
-    Service("RabbitMQ", "CELERY_BROKER_URL", {"amqp": 5672, "pyamqp": 5672, "amqps": 5671}, rabbitmq),
-    Service("Redis", "REDIS_URL", {"redis": 6379, "rediss": 6379}, redis_server),
-    Service("PostgreSQL", "DATABASE_URL", {"postgres": 5432, "postgresql": 5432}, postgres),
-    Service("NATS", "NATS_URL", {"nats": 4222, "tls": 4222}, nats_server),
+    Service("RabbitMQ", _variable("celery_broker_url"), {"amqp": 5672, "pyamqp": 5672, "amqps": 5671}, rabbitmq),
+    Service("Redis", _variable("redis_url"), {"redis": 6379, "rediss": 6379}, redis_server),
+    Service("PostgreSQL", _variable("database_url"), {"postgres": 5432, "postgresql": 5432}, postgres),
+    Service("NATS", _variable("nats_url"), {"nats": 4222, "tls": 4222}, nats_server),
 )
 
 

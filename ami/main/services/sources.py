@@ -106,7 +106,7 @@ def _closed_folders() -> list[Path]:
 
 
 def _allowed_folders() -> list[str]:
-    return list(getattr(settings, "ANTENNA_LOCAL_SOURCE_ROOTS", None) or [settings.MEDIA_ROOT])
+    return list(settings.ANTENNA_LOCAL_SOURCE_ROOTS or [settings.MEDIA_ROOT])
 
 
 def _descend(folder: Path, prefix: str, after: str) -> Iterator[SourceFile]:

@@ -70,8 +70,8 @@ class Area:
         return _open_regular(real)
 
     def _roots(self) -> list[Path]:
-        linked = getattr(settings, "ANTENNA_LOCAL_SOURCE_ROOTS", None) if self.may_link else None
-        return [_media(), *(Path(root).resolve() for root in linked or [])]
+        linked = settings.ANTENNA_LOCAL_SOURCE_ROOTS if self.may_link else ()
+        return [_media(), *(Path(root).resolve() for root in linked)]
 
 
 CAPTURE = Area(OURS, may_link=True)

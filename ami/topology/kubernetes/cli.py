@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ami.environment.reading import read
 from ami.topology.errors import TopologyError
+from ami.topology.image import Image
 from ami.topology.kubernetes import render
 from ami.topology.kubernetes.processes import MAX_REPLICAS, Choices
 from ami.topology.topology import Topology
@@ -73,7 +75,7 @@ def _report_differences(files: Mapping[Path, str], stale: list[Path]) -> int:
 def _choices(arguments: argparse.Namespace) -> Choices:
     names = ("host", "namespace", "files", "vhost", "keda", "web_replicas")
     return Choices(
-        image=arguments.image or os.environ.get("ANTENNA_IMAGE") or Choices.image,
+        image=arguments.image or read(Image, os.environ).antenna_image,
         max_replicas=dict(_maximum(text) for text in arguments.max_replicas),
         **{name: getattr(arguments, name) for name in names},
     )

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ami.environment.declaration import of
 from ami.topology import app
 from ami.topology.containers import PULSE_FILE, TICK_FILE
 from ami.topology.errors import TopologyError
+from ami.topology.image import Image
 from ami.topology.overrides import BOUNDS
 from ami.topology.topology import Topology, override_name
 from ami.topology.workload import Workload
@@ -60,7 +62,7 @@ class Choices:
         TopologyError: an option has an invalid value.
     """
 
-    image: str = "antenna:local"
+    image: str = of(Image, "antenna_image").default_text
     host: str = "antenna.example.org"
     namespace: str = "antenna"
     files: str = ""

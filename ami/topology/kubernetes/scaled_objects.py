@@ -5,6 +5,7 @@ Fields as in https://keda.sh/docs/2.18/scalers/rabbitmq-queue and https://keda.s
 
 import math
 
+from ami.topology import app
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import processes
 from ami.topology.kubernetes.objects import SECRET, Manifest, component, metadata, name_of
@@ -26,11 +27,12 @@ MAX_PERIOD_SECONDS, MAX_WINDOW_SECONDS = 1800, 3600
 
 def authentication(choices: Choices) -> Manifest:
     """Return the TriggerAuthentication: the management API's URL is ``RABBITMQ_MANAGEMENT_URL`` of the Secret."""
+    key = app.declared("rabbitmq_management_url").name
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "TriggerAuthentication",
         "metadata": metadata(AUTHENTICATION, choices),
-        "spec": {"secretTargetRef": [{"parameter": "host", "name": SECRET, "key": "RABBITMQ_MANAGEMENT_URL"}]},
+        "spec": {"secretTargetRef": [{"parameter": "host", "name": SECRET, "key": key}]},
     }
 
 

@@ -107,7 +107,7 @@ def test_slots_follow_the_number_of_places() -> None:
 
 
 def test_dry_run_logs_everything_and_changes_nothing(logged: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    settings = replace(SETTINGS, memory_governor="dry-run", memory_interrupt_busy=True)
+    settings = SETTINGS.model_copy(update={"memory_governor": "dry-run", "memory_interrupt_busy": True})
     run_log = RunLog(tmp_path)
     Suspects(tmp_path).record_crash([Entry(1, "ml.detect", "a", 0.0, 0)] * 2)
     world = World(settings, run_log)
@@ -175,7 +175,7 @@ def test_a_child_above_its_limits_is_recycled_or_ended(tmp_path: Path) -> None:
 
 
 def test_the_largest_child_is_interrupted_where_that_is_allowed() -> None:
-    world = World(replace(SETTINGS, memory_interrupt_busy=True))
+    world = World(SETTINGS.model_copy(update={"memory_interrupt_busy": True}))
     world.pool.everyone = [Child(1, 300 * MIB, 50 * MIB, "jobs.save", draining=True)]
     world.look(FULL)
     assert world.pool.done == [("interrupt", 1)]
@@ -250,7 +250,7 @@ def test_a_solo_worker_checks_between_its_tasks(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("mode", ["off", "dry-run", "on"])
 def test_info_is_json(tmp_path: Path, mode: str) -> None:
-    world = World(replace(SETTINGS, memory_reservation=mode), RunLog(tmp_path))
+    world = World(SETTINGS.model_copy(update={"memory_reservation": mode}), RunLog(tmp_path))
     world.consumer.refuses(message(redelivered=True))
     world.look(FULL)
     info = world.governor.info()

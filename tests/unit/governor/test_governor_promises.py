@@ -1,7 +1,6 @@
 """Which tasks the governor runs alone, which it buries, and for which it reserves memory."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ami.governor.suspects import Suspects
 from tests.support.governor.decision_inputs import sample
 from tests.support.governor.recorded_worker import MIB, ROOM, SETTINGS, Machine, PoolAdapter, World, message
 
-RESERVES = replace(SETTINGS, memory_reservation="on")
+RESERVES = SETTINGS.model_copy(update={"memory_reservation": "on"})
 GIB_KIB = 1024 * MIB
 
 
@@ -125,7 +124,7 @@ def test_delivered_and_just_ended_tasks_reserve_memory_too() -> None:
 
 def test_reservation_in_dry_run_logs_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    world = World(replace(SETTINGS, memory_reservation="dry-run"))
+    world = World(SETTINGS.model_copy(update={"memory_reservation": "dry-run"}))
     world.governor.sizes.learn("ml.detect", 20 * GIB_KIB)
     assert [world.look(ROOM), world.look(ROOM)] == [4, 4]
     (line,) = [text for text in caplog.messages if "free slots" in text]

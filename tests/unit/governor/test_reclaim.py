@@ -111,7 +111,7 @@ def test_minimum_hold_before_an_interruption_counts_memory_only():
 @many
 @given(children, st.booleans(), st.integers(0, 100))
 def test_no_busy_child_is_recycled_and_one_interrupted_at_most(found, interrupts, seconds):
-    settings = replace(SETTINGS, memory_interrupt_busy=interrupts)
+    settings = SETTINGS.model_copy(update={"memory_interrupt_busy": interrupts})
     by_pid = {child.pid: child for child in found}
     actions = reclaim_actions(settings, replace(HELD, checked_at=float(seconds)), found)
     for action in actions:

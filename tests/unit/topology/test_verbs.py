@@ -67,7 +67,7 @@ def test_celery_options_are_refused_by_other_verbs(capsys):
 def test_compose_file_is_checked_written_and_printed(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert main(["compose", "--check"]) == 1
-    assert "make topology" in capsys.readouterr().err
+    assert "make render" in capsys.readouterr().err
     assert main(["compose", "--write"]) == 0
     assert main(["compose", "--check"]) == 0
     assert main(["compose"]) == 0

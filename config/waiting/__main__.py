@@ -10,6 +10,7 @@ from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
+from config import settings_module
 from config.settings.environment import whole_number
 
 from . import migrations, probes, wait
@@ -44,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _limit_seconds() -> int:
     """Read the settings, which refuses wrong ones, and then how many seconds to wait."""
-    import_module(os.environ["DJANGO_SETTINGS_MODULE"])
+    import_module(settings_module.choose())
     return whole_number("ANTENNA_WAIT_SECONDS", 120, 0, 3600)
 
 

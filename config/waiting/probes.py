@@ -9,10 +9,10 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from ami.queues.connection_reasons import ANSWER_SECONDS, LOGIN, Unusable, reason
 from config.settings.databases import databases
 
 from . import Need
-from .reasons import ANSWER_SECONDS, LOGIN, Unusable, reason
 
 
 def rabbitmq(url: str) -> None:

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,8 +68,11 @@ def _exec(argv: list[str], arguments: argparse.Namespace) -> int:
     if not arguments.print:
         # No shell: a failed substitution must not start Celery.
         os.execve(argv[0], argv, command.environment(os.environ))  # noqa: S606
-    print(shlex.join(argv))
-    return 0
+    # A line that the process itself would refuse is not printed. The child prints why.
+    refused = subprocess.run(command.preflight(argv), stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
+    if not refused:
+        print(shlex.join(argv))
+    return refused
 
 
 def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:

@@ -45,6 +45,11 @@ def beat(extra: Sequence[str] = ()) -> list[str]:
     return [*_celery("beat"), "--loglevel", "INFO", *extra]
 
 
+def preflight(argv: Sequence[str]) -> list[str]:
+    """Return the argument vector that refuses what the process of ``argv`` would refuse, and starts nothing."""
+    return [sys.executable, "-m", f"{APP}.preflight", *argv[len(_celery("")) - 1 :]]
+
+
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a process; ``given`` values win."""
     return {**MEMORY, **given}

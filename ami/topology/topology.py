@@ -31,6 +31,8 @@ class Placement(NamedTuple):
 class Topology:
     """All enabled workloads. ``routing`` is ``split``, or ``single`` until a rollout has switched.
 
+    ``disabled`` are the rows that are off, so that an error about one of their queues can say how to switch it on.
+
     Raises:
         TopologyError: two rows have the same queue or service, two rows name the same task, a redirect names an
             unknown queue, or the fallback row is missing.
@@ -38,6 +40,7 @@ class Topology:
 
     workloads: tuple[Workload, ...]
     routing: str = "split"
+    disabled: tuple[Workload, ...] = ()
 
     def __post_init__(self) -> None:
         if self.routing not in ROUTINGS:
@@ -63,14 +66,21 @@ class Topology:
         """Return the row of ``queue``.
 
         Raises:
-            TopologyError: no workload consumes it; the message suggests the nearest known name.
+            TopologyError: no workload consumes it; the message says how to switch it on, or suggests the nearest
+                known name.
         """
         for row in self.workloads:
             if row.queue == queue:
                 return row
+        for row in self.disabled:
+            if row.queue == queue:
+                raise TopologyError(
+                    f"The queue '{queue}' is off; set {row.enabled_by}=1 for every process to switch it on, and "
+                    f"COMPOSE_PROFILES={row.key.lower()} for its container {row.service}."
+                )
+        known = (*self.queues, *(row.queue for row in self.disabled))
         raise TopologyError(
-            f"No workload consumes the queue '{queue}'.{did_you_mean(queue, self.queues)} "
-            f"Known: {', '.join(self.queues)}."
+            f"No workload consumes the queue '{queue}'.{did_you_mean(queue, known)} Known: {', '.join(self.queues)}."
         )
 
     def place(self, task: str, origin: str | None = None) -> Placement:
@@ -138,8 +148,12 @@ def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = 
     """
     environ = os.environ if environ is None else environ
     _refuse_unknown(environ, rows)
-    enabled = tuple(_overridden(row, environ) for row in rows if _enabled(row, environ))
-    return Topology(enabled, routing=environ.get("ANTENNA_ROUTING", "split"))
+    enabled = {row.queue for row in rows if _enabled(row, environ)}
+    return Topology(
+        tuple(_overridden(row, environ) for row in rows if row.queue in enabled),
+        routing=environ.get("ANTENNA_ROUTING", "split"),
+        disabled=tuple(row for row in rows if row.queue not in enabled),
+    )
 
 
 def override_name(row: Workload, field: str) -> str:

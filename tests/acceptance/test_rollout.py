@@ -38,7 +38,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
 
     until(lambda: fingerprints() == 4, what="each worker reports single, and this publisher split")
 
-    done = place.queues("rollback", check=False)
+    done = place.queues("rollback", "--yes", check=False)
     assert done.code == 1
     assert "stop celeryworker_ingest" in done.error
 
@@ -53,7 +53,7 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     counts = [10, 10, 10] if place.has_delays else [14, 13, 13]
     assert [place.depth(queue) for queue in QUEUES[:3]] == counts
 
-    moved = place.queues("rollback").json
+    moved = place.queues("rollback", "--yes").json
     assert moved == dict(zip(QUEUES, counts, strict=False))
     sent = {*ready, *delayed, retried}
     until(lambda: place.depth("antenna") == len(sent), what="every message is in the fallback queue")

@@ -73,10 +73,10 @@ def test_operator_command_leaves_an_entry_of_the_process_user(entries: Any):
     ("argv", "what", "which"),
     [
         (("declare",), "queues declare", "all queues"),
-        (("rollback",), "queues rollback", "all queues"),
+        (("rollback", "--yes"), "queues rollback", "all queues"),
         (("dead-letters", "antenna.dlq", "--replay"), "queues dead-letters --replay", "antenna.dlq"),
         (
-            ("dead-letters", "antenna.dlq", "--discard", "--limit", "3"),
+            ("dead-letters", "antenna.dlq", "--discard", "--yes", "--limit", "3"),
             "queues dead-letters --discard",
             "antenna.dlq, at most 3 messages",
         ),

@@ -98,7 +98,7 @@ def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
         channel.basic_consume(queue, callback=print)
     assert queues("rollout")["name"] == "split"
     with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
-        queues("rollback")
+        queues("rollback", "--yes")
 
 
 def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
@@ -106,7 +106,7 @@ def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
 ):
     app.send_task(RESULT)
     app.send_task(RESULT, countdown=60)
-    assert queues("rollback") == {INGEST: 2, "antenna-housekeeping": 0, "antenna-interactive": 0}
+    assert queues("rollback", "--yes") == {INGEST: 2, "antenna-housekeeping": 0, "antenna-interactive": 0}
     app.send_task(RESULT)
     queues("declare")
     app.send_task(RESULT, countdown=60)
@@ -138,9 +138,9 @@ def test_dead_letters_are_discarded_the_oldest_first(
     sent = [app.send_task(RESULT).id for _ in range(3)]
     for _ in sent:
         bury(channel, INGEST)
-    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", *limit) == {"discarded": 3 - left}
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes", *limit) == {"discarded": 3 - left}
     assert [letter["task_id"] for letter in queues("dead-letters", f"{INGEST}.dlq")] == sent[3 - left :]
-    assert queues("dead-letters", f"{INGEST}.dlq", "--discard") == {"discarded": left}
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes") == {"discarded": left}
 
 
 def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict[str, Any], channel: Any, app: Any):

@@ -1,23 +1,11 @@
 """Asks before an operation that cannot be undone or that moves every message."""
 
-import argparse
 import sys
 from collections.abc import Mapping
 
 from django.core.management.base import CommandError, CommandParser
 
 AGREED = {"y", "yes"}
-
-
-def positive(text: str) -> int:
-    """Return a whole number of 1 or more."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
-    return value
 
 
 def add_options(parser: CommandParser) -> None:

@@ -17,6 +17,7 @@ from ami.celery.declaration import declare
 from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
 from ami.queues.diagnostics import Finding
 from ami.queues.management import confirmation
+from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
 from ami.topology.errors import did_you_mean
@@ -45,7 +46,7 @@ class Command(BaseCommand):
         acts = letters.add_mutually_exclusive_group()
         acts.add_argument("--replay", action="store_true", help="publish them to the current queue of their tasks")
         acts.add_argument("--discard", action="store_true", help="delete them permanently")
-        letters.add_argument("--limit", type=confirmation.positive, default=None, help="maximum number of messages")
+        letters.add_argument("--limit", type=positive, default=None, help="maximum number of messages")
         for asking in (back, letters):
             confirmation.add_options(asking)
         verbs.add_parser("schedule", help="write the declared schedule into beat's tables")

@@ -14,8 +14,7 @@ def main(argv: Sequence[str]) -> None:
     A settings module that does not exist and a database that cannot be used end with one sentence and exit code 1.
     ``--traceback`` shows the traceback of the database's error.
     """
-    given = _settings_option(argv[2:])
-    settings_module.choose(given, "--settings" if given else settings_module.VARIABLE)
+    _choose_settings(argv[2:])
     from django.core.management import execute_from_command_line
     from django.db import Error
 
@@ -38,11 +37,18 @@ def _refuse(sentence: str) -> None:
         raise SystemExit(sentence)
 
 
-def _settings_option(arguments: Sequence[str]) -> str | None:
-    """Return what ``--settings`` names, as Django will read it."""
-    for index, argument in enumerate(arguments):
-        if argument.startswith("--settings="):
-            return argument.partition("=")[2]
-        if argument == "--settings":
-            return next(iter(arguments[index + 1 :]), None)
-    return None
+def _choose_settings(arguments: Sequence[str]) -> None:
+    """Choose the settings module as Django will, which reads these two options before it knows the command."""
+    from django.core.management.base import CommandError, CommandParser, handle_default_options
+
+    parser = CommandParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--settings")
+    parser.add_argument("--pythonpath")
+    try:
+        options, _ = parser.parse_known_args(list(arguments))
+    except CommandError:
+        # An option without its value: the command itself says so.
+        settings_module.choose()
+        return
+    handle_default_options(options)
+    settings_module.choose(options.settings, "--settings" if options.settings else settings_module.VARIABLE)

@@ -27,8 +27,12 @@ def _accept(context: click.Context, **_: Any) -> None:
     try:
         # Celery's own commands read further settings, like worker.pool=solo, in the same way.
         app.config_from_cmdline(context.args, namespace="worker" if context.info_name == "worker" else "")
-    except (KeyError, ValueError) as error:
-        raise click.UsageError(f"Unknown settings {' '.join(context.args)} ({error}).", ctx=context) from None
+    except (KeyError, ValueError):
+        raise click.UsageError(
+            f"Unexpected argument {' '.join(context.args)}; options begin with --, and Celery's settings look like "
+            "worker.prefetch_multiplier=2.",
+            ctx=context,
+        ) from None
     if context.info_name == "worker":
         start_checks.refuse_unknown(app, context.params.get("queues") or ())
 

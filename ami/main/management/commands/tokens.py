@@ -79,5 +79,7 @@ class Command(BaseCommand):
     def _user(self, email: str) -> User:
         user = User.objects.filter(email__iexact=email).first()
         if user is None:
-            raise CommandError(f"No account has the e-mail address '{email}'.")
+            raise CommandError(
+                f"No account has the e-mail address '{email}'; create it at /admin/ or by 'manage.py createsuperuser'."
+            )
         return user

@@ -94,6 +94,14 @@ def test_operator_command_that_fails_leaves_an_entry_too(entries: Any, argv: Any
     assert "s3cret" not in json.dumps(entry)
 
 
-def test_command_that_only_looks_leaves_none(entries: Any, capsys: Any):
-    call_command("queues", "tasks", "--json")
-    assert not entries()
+@pytest.mark.parametrize(
+    "argv", [("tasks",), ("rollback", "--dry-run"), ("dead-letters", "antenna.dlq", "--discard", "--dry-run")]
+)
+def test_command_that_only_looks_leaves_none(entries: Any, capsys: Any, argv: tuple[str, ...]):
+    from tests.support.place import celery_at
+
+    with celery_at("objectstore+memory://looks"):
+        call_command("queues", "declare")
+        before = len(entries())
+        call_command("queues", *argv, "--json")
+    assert len(entries()) == before

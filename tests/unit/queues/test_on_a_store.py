@@ -2,8 +2,9 @@
 
 import io
 import json
+import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def queues(*argv: str, code: int = 0) -> Any:
         ended = int(stopped.code or 0)
     assert ended == code, out.getvalue()
     return json.loads(out.getvalue())
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """A terminal as standard input; the fixture types a line."""
+    keyboard, line = os.openpty()
+    with os.fdopen(line) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield lambda text: os.write(keyboard, f"{text}\n".encode()) and None
+    os.close(keyboard)
 
 
 def bury(channel: Any, queue: str) -> None:
@@ -129,6 +140,60 @@ def test_dead_letters_are_counted_listed_in_order_and_replayed(declared: dict[st
     assert channel.basic_get(INGEST, no_ack=True).headers["id"] == sent[0]
     assert queues("dead-letters", f"{INGEST}.dlq", "--replay") == {"replayed": 2}
     assert queues("dead-letters")[f"{INGEST}.dlq"] == 0
+
+
+def test_dry_run_of_a_rollback_counts_and_changes_nothing(declared: dict[str, Any], channel: Any, app: Any):
+    app.send_task(RESULT)
+    for _ in range(2):
+        assert queues("rollback", "--dry-run") == {INGEST: 1, "antenna-housekeeping": 0, "antenna-interactive": 0}
+    app.send_task(RESULT)
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (2, 0)
+
+
+@pytest.mark.parametrize("act", ["--replay", "--discard"])
+@pytest.mark.parametrize(("limit", "reached"), [((), 3), (("--limit", "2"), 2), (("--limit", "9"), 3)])
+def test_dry_run_of_dead_letters_counts_and_changes_nothing(
+    declared: dict[str, Any], channel: Any, app: Any, act: str, limit: tuple[str, ...], reached: int
+):
+    for _ in range(3):
+        app.send_task(RESULT)
+        bury(channel, INGEST)
+    assert queues("dead-letters", f"{INGEST}.dlq", act, "--dry-run", *limit) == {"would_reach": reached}
+    assert queues("dead-letters")[f"{INGEST}.dlq"] == 3
+
+
+@pytest.mark.parametrize("answer", ["y", "yes", "YES"])
+def test_discard_happens_when_the_terminal_answers_yes(
+    declared: dict[str, Any], channel: Any, app: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    app.send_task(RESULT)
+    bury(channel, INGEST)
+    terminal(answer)
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard") == {"discarded": 1}
+    assert f"{INGEST}.dlq: 1 messages\nqueues dead-letters --discard: go on? [y/N] " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["n", "", "yes please"])
+def test_rollback_changes_nothing_when_the_terminal_answers_no(
+    declared: dict[str, Any], channel: Any, app: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    app.send_task(RESULT)
+    terminal(answer)
+    with pytest.raises(CommandError, match="Nothing was changed; answer y to go on"):
+        queues("rollback")
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (1, 0)
+    assert f"{INGEST}: 1 messages\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_rollback_of_consumed_queues_is_refused_before_a_question(
+    declared: dict[str, Any], channel: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    channel.basic_consume(INGEST, callback=print)
+    terminal(answer)
+    with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
+        queues("rollback")
+    assert "go on?" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("limit", "left"), [((), 0), (("--limit", "2"), 1), (("--limit", "9"), 0)])

@@ -1,15 +1,13 @@
 """The Celery application that `celery -A config` finds."""
 
-import os
-
 from ami import transports
 from ami.celery import bootsteps
 from ami.celery.app import AntennaCelery
 from ami.governor import bootstep as governor
 from ami.telemetry import pulse
-from config import flower  # noqa: F401 - listens to a signal
+from config import flower, settings_module, start_checks  # noqa: F401 - two listen to a signal
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+settings_module.choose()
 
 transports.register()  # Before the first connection: kombu has no entry point for transports.
 app = AntennaCelery("antenna")

@@ -1,12 +1,14 @@
 """Keeps Flower, which can stop workers and send tasks, behind a login wherever settings ask for one."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
 from celery import signals
 from django.conf import settings
 
+from ami.environment.errors import did_you_mean
 from ami.environment.secret_files import PLACEHOLDER
 from config.settings.environment import refuse
 
@@ -21,7 +23,10 @@ def require_login(**_: Any) -> None:
     its configuration file, and before it listens: the login is known here, whatever its source.
     """
     command = click.get_current_context(silent=True)
-    if command is None or command.info_name != "flower" or not settings.FLOWER_LOGIN_REQUIRED:
+    if command is None or command.info_name != "flower":
+        return
+    _refuse_unknown(command.params["tornado_argv"])
+    if not settings.FLOWER_LOGIN_REQUIRED:
         return
     from flower.options import options
 
@@ -35,6 +40,18 @@ def require_login(**_: Any) -> None:
     for login in options.basic_auth or ():
         _refuse_weak(login)
     _close_metrics()
+
+
+def _refuse_unknown(arguments: Sequence[str]) -> None:
+    """Refuse what Flower drops without a word: an option that it does not have, a value that ``=`` does not join."""
+    from flower.command import is_flower_option
+    from flower.options import default_options
+
+    for argument in arguments:
+        if not is_flower_option(argument):
+            name = argument.partition("=")[0].lstrip("-")
+            near = did_you_mean(name.replace("-", "_"), default_options)
+            refuse(f"Flower has no option '{name}'; write its options like --port=5555.{near}")
 
 
 def _refuse_weak(login: str) -> None:

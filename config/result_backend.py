@@ -3,10 +3,17 @@
 import time
 from typing import Any
 
+import django
 from celery import maybe_signature
+from django.apps import apps
 from django.db import router, transaction
-from django_celery_results.backends.database import DatabaseBackend, trigger_callback
-from django_celery_results.models import ChordCounter
+
+if not apps.loading and not apps.ready:
+    # `celery call` and `celery result` look for the backend before anything has loaded the models.
+    django.setup()
+
+from django_celery_results.backends.database import DatabaseBackend, trigger_callback  # noqa: E402
+from django_celery_results.models import ChordCounter  # noqa: E402
 
 #: Longer than sending a body takes. A process that has not finished by then has died.
 SENDING_SECONDS = 10.0

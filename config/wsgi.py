@@ -1,11 +1,12 @@
 """The WSGI application that the web server runs."""
 
 import gc
-import os
 
 from django.core.wsgi import get_wsgi_application
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.local")
+from config import settings_module
+
+settings_module.choose()
 
 application = get_wsgi_application()
 

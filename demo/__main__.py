@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import brokers, captures
+from demo import arguments, brokers, captures
 from demo.client import ApiRefused
 from demo.environment import prepare
 from demo.processes import ProcessEnded, Processes
@@ -23,7 +23,9 @@ from provision.kind import NothingFound
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; return 0 only if every check passes."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    arguments.refuse_wrong(parser, options)
     # A pipe has no width; the table per queue needs this much.
     console = Console(width=None if sys.stdout.isatty() else 140)
     # Also if a shell started this with interrupts ignored.
@@ -43,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument(
         "--broker",
-        type=brokers.broker,
+        type=arguments.broker,
         default=brokers.EMBEDDED,
         metavar="BROKER",
         help=f"{brokers.CHOICES}; default: {brokers.EMBEDDED}, a folder that needs no service",

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -87,14 +88,16 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", parents=[shared], help="push mode: Antenna calls this service")
     serve.add_argument("--host", default="127.0.0.1")
-    serve.add_argument("--port", type=int, default=2000)
+    serve.add_argument("--port", type=_port, default=2000)
     serve.add_argument("--concurrency", type=_positive, default=2, help="maximum concurrent requests")
     _add_pull(commands.add_parser("pull", parents=[shared], help="pull mode: this service calls Antenna"))
     return parser
 
 
 def _add_pull(pull: argparse.ArgumentParser) -> None:
-    pull.add_argument("--antenna", required=True, metavar="URL", help="URL of the site or of its /api/v2/")
+    pull.add_argument(
+        "--antenna", type=_address, required=True, metavar="URL", help="URL of the site or of its /api/v2/"
+    )
     pull.add_argument("--token-env", metavar="NAME", help="variable with the token (ANTENNA_TOKEN)")
     pull.add_argument("--email", help="log in with this e-mail address instead of a token")
     pull.add_argument("--password-env", metavar="NAME", help="variable with the password of --email")
@@ -102,16 +105,19 @@ def _add_pull(pull: argparse.ArgumentParser) -> None:
     pull.add_argument("--name", required=True, help="name of this processing service in Antenna")
     pull.add_argument("--batch-size", type=_batch_size, default=8, help="tasks per request, 1 to 1000")
     pull.add_argument("--pullers", type=_positive, default=2, help="number of concurrent pullers")
-    pull.add_argument("--poll-seconds", type=float, default=2.0, help="wait when there are no tasks")
+    pull.add_argument("--poll-seconds", type=_seconds, default=2.0, help="wait when there are no tasks")
     ending = pull.add_mutually_exclusive_group()
     ending.add_argument("--once", action="store_true", help="stop after one poll")
-    ending.add_argument("--until-idle", type=float, metavar="SECONDS", help="stop after SECONDS without a task")
+    ending.add_argument("--until-idle", type=_seconds, metavar="SECONDS", help="stop after SECONDS without a task")
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 1 or more")
     return value
 
 
@@ -120,6 +126,35 @@ def _batch_size(text: str) -> int:
     if value > 1000:
         raise argparse.ArgumentTypeError(f"{value} is more than 1000")
     return value
+
+
+def _port(text: str) -> int:
+    value = int(text) if text.isdecimal() else -1
+    if not 0 <= value <= 65_535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port from 0 to 65535")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds, 0 or more")
+    return value
+
+
+def _address(text: str) -> str:
+    """Return a URL of http or https; the message repeats no part of another one, which may hold a password."""
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise argparse.ArgumentTypeError("it is not a URL; write it like https://antenna.example.org")
+    return text
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 - ``checks``: system checks of tasks, routes and schedule.
 - ``diagnostics``, ``governors``, ``management_api``: findings about the running deployment, and their sources.
 - ``audit_log``, ``redaction``, ``certificates``: who did what; masking secrets; trusted certificates.
+- ``connection_reasons``, ``broker_errors``: why a service cannot be used, why a broker operation failed, in words.
 - ``admin``, ``admin_site``, ``middleware``: the admin's pages and the answers to broker failures.
 - ``management/commands``: ``manage.py queues`` and ``manage.py setup``.
 """

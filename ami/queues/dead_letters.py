@@ -127,6 +127,13 @@ def replay(
     return move(connection, queue, destination, limit, progress, headers={"retries": 0})
 
 
+def planned(connection: Connection, queue: str, limit: int | None = None) -> int:
+    """Return how many letters `replay` or `discard` would reach now."""
+    with connection.channel() as channel:
+        messages = depth(channel, queue)[0]
+    return messages if limit is None else min(limit, messages)
+
+
 def discard(connection: Connection, queue: str, limit: int | None = None) -> int:
     """Delete the letters of ``queue`` for good, the oldest ``limit`` or all of them; return how many."""
     with connection.channel() as channel:

@@ -12,6 +12,7 @@ from ami.queues.shovel import move
 from ami.topology import broker
 from ami.topology.table import FALLBACK
 from ami.topology.topology import Topology
+from ami.topology.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ def stage(topology: Topology, connection: Connection) -> Stage:
     )
 
 
+def planned(topology: Topology, connection: Connection) -> dict[str, int]:
+    """Return how many messages of each split queue `rollback` would move now. Reads only.
+
+    Raises:
+        RollbackRefused: workers still consume a split queue.
+    """
+    states = _refuse_consumed(topology, connection)
+    return {row.queue: states[row.queue].messages or 0 for row in _split(topology)}
+
+
 def rollback(
     topology: Topology, connection: Connection, progress: Callable[[str, int], None] | None = None
 ) -> dict[str, int]:
@@ -65,16 +76,26 @@ def rollback(
         RollbackRefused: workers still consume a split queue.
         amqp.exceptions.AMQPError: the broker refused a message; it stays where it was. Running it again resumes.
     """
-    split = [row for row in topology.workloads if row.queue != FALLBACK]
+    split = _split(topology)
     declare(topology, connection)
-    states = {state.queue: state for state in queue_states(topology, connection)}
-    if busy := [row.service for row in split if states[row.queue].consumers]:
-        raise RollbackRefused(f"Workers still consume the split queues; stop {', '.join(busy)} first.")
+    _refuse_consumed(topology, connection)
     fallback = next(queue for queue in broker.task_queues(topology) if queue.name == FALLBACK)
     with connection.channel() as channel:
         for row in split:
             _hand_over(channel, fallback(channel), row.queue)
     return {row.queue: _move_all(connection, row.queue, progress) for row in split}
+
+
+def _split(topology: Topology) -> list[Workload]:
+    return [row for row in topology.workloads if row.queue != FALLBACK]
+
+
+def _refuse_consumed(topology: Topology, connection: Connection) -> dict[str, QueueState]:
+    """Return the queues' states by name; raise `RollbackRefused` if a worker consumes a split queue."""
+    states = {state.queue: state for state in queue_states(topology, connection)}
+    if busy := [row.service for row in _split(topology) if states[row.queue].consumers]:
+        raise RollbackRefused(f"Workers still consume the split queues; stop {', '.join(busy)} first.")
+    return states
 
 
 def _hand_over(channel: Any, fallback: Any, queue: str) -> None:

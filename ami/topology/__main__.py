@@ -4,12 +4,14 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 from ami.topology import broker, command, compose, credentials, definitions
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
+from ami.topology.process import Kind
 from ami.topology.topology import Topology, load
 
 COMPOSE_FILE = "docker-compose.worker.yml"
@@ -56,19 +58,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _exec(command.worker(topology, arguments.queue, extra), arguments)
+    return _exec(command.worker(topology, arguments.queue, extra), "worker", arguments)
 
 
 def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _exec(command.beat(extra), arguments)
+    return _exec(command.beat(extra), "beat", arguments)
 
 
-def _exec(argv: list[str], arguments: argparse.Namespace) -> int:
+def _exec(argv: list[str], process: Kind, arguments: argparse.Namespace) -> int:
+    environment = command.environment(os.environ, process)
     if not arguments.print:
         # No shell: a failed substitution must not start Celery.
-        os.execve(argv[0], argv, command.environment(os.environ))  # noqa: S606
-    print(shlex.join(argv))
-    return 0
+        os.execve(argv[0], argv, environment)  # noqa: S606
+    # A line that the process itself would refuse is not printed. The child prints why.
+    preflight = command.preflight(argv)
+    refused = subprocess.run(preflight, env=environment, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
+    if not refused:
+        print(shlex.join(argv))
+    return refused
 
 
 def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:

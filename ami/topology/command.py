@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Mapping, Sequence
 
+from ami.topology.app import APP
+from ami.topology.process import PROCESS, Kind
 from ami.topology.topology import Topology
-
-APP = "config"
 
 #: glibc has a heap per thread and cannot release freed memory below a block in use. With these settings large blocks
 #: are outside the heaps and are released when freed: after 181 malformed messages a worker keeps 5 MiB instead of 25.
@@ -45,9 +45,14 @@ def beat(extra: Sequence[str] = ()) -> list[str]:
     return [*_celery("beat"), "--loglevel", "INFO", *extra]
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
+def preflight(argv: Sequence[str]) -> list[str]:
+    """Return the argument vector that refuses what the process of ``argv`` would refuse, and starts nothing."""
+    return [sys.executable, "-m", f"{APP}.preflight", *argv[len(_celery("")) - 1 :]]
+
+
+def environment(given: Mapping[str, str], process: Kind | None = None) -> dict[str, str]:
     """Return the environment of a process; ``given`` values win."""
-    return {**MEMORY, **given}
+    return {**MEMORY, **({PROCESS: process} if process else {}), **given}
 
 
 def _celery(verb: str) -> list[str]:

@@ -40,6 +40,8 @@ class Placement(NamedTuple):
 class Topology:
     """All enabled workloads. ``routing`` is ``split``, or ``single`` until a rollout has switched.
 
+    ``disabled`` are the rows that are off, so that an error about one of their queues can say how to switch it on.
+
     Raises:
         TopologyError: two rows have the same queue or service, two rows name the same task, a redirect names an
             unknown queue, or the fallback row is missing.
@@ -47,6 +49,7 @@ class Topology:
 
     workloads: tuple[Workload, ...]
     routing: str = "split"
+    disabled: tuple[Workload, ...] = ()
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Mode):
@@ -69,14 +72,21 @@ class Topology:
         """Return the row of ``queue``.
 
         Raises:
-            TopologyError: no workload consumes it; the message suggests the nearest known name.
+            TopologyError: no workload consumes it; the message says how to switch it on, or suggests the nearest
+                known name.
         """
         for row in self.workloads:
             if row.queue == queue:
                 return row
+        for row in self.disabled:
+            if row.queue == queue:
+                raise TopologyError(
+                    f"The queue '{queue}' is off; set {row.enabled_by}=1 for every process to switch it on, and "
+                    f"COMPOSE_PROFILES={row.key.lower()} for its container {row.service}."
+                )
+        known = (*self.queues, *(row.queue for row in self.disabled))
         raise TopologyError(
-            f"No workload consumes the queue '{queue}'.{did_you_mean(queue, self.queues)} "
-            f"Known: {', '.join(self.queues)}."
+            f"No workload consumes the queue '{queue}'.{did_you_mean(queue, known)} Known: {', '.join(self.queues)}."
         )
 
     def place(self, task: str, origin: str | None = None) -> Placement:
@@ -146,8 +156,12 @@ def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = 
     _refuse_unknown(environ, rows)
     try:
         routing = read(Routing, environ).antenna_routing
-        enabled = tuple(_overridden(row, environ) for row in rows if _enabled(row, environ))
-        return Topology(enabled, routing)
+        enabled = {row.queue for row in rows if _enabled(row, environ)}
+        return Topology(
+            tuple(_overridden(row, environ) for row in rows if row.queue in enabled),
+            routing,
+            disabled=tuple(row for row in rows if row.queue not in enabled),
+        )
     except EnvironmentRefused as error:
         raise TopologyError(str(error)) from None
 

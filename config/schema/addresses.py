@@ -1,8 +1,9 @@
 """What a process needs to find its services, and the keys to them."""
 
 from ami.environment.declaration import Names, Variables, variable
+from ami.topology.process import PROCESSES
 
-WEB, WORKER, BEAT, FLOWER, SETUP = PROCESSES = ("web", "worker", "beat", "flower", "setup")
+WEB, WORKER, BEAT, FLOWER, SETUP = PROCESSES
 
 
 class Addresses(Variables):

@@ -14,6 +14,7 @@ from ami.governor.settings import GovernorVariables
 from ami.telemetry.variables import TelemetryVariables
 from ami.topology.image import Image
 from ami.topology.overrides import Overrides, prefix
+from ami.topology.process import Process
 from ami.topology.table import ROWS
 from ami.topology.topology import Routing, switch
 from ami.topology.workload import Workload
@@ -27,7 +28,7 @@ from config.schema.tasks import Tasks
 from config.schema.web import Web
 
 
-class Environment(Addresses, Web, Files, Tasks, Routing, BeatVariables, TelemetryVariables, Development):
+class Environment(Addresses, Web, Files, Tasks, Routing, Process, BeatVariables, TelemetryVariables, Development):
     """What processes of ours read, but for the numbers of a queue and the governor."""
 
 
@@ -40,6 +41,7 @@ CONCERNS: tuple[type[Variables], ...] = (
     Files,
     Routing,
     Tasks,
+    Process,
     BeatVariables,
     TelemetryVariables,
     GovernorVariables,

@@ -1,18 +1,11 @@
 """Which tasks exist, where their results go, and how long a process waits for its services."""
 
-from typing import Literal
-
 from ami.environment.declaration import Names, Variables, variable
 
 
 class Tasks(Variables):
     """Tasks"""
 
-    antenna_process: Literal["web", "worker", "beat", "flower", "setup"] | None = variable(
-        None,
-        "Which process this is; it decides what is required. Set by the compose files and the start commands; not set: "
-        "all is required.",
-    )
     antenna_task_events: bool = variable(True, "Whether workers send events, from which Flower lists tasks.")
     antenna_extra_tasks: Names = variable((), "Further modules with tasks, separated by commas.")
     antenna_wait_seconds: int = variable(

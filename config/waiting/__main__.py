@@ -10,6 +10,8 @@ from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
+from config import settings_module
+
 from . import migrations, probes, wait
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
@@ -42,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _limit_seconds() -> int:
     """Read the settings, which refuses wrong ones, and then how many seconds to wait."""
-    return int(import_module(os.environ["DJANGO_SETTINGS_MODULE"]).ANTENNA_WAIT_SECONDS)
+    return int(import_module(settings_module.choose()).ANTENNA_WAIT_SECONDS)
 
 
 def _wait(began: float, until: float, services_only: bool) -> list[str]:

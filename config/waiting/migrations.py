@@ -5,9 +5,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ami.queues.connection_reasons import Unusable
+
 from . import Need
 from .probes import asking
-from .reasons import Unusable
 
 UNDEFINED_TABLE = "42P01"
 

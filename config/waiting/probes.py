@@ -10,11 +10,11 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ami.environment.declaration import of
+from ami.queues.connection_reasons import ANSWER_SECONDS, LOGIN, Unusable, reason
 from config.schema.addresses import Addresses
 from config.settings.databases import databases
 
 from . import Need
-from .reasons import ANSWER_SECONDS, LOGIN, Unusable, reason
 
 
 def rabbitmq(url: str) -> None:

@@ -80,7 +80,9 @@ def test_lost_child_is_retried_then_buried(shared: tuple[Place, Process]):
 
 def test_dead_letter_can_be_listed_replayed_and_discarded(shared: tuple[Place, Process]):
     place, _ = shared
-    place.queues("dead-letters", f"{FALLBACK}.dlq", "--discard")  # A replay of the other tests' letters takes seconds.
+    place.queues(
+        "dead-letters", f"{FALLBACK}.dlq", "--discard", "--yes"
+    )  # A replay of the other tests' letters takes seconds.
     task_id, other_id = place.send(f"{T}.fail"), place.send(f"{T}.fail")
     buried(place, other_id)
     buried(place, task_id)
@@ -92,7 +94,7 @@ def test_dead_letter_can_be_listed_replayed_and_discarded(shared: tuple[Place, P
     place.queues("dead-letters", f"{FALLBACK}.dlq", "--replay")
     until(lambda: len(place.ran("fail", id=task_id)) == 2)
     until(lambda: {letter.task_id for letter in letters(place)} == before, what="all that was replayed failed again")
-    assert place.queues("dead-letters", f"{FALLBACK}.dlq", "--discard").json["discarded"] == 2
+    assert place.queues("dead-letters", f"{FALLBACK}.dlq", "--discard", "--yes").json["discarded"] == 2
     assert letters(place) == []
 
 

@@ -12,6 +12,7 @@ from ami.topology.containers import PULSE_FILE, TICK_FILE
 from ami.topology.errors import TopologyError
 from ami.topology.image import Image
 from ami.topology.overrides import BOUNDS
+from ami.topology.process import PROCESS
 from ami.topology.topology import Topology, override_name
 from ami.topology.workload import Workload
 
@@ -111,7 +112,7 @@ def of_worker(row: Workload, environ: Mapping[str, str]) -> dict[str, str]:
     return {
         **_set(environ, names),
         override_name(row, "container_memory_kib"): str(row.memory_limit_kib),
-        app.declared("antenna_process").name: "worker",
+        PROCESS: "worker",
         app.declared("antenna_pulse_file").name: PULSE_FILE,
         app.declared("governor_state_dir").name: STATE_FOLDER,
     }
@@ -121,7 +122,7 @@ def of_beat(environ: Mapping[str, str]) -> dict[str, str]:
     """Return beat's own variables."""
     return {
         **_set(environ, [app.declared("antenna_beat_patience_seconds").name]),
-        app.declared("antenna_process").name: "beat",
+        PROCESS: "beat",
         app.declared("antenna_beat_tick_file").name: TICK_FILE,
     }
 
@@ -130,17 +131,17 @@ def of_web(environ: Mapping[str, str]) -> dict[str, str]:
     """Return web's own variables."""
     processes = app.declared("web_concurrency")
     return {
-        app.declared("antenna_process").name: "web",
+        PROCESS: "web",
         processes.name: environ.get(processes.name) or processes.default_text,
     }
 
 
 def of_flower() -> dict[str, str]:
-    return {app.declared("antenna_process").name: "flower"}
+    return {PROCESS: "flower"}
 
 
 def of_setup() -> dict[str, str]:
-    return {app.declared("antenna_process").name: "setup"}
+    return {PROCESS: "setup"}
 
 
 def size_of(row: Workload) -> Size:

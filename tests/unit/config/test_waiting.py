@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ami.queues.connection_reasons import reason
 from config import waiting
 from config.waiting import Need, migrations, probes
-from config.waiting.reasons import reason
 from tests.support import forked_python
 from tests.support.place import ROOT, Process, until
 

@@ -73,10 +73,10 @@ def test_operator_command_leaves_an_entry_of_the_process_user(entries: Any):
     ("argv", "what", "which"),
     [
         (("declare",), "queues declare", "all queues"),
-        (("rollback",), "queues rollback", "all queues"),
+        (("rollback", "--yes"), "queues rollback", "all queues"),
         (("dead-letters", "antenna.dlq", "--replay"), "queues dead-letters --replay", "antenna.dlq"),
         (
-            ("dead-letters", "antenna.dlq", "--discard", "--limit", "3"),
+            ("dead-letters", "antenna.dlq", "--discard", "--yes", "--limit", "3"),
             "queues dead-letters --discard",
             "antenna.dlq, at most 3 messages",
         ),
@@ -94,6 +94,14 @@ def test_operator_command_that_fails_leaves_an_entry_too(entries: Any, argv: Any
     assert "s3cret" not in json.dumps(entry)
 
 
-def test_command_that_only_looks_leaves_none(entries: Any, capsys: Any):
-    call_command("queues", "tasks", "--json")
-    assert not entries()
+@pytest.mark.parametrize(
+    "argv", [("tasks",), ("rollback", "--dry-run"), ("dead-letters", "antenna.dlq", "--discard", "--dry-run")]
+)
+def test_command_that_only_looks_leaves_none(entries: Any, capsys: Any, argv: tuple[str, ...]):
+    from tests.support.place import celery_at
+
+    with celery_at("objectstore+memory://looks"):
+        call_command("queues", "declare")
+        before = len(entries())
+        call_command("queues", *argv, "--json")
+    assert len(entries()) == before

@@ -2,8 +2,9 @@
 
 import io
 import json
+import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def queues(*argv: str, code: int = 0) -> Any:
         ended = int(stopped.code or 0)
     assert ended == code, out.getvalue()
     return json.loads(out.getvalue())
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """A terminal as standard input; the fixture types a line."""
+    keyboard, line = os.openpty()
+    with os.fdopen(line) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield lambda text: os.write(keyboard, f"{text}\n".encode()) and None
+    os.close(keyboard)
 
 
 def bury(channel: Any, queue: str) -> None:
@@ -98,7 +109,7 @@ def test_rollout_says_what_is_missing_and_who_reads(store: None, channel: Any):
         channel.basic_consume(queue, callback=print)
     assert queues("rollout")["name"] == "split"
     with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
-        queues("rollback")
+        queues("rollback", "--yes")
 
 
 def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
@@ -106,7 +117,7 @@ def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
 ):
     app.send_task(RESULT)
     app.send_task(RESULT, countdown=60)
-    assert queues("rollback") == {INGEST: 2, "antenna-housekeeping": 0, "antenna-interactive": 0}
+    assert queues("rollback", "--yes") == {INGEST: 2, "antenna-housekeeping": 0, "antenna-interactive": 0}
     app.send_task(RESULT)
     queues("declare")
     app.send_task(RESULT, countdown=60)
@@ -131,6 +142,60 @@ def test_dead_letters_are_counted_listed_in_order_and_replayed(declared: dict[st
     assert queues("dead-letters")[f"{INGEST}.dlq"] == 0
 
 
+def test_dry_run_of_a_rollback_counts_and_changes_nothing(declared: dict[str, Any], channel: Any, app: Any):
+    app.send_task(RESULT)
+    for _ in range(2):
+        assert queues("rollback", "--dry-run") == {INGEST: 1, "antenna-housekeeping": 0, "antenna-interactive": 0}
+    app.send_task(RESULT)
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (2, 0)
+
+
+@pytest.mark.parametrize("act", ["--replay", "--discard"])
+@pytest.mark.parametrize(("limit", "reached"), [((), 3), (("--limit", "2"), 2), (("--limit", "9"), 3)])
+def test_dry_run_of_dead_letters_counts_and_changes_nothing(
+    declared: dict[str, Any], channel: Any, app: Any, act: str, limit: tuple[str, ...], reached: int
+):
+    for _ in range(3):
+        app.send_task(RESULT)
+        bury(channel, INGEST)
+    assert queues("dead-letters", f"{INGEST}.dlq", act, "--dry-run", *limit) == {"would_reach": reached}
+    assert queues("dead-letters")[f"{INGEST}.dlq"] == 3
+
+
+@pytest.mark.parametrize("answer", ["y", "yes", "YES"])
+def test_discard_happens_when_the_terminal_answers_yes(
+    declared: dict[str, Any], channel: Any, app: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    app.send_task(RESULT)
+    bury(channel, INGEST)
+    terminal(answer)
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard") == {"discarded": 1}
+    assert f"{INGEST}.dlq: 1 messages\nqueues dead-letters --discard: go on? [y/N] " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["n", "", "yes please"])
+def test_rollback_changes_nothing_when_the_terminal_answers_no(
+    declared: dict[str, Any], channel: Any, app: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    app.send_task(RESULT)
+    terminal(answer)
+    with pytest.raises(CommandError, match="Nothing was changed; answer y to go on"):
+        queues("rollback")
+    assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (1, 0)
+    assert f"{INGEST}: 1 messages\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_rollback_of_consumed_queues_is_refused_before_a_question(
+    declared: dict[str, Any], channel: Any, terminal: Callable[[str], None], answer: str, capsys: Any
+):
+    channel.basic_consume(INGEST, callback=print)
+    terminal(answer)
+    with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
+        queues("rollback")
+    assert "go on?" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("limit", "left"), [((), 0), (("--limit", "2"), 1), (("--limit", "9"), 0)])
 def test_dead_letters_are_discarded_the_oldest_first(
     declared: dict[str, Any], channel: Any, app: Any, limit: tuple[str, ...], left: int
@@ -138,9 +203,9 @@ def test_dead_letters_are_discarded_the_oldest_first(
     sent = [app.send_task(RESULT).id for _ in range(3)]
     for _ in sent:
         bury(channel, INGEST)
-    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", *limit) == {"discarded": 3 - left}
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes", *limit) == {"discarded": 3 - left}
     assert [letter["task_id"] for letter in queues("dead-letters", f"{INGEST}.dlq")] == sent[3 - left :]
-    assert queues("dead-letters", f"{INGEST}.dlq", "--discard") == {"discarded": left}
+    assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes") == {"discarded": left}
 
 
 def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict[str, Any], channel: Any, app: Any):

@@ -109,3 +109,21 @@ def test_unknown_queue_is_refused_with_the_nearest_name():
 def test_fingerprint_depends_on_routing_and_not_on_sizes():
     assert load({}).fingerprint != load({"ANTENNA_ROUTING": "single"}).fingerprint
     assert load({}).fingerprint == load({"ANTENNA_INGEST_CONCURRENCY": "3"}).fingerprint
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.enabled_by], ids=lambda row: row.queue)
+def test_queue_that_is_off_is_refused_with_how_to_switch_it_on(row):
+    with pytest.raises(TopologyError) as refused:
+        SPLIT.workload(row.queue)
+    assert f"'{row.queue}' is off; set {row.enabled_by}=1" in str(refused.value)
+    assert f"COMPOSE_PROFILES={row.key.lower()} for its container {row.service}" in str(refused.value)
+    assert load({row.enabled_by: "1"}).workload(row.queue).queue == row.queue
+
+
+def test_misspelt_queue_suggests_a_queue_that_is_off():
+    with pytest.raises(TopologyError, match=r"Did you mean 'antenna-slow'\?"):
+        SPLIT.workload("antena-slow")
+
+
+def test_rows_that_are_off_do_not_change_the_fingerprint():
+    assert replace(SPLIT, disabled=()).fingerprint == SPLIT.fingerprint

@@ -42,6 +42,7 @@ def test_policies_and_definitions_name_every_dead_letter_queue(capsys, monkeypat
     assert {row["queue"] + ".dlq" for row in load().as_dicts()} <= {queue["name"] for queue in definitions["queues"]}
 
 
+@pytest.mark.processes
 def test_worker_print_shows_the_command_with_extra_celery_options(capsys):
     assert main(["worker", "antenna-ingest", "--print", "--concurrency", "3"]) == 0
     argv = shlex.split(capsys.readouterr().out)

@@ -10,6 +10,7 @@ from django.utils import timezone
 from ami.main.models import ApiToken, Project, User
 from ami.main.services import tokens
 from ami.queues import audit_log
+from ami.queues.management.argument_types import positive
 
 LONGEST_DAYS = 36_500
 
@@ -26,13 +27,13 @@ class Command(BaseCommand):
         create.add_argument("--user", required=True, help="e-mail address of the account")
         create.add_argument("--scope", choices=ApiToken.Scope.values, default=ApiToken.Scope.WORKER)
         create.add_argument(
-            "--project", type=int, action="append", default=[], help="project of a worker's token; repeatable"
+            "--project", type=positive, action="append", default=[], help="project of a worker's token; repeatable"
         )
-        create.add_argument("--expires-days", type=int, default=None, help="days until it expires; default: never")
+        create.add_argument("--expires-days", type=positive, default=None, help="days until it expires; default: never")
         listing = verbs.add_parser("list", help="list valid tokens, without their keys")
         listing.add_argument("--user", default=None, help="only tokens of this account (e-mail address)")
         revoke = verbs.add_parser("revoke", help="revoke a token")
-        revoke.add_argument("id", type=int)
+        revoke.add_argument("id", type=positive)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         getattr(self, f"_{verb}")(options)
@@ -78,5 +79,7 @@ class Command(BaseCommand):
     def _user(self, email: str) -> User:
         user = User.objects.filter(email__iexact=email).first()
         if user is None:
-            raise CommandError(f"No account has the e-mail address '{email}'.")
+            raise CommandError(
+                f"No account has the e-mail address '{email}'; create it at /admin/ or by 'manage.py createsuperuser'."
+            )
         return user

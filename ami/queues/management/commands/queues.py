@@ -4,20 +4,21 @@ import json
 from dataclasses import asdict
 from typing import IO, Any, cast
 
-from amqp.exceptions import AMQPError
 from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from kombu import Connection
-from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
-from ami.queues import audit_log, dead_letters, diagnostics, governors, rollout, schedule, tasks
+from ami.environment.errors import did_you_mean
+from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
 from ami.queues.diagnostics import Finding
+from ami.queues.management import confirmation
+from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
 from ami.topology.topology import Topology
@@ -38,14 +39,16 @@ class Command(BaseCommand):
         check = verbs.add_parser("check", help="check tasks, routes and schedule; exit 1 on an error")
         check.add_argument("--live", action="store_true", help="check the broker and every worker, too")
         verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
-        verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
+        back = verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
         verbs.add_parser("governor", help="show each worker's memory, state and reasons")
         letters = verbs.add_parser("dead-letters", help="count, list, replay or discard dead letters")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
         acts = letters.add_mutually_exclusive_group()
         acts.add_argument("--replay", action="store_true", help="publish them to the current queue of their tasks")
         acts.add_argument("--discard", action="store_true", help="delete them permanently")
-        letters.add_argument("--limit", type=int, default=None, help="maximum number of messages")
+        letters.add_argument("--limit", type=positive, default=None, help="maximum number of messages")
+        for asking in (back, letters):
+            confirmation.add_options(asking)
         verbs.add_parser("schedule", help="write the declared schedule into beat's tables")
         for verb in verbs.choices.values():
             verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -55,15 +58,20 @@ class Command(BaseCommand):
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
         run = getattr(self, "_" + verb.replace("-", "_"))
+        operation = _operation(verb, options)
+        if verb == "dead-letters":
+            self._refuse_wrong_queue(options)
         try:
             if not _changes_something(verb, options):
                 run(options)
                 return
-            with audit_log.recorded(_operation(verb, options), who=audit_log.command_user(), which=_subject(options)):
+            if _destroys(verb, options) and not options["yes"]:
+                confirmation.require_terminal(operation)
+                confirmation.require_agreement(f"{operation}: go on?", self._planned(verb, options))
+            with audit_log.recorded(operation, who=audit_log.command_user(), which=_subject(options)):
                 run(options)
-        except _broker_errors() as error:
-            where = current_app.connection_for_read().as_uri()
-            raise CommandError(f"Broker operation failed ({where}): {error!r}") from error
+        except broker_errors.kinds() as error:
+            raise CommandError(broker_errors.sentence(error)) from error
 
     def _declare(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_write() as connection:
@@ -111,7 +119,21 @@ class Command(BaseCommand):
         if not stage.may_split:
             raise SystemExit(1)
 
+    def _planned(self, verb: str, options: dict[str, Any]) -> dict[str, int]:
+        """Return how many messages of which queue the operation would reach."""
+        with current_app.connection_for_read() as connection:
+            if verb == "rollback":
+                try:
+                    return rollout.planned(self.topology, connection)
+                except rollout.RollbackRefused as error:
+                    raise CommandError(str(error)) from error
+            return {options["queue"]: dead_letters.planned(connection, options["queue"], options["limit"])}
+
     def _rollback(self, options: dict[str, Any]) -> None:
+        if options["dry_run"]:
+            planned = self._planned("rollback", options)
+            self._show(planned, list(planned.items()), ("from", "messages to move"))
+            return
         try:
             with current_app.connection_for_write() as connection:
                 moved = rollout.rollback(self.topology, connection, self._progress)
@@ -132,11 +154,9 @@ class Command(BaseCommand):
 
     def _dead_letters(self, options: dict[str, Any]) -> None:
         queue, limit = options["queue"], options["limit"]
-        known = dead_letters.burial_queues(self.topology)
-        if queue is None and (options["replay"] or options["discard"]):
-            raise CommandError(f"Name the queue. Known: {', '.join(known)}.")
-        if queue is not None and queue not in known:
-            raise CommandError(f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.")
+        if options["dry_run"]:
+            self._done("would_reach", queue, self._planned("dead-letters", options)[queue])
+            return
         with current_app.connection_for_write() as connection:
             if queue is None:
                 counts = dead_letters.counts(self.topology, connection)
@@ -147,6 +167,19 @@ class Command(BaseCommand):
                 self._done("discarded", queue, dead_letters.discard(connection, queue, limit))
             else:
                 self._list(dead_letters.peek(connection, queue, limit or 20))
+
+    def _refuse_wrong_queue(self, options: dict[str, Any]) -> None:
+        """Refuse a queue that keeps no dead letters, and options that need a queue."""
+        queue, known = options["queue"], dead_letters.burial_queues(self.topology)
+        acts = options["replay"] or options["discard"]
+        if options["dry_run"] and not acts:
+            raise CommandError("--dry-run shows what --replay or --discard would reach; add one of them.")
+        if queue is None and (acts or options["limit"]):
+            raise CommandError(f"Name the queue. Known: {', '.join(known)}.")
+        if queue is not None and queue not in known:
+            raise CommandError(
+                f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.{did_you_mean(queue, known)}"
+            )
 
     def _done(self, what: str, queue: str, count: int) -> None:
         self._show({what: count}, [(queue, count)], ("queue", what))
@@ -176,7 +209,13 @@ class Command(BaseCommand):
 
 
 def _changes_something(verb: str, options: dict[str, Any]) -> bool:
+    if options.get("dry_run"):
+        return False
     return verb in {"declare", "rollback", "schedule"} or bool(options.get("replay") or options.get("discard"))
+
+
+def _destroys(verb: str, options: dict[str, Any]) -> bool:
+    return verb == "rollback" or bool(options.get("discard"))
 
 
 def _operation(verb: str, options: dict[str, Any]) -> str:
@@ -198,12 +237,6 @@ def _put_policies(topology: Topology, connection: Connection) -> list[str] | str
         return api.put_policies(broker.policies(topology, api.version()))
     except ManagementUnavailable as error:
         return f"not written: {error}"
-
-
-def _broker_errors() -> tuple[type[BaseException], ...]:
-    """What the configured broker raises; evaluated only when an exception passes."""
-    transport = current_app.connection_for_read().transport
-    return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
 
 
 def _trigger(row: tasks.TaskRow) -> str:

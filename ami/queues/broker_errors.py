@@ -1,0 +1,50 @@
+"""What the broker's libraries raise, and one sentence for an operator about it."""
+
+from collections.abc import Iterator
+
+from amqp.exceptions import AMQPError
+from celery import current_app
+from kombu.exceptions import OperationalError
+
+from ami.celery.producer import Unconfirmed
+from ami.queues.connection_reasons import reason
+from ami.transports.objectstore.storage.errors import JQueueError
+
+UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
+
+#: By the code of an AMQP error on an open connection: what helps.
+REMEDIES = {
+    404: "run 'manage.py queues declare'",
+    405: "close the connection that holds the queue",
+    406: "drain the queue, delete it and run 'manage.py queues declare'",
+}
+
+
+def kinds() -> tuple[type[BaseException], ...]:
+    """Return what the configured broker's libraries raise."""
+    transport = current_app.connection_for_read().transport
+    return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
+
+
+def sentence(error: BaseException) -> str:
+    """Return where the broker is, without a password, why the operation failed, and the remedy."""
+    why, remedy = _why(error)
+    return f"Broker operation failed ({current_app.connection_for_read().as_uri()}): {why}; {remedy}."
+
+
+def _why(error: BaseException) -> tuple[str, str]:
+    for cause in _causes(error):
+        if isinstance(cause, Unconfirmed):
+            return "it did not confirm the message in time", "see whether it is short of memory or disk"
+        if isinstance(cause, AMQPError) and cause.reply_code in REMEDIES:
+            # NOT_FOUND - no queue 'antenna' in vhost 'antenna'
+            return str(cause.reply_text).rpartition(" - ")[2], REMEDIES[cause.reply_code]
+        if isinstance(cause, JQueueError):
+            return str(cause), "see whether the folder or bucket can be written to, or correct CELERY_BROKER_URL"
+    return reason(error), UNREACHABLE
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

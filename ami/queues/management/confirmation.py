@@ -1,0 +1,40 @@
+"""Asks before an operation that cannot be undone or that moves every message."""
+
+import sys
+from collections.abc import Mapping
+
+from django.core.management.base import CommandError, CommandParser
+
+AGREED = {"y", "yes"}
+
+
+def add_options(parser: CommandParser) -> None:
+    """Add ``--yes`` and ``--dry-run``."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="show how many messages, change nothing")
+
+
+def require_terminal(operation: str) -> None:
+    """Refuse an operation that nobody can be asked about.
+
+    Raises:
+        CommandError: standard input is not a terminal.
+    """
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise CommandError(
+            f"'{operation}' asks first, and standard input is not a terminal; add --yes, or --dry-run to see how "
+            "many messages it would reach."
+        )
+
+
+def require_agreement(question: str, counts: Mapping[str, int]) -> None:
+    """Ask on the terminal, on stderr: stdout belongs to the result.
+
+    Raises:
+        CommandError: the answer is not yes.
+    """
+    for queue, count in counts.items():
+        print(f"{queue}: {count} messages", file=sys.stderr)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in AGREED:
+        raise CommandError("Nothing was changed; answer y to go on.")

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from rich.console import Console
 
+from ami.topology.topology import load
 from demo import captures
 from demo.compose_commands import STOP_SECONDS, ComposeCommands, ComposeFailed
 from provision import dotenv
@@ -39,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     shutil.rmtree(folder / "report", ignore_errors=True)
     (log := folder / "compose.log").unlink(missing_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 140)
-    compose = ComposeCommands(_compose(folder), log, console)
+    compose = ComposeCommands([*_compose(folder), "-f", str(_workers(folder))], log, console)
     for name in set(os.environ) - set(dotenv.engine_environment(os.environ)):
         del os.environ[name]
     report, code = folder / "report" / "index.html", _run(compose, options, folder)
@@ -105,6 +107,14 @@ def _compose(folder: Path) -> list[str]:
     env.write_text(dotenv.with_secrets(example, changes) + sizes)
     files = (part for name in FILES for part in ("-f", str(ROOT / name)))
     return ["docker", "compose", "--project-directory", str(ROOT), "--env-file", str(env), "-p", PROJECT, *files]
+
+
+def _workers(folder: Path) -> Path:
+    """Write a compose file that gives every worker of the table what the demo's file gives to web; return its path."""
+    shared = yaml.safe_load((ROOT / FILES[-1]).read_text())["services"]["web"]
+    file = folder / "workers.yml"
+    file.write_text(yaml.safe_dump({"services": {row.service: shared for row in load({}).workloads}}))
+    return file
 
 
 def _main_job(compose: ComposeCommands, options: argparse.Namespace, folder: Path) -> int:

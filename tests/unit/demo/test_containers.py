@@ -6,7 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ami.topology.topology import load
 from tests.support import forked_python
 from tests.support.place import until
 
@@ -74,6 +76,13 @@ def test_output_of_compose_is_in_the_log(engine: Path):
     path = engine.parent / "demo" / "compose.log"
     assert str(path) in log
     assert path.read_text().count("Waiting") == 5 * 60
+
+
+def test_every_worker_of_the_table_gets_what_the_demo_needs(engine: Path):
+    demo(engine)
+    workers = yaml.safe_load((engine.parent / "demo" / "workers.yml").read_text())["services"]
+    assert set(workers) == {row.service for row in load({}).workloads}
+    assert {worker["environment"]["ANTENNA_EXTRA_TASKS"] for worker in workers.values()} == {"demo.tasks"}
 
 
 @pytest.mark.parametrize("step", ["build", "up"])

@@ -49,13 +49,13 @@ check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py check --fail-level WARNING
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null
-	DJANGO_SETTINGS_MODULE=config.settings.test $(V) -m config.rendered --check
+	$(V) -m config.rendered --check
 	.venv/bin/hadolint compose/Dockerfile
 	.venv/bin/shellcheck $(SCRIPTS)
 	@if docker compose version >/dev/null 2>&1; then bash .ci/compose-files; else echo "NO docker compose HERE: the compose files were not parsed by it"; fi
 
 render: setup ## Rewrite the files that are rendered from the table and the schema of variables
-	DJANGO_SETTINGS_MODULE=config.settings.test $(V) -m config.rendered
+	$(V) -m config.rendered
 
 format: setup ## Format the code and sort its imports
 	$(V) -m ruff format .

@@ -6,18 +6,22 @@ import argparse
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+from rich.console import Console
+
+from ami.topology.topology import load
 from demo import captures
+from demo.compose_commands import STOP_SECONDS, ComposeCommands, ComposeFailed
 from provision import dotenv
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("docker-compose.yml", "docker-compose.worker.yml", "compose/demo.yml")
 PROJECT = "antenna-demo"
-STOP_SECONDS = 20
+INTERRUPTED = 130
 
 #: Concurrency for a machine with two processors.
 SMALL = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1}
@@ -29,24 +33,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     if shutil.which("docker") is None:
         print("The demo in containers needs Docker and Compose v2; `make demo` needs neither.", file=sys.stderr)
         return 1
+    # Also if a shell started this with interrupts ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    compose = _compose(folder)
+    shutil.rmtree(folder / "report", ignore_errors=True)
+    (log := folder / "compose.log").unlink(missing_ok=True)
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    compose = ComposeCommands([*_compose(folder), "-f", str(_workers(folder))], log, console)
     for name in set(os.environ) - set(dotenv.engine_environment(os.environ)):
         del os.environ[name]
+    report, code = folder / "report" / "index.html", _run(compose, options, folder)
+    if report.is_file():
+        compose.say(f"Report: {report}")
+    return code
+
+
+def _run(compose: ComposeCommands, options: argparse.Namespace, folder: Path) -> int:
     try:
-        subprocess.run([*compose, "--profile", "demo", "build"], check=True)  # noqa: S603 - argv is ours
-        subprocess.run([*compose, "up", "--detach", "--wait"], check=True)  # noqa: S603
+        _start(compose)
         return _main_job(compose, options, folder)
-    except subprocess.CalledProcessError as error:
-        print(f"The demo failed: docker ended with {error.returncode}.", file=sys.stderr)
+    except ComposeFailed as error:
+        print(f"The demo failed: {error}", file=sys.stderr, flush=True)
         return 1
     except KeyboardInterrupt:
-        return 130
+        compose.say("Interrupted.")
+        return INTERRUPTED
     finally:
-        down = ["--profile", "*", "down", "--volumes", "--timeout", str(STOP_SECONDS)]
-        subprocess.run([*compose, *down], check=False)  # noqa: S603
+        _remove(compose)
+
+
+def _start(compose: ComposeCommands) -> None:
+    compose.console.print("[bold]Containers[/bold]")
+    compose.say(f"building images (output of docker: {compose.log})")
+    seconds = compose.step("building images", "--profile", "demo", "build")
+    compose.say(f"images built after {seconds:.0f} s; starting containers")
+    seconds = compose.step("starting containers", "up", "--detach", "--wait")
+    compose.say(f"all containers healthy after {seconds:.0f} s")
+
+
+def _remove(compose: ComposeCommands) -> None:
+    """Remove the containers and volumes; a second Ctrl-C does not stop that."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        compose.say("removing containers and volumes")
+        down = ["--profile", "*", "down", "--volumes", "--remove-orphans", "--timeout", str(STOP_SECONDS)]
+        compose.step("removing containers and volumes", *down, interruptible=False)
+    except ComposeFailed as error:
+        compose.say(f"{error}\nRemove them with: docker compose -p {PROJECT} down --volumes")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,18 +109,28 @@ def _compose(folder: Path) -> list[str]:
     return ["docker", "compose", "--project-directory", str(ROOT), "--env-file", str(env), "-p", PROJECT, *files]
 
 
-def _main_job(compose: list[str], options: argparse.Namespace, folder: Path) -> int:
+def _workers(folder: Path) -> Path:
+    """Write a compose file that gives every worker of the table what the demo's file gives to web; return its path."""
+    shared = yaml.safe_load((ROOT / FILES[-1]).read_text())["services"]["web"]
+    file = folder / "workers.yml"
+    file.write_text(yaml.safe_dump({"services": {row.service: shared for row in load({}).workloads}}))
+    return file
+
+
+def _main_job(compose: ComposeCommands, options: argparse.Namespace, folder: Path) -> int:
     own = ["--frames", str(options.frames), "--seed", str(options.seed)]
     mount: list[str] = []
     if options.captures:
         mount, own = ["--volume", f"{options.captures.resolve()}:/captures:ro"], ["--captures", "/captures"]
     terminal = [] if sys.stdout.isatty() else ["--no-TTY"]
-    ran = subprocess.run([*compose, "run", "--rm", *terminal, *mount, "demo", *own], check=False)  # noqa: S603
-    report = folder / "report"
-    shutil.rmtree(report, ignore_errors=True)
-    subprocess.run([*compose, "cp", "web:/data/demo/report", str(report)], check=False)  # noqa: S603
-    print(f"Report: {report / 'index.html'}")
-    return ran.returncode
+    code = compose.attached("run", "--rm", *terminal, *mount, "demo", *own)
+    if code == INTERRUPTED:  # On a terminal, Ctrl-C reaches only the container.
+        raise KeyboardInterrupt
+    try:
+        compose.step("copying the report", "cp", "web:/data/demo/report", str(folder / "report"))
+    except ComposeFailed as error:
+        compose.say(f"There is no report: {error}")
+    return code
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """``python -m demo.deployed``: runs the main job on a running deployment, from a container of its own.
 
-The container (compose/demo.yml) has the deployment's variables and volume, and starts only pullers.
+The container (compose/demo.yml) has the deployment's variables and volume, and starts only pullers. `demo.containers`
+copies the report from there and prints its path.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     environment.folder.mkdir(parents=True, exist_ok=True)
     processes = Processes(dict(os.environ), environment.folder / "logs")
+    # Only the demo's own lines; the deployment's processes log as they are set.
+    os.environ.setdefault("ANTENNA_LOG_LEVEL", "WARNING")
     import django
 
     django.setup()
@@ -57,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (StepTimeout, ProcessEnded, ApiRefused, NotADirectoryError) as error:
         console.print(f"[red]The demo failed:[/red] {error}", highlight=False, soft_wrap=True)
         return 1
+    except KeyboardInterrupt:
+        return 130
     finally:
         processes.stop()
 

@@ -54,7 +54,9 @@ def run(
     results = list(checks.run(demo.project, job, dead, manifest))
     page = report.write(environment.folder, demo.project, job, results, table, manifest, environment.media)
     _print(console, table, job, results)
-    console.print(f"\nReport: {page}\n{time.monotonic() - began:.0f} s in all", highlight=False, soft_wrap=True)
+    # The page of a deployment is in a volume, which no browser opens.
+    where = "" if environment.is_deployed else f"Report: {page}\n"
+    console.print(f"\n{where}{time.monotonic() - began:.0f} s in all", highlight=False, soft_wrap=True)
     return 0 if all(check.passed for check in results) else 1
 
 

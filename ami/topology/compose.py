@@ -14,7 +14,7 @@ from ami.topology.containers import (
     WAITING,
 )
 from ami.topology.overrides import BOUNDS
-from ami.topology.topology import Topology, load, override_name
+from ami.topology.topology import Topology, complete, override_name
 from ami.topology.workload import Workload
 from ami.topology.yaml_text import dump
 
@@ -38,7 +38,7 @@ SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
 
 def render(topology: Topology | None = None) -> str:
     """Return the compose file. Default topology: every row of the table; rows that are off get a profile."""
-    topology = topology or load({"ANTENNA_SLOW_ENABLED": "1"})
+    topology = topology or complete()
     services = {row.service: _worker(row) for row in topology.workloads}
     services["celerybeat"] = _beat()
     file = {"services": services, "volumes": {FILES: {}}}

@@ -166,6 +166,11 @@ def load(environ: Mapping[str, str] | None = None, rows: tuple[Workload, ...] = 
         raise TopologyError(str(error)) from None
 
 
+def complete(rows: tuple[Workload, ...] = ROWS) -> Topology:
+    """Return the topology with every row switched on, and no override."""
+    return load({row.enabled_by: "1" for row in rows if row.enabled_by}, rows)
+
+
 def override_name(row: Workload, field: str) -> str:
     """Return the environment variable that overrides ``field`` of ``row``."""
     return f"{prefix(row.key)}{field.upper()}"

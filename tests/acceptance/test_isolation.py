@@ -13,6 +13,7 @@ from ami.jobs.models import Job, JobImage
 from ami.main.models import Detection, Occurrence, SourceImage
 from ami.main.services.boxes import bbox_key
 from ami.ml.models import ProcessingService
+from ami.topology.topology import load
 from tests.support.place import Place, new_place, until
 from tests.support.product.job_setup import World, new_world
 from tests.support.soak import soak
@@ -27,7 +28,7 @@ WAITING = 2000
 EXPORTED = 6000
 TICK = "ami.ml.tasks.check_processing_services_online"
 CLICK = "ami.ml.tasks.check_processing_service"
-QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+QUEUES = load({}).queues
 
 
 class Flood:
@@ -93,7 +94,7 @@ def _taxon():
 
 @pytest.fixture
 def deployment(transactional_db):
-    """Four workers, a beat that ticks every second, and real results waiting on ingest before any worker starts."""
+    """A worker per queue, a beat that ticks every second, and real results on ingest before any worker starts."""
     with new_place("isolation") as place:
         place.use_test_database()
         place.environment["ANTENNA_HOUSEKEEPING_CONCURRENCY"] = "2"  # what the table says

@@ -5,32 +5,32 @@ import socket
 import httpx
 import pytest
 
+from ami.topology.topology import load
 from tests.support.place import BROKERS, Place, new_place, until
 
-QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+TOPOLOGY = load({})
+QUEUES = TOPOLOGY.queues
+NODES = sorted(row.key.lower() for row in TOPOLOGY.workloads)
 
 
 @pytest.fixture(scope="module", params=BROKERS)
 def deployment(request: pytest.FixtureRequest):
-    """All four workers."""
+    """A worker per queue."""
     with new_place("operating", request.param) as place:
         place.workers(*QUEUES)
         yield place
 
 
-NODES = ["fallback", "housekeeping", "ingest", "interactive"]
-
-
 def test_celery_inspect_ping_on_the_command_line_answers_for_every_worker(deployment: Place):
     done = deployment.celery("inspect", "ping", "--timeout", "5")
     assert done.popen.wait(60) == 0, done.text
-    assert "4 nodes online" in done.text
+    assert f"{len(NODES)} nodes online" in done.text
     assert all(f"{node}@" in done.text for node in NODES)
 
 
 @pytest.mark.parametrize("what", ["active_queues", "stats", "registered"])
 def test_inspect_answers_for_every_worker(deployment: Place, what: str):
-    answers = getattr(deployment.app.control.inspect(timeout=10, limit=4), what)()
+    answers = getattr(deployment.app.control.inspect(timeout=10, limit=len(NODES)), what)()
     assert sorted(name.split("@")[0] for name in answers) == NODES
     if what == "active_queues":
         assert {queue["name"] for queues in answers.values() for queue in queues} == set(QUEUES)
@@ -42,7 +42,7 @@ def test_inspect_answers_for_every_worker(deployment: Place, what: str):
 def test_incident_8_inspect_answers_beside_a_killed_worker(deployment: Place):
     dead = deployment.worker("antenna", "--hostname", "dead@%h")
     dead.kill()
-    answers = deployment.app.control.inspect(timeout=10, limit=4).ping()
+    answers = deployment.app.control.inspect(timeout=10, limit=len(NODES)).ping()
     assert sorted(name.split("@")[0] for name in answers) == NODES
 
 
@@ -68,7 +68,7 @@ def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):
 
     assert until(answers) == 401
     page = until(lambda: _workers(url))
-    assert all(name in page for name in ("ingest@", "housekeeping@", "interactive@", "fallback@"))
+    assert all(f"{node}@" in page for node in NODES)
     task_id = deployment.send("tests.support.worker_tasks.basic.succeed")
     until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"))
     assert _page(url, "/tasks", "datatable")
@@ -77,7 +77,7 @@ def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):
 
 def _workers(url: str) -> str | None:
     page = _page(url, "/workers", "@")
-    return page if page and page.count("@") >= 4 else None
+    return page if page and page.count("@") >= len(NODES) else None
 
 
 def _page(url: str, path: str, text: str) -> str | None:

@@ -1,15 +1,20 @@
 """The way from one queue to four and back: nothing is stranded, nothing is lost, and every message is counted."""
 
+from collections import Counter
+
 import pytest
 from kombu import Producer, Queue
 
 from ami.topology.router import ORIGIN_HEADER
+from ami.topology.table import FALLBACK
+from ami.topology.topology import load
 from tests.support.place import BROKERS, Place, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
 T = "tests.support.worker_tasks.basic"
-QUEUES = ("antenna-ingest", "antenna-housekeeping", "antenna-interactive", "antenna")
+QUEUES = load({}).queues
+SPLIT = tuple(queue for queue in QUEUES if queue != FALLBACK)
 
 
 def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place: Place):
@@ -24,7 +29,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
     assert (done.code, stage["name"], stage["may_split"]) == (1, "without workers", False)
     assert "celeryworker_ingest" in stage["next_step"]
 
-    place.workers(*QUEUES[:3], ANTENNA_ROUTING="single")
+    place.workers(*SPLIT, ANTENNA_ROUTING="single")
     # A worker consumes as soon as its children are up, a moment after it has said that it is ready.
     until(lambda: place.queues("rollout", check=False, routing="single").code == 0, what="every queue is read")
     stage = place.queues("rollout", routing="single").json
@@ -35,11 +40,11 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
         rows = place.queues("check", "--live", check=False).json
         return [row["name"] for row in rows].count("fingerprint")
 
-    until(lambda: fingerprints() == 4, what="each worker reports single, and this publisher split")
+    until(lambda: fingerprints() == len(QUEUES), what="each worker reports single, and this publisher split")
 
     done = place.queues("rollback", "--yes", check=False)
     assert done.code == 1
-    assert "stop celeryworker_ingest" in done.error
+    assert "celeryworker_ingest" in done.error
 
 
 @on_every_broker
@@ -49,14 +54,15 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     delayed = [send(place, number, 6) for number in range(10)]
     retried = send(place, 0, 6, retries=1)
     # A broker that delays keeps them apart; elsewhere they wait in the queue, and a worker sees when they are due.
-    counts = [10, 10, 10] if place.has_delays else [14, 13, 13]
-    assert [place.depth(queue) for queue in QUEUES[:3]] == counts
+    numbers = [*range(30)] if place.has_delays else [*range(30), *range(10)]
+    counts = Counter(SPLIT[number % len(SPLIT)] for number in numbers)
+    assert {queue: place.depth(queue) for queue in SPLIT} == counts
 
     moved = place.queues("rollback", "--yes").json
-    assert moved == dict(zip(QUEUES, counts, strict=False))
+    assert moved == counts
     sent = {*ready, *delayed, retried}
     until(lambda: place.depth("antenna") == len(sent), what="every message is in the fallback queue")
-    assert [place.depth(queue) for queue in QUEUES[:3]] == [0, 0, 0]
+    assert [place.depth(queue) for queue in SPLIT] == [0] * len(SPLIT)
     assert ids(place, "antenna") == sent
 
     # Publishers that still split, also delayed, reach the fallback queue alone, and its worker restarts nothing.
@@ -77,7 +83,7 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
 
 
 def send(place: Place, number: int, countdown: int | None, **options: int) -> str:
-    return place.send(f"{T}.succeed", queue=QUEUES[number % 3], countdown=countdown, **options)
+    return place.send(f"{T}.succeed", queue=SPLIT[number % len(SPLIT)], countdown=countdown, **options)
 
 
 def ids(place: Place, queue: str) -> set[str]:

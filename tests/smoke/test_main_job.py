@@ -16,3 +16,4 @@ def test_main_job_passes_every_check(deployment: Deployment):
     assert len(checks) == 8, output[-3000:]
     assert [name for result, name in checks if result == "fail"] == []
     assert f"total_images {2 * int(FRAMES)}" in output
+    assert "/data/demo" not in output, "a path that exists only in the container"

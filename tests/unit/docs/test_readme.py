@@ -1,7 +1,9 @@
-"""The README's list of folders and the glossary stay true and short."""
+"""The README's folders and queues and the glossary stay true and short."""
 
 import re
 from pathlib import Path
+
+from ami.topology.table import ROWS
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = re.findall(r"^\| `(ami/[\w/]+|config)/` \| [^|]+ \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
@@ -21,3 +23,8 @@ def test_every_package_of_ami_is_in_the_folder_list() -> None:
 def test_glossary_has_less_than_forty_words() -> None:
     rows = re.findall(r"^\| (?!word |---)", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert 0 < len(rows) < 40
+
+
+def test_table_of_queues_is_the_topologys() -> None:
+    rows = re.findall(r"^\| `(antenna[\w-]*)` \| [^|]+ \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert dict(rows) == {row.queue: row.promise for row in ROWS}

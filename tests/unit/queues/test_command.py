@@ -32,13 +32,14 @@ def test_no_verb_is_refused():
 def test_queue_that_keeps_no_dead_letters_is_refused_with_those_that_do(flags: tuple[str, ...]):
     with pytest.raises(CommandError) as refused:
         queues("dead-letters", "antenna-ingest", *flags)
-    assert str(refused.value).startswith("'antenna-ingest' keeps no dead letters. Known: antenna-ingest.dlq, ")
+    assert str(refused.value).startswith("'antenna-ingest' keeps no dead letters. Known: ")
+    assert " antenna-ingest.dlq, " in str(refused.value)
     assert "antenna.unrouted" in str(refused.value)
 
 
 @pytest.mark.parametrize("act", ["--replay", "--discard"])
 def test_letters_of_no_queue_in_particular_are_left_where_they_are(act: str):
-    with pytest.raises(CommandError, match="Name the queue. Known: antenna-ingest.dlq, "):
+    with pytest.raises(CommandError, match="Name the queue. Known: .*antenna-ingest.dlq, "):
         queues("dead-letters", act)
     with pytest.raises(CommandError, match="not allowed with"):
         queues("dead-letters", "antenna.dlq", "--replay", "--discard")

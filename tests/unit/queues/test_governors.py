@@ -156,12 +156,13 @@ def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
 def test_holding_worker_is_not_reported_as_a_missing_consumer(
     answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any
 ):
-    states = [QueueState(row.queue, row.service, 7, 0) for row in topology.workloads[:2]]
+    rows = [topology.workload(queue) for queue in ("antenna-ingest", "antenna-housekeeping")]
+    states = [QueueState(row.queue, row.service, 7, 0) for row in rows]
     monkeypatch.setattr(diagnostics, "queue_states", lambda *_: states)
     answers["ingest@a"] = answer(topology, "antenna-ingest", info_of(FULL))
     errors = [(item.name, item.sentence) for item in diagnostics.findings(topology, app, "") if item.level == "error"]
     assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [
-        ("no-consumer", topology.workloads[1].queue),
+        ("no-consumer", "antenna-housekeeping"),
         ("all-held", "Every worker of antenna-ingest is held"),
     ]
 

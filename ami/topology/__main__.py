@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from ami.topology import broker, command, compose, credentials, definitions
+from ami.topology import broker, command, compose, credentials, definitions, nats_login
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
 from ami.topology.topology import Topology, load
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         help="target RabbitMQ version; must not exceed the broker's; default: 3.10",
     )
     loaded.add_argument("--write", type=Path, metavar="FILE", help="write FILE atomically, mode 0644")
+    loaded.add_argument("--nats-login", type=Path, metavar="FILE", help="write NATS's login to FILE, mode 0640")
     rendered = verbs.add_parser("compose", help=f"print {COMPOSE_FILE}")
     rendered.add_argument("--write", action="store_true", help="write the file")
     rendered.add_argument("--check", action="store_true", help="exit 1 if the file differs")
@@ -102,8 +103,13 @@ def _policies(topology: Topology, arguments: argparse.Namespace, extra: list[str
 
 
 def _definitions(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    nats = credentials.NATS if arguments.nats_login else ()
+    credentials.refuse_missing(os.environ, (*credentials.RABBITMQ, *nats))
     rendered = definitions.render(topology, credentials.account(os.environ), definitions.parse(arguments.rabbitmq))
     text = json.dumps(rendered, indent=2) + "\n"
+    if arguments.nats_login:
+        user, password = credentials.values(os.environ, nats)
+        credentials.write(arguments.nats_login, nats_login.render(user, password), nats_login.MODE)
     if arguments.write:
         credentials.write(arguments.write, text)
     else:

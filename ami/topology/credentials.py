@@ -1,8 +1,8 @@
-"""Reads RabbitMQ's account from the environment or from files, and writes the definitions file."""
+"""Reads the logins of RabbitMQ and NATS from the environment or from files, and writes the files that they load."""
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ami.topology.containers import PLACEHOLDER
@@ -12,14 +12,41 @@ from ami.topology.errors import TopologyError
 #: RabbitMQ reads the file as another user. It contains a salted hash, not the password.
 MODE = 0o644
 
+RABBITMQ = ("RABBITMQ_USER", "RABBITMQ_PASSWORD", "RABBITMQ_VHOST")
+NATS = ("NATS_USER", "NATS_PASSWORD")
+
 
 def account(environ: Mapping[str, str]) -> Account:
-    """Return RABBITMQ_USER, RABBITMQ_PASSWORD and RABBITMQ_VHOST; RABBITMQ_..._FILE may name a file with the value.
+    """Return RabbitMQ's account.
+
+    Raises:
+        TopologyError: as `values`.
+    """
+    return Account(*values(environ, RABBITMQ))
+
+
+def values(environ: Mapping[str, str], names: Sequence[str]) -> list[str]:
+    """Return the value of each variable, or of the file that <NAME>_FILE names.
 
     Raises:
         TopologyError: a value is missing, given twice or still the placeholder; the message contains no value.
     """
-    return Account(*(_value(environ, f"RABBITMQ_{name}") for name in ("USER", "PASSWORD", "VHOST")))
+    refuse_missing(environ, names)
+    return [_value(environ, name) for name in names]
+
+
+def refuse_missing(environ: Mapping[str, str], names: Sequence[str]) -> None:
+    """Name every variable that is missing, in one sentence.
+
+    Raises:
+        TopologyError: there are some.
+    """
+    missing = [name for name in names if not (environ.get(name) or environ.get(f"{name}_FILE"))]
+    if missing:
+        are, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+        raise TopologyError(
+            f"{', '.join(missing)} {are} not set; set {them} in .env.services, or <NAME>_FILE to a file with the value."
+        )
 
 
 def _value(environ: Mapping[str, str], name: str) -> str:
@@ -33,8 +60,6 @@ def _value(environ: Mapping[str, str], name: str) -> str:
             raise TopologyError(f"{name}_FILE cannot be read ({type(error).__name__}); name a text file.") from None
         if not value:
             raise TopologyError(f"{name}_FILE names an empty file; write the value into it.")
-    if not value:
-        raise TopologyError(f"{name} is not set; set it, or {name}_FILE to a file that holds it.")
     if "\n" in value:
         raise TopologyError(f"{name} holds more than one line; let it be the value and nothing else.")
     if PLACEHOLDER in value:
@@ -42,7 +67,7 @@ def _value(environ: Mapping[str, str], name: str) -> str:
     return value
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str, mode: int = MODE) -> None:
     """Write ``text`` to ``path`` atomically: a reader sees the old file or the new one.
 
     Raises:
@@ -54,7 +79,7 @@ def write(path: Path, text: str) -> None:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
-                os.fchmod(file.fileno(), MODE)
+                os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             os.replace(name, path)
         except BaseException:

@@ -122,8 +122,8 @@ def _from_services(env: Path, services: Path) -> tuple[dict[str, str], dict[str,
     needed = {name for login in LOGINS for name in (login.user, login.password, login.path) if name}
     if missing := sorted(name for name in needed if not values.get(name)):
         raise Refused(
-            f"{env} cannot be made from {services.name}, which has no value of {', '.join(missing)}; write {env.name} by "
-            f"hand, from {EXAMPLE.name}."
+            f"{env} cannot be made from {services.name}, which has no value of {', '.join(missing)}; write "
+            f"{env.name} by hand, from {EXAMPLE.name}."
         )
     made = {dotenv.service_of(login.password): quote(values[login.password], safe="") for login in LOGINS}
     return made, {login.url: login.written(example[login.url], values) for login in LOGINS}

@@ -1,7 +1,7 @@
 """What all our containers share on every platform: variables, the wait command, and the files for health checks."""
 
-#: Required by every process; compose refuses to start without them. A value given as a file (the name with _FILE, for
-#: example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key) is left empty here.
+#: Required by every process; production refuses to start without them. A value may be given as a file (the name with
+#: _FILE, for example DJANGO_SECRET_KEY_FILE=/run/secrets/django_secret_key).
 REQUIRED = ("DJANGO_SECRET_KEY", "DJANGO_ALLOWED_HOSTS", "CELERY_BROKER_URL", "REDIS_URL", "DATABASE_URL", "NATS_URL")
 DEFAULTS = {"DJANGO_SETTINGS_MODULE": "config.settings.production", "ANTENNA_ROUTING": "split"}
 
@@ -18,7 +18,7 @@ AS_FILES = (
     "AWS_SECRET_ACCESS_KEY",
 )
 
-#: The value of every secret in `.env.example`; production refuses to start with it.
+#: The value of every secret in `.env.example` and `.env.services.example`; production refuses to start with it.
 PLACEHOLDER = "change-me"
 
 #: Other variables that settings read: passed on if set, absent otherwise, so that the code's own default applies.

@@ -11,9 +11,11 @@ from provision import dotenv, env_files
 
 SECRET = "s3cret/with ' and \" and $"
 
+NODES = [f"amqp://queue:{quote(SECRET, safe='')}@{node}:5672/jobs" for node in ("rabbitmq", "rabbitmq_2")]
+
 #: An `.env` of a version that had one file, with logins of its own.
 ONE_FILE = f"""\
-CELERY_BROKER_URL=amqp://queue:{quote(SECRET, safe="")}@rabbitmq:5672/jobs;amqp://queue:{quote(SECRET, safe="")}@rabbitmq_2:5672/jobs
+CELERY_BROKER_URL={";".join(NODES)}
 REDIS_URL=redis://:cached@redis:6379/0
 DATABASE_URL=postgres://owner:stored@postgres:5432/moths
 NATS_URL=nats://streams:0123@nats:4222

@@ -14,7 +14,7 @@ from kombu.transport import native_delayed_delivery as delayed
 
 from ami.celery import declaration
 from ami.celery.broker_kind import KINDS
-from ami.topology import broker, credentials, definitions
+from ami.topology import broker, credentials, definitions, nats_login
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
@@ -217,6 +217,34 @@ def test_missing_or_invalid_account_exits_2_with_one_sentence(changes: dict[str,
     assert done.stderr.startswith(f"ami.topology: {sentence}")
     assert done.stderr.count("\n") == 1
     assert SECRET not in done.stderr
+
+
+@pytest.mark.processes
+def test_all_missing_values_are_named_in_one_sentence(tmp_path: Path):
+    done = run("--nats-login", str(tmp_path / "login.conf"), RABBITMQ_USER="antenna", NATS_USER="antenna")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "ami.topology: RABBITMQ_PASSWORD, RABBITMQ_VHOST, NATS_PASSWORD are not set; set them in "
+    )
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.processes
+def test_login_of_nats_is_readable_by_its_group_alone(tmp_path: Path):
+    file = tmp_path / "login.conf"
+    done = run("--nats-login", str(file), **GOOD, NATS_USER="antenna", NATS_PASSWORD=SECRET)
+    assert (done.returncode, SECRET in done.stdout + done.stderr) == (0, False)
+    assert file.read_text() == f'authorization: {{ user: "antenna", password: "{SECRET}" }}\n'
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+LOGINS = {"0123": '"0123"', "a#b": '"a#b"', 'q"uote': r'"q\"uote"', "back\\slash": r'"back\\slash"', "$X": '"$X"'}
+
+
+@pytest.mark.parametrize(("password", "written"), LOGINS.items(), ids=LOGINS)
+def test_password_of_nats_is_text_whatever_it_contains(password: str, written: str):
+    assert nats_login.render("antenna", password) == f'authorization: {{ user: "antenna", password: {written} }}\n'
 
 
 def test_account_may_come_from_files(tmp_path: Path):

@@ -48,6 +48,8 @@ def override(kind: Kind, published: dict[int, int], password: str) -> str:
         f"  {kind.name}:",
         "    restart: 'no'",
         "    volumes: !reset []",
+        # Without its volume, NATS stores below /tmp.
+        "    read_only: false",
         "    env_file: !reset []",
         "    ports: !override",
     ]

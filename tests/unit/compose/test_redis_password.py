@@ -19,7 +19,7 @@ def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     entrypoint.chmod(0o755)
     # The configuration's place is the container's own memory.
     script = SCRIPT.read_text().replace("/tmp/redis.conf", str(folder / "redis.conf"))  # noqa: S108
-    argv = ["/bin/sh", "-c", script, "with-password", "--save", ""]
+    argv = ["/bin/sh", "-c", script, "with-password", "--maxmemory", "1mb"]
     environment["PATH"] = f"{folder}:/usr/bin:/bin"
     return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
@@ -50,5 +50,5 @@ def test_password_is_quoted_in_the_configuration_alone(tmp_path: Path, as_file: 
     (tmp_path / "password").write_text(password + "\n")
     given = {"REDIS_PASSWORD_FILE": str(tmp_path / "password")} if as_file else {"REDIS_PASSWORD": password}
     command, conf = run(tmp_path, **given).stdout.splitlines()
-    assert command == f"redis-server {tmp_path}/redis.conf --save "
+    assert command == f"redis-server {tmp_path}/redis.conf --save  --maxmemory-policy allkeys-lru --maxmemory 1mb"
     assert conf == r'requirepass "a\"b\\c # $d"'

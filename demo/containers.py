@@ -67,7 +67,7 @@ def _compose(folder: Path) -> list[str]:
     more = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in SMALL.items()}
     more |= {"ANTENNA_ENV_FILE": str(env), "ANTENNA_SERVICES_ENV_FILE": str(services)}
     with env.open("a") as file:
-        file.writelines(f"{name}={value}\n" for name, value in more.items())
+        file.writelines(f"{name}={dotenv.quoted(value)}\n" for name, value in more.items())
     files = (part for name in FILES for part in ("-f", str(ROOT / name)))
     return ["docker", "compose", "--project-directory", str(ROOT), "--env-file", str(env), "-p", PROJECT, *files]
 

@@ -39,7 +39,7 @@ test-fast: setup ## Run the tests that need neither services nor processes
 smoke: setup ## Run the tests in containers; skipped with a message if there is no engine
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
 
-SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members .ci/run .ci/compose-files
+SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members compose/redis/with-password .ci/run .ci/compose-files
 
 check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .
@@ -85,10 +85,10 @@ requirements: setup ## Resolve requirements/*.in again and pin them with hashes
 COMPOSE := docker compose -f docker-compose.yml -f docker-compose.worker.yml
 up: export ANTENNA_VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-.env: | setup
+.env .env.services &: | setup
 	$(V) -m provision dotenv --local
 
-up: .env ## Start everything in containers and return when all is healthy (makes a .env with secrets if there is none)
+up: .env .env.services ## Start everything in containers and return when all is healthy (makes .env and .env.services if missing)
 	$(COMPOSE) up --build --detach --wait
 	@echo "web:    http://localhost:$$($(COMPOSE) port web 8000 | cut -d: -f2)  (docker compose exec web python manage.py createsuperuser)"
 	@echo "Flower: http://localhost:$$($(COMPOSE) port flower 5555 | cut -d: -f2)  (FLOWER_BASIC_AUTH in .env)"

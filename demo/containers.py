@@ -16,7 +16,7 @@ from rich.console import Console
 from ami.topology.topology import load
 from demo import captures
 from demo.compose_commands import STOP_SECONDS, ComposeCommands, ComposeFailed
-from provision import dotenv
+from provision import dotenv, env_files
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("docker-compose.yml", "docker-compose.worker.yml", "compose/demo.yml")
@@ -97,14 +97,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compose(folder: Path) -> list[str]:
-    """Return the prefix of every compose command: the files, the demo's own project name and its own `.env`."""
-    example = (ROOT / ".env.example").read_text()
-    changes = dotenv.LOCAL | dotenv.published_anywhere(example)
-    sizes = "".join(f"ANTENNA_{key}_CONCURRENCY={size}\n" for key, size in SMALL.items())
-    env = folder / "env"
-    env.unlink(missing_ok=True)
-    env.touch(0o600)
-    env.write_text(dotenv.with_secrets(example, changes) + sizes)
+    """Return the prefix of every compose command: the files, the demo's own project name and its own env files."""
+    env, services = folder / "env", folder / "env.services"
+    for path in (env, services):
+        path.unlink(missing_ok=True)
+    env_files.write(env, changes=dotenv.LOCAL | dotenv.published_anywhere(env_files.EXAMPLE.read_text()))
+    more = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in SMALL.items()}
+    more |= {"ANTENNA_ENV_FILE": str(env), "ANTENNA_SERVICES_ENV_FILE": str(services)}
+    with env.open("a") as file:
+        file.writelines(f"{name}={dotenv.quoted(value)}\n" for name, value in more.items())
     files = (part for name in FILES for part in ("-f", str(ROOT / name)))
     return ["docker", "compose", "--project-directory", str(ROOT), "--env-file", str(env), "-p", PROJECT, *files]
 

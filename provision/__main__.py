@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from provision import command, dotenv, services
+from provision import command, env_files, services
 from provision.kind import NothingFound
 
 NOTHING_FOUND = 69  # EX_UNAVAILABLE
@@ -44,8 +44,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     status = commands.add_parser("status", help="show which URL answers, and what would be used")
     status.add_argument("--json", action="store_true")
-    env = commands.add_parser("dotenv", help="write a .env with new secrets; refuse if the file exists")
-    env.add_argument("file", nargs="?", type=Path, default=Path(".env"), metavar="FILE")
+    env = commands.add_parser("dotenv", help="write .env and .env.services, or the missing one with the other's logins")
+    env.add_argument("file", nargs="?", type=Path, default=Path(".env"), metavar="FILE", help="and FILE.services")
     env.add_argument("--local", action="store_true", help="for a browser on this machine: localhost without https")
     return top
 
@@ -89,15 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 parser().error("run needs a command after --")
             return run(wanted, need=options.need, private=options.private)
         if options.command == "dotenv":
-            dotenv.write(options.file, Path(".env.example"), local=options.local)
-            remark = "for this machine only" if options.local else "set DJANGO_ALLOWED_HOSTS to web's host names"
-            say(f"{options.file}: written with new secrets; {remark}")
+            for line in env_files.write(options.file, local=options.local):
+                say(line)
             return 0
         standings = services.status()
     except ValueError as error:
         say(str(error))
         return 2
-    except (dotenv.AlreadyThere, OSError) as error:
+    except (env_files.Refused, OSError) as error:
         say(str(error))
         return 1
     if options.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import shutil
 from pathlib import Path
@@ -15,7 +14,6 @@ from provision.ports import free_ports
 
 FILE = Path(__file__).parent.parent / "docker-compose.yml"
 ANSWER_SECONDS = 10.0
-REQUIRED = re.compile(r"\$\{([A-Z][A-Z0-9_]*):\?")
 START_SECONDS = 300.0  # the image may have to be pulled
 
 
@@ -44,12 +42,15 @@ def look(kind: Kind) -> str:
 
 
 def override(kind: Kind, published: dict[int, int], password: str) -> str:
-    """An override file: our ports, login and command, and no volumes."""
+    """An override file: our ports, login and command, no volumes, and nothing of the deployment's env files."""
     lines = [
         "services:",
         f"  {kind.name}:",
         "    restart: 'no'",
         "    volumes: !reset []",
+        # Without its volume, NATS stores below /tmp.
+        "    read_only: false",
+        "    env_file: !reset []",
         "    ports: !override",
     ]
     lines += [f'      - "127.0.0.1:{outside}:{inside}"' for inside, outside in published.items()]
@@ -67,17 +68,13 @@ def prepare(kind: Kind, folder: Path) -> LaunchSpec:
     second = folder / "override.yml"
     second.write_text(override(kind, published, password))
     second.chmod(0o600)
-    # Compose refuses the file without the deployment's credentials; the override replaces them.
-    variables = folder / "variables.env"
-    variables.write_text("".join(f"{name}={password}\n" for name in set(REQUIRED.findall(FILE.read_text()))))
-    variables.chmod(0o600)
     project = folder.name.lower().replace("_", "-")
     base = [
         *tool(),
         "--project-name",
         project,
         "--env-file",
-        str(variables),
+        os.devnull,
         "--file",
         str(FILE),
         "--file",

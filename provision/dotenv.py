@@ -1,12 +1,10 @@
-"""Makes a `.env` from `.env.example`: each `change-me` is replaced by a new secret."""
+"""The text of `.env` files: an example with new secrets for its placeholders, and the values of one."""
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from provision.ports import free_ports, is_free
@@ -32,40 +30,43 @@ KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
 PASSWORD_BYTES = 24
 
 
-class AlreadyThere(Exception):
-    """The file exists; the message names it."""
+#: A value that every reader of such files takes as it stands.
+BARE = re.compile(r"[A-Za-z0-9_./:@%+,;=~*-]*")
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "$": r"\$"})
 
 
-def with_secrets(example: str, changes: Mapping[str, str] = MappingProxyType({})) -> str:
+def with_secrets(
+    example: str, changes: Mapping[str, str] = MappingProxyType({}), made: dict[str, str] | None = None
+) -> str:
     """Return the example, comments included, with new secrets for its placeholders and with ``changes``.
 
     A service's password is in several variables (``RABBITMQ_PASSWORD`` and URLs), so there is one secret per service,
-    identified by a URL's host or a variable's prefix.
+    identified by a URL's host or a variable's prefix. Several examples that are given the same ``made`` share them.
     """
-    made: dict[str, str] = {}
+    made = {} if made is None else made
     return "".join(_filled(_changed(line, changes), made) for line in example.splitlines(keepends=True))
 
 
 def variables(text: str) -> dict[str, str]:
-    """Return the variables of a `.env`."""
+    """Return the variables of a `.env`, without the quotes around their values."""
     found = (line.partition("=") for line in text.splitlines() if re.match(r"[A-Z]", line))
-    return {name: value for name, _, value in found}
+    return {name.strip(): _unquoted(value.strip()) for name, _, value in found}
 
 
-def write(path: Path, example: Path, *, local: bool = False) -> None:
-    """Write the file, mode 0600; ``local`` is for a browser on this machine, and avoids ports in use.
+def names(example: str) -> list[str]:
+    """Return every variable of an example, also those that it leaves out with a #."""
+    return re.findall(r"^#?([A-Z][A-Z0-9_]*)=", example, re.M)
 
-    Raises:
-        AlreadyThere: it exists; its secrets may be in use.
-    """
-    text = example.read_text()
-    text = with_secrets(text, local_changes(text) if local else {})
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise AlreadyThere(f"{path} exists and was not changed; its secrets may be in use") from None
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+
+def without(example: str, dropped: Collection[str]) -> str:
+    """Return the example without these variables and the line of comment above each."""
+    kept: list[str] = []
+    for line in example.splitlines(keepends=True):
+        if names(line) and names(line)[0] in dropped:
+            kept.pop()
+        else:
+            kept.append(line)
+    return "".join(kept)
 
 
 def local_changes(example: str) -> dict[str, str]:
@@ -93,7 +94,21 @@ def taken_ports(example: str) -> dict[str, str]:
 
 def _changed(line: str, changes: Mapping[str, str]) -> str:
     name = line.lstrip("#").partition("=")[0]
-    return f"{name}={changes[name]}\n" if name in changes else line
+    return f"{name}={quoted(changes[name])}\n" if name in changes else line
+
+
+def quoted(value: str) -> str:
+    if BARE.fullmatch(value):
+        return value
+    return f"'{value}'" if "'" not in value else f'"{value.translate(ESCAPES)}"'
+
+
+def _unquoted(value: str) -> str:
+    if value[:1] == "'":
+        return value[1:].partition("'")[0]
+    if found := re.match(r'"((?:[^"\\]|\\.)*)"', value):
+        return re.sub(r"\\(.)", r"\1", found[1])
+    return re.split(r"\s+#", value, maxsplit=1)[0]
 
 
 def _filled(line: str, made: dict[str, str]) -> str:
@@ -102,12 +117,12 @@ def _filled(line: str, made: dict[str, str]) -> str:
     name, _, value = line.partition("=")
     if name == SIGNING_KEY:
         return line.replace(PLACEHOLDER, secrets.token_urlsafe(50))
-    service = _service(name.lstrip("#"), value)
+    service = service_of(name.lstrip("#"), value)
     secret = made.setdefault(service, secrets.token_hex(PASSWORD_BYTES))
     return line.replace(PLACEHOLDER, secret)
 
 
-def _service(name: str, value: str) -> str:
-    """The service of a secret: the host of a URL, else the first word of the variable's name."""
+def service_of(name: str, value: str = "") -> str:
+    """Return the service of a secret: the host of a URL, else the first word of the variable's name."""
     url = re.search(r"@([a-z]+):\d+", value)
     return url[1].upper() if url else name.partition("_")[0]

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ami.topology import broker, command, compose, credentials, definitions
+from ami.topology import broker, command, compose, definitions, nats_login
+from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
 from ami.topology.process import Kind
 from ami.topology.topology import Topology, load
+from ami.topology.written_file import write
 
 COMPOSE_FILE = "docker-compose.worker.yml"
 
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         help="target RabbitMQ version; must not exceed the broker's; default: 3.10",
     )
     loaded.add_argument("--write", type=Path, metavar="FILE", help="write FILE atomically, mode 0644")
+    loaded.add_argument("--nats-login", type=Path, metavar="FILE", help="write NATS's login to FILE, mode 0640")
     rendered = verbs.add_parser("compose", help=f"print {COMPOSE_FILE}")
     rendered.add_argument("--write", action="store_true", help="write the file")
     rendered.add_argument("--check", action="store_true", help="exit 1 if the file differs")
@@ -109,10 +112,14 @@ def _policies(topology: Topology, arguments: argparse.Namespace, extra: list[str
 
 
 def _definitions(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
-    rendered = definitions.render(topology, credentials.account(os.environ), definitions.parse(arguments.rabbitmq))
-    text = json.dumps(rendered, indent=2) + "\n"
+    declared = (RabbitMQAccount, NatsAccount) if arguments.nats_login else (RabbitMQAccount,)
+    user, password, vhost, *nats = accounts(os.environ, *declared)
+    account = definitions.Account(user, password, vhost)
+    text = json.dumps(definitions.render(topology, account, definitions.parse(arguments.rabbitmq)), indent=2) + "\n"
+    if arguments.nats_login:
+        write(arguments.nats_login, nats_login.render(*nats), nats_login.MODE)
     if arguments.write:
-        credentials.write(arguments.write, text)
+        write(arguments.write, text)
     else:
         print(text, end="")
 

@@ -26,9 +26,10 @@ HEADER = f"""\
 
 SERVICES_HEADER = f"""\
 # The accounts of RabbitMQ, Redis, PostgreSQL and NATS where docker-compose.yml starts them. Rendered from config/schema
-# by `make render`; do not edit. Copy it to .env.services (ignored by git) and replace each {PLACEHOLDER}. Antenna's
-# processes do not see this file: their URLs in .env have the same users and passwords.
-# <NAME>_FILE=/run/secrets/name reads a secret from a file; leave NAME itself empty.
+# by `make render`; do not edit. Antenna's processes do not see this file: the URLs in .env have the same values,
+# percent-encoded. `make up` and `python -m provision dotenv` write both. By hand: copy it to .env.services (ignored by
+# git) and replace each {PLACEHOLDER}; a value with a $ or a # stands in single quotes.
+# <NAME>_FILE=/path reads NAME from a file below ANTENNA_SECRETS_FOLDER of .env; leave NAME itself empty.
 """
 
 
@@ -47,7 +48,7 @@ def env_example() -> str:
 def services_example() -> str:
     """Return the text of `.env.services.example`."""
     secret = [each for each in variables(Services) if each.secret]
-    examples = [_entry(_as_file(each)) for each in secret if "password" in each.name.lower()]
+    examples = [_entry(_as_file(each)) for each in secret]
     return "".join([SERVICES_HEADER, *_section(_title(Services), variables(Services)), *examples])
 
 

@@ -14,12 +14,16 @@ SILENT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Need:
-    """Something that must answer: its name, where it is, and how to ask it, which returns why not, or nothing."""
+    """Something that must answer: its name, where it is, and how to ask it, which returns why not, or nothing.
+
+    Reasons with the words ``once`` are printed the first time only, for what lasts until a person acts.
+    """
 
     name: str
     where: str
     ask: Callable[[], str]
     answers: str = "answers"
+    once: str = ""
 
 
 @dataclass
@@ -64,6 +68,8 @@ class Probe:
         return False
 
     def _is_new(self, now: float) -> bool:
+        if self.need.once and self.need.once in self.why and self.need.once in self.said:
+            return False
         return self.why != self.said or now - self.said_at >= REPEAT_SECONDS
 
 

@@ -11,6 +11,7 @@ from . import Need
 from .probes import asking
 
 UNDEFINED_TABLE = "42P01"
+REMEDY = "'python manage.py migrate' applies them"
 
 
 def need() -> Need:
@@ -19,7 +20,8 @@ def need() -> Need:
 
     database = settings.DATABASES["default"]
     place = f"{database['HOST']}:{database['PORT'] or 5432}" if database.get("HOST") else str(database["NAME"])
-    return Need("the migrations", f"of the database at {place} (DATABASE_URL)", asking(refuse_missing), "are applied")
+    where = f"of the database at {place} (DATABASE_URL)"
+    return Need("the migrations", where, asking(refuse_missing), "are applied", once=REMEDY)
 
 
 def refuse_missing() -> None:
@@ -32,7 +34,7 @@ def refuse_missing() -> None:
     missing = sorted(in_code() - in_database())
     if missing:
         first = ".".join(missing[0])
-        raise Unusable(f"{len(missing)} are not applied, such as {first}; 'python manage.py migrate' applies them")
+        raise Unusable(f"{len(missing)} are not applied, such as {first}; {REMEDY}")
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from ami.topology.table import FALLBACK, ROWS
 from ami.topology.topology import override_name
 from ami.topology.workload import Workload
-from tests.support.containers.deployment import QUEUES, WORKERS, Deployment
+from tests.support.containers.deployment import LOGINS, QUEUES, WORKERS, Deployment
 from tests.support.containers.effects import Effects, publisher, send
 from tests.support.containers.engine import docker, inspect, until
 
@@ -88,6 +88,13 @@ def test_no_list_of_processes_shows_a_secret(deployment: Deployment, service: st
     line = json.dumps([found["Path"], found["Args"], found["Config"].get("Healthcheck")])
     secrets = {value for name, value in deployment.variables.items() if "PASSWORD" in name or "SECRET" in name}
     assert [secret for secret in secrets if secret and secret in line] == []
+
+
+@pytest.mark.parametrize("service", [*WORKERS, "celerybeat", "web", "flower"])
+def test_no_process_of_ours_sees_a_login_of_the_services(deployment: Deployment, service: str):
+    names = {line.partition("=")[0] for line in inspect(deployment.container(service))["Config"]["Env"]}
+    assert "CELERY_BROKER_URL" in names
+    assert not names & LOGINS
 
 
 @pytest.mark.parametrize("image", IMAGES[:1])

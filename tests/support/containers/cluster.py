@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import secrets
 import signal
 import socket
@@ -106,7 +105,7 @@ def new_cluster(folder: Path) -> Iterator[Cluster]:
     (override := folder / "override.yml").write_text(yaml.safe_dump(_override(folder, password, ports)))
     command = ("docker", "compose", "--project-name", project, "--env-file", os.devnull)
     command += tuple(argument for file in (*FILES, str(override)) for argument in ("--file", file))
-    cluster = Cluster(project, command, _environment(password, ports), password, ports)
+    cluster = Cluster(project, command, _environment(folder, ports), password, ports)
     try:
         try:
             cluster.compose("up", "--detach", *NODES)
@@ -136,19 +135,18 @@ def _override(folder: Path, password: str, ports: Mapping[str, int]) -> dict:
         for node in NODES[1:]
     }
     services["rabbitmq"] = idle
-    services["definitions"] = {"image": IMAGE, "entrypoint": ["true"]}
+    services["definitions"] = {"image": IMAGE, "entrypoint": ["true"], "command": []}
     return {"services": services, "volumes": {"definitions": {"driver": "local", "driver_opts": device}}}
 
 
-def _environment(password: str, ports: Mapping[str, int]) -> dict[str, str]:
-    """Every variable that the compose files ask for; of most only that they are there matters here."""
-    text = "".join((ROOT / file).read_text() for file in FILES)
-    asked = dict.fromkeys(re.findall(r"\$\{([A-Z0-9_]+):?\?", text), "unused")
+def _environment(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    """What the compose files are given: the cookie in the services' env file, and no env file of ours."""
+    (services := folder / "env.services").write_text(f"ERLANG_COOKIE={secrets.token_hex(16)}\n")
     return {
-        **asked,
         **dotenv.engine_environment(os.environ),
+        "ANTENNA_ENV_FILE": os.devnull,
+        "ANTENNA_SERVICES_ENV_FILE": str(services),
         "RABBITMQ_IMAGE": IMAGE,
-        "RABBITMQ_ERLANG_COOKIE": secrets.token_hex(16),
         "PUBLISHED_RABBITMQ_PORT": str(ports["rabbitmq"]),
         "PUBLISHED_RABBITMQ_MANAGEMENT_PORT": str(ports[management_of("rabbitmq")]),
     }

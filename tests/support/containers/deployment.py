@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from ami.topology.table import ROWS
-from provision import dotenv
+from provision import dotenv, env_files
 from tests.support.containers import reports
 from tests.support.containers.engine import client, docker, execute, inspect, run, until
 from tests.support.place import ROOT
@@ -23,6 +23,9 @@ from tests.support.place import ROOT
 FILES = ("docker-compose.yml", "docker-compose.worker.yml")
 WORKERS = tuple(row.service for row in ROWS if not row.enabled_by)
 QUEUES = tuple(row.queue for row in ROWS if not row.enabled_by)
+
+#: What the services beside our processes read, and no process of ours.
+LOGINS = env_files.moved()
 
 #: What the tests' own tasks are in; mounted into the workers, beside the image that is tested.
 INSIDE = ROOT / "tests/support/containers/inside"
@@ -41,7 +44,7 @@ SMALL = {
 
 @dataclass
 class Deployment:
-    """One compose project. ``variables`` is its `.env`; ``files`` are compose files, later ones change earlier ones."""
+    """One compose project. ``variables`` are those of both its env files; later compose files change earlier ones."""
 
     folder: Path
     variables: dict[str, str]
@@ -53,8 +56,11 @@ class Deployment:
     def __post_init__(self) -> None:
         reports.PROJECTS.add(self.project)
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = (f"{name}={value}\n" for name, value in self.variables.items())
-        (self.folder / "env").write_text("".join(lines))
+        env = self.folder / "env"
+        own = {"ANTENNA_ENV_FILE": str(env), "ANTENNA_SERVICES_ENV_FILE": str(env_files.services_file(env))}
+        write(env, own | {name: value for name, value in self.variables.items() if name not in LOGINS})
+        logins = {name: value for name, value in self.variables.items() if name in LOGINS}
+        write(env_files.services_file(env), logins)
 
     def compose(self, *argv: str, timeout: float = 300, check: bool = True) -> str:
         """Run `docker compose` on this project and return what it printed."""
@@ -168,14 +174,22 @@ class Deployment:
             until(lambda name=service: self.is_healthy(name), seconds, f"{service} is healthy", 0.5)
 
 
+def write(path: Path, variables: Mapping[str, str]) -> None:
+    """Write an env file."""
+    path.write_text("".join(f"{name}={dotenv.quoted(value)}\n" for name, value in variables.items()))
+
+
 def health(container: str) -> str:
     """What the engine knows of a container's health."""
     return str(inspect(container)["State"].get("Health", {}).get("Status", ""))
 
 
 def new_variables(**changes: str) -> dict[str, str]:
-    """Return the variables of a new `.env`, every port published wherever one is free, and images of the tests' own."""
-    example = (ROOT / ".env.example").read_text()
+    """Return the variables of new env files, ports published wherever one is free, and images of the tests' own."""
+    ports = dotenv.published_anywhere(env_files.EXAMPLE.read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        env_files.write(env := Path(folder) / "env", changes=dotenv.LOCAL | ports)
+        found = dotenv.variables(env.read_text() + env_files.services_file(env).read_text())
     images = {
         "ANTENNA_VERSION": "smoke",
         "ANTENNA_IMAGE": "antenna:smoke",
@@ -183,8 +197,6 @@ def new_variables(**changes: str) -> dict[str, str]:
         "ANTENNA_OBJECTS_IMAGE": "antenna-objects:smoke",
         "ANTENNA_DEMO_IMAGE": "antenna-demo:smoke",
     }
-    ports = dotenv.published_anywhere(example)
-    found = dotenv.variables(dotenv.with_secrets(example, dotenv.LOCAL | ports))
     return found | images | SMALL | changes
 
 

@@ -1,6 +1,7 @@
 """docker-compose.cluster.yml and its nodes' files: three nodes that differ in name and volume only."""
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -55,11 +56,28 @@ def all_of(node: str) -> list[str]:
     return [*base, *SERVICES[node]["volumes"]]
 
 
-def test_cookie_has_no_default_and_reaches_every_node_and_tool():
-    assert TEXT.count("${RABBITMQ_ERLANG_COOKIE?set RABBITMQ_ERLANG_COOKIE in .env, see .env.example}") == 1
+def test_every_node_and_tool_reads_the_cookie_from_the_services_env_file():
     for name in (*NODES, "members"):
-        assert "ERLANG_COOKIE" in SERVICES[name]["environment"]
+        (file,) = SERVICES[name]["env_file"]
+        assert file == {"path": "${ANTENNA_SERVICES_ENV_FILE:-.env.services}", "required": False}
         assert SERVICES[name]["entrypoint"] == ["sh", "/antenna/with-cookie"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("value", "sentence"), [("", "ERLANG_COOKIE is not set; "), ("change-me", "ERLANG_COOKIE is still ")]
+)
+def test_node_without_a_cookie_of_its_own_does_not_start(value: str, sentence: str):
+    done = subprocess.run(
+        ["/bin/sh", FOLDER / "with-cookie", "true"],
+        env={"ERLANG_COOKIE": value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1
 
 
 def test_no_ports_are_published_and_no_service_waits_for_a_node():

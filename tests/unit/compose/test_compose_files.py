@@ -1,14 +1,14 @@
-"""The two compose files: loopback ports, required credentials, one environment, and health checks of progress."""
+"""The two compose files as they are read: short, loopback ports, two env files, and health checks of progress."""
 
 import os
 import re
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 
-from ami.governor import settings as governor
 from ami.topology import compose, containers
 from ami.topology.table import ROWS
 from ami.topology.topology import override_name
@@ -17,6 +17,13 @@ from tests.support.place import ROOT
 TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES = yaml.load(TEXT, yaml.CSafeLoader)["services"]
 WORKERS = yaml.load((ROOT / "docker-compose.worker.yml").read_text(), yaml.CSafeLoader)["services"]
+DOCKERFILE = (ROOT / "compose/Dockerfile").read_text()
+FILES = (*sorted(ROOT.glob("docker-compose*.yml")), ROOT / "compose/demo.yml")
+OWN_ENV_FILE = {"path": "${ANTENNA_ENV_FILE:-.env}", "required": False}
+SERVICES_ENV_FILE = {"path": "${ANTENNA_SERVICES_ENV_FILE:-.env.services}", "required": False}
+SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
+#: The keys of a worker that are the same for every process of ours.
+ANYWHERE = ("image", "build", "env_file", "volumes")
 OURS = ("setup", "web", "flower")
 ONCE = ("setup", "definitions")
 THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus")
@@ -33,45 +40,60 @@ def test_every_published_port_is_on_loopback_and_configurable(name: str):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{PUBLISHED_[A-Z_]+_PORT:-\d+\}:\d+", port)
 
 
-def test_no_credential_has_a_default():
-    secret = r"(?<!\$)\$\{([A-Z0-9_]*(?:USER|PASSWORD|SECRET_|BASIC_AUTH|_URL)[A-Z0-9_]*)([^}]*)\}"
-    found = re.findall(secret, TEXT)
-    assert len(found) > 10
-    for name, rest in found:
-        assert rest == f"?set {name} in .env, see .env.example"
+def test_worker_file_stays_readable():
+    assert len((ROOT / "docker-compose.worker.yml").read_text().splitlines()) <= 150
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_web_and_workers_read_the_same_environment(name: str):
+@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
+def test_no_credential_is_replaced_by_compose_and_nothing_is_demanded(file: Path):
+    """Compose stops at its first missing value; a process names all that it needs."""
+    found = re.findall(r"(?<!\$)\$\{([A-Z0-9_]+)([^}]*)\}", file.read_text())
+    assert found
+    assert [name for name, rest in found if not rest.startswith(":-")] == []
+    secret = re.compile(r"USER|PASSWORD|SECRET_|COOKIE|AUTH|_URL$")
+    assert [name for name, _ in found if secret.search(name)] == []
+
+
+@pytest.mark.parametrize("name", [*WORKERS, *OURS])
+def test_every_own_process_reads_one_env_file_and_says_what_it_is(name: str):
     """Incident 10: hosts had different addresses of NATS and Redis."""
-    own = {"WEB_CONCURRENCY", "FLOWER_BASIC_AUTH", "FLOWER_BASIC_AUTH_FILE"}
-    environment = {key: value for key, value in SERVICES[name]["environment"].items() if key not in own}
-    beat = {key: value for key, value in WORKERS["celerybeat"]["environment"].items() if key in environment}
-    assert environment == beat
-    files = {f"{name}_FILE" for name in containers.AS_FILES}
-    assert set(environment) == {*containers.REQUIRED, *containers.DEFAULTS, *containers.OPTIONAL, *files}
+    service = (SERVICES | WORKERS)[name]
+    assert service["env_file"] == [OWN_ENV_FILE]
+    what = "beat" if name == "celerybeat" else "worker" if name in WORKERS else name
+    assert service["environment"]["ANTENNA_PROCESS"] == what
+
+
+def test_services_beside_ours_read_their_logins_from_another_file():
+    files = {
+        name: service["env_file"] for name, service in SERVICES.items() if name not in OURS and "env_file" in service
+    }
+    assert files == {
+        "definitions": [OWN_ENV_FILE, SERVICES_ENV_FILE],
+        "redis": [SERVICES_ENV_FILE],
+        "postgres": [SERVICES_ENV_FILE],
+    }
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_worker_gets_governor_settings_of_all_queues_and_its_own(row):
-    environment = WORKERS[row.service]["environment"]
-    own = {override_name(row, name) for name in governor.NAMES}
-    governs = {name for name in environment if name.endswith(tuple(governor.NAMES))}
-    assert governs == {*governor.NAMES, *own}
-    assert {environment[name] for name in governs - {"GOVERNOR_STATE_DIR"}} == {None}, "passed on when set"
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
-def test_governor_state_survives_a_container_restart(row):
-    # Passed on without a value it would unset the image's own, and /tmp is lost at a restart.
-    assert WORKERS[row.service]["environment"]["GOVERNOR_STATE_DIR"] == "${GOVERNOR_STATE_DIR:-/data/governor}"
-    assert "files:/data" in WORKERS[row.service]["volumes"]
+def test_worker_knows_every_number_that_compose_reads(row):
+    service = WORKERS[row.service]
+    text = str([value for key, value in service.items() if key not in ("environment", *ANYWHERE)])
+    read = set(re.findall(r"\$\{([A-Z0-9_]+)", text))
+    assert read == {override_name(row, field) for field in compose.PASSED_ON if field != "concurrency"} | {
+        override_name(row, "container_memory_kib")
+    }
+    environment = dict(service["environment"])
+    assert environment.pop("ANTENNA_PROCESS") == "worker"
+    assert environment.pop("ANTENNA_SLOW_ENABLED", "1") == "1"
+    memory = environment.pop(override_name(row, "container_memory_kib"))
+    assert f"{memory}k" == service["mem_limit"]
+    assert environment == dict.fromkeys(override_name(row, field) for field in compose.PASSED_ON)
 
 
 def test_every_antenna_process_has_the_same_image_and_files():
     ours = [*(SERVICES[name] for name in OURS), *WORKERS.values()]
     assert {service["image"] for service in ours} == {"${ANTENNA_IMAGE:-antenna:local}"}
-    assert all(service["volumes"] == ["files:/data", compose.SECRETS] for service in ours)
+    assert all(service["volumes"] == ["files:/data", SECRETS] for service in ours)
 
 
 @pytest.mark.parametrize("name", [*WORKERS, *OURS, "processing", "objects", "definitions"])
@@ -98,8 +120,17 @@ def test_worker_has_memory_limit_without_swap_and_no_core_limit(row):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_worker_logs_what_it_waits_for_and_reports_progress(row):
     service = WORKERS[row.service]
-    assert service["command"] == [*containers.WAITING, "worker", row.queue]
-    assert service["healthcheck"]["test"] == ["CMD", "fresh", service["environment"]["ANTENNA_PULSE_FILE"], "60"]
+    assert service["command"] == ["worker", row.queue]
+    script = (ROOT / "compose/start/worker").read_text()
+    assert f'\nexec {" ".join(containers.WAITING)} worker "$@"\n' in script
+    assert f"ANTENNA_PULSE_FILE={containers.PULSE_FILE}" in DOCKERFILE
+    assert service["healthcheck"]["test"] == ["CMD", "fresh", containers.PULSE_FILE, "60"]
+
+
+def test_governor_state_survives_a_container_restart():
+    # On the volume: /tmp is memory, and the image's own layer is read-only.
+    assert "GOVERNOR_STATE_DIR=/data/governor" in DOCKERFILE
+    assert all("files:/data" in WORKERS[row.service]["volumes"] for row in ROWS)
 
 
 @pytest.mark.parametrize("name", sorted(set(SERVICES) - {*ONCE, "nats"}))
@@ -119,10 +150,9 @@ def test_prometheus_scrapes_the_rabbitmq_plugin():
 
 def test_redis_writes_nothing_to_disk_and_is_bounded():
     """Incident 12: its snapshots saturated the disk and NATS hung."""
-    command = SERVICES["redis"]["command"]
-    assert command[command.index("--save") + 1] == ""
-    assert "--maxmemory" in command
-    assert SERVICES["redis"]["volumes"] == [compose.SECRETS]
+    assert "--maxmemory" in SERVICES["redis"]["command"]
+    assert ' --save "" --maxmemory-policy allkeys-lru "$@"\n' in (ROOT / "compose/redis/with-password").read_text()
+    assert SERVICES["redis"]["volumes"][1:] == [SECRETS]
 
 
 def test_recreated_container_keeps_its_data():
@@ -137,9 +167,10 @@ def test_recreated_container_keeps_its_data():
 )
 def test_beat_is_healthy_only_while_it_ticks(tmp_path, age_seconds, healthy):
     """Incident 17: beat was alive but frozen for 4.6 days."""
-    environment, file = WORKERS["celerybeat"]["environment"], tmp_path / "tick"
+    file = tmp_path / "tick"
     kind, script, watched, seconds = WORKERS["celerybeat"]["healthcheck"]["test"]
-    assert (kind, watched) == ("CMD", environment["ANTENNA_BEAT_TICK_FILE"])
+    assert (kind, watched) == ("CMD", containers.TICK_FILE)
+    assert f"ANTENNA_BEAT_TICK_FILE={watched}" in DOCKERFILE
     if age_seconds is not None:
         file.touch()
         os.utime(file, (time.time() - age_seconds,) * 2)

@@ -64,12 +64,19 @@ def test_no_command_line_has_a_secret(name: str):
     assert [found for found in re.findall(r"(?<!\$)\$\{([A-Z0-9_]+)", text) if SECRET.search(found)] == []
 
 
-def test_nats_reads_its_login_from_the_environment_as_text():
+@pytest.mark.parametrize("name", ALL)
+def test_no_service_has_a_secret_among_its_own_variables(name: str):
+    """Secrets come from the env files, where a file may hold them instead."""
+    environment = ALL[name].get("environment") or {}
+    assert [key for key, value in environment.items() if SECRET.search(key) and value is not None] == []
+
+
+def test_nats_reads_its_login_from_a_file_that_it_alone_mounts():
     service = ALL["nats"]
-    assert service["command"] == ["--config", "/etc/nats/antenna.conf"]
-    assert "./compose/nats/antenna.conf:/etc/nats/antenna.conf:ro" in service["volumes"]
-    conf = (ROOT / "compose/nats/antenna.conf").read_text()
-    assert "user: $NATS_USER, password: $NATS_PASSWORD" in conf
-    for name in ("NATS_USER", "NATS_PASSWORD"):
-        # Unquoted, a password of digits is a number, and one with a # is cut off there.
-        assert re.fullmatch(rf"'\$\{{{name}\?[^}}]+\}}'", service["environment"][name])
+    assert "environment" not in service
+    assert "env_file" not in service
+    assert {name for name, one in ALL.items() if "nats_login" in str(one.get("volumes"))} == {"definitions", "nats"}
+    assert "nats_login:/etc/nats/login:ro" in service["volumes"]
+    assert "\ninclude ./login/login.conf\n" in (ROOT / "compose/nats/antenna.conf").read_text()
+    # The file is readable for the group of our image's user.
+    assert f"USER {service['group_add'][0]}:{service['group_add'][0]}\n" in (ROOT / "compose/Dockerfile").read_text()

@@ -97,7 +97,8 @@ def test_start_script_execs_its_process(script):
 
 
 def test_each_kind_of_process_has_a_start_script():
-    assert [script.name for script in SCRIPTS] == ["beat", "flower", "fresh", "objects", "setup", "web", "worker"]
+    kinds = ["beat", "definitions", "flower", "fresh", "objects", "setup", "web", "worker"]
+    assert [script.name for script in SCRIPTS] == kinds
 
 
 @pytest.mark.processes

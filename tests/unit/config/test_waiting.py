@@ -265,6 +265,33 @@ def test_a_reason_that_lasts_is_repeated_every_ten_seconds(capsys):
     asked.thread.join(60)
 
 
+def test_what_lasts_until_a_person_acts_is_printed_once(capsys):
+    over = threading.Event()
+    need = Need("the migrations", "of a", lambda: str(over.wait(60))[:0], once="'migrate' applies them")
+    asked = waiting.Probe(need, 0.0)
+    printed = []
+    for second in range(31):
+        asked.why, asked.tried = f"{3 - second // 15} missing; 'migrate' applies them", True
+        assert not asked.report(second)
+        printed += capsys.readouterr().err.splitlines()
+    assert printed == ["Waiting for the migrations of a: 3 missing; 'migrate' applies them"]
+    asked.why = "connection refused"
+    asked.report(31)
+    assert capsys.readouterr().err == "Waiting for the migrations of a: connection refused\n"
+    over.set()
+    asked.thread.join(60)
+
+
+@processes
+def test_database_that_nobody_migrates_is_named_once_and_at_the_end(start, tmp_path: Path):
+    process = start(*SAY, ANTENNA_WAIT_SECONDS="3", **local(tmp_path))
+    assert process.popen.wait(60) == 1
+    waits, end = process.text.splitlines()
+    assert waits.startswith("Waiting for the migrations of the database ")
+    assert waits.endswith("; 'python manage.py migrate' applies them")
+    assert end == f"Gave up after 3 s (ANTENNA_WAIT_SECONDS) on {waits.removeprefix('Waiting for ')}."
+
+
 def test_only_urls_that_name_a_server_are_waited_for(monkeypatch):
     urls = {"CELERY_BROKER_URL": "objectstore+file:///tmp/x", "REDIS_URL": "", "DATABASE_URL": "sqlite:////tmp/x"}
     for name, value in {**urls, "NATS_URL": "nats://me:wrong@[::1]"}.items():

@@ -1,4 +1,4 @@
-"""A `.env` made from the example starts production, with one password per service."""
+"""`.env` and `.env.services` made from the examples start production, with one password per service."""
 
 import re
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from provision import __main__ as cli
-from provision import dotenv
+from provision import dotenv, env_files
 from tests.support import forked_python
 from tests.support.place import ROOT
 
@@ -17,7 +17,11 @@ EXAMPLE = ROOT / ".env.example"
 
 
 def made() -> dict[str, str]:
-    return dotenv.variables(dotenv.with_secrets(EXAMPLE.read_text()))
+    """Both files' variables."""
+    shared: dict[str, str] = {}
+    examples = (EXAMPLE, env_files.SERVICES_EXAMPLE)
+    texts = [dotenv.with_secrets(example.read_text(), made=shared) for example in examples]
+    return {name: value for text in texts for name, value in dotenv.variables(text).items()}
 
 
 def test_no_placeholder_is_left_and_everything_else_is():
@@ -45,21 +49,21 @@ def test_production_starts_with_it():
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
 
 
-def test_command_writes_mode_0600_and_never_overwrites(tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    target = tmp_path / ".env"
-    assert cli.main(["dotenv", str(target)]) == 0
-    assert stat.S_IMODE(target.stat().st_mode) == 0o600
-    before = target.read_text()
-    assert cli.main(["dotenv", str(target)]) == 1
-    assert target.read_text() == before
+def test_command_writes_both_files_mode_0600_and_never_overwrites(tmp_path: Path, capsys):
+    both = [tmp_path / ".env", tmp_path / ".env.services"]
+    assert cli.main(["dotenv", str(both[0])]) == 0
+    assert sorted(tmp_path.iterdir()) == both
+    assert {stat.S_IMODE(path.stat().st_mode) for path in both} == {0o600}
+    before = [path.read_text() for path in both]
+    assert not set(dotenv.variables(before[0])) & set(dotenv.variables(before[1])), "a worker reads the first one"
+    assert cli.main(["dotenv", str(both[0])]) == 1
+    assert [path.read_text() for path in both] == before
     error = capsys.readouterr().err
-    assert "exists and was not changed" in error
-    assert dotenv.variables(before)["REDIS_PASSWORD"] not in error
+    assert "exist and were not changed" in error
+    assert dotenv.variables(before[1])["REDIS_PASSWORD"] not in error
 
 
-def test_local_file_serves_a_browser_on_the_same_machine(tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_local_file_serves_a_browser_on_the_same_machine(tmp_path: Path):
     assert cli.main(["dotenv", "--local", str(tmp_path / "env")]) == 0
     found = dotenv.variables((tmp_path / "env").read_text())
     assert {name: found[name] for name in dotenv.LOCAL} == dotenv.LOCAL
@@ -96,3 +100,15 @@ def test_local_file_avoids_ports_in_use():
 @pytest.mark.parametrize("line", ["# A comment with change-me", "", "NAME=value"])
 def test_line_without_placeholder_is_unchanged(line: str):
     assert dotenv.with_secrets(line + "\n") == line + "\n"
+
+
+VALUES = ("plain", "a#b", "a #b", "$HOME", "it's", "it's $5", "back\\slash", 'it\'s "both"', "  spaces ", "a=b", "")
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_changed_value_is_read_as_it_was_given(value: str):
+    assert dotenv.variables(dotenv.with_secrets("#NAME=example\n", {"NAME": value})) == {"NAME": value}
+
+
+def test_value_is_read_without_its_comment():
+    assert dotenv.variables("A=b # c\nC='d' # e\n#E=f\n") == {"A": "b", "C": "d"}

@@ -14,10 +14,12 @@ from kombu.transport import native_delayed_delivery as delayed
 
 from ami.celery import declaration
 from ami.celery.broker_kind import KINDS
-from ami.topology import broker, credentials, definitions
+from ami.topology import broker, definitions, nats_login
+from ami.topology.accounts import RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.topology import Topology, load
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
+from ami.topology.written_file import write
 from tests.support import forked_python
 from tests.support.place import ROOT
 
@@ -194,7 +196,7 @@ def test_command_writes_a_world_readable_file_atomically(tmp_path: Path):
 def test_failed_write_leaves_the_old_file(tmp_path: Path):
     (tmp_path / "antenna.json").mkdir()
     with pytest.raises(TopologyError, match="cannot be written"):
-        credentials.write(tmp_path / "antenna.json", "new")
+        write(tmp_path / "antenna.json", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["antenna.json"]
 
 
@@ -204,7 +206,10 @@ REFUSED = {
     "no virtual host": ({"RABBITMQ_VHOST": ""}, "RABBITMQ_VHOST is not set"),
     "placeholder": ({"RABBITMQ_PASSWORD": f"change-me-{SECRET}"}, "RABBITMQ_PASSWORD still holds the placeholder"),
     "given twice": ({"RABBITMQ_PASSWORD_FILE": "/x"}, "RABBITMQ_PASSWORD and RABBITMQ_PASSWORD_FILE are both set"),
-    "no file": ({"RABBITMQ_PASSWORD": "", "RABBITMQ_PASSWORD_FILE": "/nowhere/x"}, "RABBITMQ_PASSWORD_FILE cannot be"),
+    "no file": (
+        {"RABBITMQ_PASSWORD": "", "RABBITMQ_PASSWORD_FILE": "/nowhere/x"},
+        "RABBITMQ_PASSWORD_FILE is '/nowhere/x', which is not a file",
+    ),
     "two lines": ({"RABBITMQ_PASSWORD": f"{SECRET}\nmore"}, "RABBITMQ_PASSWORD holds more than one line"),
 }
 
@@ -219,15 +224,43 @@ def test_missing_or_invalid_account_exits_2_with_one_sentence(changes: dict[str,
     assert SECRET not in done.stderr
 
 
+@pytest.mark.processes
+def test_all_missing_values_are_named_in_one_sentence(tmp_path: Path):
+    done = run("--nats-login", str(tmp_path / "login.conf"), RABBITMQ_USER="antenna", NATS_USER="antenna")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "ami.topology: RABBITMQ_PASSWORD, RABBITMQ_VHOST, NATS_PASSWORD are not set; set them in "
+    )
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.processes
+def test_login_of_nats_is_readable_by_its_group_alone(tmp_path: Path):
+    file = tmp_path / "login.conf"
+    done = run("--nats-login", str(file), **GOOD, NATS_USER="antenna", NATS_PASSWORD=SECRET)
+    assert (done.returncode, SECRET in done.stdout + done.stderr) == (0, False)
+    assert file.read_text() == f'authorization: {{ user: "antenna", password: "{SECRET}" }}\n'
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+LOGINS = {"0123": '"0123"', "a#b": '"a#b"', 'q"uote': r'"q\"uote"', "back\\slash": r'"back\\slash"', "$X": '"$X"'}
+
+
+@pytest.mark.parametrize(("password", "written"), LOGINS.items(), ids=LOGINS)
+def test_password_of_nats_is_text_whatever_it_contains(password: str, written: str):
+    assert nats_login.render("antenna", password) == f'authorization: {{ user: "antenna", password: {written} }}\n'
+
+
 def test_account_may_come_from_files(tmp_path: Path):
     environ = {}
     for name, value in GOOD.items():
         (tmp_path / name).write_text(f"{value}\n")
         environ[f"{name}_FILE"] = str(tmp_path / name)
-    assert credentials.account(environ) == ACCOUNT
+    assert definitions.Account(*accounts(environ, RabbitMQAccount)) == ACCOUNT
 
 
 def test_empty_account_file_is_refused(tmp_path: Path):
     (tmp_path / "empty").write_text("\n")
-    with pytest.raises(TopologyError, match="RABBITMQ_PASSWORD_FILE names an empty file"):
-        credentials.account({**GOOD, "RABBITMQ_PASSWORD": "", "RABBITMQ_PASSWORD_FILE": str(tmp_path / "empty")})
+    with pytest.raises(TopologyError, match="RABBITMQ_PASSWORD_FILE is '.*/empty', which holds no text"):
+        accounts({**GOOD, "RABBITMQ_PASSWORD": "", "RABBITMQ_PASSWORD_FILE": str(tmp_path / "empty")}, RabbitMQAccount)

@@ -10,6 +10,7 @@ class BeatVariables(Variables):
         "",
         "The file that beat touches after each tick; in containers /tmp/beat-tick, read by its health check.",
         example="/tmp/beat-tick",  # noqa: S108 - inside beat's own container
+        by_image=True,
     )
     antenna_beat_patience_seconds: int = variable(
         300,

@@ -10,6 +10,7 @@ class TelemetryVariables(Variables):
         "",
         "The file that a worker touches while it is healthy; in containers /tmp/worker-pulse.",
         example="/tmp/worker-pulse",  # noqa: S108 - inside the worker's own container
+        by_image=True,
     )
     antenna_journal_dir: str = variable(
         "", "The folder where each process writes a line per finished task, for the demo and the tests."

@@ -3,9 +3,11 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ami.topology import compose
+from config.rendered.compose_files import compose_file
 from config.rendered.env_files import env_example, services_example
 from config.rendered.settings_page import settings_page
 from config.settings.environment import BASE_DIR
@@ -13,6 +15,8 @@ from config.settings.environment import BASE_DIR
 #: By path in the checkout.
 FILES: Mapping[str, Callable[[], str]] = {
     "docker-compose.worker.yml": compose.render,
+    "docker-compose.yml": partial(compose_file, "docker-compose.yml"),
+    "docker-compose.cluster.yml": partial(compose_file, "docker-compose.cluster.yml"),
     ".env.example": env_example,
     ".env.services.example": services_example,
     "docs/settings.md": settings_page,

@@ -11,9 +11,11 @@ from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
 
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
+LOGIN_REMEDY = "correct user, password and virtual host in CELERY_BROKER_URL"
 
 #: By the code of an AMQP error on an open connection: what helps.
 REMEDIES = {
+    403: "grant the user of CELERY_BROKER_URL this permission",
     404: "run 'manage.py queues declare'",
     405: "close the connection that holds the queue",
     406: "drain the queue, delete it and run 'manage.py queues declare'",
@@ -36,6 +38,8 @@ def _why(error: BaseException) -> tuple[str, str]:
     for cause in _causes(error):
         if isinstance(cause, Unconfirmed):
             return "it did not confirm the message in time", "see whether it is short of memory or disk"
+        if isinstance(cause, AMQPError) and (cause.reply_code == 530 or "Login was refused" in str(cause)):
+            return reason(cause), LOGIN_REMEDY
         if isinstance(cause, AMQPError) and cause.reply_code in REMEDIES:
             # NOT_FOUND - no queue 'antenna' in vhost 'antenna'
             return str(cause.reply_text).rpartition(" - ")[2], REMEDIES[cause.reply_code]

@@ -76,7 +76,7 @@ def _queues(topology: Topology, connection: Connection, held: Container[str]) ->
 def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield what is wrong with the workers, from what each answered to ``inspect stats``."""
     if not answers:
-        yield Finding("error", "no-worker", f"No worker answered within {governors.INSPECT_SECONDS:.0f} s.")
+        yield Finding("error", "no-worker", f"No worker answered within {governors.INSPECT_SECONDS:.0f} s; start one.")
     for worker, stats in sorted(answers.items()):
         reported = stats.get("topology")
         if reported is None:

@@ -36,5 +36,9 @@ def require_agreement(question: str, counts: Mapping[str, int]) -> None:
     for queue, count in counts.items():
         print(f"{queue}: {count} messages", file=sys.stderr)
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in AGREED:
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        answer = ""
+    if answer.strip().lower() not in AGREED:
         raise CommandError("Nothing was changed; answer y to go on.")

@@ -1,6 +1,7 @@
-"""``manage.py``: what is a fault of the code keeps its traceback."""
+"""``manage.py`` and ``celery``: a fault of the code keeps its traceback, and what should work works."""
 
 import contextlib
+import json
 import sqlite3
 from pathlib import Path
 
@@ -46,3 +47,14 @@ def test_own_settings_module_is_accepted(run: Run, tmp_path: Path):
     (tmp_path / "own_settings.py").write_text("from config.settings.local import *\n")
     done = run("manage.py", "check", f"--pythonpath={tmp_path}", "--settings=own_settings", **LOCAL)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_celery_call_publishes_where_results_are_in_the_database(run: Run, migrated: Path, tmp_path: Path):
+    database = tmp_path / "x.sqlite3"
+    copy(migrated, database)
+    place = {**LOCAL, "DATABASE_URL": f"sqlite:///{database}", "CELERY_BROKER_URL": f"objectstore+file://{tmp_path}/b"}
+    assert run("manage.py", "queues", "declare", **place).returncode == 0
+    done = run("-m", "celery", "-A", "config", "call", "ami.main.tasks.update_stale_counts", **place)
+    assert (done.returncode, done.stderr) == (0, "")
+    rollout = run("manage.py", "queues", "rollback", "--dry-run", "--json", **place)
+    assert json.loads(rollout.stdout)["antenna-housekeeping"] == 1

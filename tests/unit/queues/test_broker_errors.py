@@ -32,8 +32,18 @@ def caused(error: Exception, cause: Exception) -> Exception:
             "no queue 'antenna' in vhost 'antenna'; run 'manage.py queues declare'.",
         ),
         (PreconditionFailed("PRECONDITION_FAILED - inequivalent arg 'x'", (50, 10)), "inequivalent arg 'x'; drain the"),
-        (AccessRefused("ACCESS_REFUSED - Login was refused", (10, 11)), "the login is refused; start the broker or"),
-        (NotAllowed("NOT_ALLOWED - vhost antenna not found", (10, 40)), "there is no such virtual host for this login"),
+        (
+            AccessRefused("ACCESS_REFUSED - Login was refused", (10, 11)),
+            "the login is refused; correct user, password and",
+        ),
+        (
+            NotAllowed("NOT_ALLOWED - vhost antenna not found", (10, 40)),
+            "there is no such virtual host for this login; correct",
+        ),
+        (
+            AccessRefused("ACCESS_REFUSED - access to queue 'a' refused for user 'b'", (50, 10)),
+            "access to queue 'a' refused for user 'b'; grant the user of CELERY_BROKER_URL this permission.",
+        ),
         (Unconfirmed("no confirmation"), "it did not confirm the message in time; see whether it is short of memory"),
         (StorageError("cannot write 'x' in /broker: No space left"), "cannot write 'x' in /broker: No space left; see"),
     ],

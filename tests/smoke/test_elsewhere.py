@@ -173,7 +173,7 @@ def test_a_worker_starts_and_answers_with_secrets_from_files(complete: Deploymen
     assert [node.split("@")[0] for node in answers] == ["fallback"]
 
 
-@pytest.mark.parametrize("service", NEEDED)
+@pytest.mark.parametrize("service", [*NEEDED, "definitions"])
 def test_the_engine_is_told_no_secret_and_no_log_shows_one(complete: Deployment, secrets: list[str], service: str):
     told = json.dumps(inspect(complete.container(service)), ensure_ascii=False) + complete.logs(service)
     # A user's name is part of many words.

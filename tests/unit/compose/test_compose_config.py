@@ -24,17 +24,19 @@ BASE, WORKER, CLUSTER, DEMO = (
 COMBINATIONS = [(BASE,), (WORKER,), (BASE, WORKER), (BASE, WORKER, CLUSTER), (BASE, WORKER, DEMO)]
 
 
-def has_compose() -> bool:
-    if shutil.which("docker") is None:
-        return False
-    return subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
+pytestmark = pytest.mark.processes
 
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(not has_compose(), reason="no docker compose here")]
+@pytest.fixture(scope="module")
+def compose() -> None:
+    """Skip where there is no Compose; `make check` says so too."""
+    command = ["docker", "compose", "version"]
+    if shutil.which("docker") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no docker compose here")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(compose: None, tmp_path: Path) -> Path:
     """The compose files alone, without env files."""
     (tmp_path / "compose").mkdir()
     for name in (BASE, WORKER, CLUSTER, DEMO):

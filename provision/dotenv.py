@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from provision.ports import free_ports, is_free
@@ -56,17 +56,6 @@ def variables(text: str) -> dict[str, str]:
 def names(example: str) -> list[str]:
     """Return every variable of an example, also those that it leaves out with a #."""
     return re.findall(r"^#?([A-Z][A-Z0-9_]*)=", example, re.M)
-
-
-def without(example: str, dropped: Collection[str]) -> str:
-    """Return the example without these variables and the line of comment above each."""
-    kept: list[str] = []
-    for line in example.splitlines(keepends=True):
-        if names(line) and names(line)[0] in dropped:
-            kept.pop()
-        else:
-            kept.append(line)
-    return "".join(kept)
 
 
 def local_changes(example: str) -> dict[str, str]:

@@ -73,7 +73,7 @@ def write(env: Path, *, local: bool = False, changes: Mapping[str, str] = Mappin
     if env.exists():
         return [_services_from(env, services)]
     made, urls = _from_services(env, services) if services.exists() else ({}, {})
-    text = dotenv.without(EXAMPLE.read_text(), moved())
+    text = EXAMPLE.read_text()
     changes = {**(dotenv.local_changes(text) if local else {}), **changes, **urls}
     texts = {env: dotenv.with_secrets(text, changes, made)}
     if not services.exists():

@@ -45,7 +45,6 @@ def variable(
     example: str = "",
     written: bool = False,
     needed_by: tuple[str, ...] = (),
-    local: str | None = None,
     by_image: bool = False,
 ) -> Any:
     """Return a pydantic field.
@@ -53,10 +52,10 @@ def variable(
     ``line`` documents it in one sentence. ``low`` and ``high`` are inclusive bounds. A ``secret`` is never repeated,
     and may be given as the path of a file in ``<NAME>_FILE``. ``example`` is shown where there is no default.
     ``written``: `.env.example` has it without a ``#``. ``needed_by`` names the processes that production does not
-    start without it. ``local`` is its value in a `.env` for a browser on the same machine. ``by_image``: the image
+    start without it. ``by_image``: the image
     sets it for every container.
     """
-    facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by, "local": local}
+    facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
     facts["by_image"] = by_image
     return Field(default, description=line, ge=low, le=high, json_schema_extra={"facts": facts})
 
@@ -76,7 +75,6 @@ class Variable:
     example: str
     written: bool
     needed_by: tuple[str, ...]
-    local: str | None
     by_image: bool
 
     @property

@@ -23,7 +23,6 @@ class Addresses(Variables):
         written=True,
         needed_by=(WEB,),
         example="antenna.example.org,web",
-        local="localhost,127.0.0.1,web",
     )
     celery_broker_url: str = variable(
         "",

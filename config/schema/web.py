@@ -43,7 +43,7 @@ class Web(Variables):
         by_image=True,
     )
     django_secure_ssl_redirect: bool = variable(
-        True, "Whether http is redirected to https; 0 only where no proxy in front terminates https.", local="0"
+        True, "Whether http is redirected to https; 0 only where no proxy in front terminates https."
     )
     django_csrf_trusted_origins: Names = variable(
         (),
@@ -54,13 +54,11 @@ class Web(Variables):
         "",
         "Web's address for users and processing services, for links to files in exports and in pushed requests.",
         example="https://antenna.example.org",
-        local="http://localhost:8000",
     )
     antenna_services_url: str = variable(
         "",
         "Web's address in pushed requests, if processing services use another; its host is in DJANGO_ALLOWED_HOSTS.",
         example="http://web:8000",
-        local="http://web:8000",
     )
     flower_url: str = variable(
         "", "Flower's address for users, for the admin's links to it.", example="https://flower.example.org"
@@ -72,7 +70,6 @@ class Web(Variables):
         high=10,
         written=True,
         example="1",
-        local="0",
     )
     data_upload_max_memory_size: int = variable(
         16 * MIB,

@@ -252,7 +252,6 @@ def alone(tmp_path: Path) -> Iterator[Alone]:
         made.down("--volumes")
 
 
-@pytest.mark.xfail(strict=False, reason="settings name one missing variable per start")
 def test_worker_file_in_an_empty_folder_names_all_that_is_missing(alone: Alone, pullable: str):
     alone.compose("up", "--detach", ANTENNA_IMAGE=pullable)
     for service in (*WORKERS, "celerybeat"):

@@ -52,8 +52,7 @@ def variable(
     ``line`` documents it in one sentence. ``low`` and ``high`` are inclusive bounds. A ``secret`` is never repeated,
     and may be given as the path of a file in ``<NAME>_FILE``. ``example`` is shown where there is no default.
     ``written``: `.env.example` has it without a ``#``. ``needed_by`` names the processes that production does not
-    start without it. ``by_image``: the image
-    sets it for every container.
+    start without it. ``by_image``: the image sets it for every container.
     """
     facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
     facts["by_image"] = by_image

@@ -17,6 +17,7 @@ from ami.queues import governors
 from ami.queues.dead_letters import burial_queues
 from ami.topology.broker import UNROUTED
 from ami.topology.table import FALLBACK
+from ami.topology.topology import load
 from tests.support.place import celery_at
 
 INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs.tasks.process_nats_pipeline_result"
@@ -118,8 +119,7 @@ def test_rollback_moves_keys_and_messages_and_a_worker_reclaims_its_key(
 ):
     app.send_task(RESULT)
     app.send_task(RESULT, countdown=60)
-    split = [queue for queue in settings.ANTENNA_TOPOLOGY.queues if queue != FALLBACK]
-    assert queues("rollback", "--yes") == {**dict.fromkeys(split, 0), INGEST: 2}
+    assert queues("rollback", "--yes") == {**dict.fromkeys(split(), 0), INGEST: 2}
     app.send_task(RESULT)
     queues("declare")
     app.send_task(RESULT, countdown=60)
@@ -144,10 +144,14 @@ def test_dead_letters_are_counted_listed_in_order_and_replayed(declared: dict[st
     assert queues("dead-letters")[f"{INGEST}.dlq"] == 0
 
 
+def split() -> list[str]:
+    return [queue for queue in load().queues if queue != FALLBACK]
+
+
 def test_dry_run_of_a_rollback_counts_and_changes_nothing(declared: dict[str, Any], channel: Any, app: Any):
     app.send_task(RESULT)
     for _ in range(2):
-        assert queues("rollback", "--dry-run") == {INGEST: 1, "antenna-housekeeping": 0, "antenna-interactive": 0}
+        assert queues("rollback", "--dry-run") == {**dict.fromkeys(split(), 0), INGEST: 1}
     app.send_task(RESULT)
     assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (2, 0)
 
@@ -182,7 +186,7 @@ def test_rollback_changes_nothing_when_the_terminal_answers_no(
     app.send_task(RESULT)
     terminal(answer)
     with pytest.raises(CommandError, match="Nothing was changed; answer y to go on"):
-        queues("rollback", "--yes")
+        queues("rollback")
     assert (depth(channel, INGEST)[0], depth(channel, FALLBACK)[0]) == (1, 0)
     assert f"{INGEST}: 1 messages\n" in capsys.readouterr().err
 
@@ -193,8 +197,8 @@ def test_rollback_of_consumed_queues_is_refused_before_a_question(
 ):
     channel.basic_consume(INGEST, callback=print)
     terminal(answer)
-    with pytest.raises(CommandError, match="Workers still consume the split queues; stop celeryworker_ingest"):
-        queues("rollback", "--yes")
+    with pytest.raises(CommandError, match="Workers still consume the split queues; stop .*celeryworker_ingest"):
+        queues("rollback")
     assert "go on?" not in capsys.readouterr().err
 
 

@@ -21,6 +21,8 @@ SUCCESSORS = {
     "EXTERNAL_BASE_URL": "set ANTENNA_PUBLIC_URL",
     "EXTERNAL_HOSTNAME": "set ANTENNA_PUBLIC_URL",
     "RABBITMQ_ERLANG_COOKIE": "set ERLANG_COOKIE in .env.services",
+    "RABBITMQ_ERLANG_COOKIE_FILE": "set ERLANG_COOKIE_FILE in .env.services",
+    "ANTENNA_SERVE_MEDIA": "files open by signed links",
     "RABBITMQ_DEFAULT_USER": "set RABBITMQ_USER in .env.services",
     "RABBITMQ_DEFAULT_PASS": "set RABBITMQ_PASSWORD in .env.services",
     "RABBITMQ_PASSWORD": _SERVICES,

@@ -56,7 +56,7 @@ def variable(
     """
     facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
     facts["by_image"] = by_image
-    return Field(default, description=line, ge=low, le=high, json_schema_extra={"facts": facts})
+    return Field(default, description=line, ge=low, le=high, repr=not secret, json_schema_extra={"facts": facts})
 
 
 @dataclass(frozen=True)

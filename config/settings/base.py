@@ -10,7 +10,7 @@ from ami.topology.topology import load
 from config.schema.environment import django_settings
 
 from .databases import DATABASE_RESULTS
-from .environment import BASE_DIR, VALUES, refuse
+from .environment import BASE_DIR, refuse, values
 
 try:
     ANTENNA_TOPOLOGY = load()
@@ -21,7 +21,7 @@ except (TopologyError, GovernorError) as error:
     refuse(*str(error).splitlines())
 
 # ANTENNA_PUBLIC_URL, NATS_TASK_TTR and the like: every public variable of config/schema under its own name.
-globals().update(django_settings(VALUES))
+globals().update(django_settings(values))
 
 # --- Django -----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -87,7 +87,7 @@ STATIC_ROOT = BASE_DIR / "static"
 # Nothing serves the media folder: files are requested from the API, which checks a role or a signature. Django's test
 # server wants an address all the same.
 MEDIA_URL = "/media/"
-MEDIA_ROOT = VALUES.antenna_media_root or str(BASE_DIR / "media")
+MEDIA_ROOT = values.antenna_media_root or str(BASE_DIR / "media")
 
 #: What a folder of ours holds is for its owner alone. Static files are not among them: they are built as another user.
 PRIVATE_FILES = {"file_permissions_mode": 0o600, "directory_permissions_mode": 0o700}
@@ -99,7 +99,7 @@ STORAGES = {
     },
     "results": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {**PRIVATE_FILES, "location": VALUES.antenna_results_root or f"{MEDIA_ROOT}-results"},
+        "OPTIONS": {**PRIVATE_FILES, "location": values.antenna_results_root or f"{MEDIA_ROOT}-results"},
     },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
@@ -128,8 +128,8 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
 }
 
-LOG_LEVEL = VALUES.antenna_log_level
-LOG_FORMAT = VALUES.antenna_log_format
+LOG_LEVEL = values.antenna_log_level
+LOG_FORMAT = values.antenna_log_format
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -140,9 +140,9 @@ LOGGING = {
 }
 
 # --- Services ---------------------------------------------------------------------------------------------------
-NATS_URL = VALUES.nats_url
-REDIS_URL = VALUES.redis_url
-RABBITMQ_MANAGEMENT_URL = VALUES.rabbitmq_management_url
+NATS_URL = values.nats_url
+REDIS_URL = values.redis_url
+RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True
@@ -161,7 +161,7 @@ CELERY_TASK_ROUTES = (TaskRouter(ANTENNA_TOPOLOGY),)
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 
 #: Modules with further tasks, which every worker imports beside the apps' own.
-CELERY_IMPORTS = VALUES.antenna_extra_tasks
+CELERY_IMPORTS = values.antenna_extra_tasks
 
 #: Tasks that are meant to run on the fallback queue; every other unrouted task is a warning of `manage.py check`.
 ANTENNA_FALLBACK_TASKS: tuple[str, ...] = ()
@@ -186,10 +186,10 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 3, "interval_start": 0, "inte
 
 # --- Celery: results and events. Results are ignored unless a task stores them (incident 11) ----------------------
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_RESULT_BACKEND = VALUES.celery_result_backend or REDIS_URL or DATABASE_RESULTS
+CELERY_RESULT_BACKEND = values.celery_result_backend or REDIS_URL or DATABASE_RESULTS
 CELERY_RESULT_EXPIRES = 24 * 3600
 CELERY_RESULT_EXTENDED = True
-CELERY_WORKER_SEND_TASK_EVENTS = VALUES.antenna_task_events
+CELERY_WORKER_SEND_TASK_EVENTS = values.antenna_task_events
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 
 # --- Celery: time and beat --------------------------------------------------------------------------------------
@@ -200,5 +200,5 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 DJANGO_CELERY_BEAT_TZ_AWARE = True
 
 DEBUG = False
-ALLOWED_HOSTS = list(VALUES.django_allowed_hosts) or ["localhost", "127.0.0.1"]
+ALLOWED_HOSTS = list(values.django_allowed_hosts) or ["localhost", "127.0.0.1"]
 SILENCED_SYSTEM_CHECKS: list[str] = []

@@ -10,7 +10,7 @@ from config.schema.addresses import Addresses
 from .urls import wrong_url
 
 DATABASE = of(Addresses, "database_url")
-SCHEMES = ("postgres", "postgresql", "sqlite")
+SHARED = ("postgres", "postgresql")
 
 #: Django's own, with a file that only its owner may read.
 SQLITE = "config.sqlite3"
@@ -33,7 +33,12 @@ CACHE_ENTRIES = 10_000
 
 def wrong_database(url: str) -> str:
     """Return what is wrong with a database's URL, or nothing."""
-    return wrong_url(DATABASE, url, SCHEMES, password=False)
+    return wrong_url(DATABASE, url, (*SHARED, "sqlite"), password=False)
+
+
+def unfit_database(url: str) -> str:
+    """Return why a deployment cannot share this database, or nothing."""
+    return wrong_url(DATABASE, url, SHARED)
 
 
 def databases(url: str) -> dict[str, dict[str, Any]]:

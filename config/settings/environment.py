@@ -16,6 +16,6 @@ def refuse(*sentences: str) -> NoReturn:
 
 
 try:
-    VALUES = load(os.environ)
+    values = load(os.environ)
 except EnvironmentRefused as error:
     refuse(*error.sentences)

@@ -8,20 +8,20 @@ from ami.governor.settings import GovernorVariables
 from .base import *  # noqa: F403
 from .brokers import EMBEDDED, transport_options, wrong_broker
 from .databases import caches, databases, wrong_database
-from .environment import BASE_DIR, VALUES, refuse
+from .environment import BASE_DIR, refuse, values
 
-SECRET_KEY = VALUES.django_secret_key or "only-for-a-developers-own-machine"
-DEBUG = VALUES.django_debug
-CELERY_BROKER_URL = VALUES.celery_broker_url or EMBEDDED
-_database = VALUES.database_url or f"sqlite:///{BASE_DIR / 'antenna.sqlite3'}"
+SECRET_KEY = values.django_secret_key or "only-for-a-developers-own-machine"
+DEBUG = values.django_debug
+CELERY_BROKER_URL = values.celery_broker_url or EMBEDDED
+_database = values.database_url or f"sqlite:///{BASE_DIR / 'antenna.sqlite3'}"
 if wrong := [each for each in (wrong_broker(CELERY_BROKER_URL), wrong_database(_database)) if each]:
     refuse(*wrong)
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-NATS_URL = VALUES.nats_url or "nats://127.0.0.1:4222"
-FLOWER_URL = VALUES.flower_url or "http://127.0.0.1:5555"
+NATS_URL = values.nats_url or "nats://127.0.0.1:4222"
+FLOWER_URL = values.flower_url or "http://127.0.0.1:5555"
 FLOWER_LOGIN_REQUIRED = False
 DATABASES = databases(_database)
-CACHES = caches(VALUES.redis_url)
+CACHES = caches(values.redis_url)
 
 # Beside the folder broker: the workers of two checkouts would share a folder below /tmp, and one of them its records.
 os.environ.setdefault(of(GovernorVariables, "governor_state_dir").name, str(BASE_DIR / ".antenna" / "governor"))

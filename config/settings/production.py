@@ -9,46 +9,46 @@ from config.schema.environment import missing, placeholders
 from .base import *  # noqa: F403
 from .base import STORAGES
 from .brokers import transport_options, unfit_broker
-from .databases import DATABASE, caches, databases
-from .environment import VALUES, refuse
+from .databases import caches, databases, unfit_database
+from .environment import refuse, values
 from .urls import wrong_url
 
-if wrong := [*missing(VALUES), *placeholders(VALUES)]:
+if wrong := [*missing(values), *placeholders(values)]:
     refuse(*wrong)
 
 
 def _wrong_values() -> Iterator[str]:
     """Yield a sentence for each value that cannot be used; one that this process does not need may be absent."""
-    key = VALUES.django_secret_key
+    key = values.django_secret_key
     if key and (len(key) < 50 or len(set(key)) < 5):  # the bounds of Django's own check security.W009
         yield (
             f"{of(Addresses, 'django_secret_key').name} has fewer than 50 random characters; make one with "
             "secrets.token_urlsafe(50)."
         )
-    if VALUES.celery_broker_url:
-        yield unfit_broker(VALUES.celery_broker_url)
-    if VALUES.redis_url:
-        yield wrong_url(of(Addresses, "redis_url"), VALUES.redis_url, ("redis", "rediss"))
-    if VALUES.nats_url:
-        yield wrong_url(of(Addresses, "nats_url"), VALUES.nats_url, ("nats", "tls"), password=False)
-    if VALUES.database_url:
-        yield wrong_url(DATABASE, VALUES.database_url, ("postgres", "postgresql"))
+    if values.celery_broker_url:
+        yield unfit_broker(values.celery_broker_url)
+    if values.redis_url:
+        yield wrong_url(of(Addresses, "redis_url"), values.redis_url, ("redis", "rediss"))
+    if values.nats_url:
+        yield wrong_url(of(Addresses, "nats_url"), values.nats_url, ("nats", "tls"), password=False)
+    if values.database_url:
+        yield unfit_database(values.database_url)
 
 
 if wrong := list(filter(None, _wrong_values())):
     refuse(*wrong)
 
-SECRET_KEY = VALUES.django_secret_key
-CELERY_BROKER_URL = VALUES.celery_broker_url
+SECRET_KEY = values.django_secret_key
+CELERY_BROKER_URL = values.celery_broker_url
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-DATABASES = databases(VALUES.database_url) if VALUES.database_url else {}
-CACHES = caches(VALUES.redis_url)
-ALLOWED_HOSTS = list(VALUES.django_allowed_hosts)
+DATABASES = databases(values.database_url) if values.database_url else {}
+CACHES = caches(values.redis_url)
+ALLOWED_HOSTS = list(values.django_allowed_hosts)
 
-if bucket := VALUES.antenna_s3_bucket:
+if bucket := values.antenna_s3_bucket:
     _options = {
         "bucket_name": bucket,
-        "endpoint_url": VALUES.antenna_s3_endpoint_url or None,
+        "endpoint_url": values.antenna_s3_endpoint_url or None,
         # Links are signed; servers other than Amazon's take no older way.
         "signature_version": "s3v4",
     }
@@ -60,18 +60,18 @@ if bucket := VALUES.antenna_s3_bucket:
 
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = True
 
-SECURE_SSL_REDIRECT = VALUES.django_secure_ssl_redirect
-if SECURE_SSL_REDIRECT and not VALUES.antenna_proxies:
+SECURE_SSL_REDIRECT = values.django_secure_ssl_redirect
+if SECURE_SSL_REDIRECT and not values.antenna_proxies:
     refuse(
         "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that "
         "does, so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "
         "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
     )
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if VALUES.antenna_proxies else None
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if values.antenna_proxies else None
 # The health check's requests pass no proxy.
 SECURE_REDIRECT_EXEMPT = [r"^livez$"]
 SECURE_HSTS_SECONDS = 31_536_000
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
-CSRF_TRUSTED_ORIGINS = list(VALUES.django_csrf_trusted_origins)
+CSRF_TRUSTED_ORIGINS = list(values.django_csrf_trusted_origins)

@@ -7,15 +7,15 @@ from .base import *  # noqa: F403
 from .base import PRIVATE_FILES, REDIS_URL, STORAGES
 from .brokers import transport_options
 from .databases import caches, databases
-from .environment import VALUES
+from .environment import values
 
 SECRET_KEY = "only-for-tests"  # noqa: S105
-CELERY_BROKER_URL = VALUES.celery_broker_url or "amqp://guest:guest@127.0.0.1:5672//"
+CELERY_BROKER_URL = values.celery_broker_url or "amqp://guest:guest@127.0.0.1:5672//"
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-NATS_URL = VALUES.nats_url or "nats://127.0.0.1:4222"
+NATS_URL = values.nats_url or "nats://127.0.0.1:4222"
 FLOWER_URL = "http://flower.example:5555"
-_folder = Path(VALUES.antenna_test_folder or tempfile.mkdtemp(prefix="antenna-test-"))
-DATABASES = databases(VALUES.database_url or f"sqlite:///{_folder / 'test.sqlite3'}")
+_folder = Path(values.antenna_test_folder or tempfile.mkdtemp(prefix="antenna-test-"))
+DATABASES = databases(values.database_url or f"sqlite:///{_folder / 'test.sqlite3'}")
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # In a file, so that threads and worker processes share it.
     DATABASES["default"]["TEST"] = {"NAME": str(_folder / "pytest.sqlite3")}
@@ -23,7 +23,7 @@ CACHES = caches(REDIS_URL)
 if not REDIS_URL:
     # Most tests have no database. Those about results and cache there ask for it (tests/unit/config).
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
-    CELERY_RESULT_BACKEND = VALUES.celery_result_backend or "disabled"
+    CELERY_RESULT_BACKEND = values.celery_result_backend or "disabled"
 MEDIA_ROOT = str(_folder / "media")
 STATIC_ROOT = str(_folder / "static")
 for _name in (MEDIA_ROOT, STATIC_ROOT):

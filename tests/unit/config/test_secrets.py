@@ -66,6 +66,14 @@ def test_every_unusable_file_is_named_at_once(run: Run, tmp_path: Path):
     assert [line.split()[2] for line in done.stderr.splitlines()] == ["REDIS_URL", "NATS_URL"], "both are set, too"
 
 
+def test_values_of_the_environment_are_no_setting_and_show_no_secret(run: Run):
+    show = "from django.conf import settings; from config.settings.environment import values; "
+    show += "print(hasattr(settings, 'VALUES'), values, [values])"
+    done = run("-c", show)
+    assert done.stdout.startswith("False django_debug="), done.stderr + done.stdout[:80]
+    assert [secret for secret in PASSWORDS.values() if secret in done.stdout] == []
+
+
 WRONG = {
     "empty": (b"", "holds no text"),
     "an empty line": (b"\n", "holds no text"),

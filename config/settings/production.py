@@ -61,7 +61,7 @@ if bucket := values.antenna_s3_bucket:
 ANTENNA_REFUSE_INTERNAL_ENDPOINTS = True
 
 SECURE_SSL_REDIRECT = values.django_secure_ssl_redirect
-if SECURE_SSL_REDIRECT and not values.antenna_proxies:
+if SECURE_SSL_REDIRECT and not values.antenna_proxies and values.antenna_process in (None, "web"):
     refuse(
         "ANTENNA_PROXIES is 0 and DJANGO_SECURE_SSL_REDIRECT is on: web speaks no https and believes no proxy that "
         "does, so it would redirect every request to itself. Set ANTENNA_PROXIES to the number of proxies before web, "

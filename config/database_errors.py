@@ -47,9 +47,8 @@ def _connection() -> Any:
 
 
 def _place(connection: Any) -> str:
-    database = connection.settings_dict
-    where = f"{database['HOST']}:{database['PORT'] or 5432}" if database.get("HOST") else str(database["NAME"])
-    return f"The database at {where} (DATABASE_URL)"
+    place = migrations.place(connection.settings_dict)
+    return place[0].upper() + place[1:]
 
 
 def _sqlite_reason(connection: Any, error: Exception) -> tuple[str, str] | None:

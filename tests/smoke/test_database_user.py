@@ -74,6 +74,8 @@ def test_without_a_second_user_there_is_the_superuser_alone(start: Start, given:
     [
         ({}, "DATABASE_PASSWORD is not set; "),
         ({"DATABASE_PASSWORD": "change-me"}, "DATABASE_PASSWORD is still the placeholder; "),
+        ({"DATABASE_PASSWORD_FILE": "/nowhere"}, "_FILE is empty or not readable for user id "),
+        ({"DATABASE_PASSWORD_FILE": "/etc/shadow"}, "_FILE is empty or not readable for user id "),
     ],
 )
 def test_user_without_a_password_stops_the_first_start(start: Start, given: dict[str, str], fact: str):

@@ -39,7 +39,7 @@ test-fast: setup ## Run the tests that need neither services nor processes
 smoke: setup ## Run the tests in containers; skipped with a message if there is no engine
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
 
-SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members compose/redis/with-password .ci/run .ci/compose-files
+SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members compose/redis/with-password compose/postgres/database-user .ci/run .ci/compose-files
 
 check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .

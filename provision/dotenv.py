@@ -29,6 +29,9 @@ KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "TERM")
 #: Passwords are hex digits: they are part of URLs and need no percent-encoding.
 PASSWORD_BYTES = 24
 
+#: Where a URL's account is not the one that has the variables of its host's name.
+ACCOUNTS = {"POSTGRES": "DATABASE"}
+
 
 #: A value that every reader of such files takes as it stands.
 BARE = re.compile(r"[A-Za-z0-9_./:@%+,;=~*-]*")
@@ -40,7 +43,7 @@ def with_secrets(
 ) -> str:
     """Return the example, comments included, with new secrets for its placeholders and with ``changes``.
 
-    A service's password is in several variables (``RABBITMQ_PASSWORD`` and URLs), so there is one secret per service,
+    A password is in several variables (``RABBITMQ_PASSWORD`` and URLs), so there is one secret per account,
     identified by a URL's host or a variable's prefix. Several examples that are given the same ``made`` share them.
     """
     made = {} if made is None else made
@@ -106,12 +109,15 @@ def _filled(line: str, made: dict[str, str]) -> str:
     name, _, value = line.partition("=")
     if name == SIGNING_KEY:
         return line.replace(PLACEHOLDER, secrets.token_urlsafe(50))
-    service = service_of(name.lstrip("#"), value)
-    secret = made.setdefault(service, secrets.token_hex(PASSWORD_BYTES))
+    account = account_of(name.lstrip("#"), value)
+    secret = made.setdefault(account, secrets.token_hex(PASSWORD_BYTES))
     return line.replace(PLACEHOLDER, secret)
 
 
-def service_of(name: str, value: str = "") -> str:
-    """Return the service of a secret: the host of a URL, else the first word of the variable's name."""
+def account_of(name: str, value: str = "") -> str:
+    """Return the account of a secret: by the host of a URL, else the first word of the variable's name."""
     url = re.search(r"@([a-z]+):\d+", value)
-    return url[1].upper() if url else name.partition("_")[0]
+    if url is None:
+        return name.partition("_")[0]
+    host = url[1].upper()
+    return ACCOUNTS.get(host, host)

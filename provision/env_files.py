@@ -49,9 +49,12 @@ LOGINS = (
     Login("CELERY_BROKER_URL", "RABBITMQ_USER", "RABBITMQ_PASSWORD", "RABBITMQ_VHOST"),
     Login("RABBITMQ_MANAGEMENT_URL", "RABBITMQ_USER", "RABBITMQ_PASSWORD"),
     Login("REDIS_URL", password="REDIS_PASSWORD"),  # noqa: S106 - a name
-    Login("DATABASE_URL", "POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"),
+    Login("DATABASE_URL", "DATABASE_USER", "DATABASE_PASSWORD", "POSTGRES_DB"),
     Login("NATS_URL", "NATS_USER", "NATS_PASSWORD"),
 )
+
+#: PostgreSQL's superuser, where `.env.services` does not name another one.
+SUPERUSER = "postgres"
 
 
 def services_file(env: Path) -> Path:
@@ -97,7 +100,19 @@ def logins(variables: Mapping[str, str]) -> dict[str, str]:
     for login in LOGINS:
         found |= login.read(variables.get(login.url, ""))
     found |= explicit
-    return found | {name.removesuffix("_FILE"): "" for name in explicit if name.endswith("_FILE")}
+    return _with_superuser(found | {name.removesuffix("_FILE"): "" for name in explicit if name.endswith("_FILE")})
+
+
+def _with_superuser(values: Mapping[str, str]) -> dict[str, str]:
+    """Return both logins of PostgreSQL where one account is both, as in the version that had `.env` alone."""
+    found = dict(values)
+    superuser = values.get("POSTGRES_USER")
+    if values.get("DATABASE_USER") in ({superuser, None} if superuser else {SUPERUSER}):
+        for this, other in (("DATABASE", "POSTGRES"), ("POSTGRES", "DATABASE")):
+            if f"{this}_PASSWORD" not in values:
+                copied = (name for name in ("_USER", "_PASSWORD", "_PASSWORD_FILE") if other + name in values)
+                found |= {this + name: values[other + name] for name in copied}
+    return found
 
 
 def _services_from(env: Path, services: Path) -> str:
@@ -113,19 +128,21 @@ def _services_from(env: Path, services: Path) -> str:
     _create(services, dotenv.with_secrets(SERVICES_EXAMPLE.read_text(), values))
     left = [name for name in variables if name in moved()]
     remark = f"; remove from {env.name}: {', '.join(left)}" if left else ""
+    if values.get("DATABASE_USER") and values["DATABASE_USER"] == values.get("POSTGRES_USER"):
+        remark += "; the user in DATABASE_URL is PostgreSQL's superuser: docs/operations.md says how to change that"
     return f"{services}: written with the logins of {env.name}{remark}"
 
 
 def _from_services(env: Path, services: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Return each service's password, and the URLs of `.env.example` with the logins of ``services``."""
-    values, example = dotenv.variables(services.read_text()), dotenv.variables(EXAMPLE.read_text())
+    values, example = _with_superuser(dotenv.variables(services.read_text())), dotenv.variables(EXAMPLE.read_text())
     needed = {name for login in LOGINS for name in (login.user, login.password, login.path) if name}
     if missing := sorted(name for name in needed if not values.get(name)):
         raise Refused(
             f"{env} cannot be made from {services.name}, which has no value of {', '.join(missing)}; write "
             f"{env.name} by hand, from {EXAMPLE.name}."
         )
-    made = {dotenv.service_of(login.password): quote(values[login.password], safe="") for login in LOGINS}
+    made = {dotenv.account_of(login.password): quote(values[login.password], safe="") for login in LOGINS}
     return made, {login.url: login.written(example[login.url], values) for login in LOGINS}
 
 

@@ -51,7 +51,7 @@ class Addresses(Variables):
     )
     database_url: str = variable(
         "",
-        "The database; the same user, password and name as POSTGRES_* in .env.services.",
+        "The database; the user and password of DATABASE_* and the name of POSTGRES_DB in .env.services.",
         secret=True,
         written=True,
         needed_by=(WEB, WORKER, BEAT, SETUP),

@@ -12,10 +12,17 @@ class _Others(Variables):
     )
     redis_password: str = variable("", "Redis's password.", secret=True, written=True)
     postgres_user: str = variable(
-        "", "The owner of the database; created when its volume is empty.", written=True, example="antenna"
+        "", "PostgreSQL's superuser; created when its volume is empty.", written=True, example="postgres"
     )
     postgres_password: str = variable("", "That user's password.", secret=True, written=True)
     postgres_db: str = variable("", "The database's name.", written=True, example="antenna")
+    database_user: str = variable(
+        "",
+        "The user in DATABASE_URL, who owns the database and is not a superuser; created when the volume is empty.",
+        written=True,
+        example="antenna",
+    )
+    database_password: str = variable("", "That user's password; not the superuser's.", secret=True, written=True)
 
 
 class Services(NatsAccount, _Others, RabbitMQAccount):

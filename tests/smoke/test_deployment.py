@@ -15,6 +15,15 @@ from tests.support.containers.engine import docker, inspect, until
 LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
 IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")
 MOST_BYTES = 350_000_000
+#: The user in DATABASE_URL with what it may do beyond its own database, and who owns the tables.
+KNOWN_TO_POSTGRES = """
+import json, os, psycopg
+rights = "rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls"
+with psycopg.connect(os.environ["DATABASE_URL"]) as database:
+    user = database.execute(f"SELECT {rights} FROM pg_roles WHERE rolname = current_user").fetchone()
+    owners = database.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'").fetchall()
+print(json.dumps([user, [owner for (owner,) in owners]]))
+"""
 KNOWN_INSIDE = "from ami.governor.probes.cgroup import Cgroup; print(Cgroup().memory()[1])"
 
 
@@ -92,9 +101,17 @@ def test_no_list_of_processes_shows_a_secret(deployment: Deployment, service: st
 
 @pytest.mark.parametrize("service", [*WORKERS, "celerybeat", "web", "flower"])
 def test_no_process_of_ours_sees_a_login_of_the_services(deployment: Deployment, service: str):
-    names = {line.partition("=")[0] for line in inspect(deployment.container(service))["Config"]["Env"]}
+    environment = inspect(deployment.container(service))["Config"]["Env"]
+    names = {line.partition("=")[0] for line in environment}
     assert "CELERY_BROKER_URL" in names
     assert not names & LOGINS
+    assert deployment.variables["POSTGRES_PASSWORD"] not in str(environment)
+
+
+def test_user_of_a_worker_owns_the_tables_and_is_not_a_superuser(deployment: Deployment):
+    rights, owners = json.loads(deployment.execute("celeryworker", "python", "-c", KNOWN_TO_POSTGRES))
+    assert rights == [deployment.variables["DATABASE_USER"], False, False, False, False, False]
+    assert owners == [deployment.variables["DATABASE_USER"]]
 
 
 @pytest.mark.parametrize("image", IMAGES[:1])

@@ -34,11 +34,16 @@ NEEDED = ("setup", SERVICE, *FIRST, LATE)
 
 #: What our processes read, and what the services beside them do.
 OURS = tuple(each.name for each in secrets() if each.written and each.needed_by) + ("RABBITMQ_MANAGEMENT_URL",)
-THEIRS = ("RABBITMQ_PASSWORD", "REDIS_PASSWORD", "POSTGRES_PASSWORD", "NATS_USER", "NATS_PASSWORD")
+THEIRS = ("RABBITMQ_PASSWORD", "REDIS_PASSWORD", "POSTGRES_PASSWORD", "DATABASE_PASSWORD", "NATS_USER", "NATS_PASSWORD")
 SECRETS = (*OURS, *THEIRS)
 
 #: Passwords that would end, change or cut off the text that holds them if they were not quoted there.
-ODD = {"REDIS_PASSWORD": 'a"b\\c # $d', "NATS_PASSWORD": "0071'$(x)"}
+ODD = {
+    "REDIS_PASSWORD": 'a"b\\c # $d',
+    "POSTGRES_PASSWORD": "e'f\\g \" $h",
+    "DATABASE_PASSWORD": "i'j\\'k \"l `m` $(n) # %o",
+    "NATS_PASSWORD": "0071'$(x)",
+}
 
 #: The services' names in the network of the workers, where none of them is called as compose calls it.
 NAMES = {
@@ -64,7 +69,7 @@ def as_files(folder: Path, variables: dict[str, str]) -> dict[str, str]:
 
 def odd(variables: dict[str, str]) -> dict[str, str]:
     """Return the variables with odd passwords, also in the URLs."""
-    urls = {"REDIS_PASSWORD": "REDIS_URL", "NATS_PASSWORD": "NATS_URL"}
+    urls = {"REDIS_PASSWORD": "REDIS_URL", "DATABASE_PASSWORD": "DATABASE_URL", "NATS_PASSWORD": "NATS_URL"}
     changed = {
         url: variables[url].replace(variables[name], quote(ODD[name], safe="'$()")) for name, url in urls.items()
     }

@@ -35,10 +35,10 @@ def test_each_service_has_one_password_and_shares_it_with_none():
     assert urlsplit(found["CELERY_BROKER_URL"]).password == found["RABBITMQ_PASSWORD"]
     assert urlsplit(found["RABBITMQ_MANAGEMENT_URL"]).password == found["RABBITMQ_PASSWORD"]
     assert urlsplit(found["REDIS_URL"]).password == found["REDIS_PASSWORD"]
-    assert urlsplit(found["DATABASE_URL"]).password == found["POSTGRES_PASSWORD"]
+    assert urlsplit(found["DATABASE_URL"]).password == found["DATABASE_PASSWORD"]
     assert urlsplit(found["NATS_URL"]).password == found["NATS_PASSWORD"]
-    passwords = [found[f"{name}_PASSWORD"] for name in ("RABBITMQ", "REDIS", "POSTGRES", "NATS")]
-    assert len({*passwords, found["FLOWER_BASIC_AUTH"].partition(":")[2], found["DJANGO_SECRET_KEY"]}) == 6
+    passwords = [found[f"{name}_PASSWORD"] for name in ("RABBITMQ", "REDIS", "POSTGRES", "DATABASE", "NATS")]
+    assert len({*passwords, found["FLOWER_BASIC_AUTH"].partition(":")[2], found["DJANGO_SECRET_KEY"]}) == 7
     assert found != made(), "new secrets each time"
 
 

@@ -13,13 +13,19 @@ SECRET = "s3cret/with ' and \" and $"
 
 NODES = [f"amqp://queue:{quote(SECRET, safe='')}@{node}:5672/jobs" for node in ("rabbitmq", "rabbitmq_2")]
 
-#: An `.env` of a version that had one file, with logins of its own.
+#: An `.env` whose URLs have logins of their own.
 ONE_FILE = f"""\
 CELERY_BROKER_URL={";".join(NODES)}
 REDIS_URL=redis://:cached@redis:6379/0
 DATABASE_URL=postgres://owner:stored@postgres:5432/moths
 NATS_URL=nats://streams:0123@nats:4222
 """
+
+
+#: What the version that had one file demanded besides: its workers had PostgreSQL's superuser.
+SUPERUSER = "POSTGRES_USER=owner\nPOSTGRES_PASSWORD=stored\nPOSTGRES_DB=moths\n"
+OF_SUPERUSER = {"POSTGRES_USER": "owner", "POSTGRES_PASSWORD": "stored"}
+OF_DATABASE = {"DATABASE_USER": "owner", "DATABASE_PASSWORD": "stored"}
 
 
 def from_env(folder: Path, text: str) -> dict[str, str]:
@@ -32,14 +38,17 @@ def from_env(folder: Path, text: str) -> dict[str, str]:
 
 
 def test_services_get_the_logins_of_the_urls(tmp_path: Path):
-    assert from_env(tmp_path, ONE_FILE) == {
+    found = from_env(tmp_path, ONE_FILE)
+    assert len(found.pop("POSTGRES_PASSWORD")) == 2 * dotenv.PASSWORD_BYTES, "no URL has it"
+    assert found == {
         "RABBITMQ_USER": "queue",
         "RABBITMQ_PASSWORD": SECRET,
         "RABBITMQ_VHOST": "jobs",
         "REDIS_PASSWORD": "cached",
-        "POSTGRES_USER": "owner",
-        "POSTGRES_PASSWORD": "stored",
+        "POSTGRES_USER": "postgres",
         "POSTGRES_DB": "moths",
+        "DATABASE_USER": "owner",
+        "DATABASE_PASSWORD": "stored",
         "NATS_USER": "streams",
         "NATS_PASSWORD": "0123",
     }
@@ -57,6 +66,37 @@ def test_variables_of_an_older_env_move_and_are_named(tmp_path: Path, capsys):
     assert said.endswith(
         "; remove from .env: POSTGRES_USER, REDIS_PASSWORD, REDIS_PASSWORD_FILE, RABBITMQ_ERLANG_COOKIE\n"
     )
+
+
+@pytest.mark.parametrize("left_out", ["", "POSTGRES_PASSWORD=stored\n", "POSTGRES_DB=moths\n"])
+def test_superuser_of_an_older_env_stays_the_user_of_the_url(tmp_path: Path, capsys, left_out: str):
+    found = from_env(tmp_path, ONE_FILE + SUPERUSER.replace(left_out, ""))
+    assert found.items() >= (OF_SUPERUSER | OF_DATABASE | {"POSTGRES_DB": "moths"}).items()
+    assert capsys.readouterr().err.endswith(
+        "; the user in DATABASE_URL is PostgreSQL's superuser: docs/operations.md says how to change that\n"
+    )
+
+
+def test_superuser_of_an_older_env_stays_where_the_url_is_in_a_file(tmp_path: Path):
+    older = ONE_FILE.replace("DATABASE_URL=", "#") + "DATABASE_URL_FILE=/run/secrets/database_url\n" + SUPERUSER
+    found = from_env(tmp_path, older.replace("PASSWORD=stored", "PASSWORD=\nPOSTGRES_PASSWORD_FILE=/run/secrets/p"))
+    for account in ("POSTGRES", "DATABASE"):
+        assert found[f"{account}_USER"] == "owner"
+        assert (found[f"{account}_PASSWORD"], found[f"{account}_PASSWORD_FILE"]) == ("", "/run/secrets/p")
+
+
+def test_url_of_the_image_s_superuser_gives_its_password(tmp_path: Path):
+    found = from_env(tmp_path, "DATABASE_URL=postgres://postgres:stored@postgres:5432/moths\n")
+    assert (found["POSTGRES_USER"], found["POSTGRES_PASSWORD"]) == ("postgres", "stored")
+
+
+def test_services_with_one_account_of_postgresql_give_it_to_the_url(tmp_path: Path):
+    text = dotenv.with_secrets(env_files.SERVICES_EXAMPLE.read_text(), OF_SUPERUSER)
+    lines = (line for line in text.splitlines(keepends=True) if not line.startswith("DATABASE_"))
+    (tmp_path / ".env.services").write_text("".join(lines))
+    assert cli.main(["dotenv", str(tmp_path / ".env")]) == 0
+    url = dotenv.variables((tmp_path / ".env").read_text())["DATABASE_URL"]
+    assert url == "postgres://owner:stored@postgres:5432/antenna"
 
 
 def test_service_that_no_url_names_gets_a_new_secret(tmp_path: Path):

@@ -20,7 +20,7 @@ def choose(name: str | None = None, source: str = VARIABLE) -> str:
     ``source`` is what the user wrote the name into, for the sentence.
     """
     chosen = name or os.environ.get(VARIABLE, "") or DEFAULT
-    if chosen in PARTS or not _exists(chosen):
+    if chosen in PARTS or not exists(chosen):
         from config.settings.environment import refuse
 
         refuse(
@@ -31,7 +31,8 @@ def choose(name: str | None = None, source: str = VARIABLE) -> str:
     return chosen
 
 
-def _exists(name: str) -> bool:
+def exists(name: str) -> bool:
+    """Return whether there is a module of this name; the packages that it is in are imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         return False
     try:

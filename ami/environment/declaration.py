@@ -46,16 +46,18 @@ def variable(
     written: bool = False,
     needed_by: tuple[str, ...] = (),
     by_image: bool = False,
+    schemes: tuple[str, ...] = (),
 ) -> Any:
     """Return a pydantic field.
 
     ``line`` documents it in one sentence. ``low`` and ``high`` are inclusive bounds. A ``secret`` is never repeated,
     and may be given as the path of a file in ``<NAME>_FILE``. ``example`` is shown where there is no default.
     ``written``: `.env.example` has it without a ``#``. ``needed_by`` names the processes that production does not
-    start without it. ``by_image``: the image sets it for every container.
+    start without it. ``by_image``: the image sets it for every container. ``schemes`` are
+    those of a URL.
     """
     facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
-    facts["by_image"] = by_image
+    facts |= {"by_image": by_image, "schemes": schemes}
     return Field(default, description=line, ge=low, le=high, repr=not secret, json_schema_extra={"facts": facts})
 
 
@@ -75,6 +77,7 @@ class Variable:
     written: bool
     needed_by: tuple[str, ...]
     by_image: bool
+    schemes: tuple[str, ...]
 
     @property
     def default_text(self) -> str:

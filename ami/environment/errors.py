@@ -14,5 +14,6 @@ class EnvironmentRefused(ValueError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    by_lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower(), list(by_lower), n=1)
+    return f" Did you mean '{by_lower[near[0]]}'?" if near else ""

@@ -11,6 +11,8 @@ from pydantic_settings import EnvSettingsSource
 from ami.environment.declaration import Variable, Variables, of
 from ami.environment.errors import EnvironmentRefused, did_you_mean
 
+MOST_SHOWN = 60
+
 Read = TypeVar("Read", bound=Variables)
 
 
@@ -60,8 +62,14 @@ def _written(detail: ErrorDetails) -> str:
     return str(detail["ctx"]["error"]) if "ctx" in detail else detail["msg"]
 
 
+def _shown(value: str) -> str:
+    """Return a value in quotes, on one line and not longer than `MOST_SHOWN` characters."""
+    short = value if len(value) <= MOST_SHOWN else f"{value[:MOST_SHOWN]}..."
+    return f"'{short}'" if short.isprintable() else repr(short)
+
+
 def refusal(variable: Variable, value: object) -> str:
     """Return the sentence for a value that is not one of those the variable may have."""
-    shown = "wrong" if variable.secret else f"'{value}'"
+    shown = "wrong" if variable.secret else _shown(str(value))
     meant = did_you_mean(str(value), variable.choices) if variable.choices else ""
     return f"{variable.name} is {shown}; {variable.expected}.{meant}"

@@ -44,7 +44,7 @@ class _Unusable(Exception):
 
 
 def _content(variable: str, path: str) -> str:
-    """Return the text of a file without the end of its last line."""
+    """Return the text of a file without spaces and line breaks around it."""
     if not path.startswith("/"):  # Perhaps the secret itself: it is not repeated.
         raise _Unusable(
             f"{variable} is not an absolute path; write it like /run/secrets/name, and the secret into that file."
@@ -60,11 +60,13 @@ def _content(variable: str, path: str) -> str:
     if len(content) > MOST_BYTES:
         raise _Unusable(f"{what} is larger than {MOST_BYTES // 1024} KiB; let it hold the value and nothing else.")
     try:
-        secret = content.decode().rstrip("\r\n")
+        secret = content.decode().strip()
     except UnicodeDecodeError:
         raise _Unusable(f"{what} is not UTF-8; write the value as plain text.") from None
-    if not secret.strip() or "\0" in secret:
+    if not secret or "\0" in secret:
         raise _Unusable(f"{what} holds no text; write the value into it.")
+    if len(secret.splitlines()) > 1:
+        raise _Unusable(f"{what} holds more than one line; let it hold the value and nothing else.")
     if PLACEHOLDER in secret:
         raise _Unusable(placeholder_refusal(what))
     return secret

@@ -20,6 +20,7 @@ Every variable, rendered from `config/schema` by `make render`; do not edit.
 
 - A wrong value, or an `ANTENNA_*` name that nothing reads, stops every process with a sentence that names the remedy.
 - A *secret* may be the path of a file instead: `<NAME>_FILE=/run/secrets/name`. Its value is never shown.
+- `manage.py diffsettings`, which is Django's, does print secrets.
 - *Needed by* names the processes that production does not start without it.
 - `.env.example` has the same variables. Only Docker Compose reads `.env`; without it: `set -a; . ./.env; set +a`.
 """

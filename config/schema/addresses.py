@@ -40,6 +40,7 @@ class Addresses(Variables):
         secret=True,
         written=True,
         example="http://antenna:PASSWORD@rabbitmq:15672",
+        schemes=("http", "https"),
     )
     redis_url: str = variable(
         "",
@@ -48,6 +49,7 @@ class Addresses(Variables):
         written=True,
         needed_by=(WEB, WORKER),
         example="redis://:PASSWORD@redis:6379/0",
+        schemes=("redis", "rediss"),
     )
     database_url: str = variable(
         "",
@@ -64,6 +66,7 @@ class Addresses(Variables):
         written=True,
         needed_by=(WEB, WORKER),
         example="nats://antenna:PASSWORD@nats:4222",
+        schemes=("nats", "tls"),
     )
     flower_basic_auth: str = variable(
         "",

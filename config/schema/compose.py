@@ -41,7 +41,6 @@ class Compose(Variables):
     nats_image: str = variable("nats:2", "NATS's image.")
     prometheus_image: str = variable("prom/prometheus:v2.53.0", "Prometheus's image.")
     redis_maxmemory: str = variable("512mb", "The memory that Redis may fill before it evicts the least used keys.")
-    web_concurrency: int = variable(3, "The processes that answer web requests, four threads each.", low=1, high=1000)
     web_memory: str = variable(
         "4g",
         "The memory of web's container: about 1200 MiB for each process, for one body of results at a time.",

@@ -25,6 +25,7 @@ from config.schema.earlier import MISTAKEN, SUCCESSORS
 from config.schema.files import Files
 from config.schema.services import Services
 from config.schema.tasks import Tasks
+from config.schema.urls import wrong_url
 from config.schema.web import Web
 
 
@@ -49,22 +50,11 @@ CONCERNS: tuple[type[Variables], ...] = (
 )
 
 #: Prefixes that others use, too: only what is nearly a name of ours is refused.
-SHARED_PREFIXES = (
-    "CELERY_",
-    "DJANGO_",
-    "GOVERNOR_",
-    "GPU_",
-    "MASTER_",
-    "MEMORY_",
-    "NATS_",
-    "PRESSURE_",
-    "SWAP_",
-    "WORKER_",
-)
+SHARED_PREFIXES = ("CELERY_", "GOVERNOR_", "MEMORY_")
 
 
 def load(environ: MutableMapping[str, str], rows: tuple[Workload, ...] = ROWS) -> Environment:
-    """Return the values of this environment; secrets in files are put into it, variables of earlier versions reported.
+    """Return the values of this environment; secrets in files are put into it, what nothing reads is reported.
 
     Raises:
         EnvironmentRefused: with a sentence for each variable that is wrong or that nothing reads.
@@ -73,11 +63,13 @@ def load(environ: MutableMapping[str, str], rows: tuple[Workload, ...] = ROWS) -
     try:
         read_files([each.name for each in secrets()], environ)
         values = read(Environment, environ)
+        sentences += filter(None, (_wrong_address(values, each) for each in variables(Environment)))
     except EnvironmentRefused as error:
         sentences += error.sentences
     if sentences:
         raise EnvironmentRefused(sentences)
-    for line in names.superseded(environ, SUCCESSORS):
+    suspected = names.suspected(_ours(environ), known(rows), SHARED_PREFIXES)
+    for line in (*names.superseded(environ, SUCCESSORS), *suspected):
         print(f"Configuration: {line}", file=sys.stderr)
     return values
 
@@ -109,16 +101,20 @@ def unknown(environ: Mapping[str, str], rows: tuple[Workload, ...] = ROWS) -> It
     for mistaken, meant in MISTAKEN.items():
         if environ.get(mistaken):
             yield f"{mistaken} is not a variable that anything reads. Did you mean '{meant}'?"
-    yield from names.unknown(environ, known(rows), SHARED_PREFIXES)
+    yield from names.unknown(_ours(environ), known(rows), SHARED_PREFIXES)
+
+
+def _ours(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name not in (*MISTAKEN, *SUCCESSORS)}
 
 
 def known(rows: tuple[Workload, ...] = ROWS) -> frozenset[str]:
-    """Return the names of all variables, those of earlier versions among them."""
-    fixed = {each.name: each for concern in (*CONCERNS, Services) for each in variables(concern)}
-    files = {each.file for each in fixed.values() if each.secret}
+    """Return the names of all variables that something reads."""
+    fixed = {each.name for concern in (*CONCERNS, Services) for each in variables(concern)}
+    files = {each.file for each in (*secrets(), *variables(Services)) if each.secret}
     of_rows = {each.name for row in rows for each in of_row(row)}
     switches = {switch(row).name for row in rows if row.enabled_by}
-    return frozenset({*fixed, *files, *of_rows, *switches, *SUCCESSORS, *MISTAKEN})
+    return frozenset({*fixed, *files, *of_rows, *switches})
 
 
 def of_row(row: Workload) -> Iterator[Variable]:
@@ -143,6 +139,13 @@ def placeholders(values: Environment) -> list[str]:
     """Return a sentence for each secret that this process may read and that nobody replaced."""
     found = [each for each in secrets() if PLACEHOLDER in str(_value(values, each))]
     return [placeholder_refusal(each.name) for each in found]
+
+
+def _wrong_address(values: Environment, each: Variable) -> str:
+    value = _value(values, each)
+    addresses = value if isinstance(value, tuple) else (value,)
+    wrong = (wrong_url(each, address, each.schemes, password=False) for address in addresses if address)
+    return next(filter(None, wrong), "") if each.schemes else ""
 
 
 def _is_needed(each: Variable, values: Environment) -> bool:

@@ -12,7 +12,10 @@ class Files(Variables):
         example="antenna",
     )
     antenna_s3_endpoint_url: str = variable(
-        "", "The object storage's address; not set: Amazon's.", example="https://objects.example.org"
+        "",
+        "The object storage's address; not set: Amazon's.",
+        example="https://objects.example.org",
+        schemes=("http", "https"),
     )
     aws_access_key_id: str = variable("", "The bucket's access key.", secret=True, example="antenna")
     aws_secret_access_key: str = variable("", "The bucket's secret key.", secret=True)

@@ -1,13 +1,26 @@
 """Which tasks exist, where their results go, and how long a process waits for its services."""
 
+from typing import Annotated
+
+from pydantic import AfterValidator
+
 from ami.environment.declaration import Names, Variables, variable
+
+
+def _module_names(entries: tuple[str, ...]) -> tuple[str, ...]:
+    for entry in entries:
+        if not all(part.isidentifier() for part in entry.split(".")):
+            raise ValueError(f"has the entry '{entry}', which is not a module; write it like demo.tasks,other.tasks.")
+    return entries
 
 
 class Tasks(Variables):
     """Tasks"""
 
     antenna_task_events: bool = variable(True, "Whether workers send events, from which Flower lists tasks.")
-    antenna_extra_tasks: Names = variable((), "Further modules with tasks, separated by commas.")
+    antenna_extra_tasks: Annotated[Names, AfterValidator(_module_names)] = variable(
+        (), "Further modules with tasks, separated by commas."
+    )
     antenna_wait_seconds: int = variable(
         120,
         "Seconds that `python -m config.waiting` waits for services and migrations before it gives up; 0: none.",

@@ -49,19 +49,25 @@ class Web(Variables):
         (),
         "Origins whose forms are accepted besides web's own, separated by commas.",
         example="https://antenna.example.org",
+        schemes=("http", "https"),
     )
     antenna_public_url: str = variable(
         "",
         "Web's address for users and processing services, for links to files in exports and in pushed requests.",
         example="https://antenna.example.org",
+        schemes=("http", "https"),
     )
     antenna_services_url: str = variable(
         "",
         "Web's address in pushed requests, if processing services use another; its host is in DJANGO_ALLOWED_HOSTS.",
         example="http://web:8000",
+        schemes=("http", "https"),
     )
     flower_url: str = variable(
-        "", "Flower's address for users, for the admin's links to it.", example="https://flower.example.org"
+        "",
+        "Flower's address for users, for the admin's links to it.",
+        example="https://flower.example.org",
+        schemes=("http", "https"),
     )
     antenna_proxies: int = variable(
         0,
@@ -96,6 +102,7 @@ class Web(Variables):
         "169.254.0.0/16 and the like): names, addresses or networks, separated by commas.",
         example="minio.internal.example,127.0.0.1,fd00:ec2::/64",
     )
+    web_concurrency: int = variable(3, "The processes that answer web requests, four threads each.", low=1, high=1000)
     antenna_token_idle_days: int = variable(
         90, "Days until an unused API token of a person ends; a worker's does not end.", low=1, high=3650
     )

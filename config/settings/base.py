@@ -8,8 +8,9 @@ from ami.topology.router import TaskRouter
 from ami.topology.table import FALLBACK
 from ami.topology.topology import load
 from config.schema.environment import django_settings
+from config.settings_module import exists
 
-from .databases import DATABASE_RESULTS
+from .databases import DATABASE_RESULTS, wrong_results
 from .environment import BASE_DIR, refuse, values
 
 try:
@@ -19,6 +20,11 @@ try:
         governor.load(_row)
 except (TopologyError, GovernorError) as error:
     refuse(*str(error).splitlines())
+
+if _missing := [name for name in values.antenna_extra_tasks if not exists(name)]:
+    refuse(f"ANTENNA_EXTRA_TASKS names '{_missing[0]}', which is not a module here; correct it or unset it.")
+if _wrong := wrong_results(values.celery_result_backend):
+    refuse(_wrong)
 
 # ANTENNA_PUBLIC_URL, NATS_TASK_TTR and the like: every public variable of config/schema under its own name.
 globals().update(django_settings(values))

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 from ami.environment.declaration import of
 from config.schema.addresses import Addresses
+from config.schema.urls import wrong_url
 
 from .environment import BASE_DIR
-from .urls import wrong_url
 
 #: Our own transport's URLs begin with it, then comes the store's scheme: file, s3, ...
 STORE = "objectstore+"

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from celery.app.backends import BACKEND_ALIASES
 from environ import Env
 
 from ami.environment.declaration import of
 from config.schema.addresses import Addresses
-
-from .urls import wrong_url
+from config.schema.tasks import Tasks
+from config.schema.urls import wrong_url
 
 DATABASE = of(Addresses, "database_url")
 SHARED = ("postgres", "postgresql")
@@ -26,6 +27,8 @@ SQLITE_OPTIONS = {
 #: The result backend in the database; chords work on it, also where a part is delivered twice.
 DATABASE_RESULTS = "config.result_backend:Backend"
 
+RESULTS = of(Tasks, "celery_result_backend")
+
 #: The table of the cache in the database; `migrate` creates it (config/apps.py).
 CACHE_TABLE = "antenna_cache"
 CACHE_ENTRIES = 10_000
@@ -39,6 +42,14 @@ def wrong_database(url: str) -> str:
 def unfit_database(url: str) -> str:
     """Return why a deployment cannot share this database, or nothing."""
     return wrong_url(DATABASE, url, SHARED)
+
+
+def wrong_results(backend: str) -> str:
+    """Return what is wrong with the name or URL of a result backend, or nothing."""
+    kind, separator, _ = backend.partition("://")
+    if separator and kind.partition("+")[0] not in {"db", *(alias.partition("+")[0] for alias in BACKEND_ALIASES)}:
+        return f"{RESULTS.name} is of no kind that Celery knows; write it like {RESULTS.example}."
+    return ""
 
 
 def databases(url: str) -> dict[str, dict[str, Any]]:

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from ami.environment.declaration import of
 from config.schema.addresses import Addresses
 from config.schema.environment import missing, placeholders
+from config.schema.urls import wrong_url
 
 from .base import *  # noqa: F403
 from .base import STORAGES
 from .brokers import transport_options, unfit_broker
 from .databases import caches, databases, unfit_database
 from .environment import refuse, values
-from .urls import wrong_url
 
 if wrong := [*missing(values), *placeholders(values)]:
     refuse(*wrong)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from urllib.parse import urljoin, urlsplit
@@ -50,13 +52,26 @@ class Downloader:
         for _ in range(self._limits.redirects + 1):
             _refuse_other_schemes(url)
             try:
-                with self._client.stream("GET", url) as response:
+                with self._answer(url) as response:
                     if not response.is_redirect:
                         return self._body(response, url, deadline)
                     url = urljoin(url, response.headers["location"])
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise DownloadError(f"{shown(url)}: {type(error).__name__} {error}"[:500]) from error
         raise DownloadError(f"{shown(url)}: more than {self._limits.redirects} redirects")
+
+    @contextmanager
+    def _answer(self, url: str) -> Iterator[httpx.Response]:
+        """Give the answer to a GET, which is sent again if the server closed a persistent connection meanwhile."""
+        request = self._client.build_request("GET", url)
+        try:
+            response = self._client.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            response = self._client.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            response.close()
 
     def _body(self, response: httpx.Response, url: str, deadline: float) -> bytes:
         if response.status_code != httpx.codes.OK:

@@ -44,6 +44,10 @@ class ManagementApi:
         """Return every queue of the virtual host."""
         return list(self._get(f"queues/{self._vhost}"))
 
+    def bindings(self, queue: str) -> list[dict[str, Any]]:
+        """Return the bindings of one queue, each with its ``source`` exchange and ``routing_key``."""
+        return list(self._get(f"queues/{self._vhost}/{quote(queue, safe='')}/bindings"))
+
     def alarms(self) -> list[str]:
         """Return the resource alarms in force, each as ``<node>: memory`` or ``<node>: disk``."""
         return [

@@ -1,5 +1,6 @@
 """The way from one queue to four and back: nothing is stranded, nothing is lost, and every message is counted."""
 
+import shlex
 from collections import Counter
 
 import pytest
@@ -136,6 +137,30 @@ def test_live_check_finds_what_is_wrong(place: Place):
     assert "Did you mean 'antenna-ingest'?" in rows["unknown-queue"]
     assert "start" in rows["no-consumer"]
     assert "no-worker" in rows
+
+
+@on_every_broker
+def test_cancelled_consumer_is_found_and_added_by_the_command_named(place: Place):
+    queue = "antenna-interactive"
+    place.queues("declare")
+    place.worker(queue)
+
+    def missing() -> str:
+        rows = place.queues("check", "--live", check=False).json
+        return "".join(row["sentence"] for row in rows if row["sentence"].startswith(f"{queue} has no consumer"))
+
+    assert not missing()
+    place.app.control.cancel_consumer(queue)
+    said = until(missing, what="the consumer is cancelled")
+    assert "interactive@" in said
+    assert "runs without its consumer" in said
+    assert "start" not in said
+    program, _, _, *advised = shlex.split(said.split("'")[1])
+    assert program == "celery"
+    place.celery(*advised)
+    until(lambda: not missing(), what="the queue is consumed again")
+    task = place.send(f"{T}.succeed", queue=queue)
+    until(lambda: place.ran("succeed", id=task))
 
 
 def test_live_check_without_the_management_api_says_what_it_could_not_see(place: Place, settings):

@@ -1,4 +1,4 @@
-"""Keeps Flower, which can stop workers and send tasks, behind a login wherever settings ask for one."""
+"""Keeps Flower, which can stop workers and send tasks, behind a login, and gives it RabbitMQ's management API."""
 
 import os
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from config.settings.environment import refuse
 OFF = ("", "0", "false", "no", "off")
 
 
-@signals.import_modules.connect(dispatch_uid="antenna_flower_login")
-def require_login(**_: Any) -> None:
-    """Refuse to start an open Flower.
+@signals.import_modules.connect(dispatch_uid="antenna_flower")
+def configure(**_: Any) -> None:
+    """Refuse to start an open Flower, and show RabbitMQ's queues on its Broker page.
 
     Flower has no hook of its own. It imports the tasks after it has read its environment, its command line and
     its configuration file, and before it listens: the login is known here, whatever its source.
@@ -26,8 +26,13 @@ def require_login(**_: Any) -> None:
     if command is None or command.info_name != "flower":
         return
     _refuse_unknown(command.params["tornado_argv"])
-    if not settings.FLOWER_LOGIN_REQUIRED:
-        return
+    if settings.FLOWER_LOGIN_REQUIRED:
+        _require_login()
+    if settings.RABBITMQ_MANAGEMENT_URL:
+        _use_management_api(settings.RABBITMQ_MANAGEMENT_URL)
+
+
+def _require_login() -> None:
     from flower.options import options
 
     if os.environ.get("FLOWER_UNAUTHENTICATED_API", "").lower() not in OFF:
@@ -60,6 +65,37 @@ def _refuse_weak(login: str) -> None:
         refuse("FLOWER_BASIC_AUTH is not USER:PASSWORD (several: separated by commas); write it so.")
     if PLACEHOLDER in login:
         refuse(f"FLOWER_BASIC_AUTH still holds the placeholder '{PLACEHOLDER}' of .env.example; choose a password.")
+
+
+def _use_management_api(url: str) -> None:
+    """Let the Broker page read the queues from ``url``, unless Flower has a ``broker_api`` of its own.
+
+    Without it Flower looks on port 15672 of the broker's host. The login is not part of the option: Tornado does not
+    decode a password inside a URL, and no page, log or error can show what the URL does not contain.
+    """
+    from flower.options import options
+    from flower.utils import broker
+
+    from ami.queues.management_api import ManagementApi, ManagementUnavailable
+
+    if options.broker_api:
+        return
+    try:
+        api = ManagementApi(url, "")
+    except ManagementUnavailable as error:
+        refuse(f"{error}.")
+    user, password = api.login
+
+    class Managed(broker.RabbitMQ):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if user:
+                self.username, self.password = user, password
+            if self.vhost == "/":  # Not quoted by Flower, which would show the queues of every virtual host.
+                self.vhost = "%2F"
+
+    options.broker_api = f"{api.address}/"
+    broker.RabbitMQ = Managed
 
 
 def _close_metrics() -> None:

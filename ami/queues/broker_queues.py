@@ -1,4 +1,4 @@
-"""Every queue on the broker, not ours alone, where the broker lists them."""
+"""The queues on the broker, not ours alone, and the bindings of one, where the broker lists them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,11 +10,16 @@ from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
-from ami.queues.management_api import ManagementApi
+from ami.queues.management_api import ManagementApi, ManagementUnavailable
+from ami.topology import broker
 
 #: Queues of others that may hold messages: Celery's remote control and events, kombu's delay queues.
 FOREIGN = ("celeryev.", "celery_delayed_", "amq.gen-")
 FOREIGN_SUFFIXES = (".pidbox",)
+
+
+class BindingsUnknown(Exception):
+    """The bindings cannot be read; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,25 @@ def stored(connection: Connection) -> dict[str, Listed]:
             with suppress(NotFound):  # Deleted meanwhile.
                 found[name] = Listed(depth(channel, name)[0], records[name].arguments)
     return found
+
+
+def bound_keys(connection: Connection, management_url: str, queue: str) -> set[str]:
+    """Return the routing keys that bind an existing queue to the exchange of the topology.
+
+    Raises:
+        BindingsUnknown: the broker lists none, or its management API does not answer.
+    """
+    kind = kind_of(connection)
+    if kind.is_managed:
+        try:
+            bindings = ManagementApi(management_url, connection.virtual_host).bindings(queue)
+        except ManagementUnavailable as error:
+            raise BindingsUnknown(str(error)) from error
+        return {item["routing_key"] for item in bindings if item["source"] == broker.EXCHANGE_NAME}
+    if not kind.lists:
+        raise BindingsUnknown("this broker does not list its bindings")
+    bound = connection.transport.broker.declarations.current(fresh=True).bindings
+    return {key for source, name, key in bound if (source, name) == (broker.EXCHANGE_NAME, queue)}
 
 
 def _is_foreign(name: str) -> bool:

@@ -1,6 +1,6 @@
 """Findings about the running deployment, from the broker and from every worker."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ from ami.celery.producer import Unconfirmed
 from ami.environment.errors import did_you_mean
 from ami.queues import broker_queues, dead_letters, governors
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
-from ami.queues.queue import queue_states
+from ami.queues.queue import QueueState, queue_states
 from ami.topology import broker
+from ami.topology.app import APP
 from ami.topology.topology import Topology
 
 #: The most tasks that one finding names.
@@ -39,7 +40,7 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
         connection.ensure_connection(max_retries=1, timeout=5)
         answers, of_workers = _worker_answers(topology, app)
         found = [
-            *_queues(topology, connection, held=governors.held_queues(governors.workers(answers))),
+            *_queues(topology, connection, governors.workers(answers)),
             *of_workers,
             *_given_up(topology, connection),
             *_management_findings(topology, management_url, connection),
@@ -61,7 +62,8 @@ def _worker_answers(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[
     return answers, list(worker_findings(topology, answers))
 
 
-def _queues(topology: Topology, connection: Connection, held: Container[str]) -> Iterator[Finding]:
+def _queues(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
+    held = governors.held_queues(workers)
     for state in queue_states(topology, connection):
         if state.messages is None:
             yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
@@ -69,8 +71,24 @@ def _queues(topology: Topology, connection: Connection, held: Container[str]) ->
             yield Finding(
                 "error",
                 "no-consumer",
-                f"{state.queue} has no consumer and {state.messages} messages; start {state.service}.",
+                f"{state.queue} has no consumer and {state.messages} messages{_remedy(topology, state, workers)}",
             )
+
+
+def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.Worker]) -> str:
+    """Return the end of the sentence: who runs without a consumer and how to add it, or what to start.
+
+    A worker whose consumer was cancelled (``celery control cancel_consumer``) no longer reports the queue: only its
+    node name, which the start command makes of the row's key, tells which queue is its own.
+    """
+    own = f"{topology.workload(state.queue).key.lower()}@"
+    running = [worker for worker in workers if worker.is_ours and worker.name.startswith(own)]
+    idle = [worker.name for worker in running if state.queue not in worker.queues]
+    if not idle:
+        return f"; start {state.service}."
+    how = f"run 'celery -A {APP} control add_consumer {state.queue} -d {','.join(idle)}'."
+    runs = "runs without its consumer" if len(idle) == 1 else "run without their consumers"
+    return f": {', '.join(idle)} {runs}; {how}"
 
 
 def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

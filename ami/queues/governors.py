@@ -1,6 +1,6 @@
 """The governors' status: which workers hold their consumption, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ def workers(answers: Mapping[str, Mapping[str, Any]]) -> list[Worker]:
 EXPECTED_CAUSES = {"paused", "grace"}
 
 
-def held_queues(found: list[Worker]) -> dict[str, list[str]]:
+def held_queues(found: Sequence[Worker]) -> dict[str, list[str]]:
     """Return the queues whose workers are all held, each with its workers; paused and just started workers do not
     count as held.
     """

@@ -18,7 +18,7 @@ class ManagementUnavailable(Exception):
 
 
 class ManagementApi:
-    """One RabbitMQ management API, seen from one virtual host."""
+    """One RabbitMQ management API, seen from one virtual host; ``address`` ends with ``/api``, without the login."""
 
     def __init__(self, url: str, vhost: str) -> None:
         if not url:
@@ -31,8 +31,8 @@ class ManagementApi:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ManagementUnavailable(f"RABBITMQ_MANAGEMENT_URL names no host; {HOW}")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        self._base = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}/api"
-        self._auth = (unquote(parts.username or ""), unquote(parts.password or ""))
+        self.address = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}/api"
+        self.login = (unquote(parts.username or ""), unquote(parts.password or ""))
         self._vhost = quote(vhost or "/", safe="")
 
     def version(self) -> tuple[int, ...]:
@@ -43,6 +43,10 @@ class ManagementApi:
     def queues(self) -> list[dict[str, Any]]:
         """Return every queue of the virtual host."""
         return list(self._get(f"queues/{self._vhost}"))
+
+    def bindings(self, queue: str) -> list[dict[str, Any]]:
+        """Return the bindings of one queue, each with its ``source`` exchange and ``routing_key``."""
+        return list(self._get(f"queues/{self._vhost}/{quote(queue, safe='')}/bindings"))
 
     def alarms(self) -> list[str]:
         """Return the resource alarms in force, each as ``<node>: memory`` or ``<node>: disk``."""
@@ -80,15 +84,15 @@ class ManagementApi:
             return self._request("GET", path).json()
         except ValueError as error:
             raise ManagementUnavailable(
-                f"{self._base}/{path} did not answer with JSON; is it the management API?"
+                f"{self.address}/{path} did not answer with JSON; is it the management API?"
             ) from error
 
     def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         try:
-            url = f"{self._base}/{path}"
-            response = httpx.request(method, url, json=body, auth=self._auth, timeout=TIMEOUT_SECONDS, verify=trusted())
+            url = f"{self.address}/{path}"
+            response = httpx.request(method, url, json=body, auth=self.login, timeout=TIMEOUT_SECONDS, verify=trusted())
         except httpx.HTTPError as error:
-            raise ManagementUnavailable(f"{self._base} does not answer ({type(error).__name__})") from error
+            raise ManagementUnavailable(f"{self.address} does not answer ({type(error).__name__})") from error
         if response.status_code >= 400:
-            raise ManagementUnavailable(f"{self._base}/{path} answered {response.status_code}")
+            raise ManagementUnavailable(f"{self.address}/{path} answered {response.status_code}")
         return response

@@ -7,6 +7,7 @@ from typing import Any
 from kombu import Connection
 
 from ami.celery.declaration import declare, depth, routing_keys
+from ami.queues import broker_queues
 from ami.queues.queue import QueueState, queue_states
 from ami.queues.shovel import move
 from ami.topology import broker
@@ -17,7 +18,9 @@ from ami.topology.workload import Workload
 
 @dataclass(frozen=True)
 class Stage:
-    """The rollout's stage and next step. ``may_split`` is False while a routed queue has no live consumer."""
+    """The stage of the rollout or rollback, and the next step. ``may_split`` is False while tasks would be stranded:
+    a queue that receives them has no live consumer.
+    """
 
     name: str
     next_step: str
@@ -29,18 +32,28 @@ class RollbackRefused(Exception):
     """Workers still consume the split queues; the text names the services to stop first."""
 
 
-def stage(topology: Topology, connection: Connection) -> Stage:
-    """Return the rollout's stage and next step. Reads only."""
+def stage(topology: Topology, connection: Connection, management_url: str) -> Stage:
+    """Return the stage and the next step. Reads only."""
     states = tuple(queue_states(topology, connection))
+    try:
+        if _is_rolled_back(topology, connection, management_url, states):
+            return _after_rollback(states)
+        unknown = ""
+    except broker_queues.BindingsUnknown as error:
+        unknown = f" Whether this is a finished rollback was not checked: {error}."
     missing = [state.queue for state in states if state.messages is None]
     idle = [state for state in states if not state.consumers and state.messages is not None]
     if missing:
-        return Stage("undeclared", f"Run 'manage.py queues declare' ({', '.join(missing)} missing).", False, states)
+        step = f"Run 'manage.py queues declare' ({', '.join(missing)} missing).{unknown}"
+        return Stage("undeclared", step, False, states)
     if idle:
-        services = ", ".join(state.service for state in idle)
-        return Stage("without workers", f"Start {services}: {_names(idle)} without consumers.", False, states)
+        return Stage("without workers", _start(idle) + unknown, False, states)
     if topology.routing == "single":
         return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
+    return _split_stage(states)
+
+
+def _split_stage(states: tuple[QueueState, ...]) -> Stage:
     behind = next(state for state in states if state.queue == FALLBACK)
     if behind.messages:
         step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'."
@@ -51,6 +64,40 @@ def stage(topology: Topology, connection: Connection) -> Stage:
         True,
         states,
     )
+
+
+def _is_rolled_back(
+    topology: Topology, connection: Connection, management_url: str, states: tuple[QueueState, ...]
+) -> bool:
+    """Whether one queue is used and the fallback queue has the keys of all others, as :func:`rollback` leaves them.
+
+    The bindings alone tell it from a rollout that has not begun: the queues of both are empty and not consumed.
+
+    Raises:
+        BindingsUnknown: the broker does not list its bindings.
+    """
+    if topology.routing != "single" or any(state.consumers for state in states if state.queue != FALLBACK):
+        return False
+    if all(state.messages is None for state in states if state.queue == FALLBACK):
+        return False
+    handed_over = {key for row in _split(topology) for key in routing_keys(row.queue)}
+    return handed_over <= broker_queues.bound_keys(connection, management_url, FALLBACK)
+
+
+def _after_rollback(states: tuple[QueueState, ...]) -> Stage:
+    left = [state for state in states if state.queue != FALLBACK and state.messages]
+    idle = [state for state in states if state.queue == FALLBACK and not state.consumers]
+    if left:
+        step = f"Run 'manage.py queues rollback' again: {_names(left)} would be stranded."
+        return Stage("rolled back, messages left", step, False, states)
+    if idle:
+        return Stage("rolled back, without workers", _start(idle), False, states)
+    step = "None: rolled back, nothing is left to move. To roll out again, start the workers of the split queues."
+    return Stage("rolled back", step, True, states)
+
+
+def _start(idle: list[QueueState]) -> str:
+    return f"Start {', '.join(state.service for state in idle)}: {_names(idle)} without consumers."
 
 
 def planned(topology: Topology, connection: Connection) -> dict[str, int]:

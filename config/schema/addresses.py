@@ -35,8 +35,8 @@ class Addresses(Variables):
     )
     rabbitmq_management_url: str = variable(
         "",
-        "The broker's management API, for `queues check --live` and policies; empty: the check lists what it could not "
-        "see.",
+        "The broker's management API, for `queues check --live`, `queues rollout`, policies and Flower's Broker page; "
+        "empty: the check lists what it could not see.",
         secret=True,
         written=True,
         example="http://antenna:PASSWORD@rabbitmq:15672",

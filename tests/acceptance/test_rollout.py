@@ -1,5 +1,6 @@
 """The way from one queue to four and back: nothing is stranded, nothing is lost, and every message is counted."""
 
+import shlex
 from collections import Counter
 
 import pytest
@@ -82,6 +83,28 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     assert place.depth("antenna") == left + 2
 
 
+@on_every_broker
+def test_rollout_after_a_rollback_says_that_nothing_is_left_to_move(place: Place, settings):
+    place.queues("declare")
+    place.worker("antenna", ANTENNA_ROUTING="single")
+    assert place.queues("rollout", check=False, routing="single").json["name"] == "without workers"
+    place.send(f"{T}.succeed", queue=SPLIT[0])
+    place.queues("rollback", "--yes")
+    # The fallback queue keeps its bindings when a split queue is deleted.
+    with place.app.connection_for_write() as connection, connection.channel() as channel:
+        channel.queue_delete(SPLIT[-1])
+
+    stage = place.queues("rollout", routing="single").json
+    assert stage["name"] == "rolled back"
+    assert "nothing is left to move" in stage["next_step"]
+
+    if place.has_delays:  # Elsewhere the bindings are read from the broker itself.
+        settings.RABBITMQ_MANAGEMENT_URL = ""
+        done = place.queues("rollout", check=False, routing="single")
+        assert (done.code, done.json["name"]) == (1, "undeclared")
+        assert "was not checked: RABBITMQ_MANAGEMENT_URL is not set" in done.json["next_step"]
+
+
 def send(place: Place, number: int, countdown: int | None, **options: int) -> str:
     return place.send(f"{T}.succeed", queue=SPLIT[number % len(SPLIT)], countdown=countdown, **options)
 
@@ -114,6 +137,30 @@ def test_live_check_finds_what_is_wrong(place: Place):
     assert "Did you mean 'antenna-ingest'?" in rows["unknown-queue"]
     assert "start" in rows["no-consumer"]
     assert "no-worker" in rows
+
+
+@on_every_broker
+def test_cancelled_consumer_is_found_and_added_by_the_command_named(place: Place):
+    queue = "antenna-interactive"
+    place.queues("declare")
+    place.worker(queue)
+
+    def missing() -> str:
+        rows = place.queues("check", "--live", check=False).json
+        return "".join(row["sentence"] for row in rows if row["sentence"].startswith(f"{queue} has no consumer"))
+
+    assert not missing()
+    place.app.control.cancel_consumer(queue)
+    said = until(missing, what="the consumer is cancelled")
+    assert "interactive@" in said
+    assert "runs without its consumer" in said
+    assert "start" not in said
+    program, _, _, *advised = shlex.split(said.split("'")[1])
+    assert program == "celery"
+    place.celery(*advised)
+    until(lambda: not missing(), what="the queue is consumed again")
+    task = place.send(f"{T}.succeed", queue=queue)
+    until(lambda: place.ran("succeed", id=task))
 
 
 def test_live_check_without_the_management_api_says_what_it_could_not_see(place: Place, settings):

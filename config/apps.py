@@ -21,9 +21,11 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Connect telemetry to Celery's signals, and the cache's table to `migrate`."""
+        """Complete the task routes; connect telemetry to Celery's signals, and the cache's table to `migrate`."""
         from ami.telemetry import listeners
+        from config import task_routes
 
+        task_routes.apply()
         listeners.connect()
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 

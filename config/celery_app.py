@@ -5,13 +5,14 @@ from ami.celery import bootsteps
 from ami.celery.app import AntennaCelery
 from ami.governor import bootstep as governor
 from ami.telemetry import pulse
-from config import flower, settings_module, start_checks  # noqa: F401 - two listen to a signal
+from config import flower, settings_module, start_checks, task_routes  # noqa: F401 - two listen to a signal
 
 settings_module.choose()
 
 transports.register()  # Before the first connection: kombu has no entry point for transports.
 app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.on_configure.connect(task_routes.apply)
 app.autodiscover_tasks()
 bootsteps.install(app)
 governor.install(app)

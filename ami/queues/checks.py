@@ -12,7 +12,7 @@ from ami.environment.errors import did_you_mean
 from ami.queues.schedule import declared
 from ami.queues.tasks import registered
 from ami.topology.errors import TopologyError
-from ami.topology.topology import Topology
+from ami.topology.topology import ROUTES_SETTING, Topology
 from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
 
 #: Tasks of Celery's own that the table may route; the others run where they are sent.
@@ -36,7 +36,8 @@ def _check_task(topology: Topology, name: str) -> Iterator[CheckMessage]:
     if not place.routed and name not in settings.ANTENNA_FALLBACK_TASKS:
         yield CheckWarning(
             f"{name} is routed by no rule and runs on '{place.queue}'.",
-            hint="Add it to a row of ami/topology/table.py, or to ANTENNA_FALLBACK_TASKS when it belongs there.",
+            hint=f"Add it to a row of ami/topology/table.py or to {ROUTES_SETTING}; if it belongs there, to "
+            "ANTENNA_FALLBACK_TASKS.",
             id="queues.W002",
         )
     queue = getattr(task, "queue", None)
@@ -66,17 +67,18 @@ def _check_limits(task: Any, queues_soft_limit: float) -> Iterator[CheckMessage]
 
 @register("queues")
 def check_rules(**_: Any) -> list[CheckMessage]:
-    """Check that every exact name in the table is a task that exists."""
+    """Check that every exact name in the table, or in the deployment's own routes, is a task that exists."""
     topology: Topology = settings.ANTENNA_TOPOLOGY
     names = [*registered(), *CELERYS_OWN]
+    rules = [(row.queue, rule, "ami/topology/table.py") for row in topology.workloads for rule in row.tasks]
+    rules += [(ROUTES_SETTING, rule, "the settings") for rule in topology.routes]
     return [
         CheckWarning(
-            f"{row.queue} names the task '{rule}', which is not registered.{did_you_mean(rule, names)}",
-            hint="Correct or remove it in ami/topology/table.py.",
+            f"{source} names the task '{rule}', which is not registered.{did_you_mean(rule, names)}",
+            hint=f"Correct or remove it in {where}.",
             id="queues.W005",
         )
-        for row in topology.workloads
-        for rule in row.tasks
+        for source, rule, where in rules
         if "*" not in rule and rule not in names
     ]
 

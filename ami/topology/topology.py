@@ -4,7 +4,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import create_model
@@ -18,6 +20,9 @@ from ami.topology.table import FALLBACK, ROWS
 from ami.topology.workload import Workload
 
 Mode = Literal["split", "single"]
+
+#: The setting in which a deployment has rules of its own (`ami.topology.task_routes`).
+ROUTES_SETTING = "CELERY_TASK_ROUTES"
 
 
 class Routing(Variables):
@@ -41,27 +46,44 @@ class Topology:
     """All enabled workloads. ``routing`` is ``split``, or ``single`` until a rollout has switched.
 
     ``disabled`` are the rows that are off, so that an error about one of their queues can say how to switch it on.
+    ``routes`` are a deployment's own rules, from a task name or a glob to a queue: each counts as a rule of that
+    queue's row, and its globs beat those of the table.
 
     Raises:
-        TopologyError: two rows have the same queue or service, two rows name the same task, a redirect names an
-            unknown queue, or the fallback row is missing.
+        TopologyError: two rows have the same queue or service, two rows name the same task, a redirect or a route names
+            an unknown queue, a route contradicts an exact name in a row, or the fallback row is missing.
     """
 
     workloads: tuple[Workload, ...]
     routing: str = "split"
     disabled: tuple[Workload, ...] = ()
+    routes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Mode):
             raise TopologyError(f"The routing is '{self.routing}'; use one of {', '.join(get_args(Mode))}.")
-        for field in ("queue", "key", "service"):
-            _refuse_duplicates(field, [getattr(row, field) for row in self.workloads])
+        for name in ("queue", "key", "service"):
+            _refuse_duplicates(name, [getattr(row, name) for row in self.workloads])
         _refuse_duplicates("task", [task for row in self.workloads for task in row.tasks])
         if FALLBACK not in self.queues:
             raise TopologyError(f"No row is the fallback queue '{FALLBACK}'; without it an unrouted task is lost.")
         for row in self.workloads:
             for target in row.redirects.values():
                 self.workload(target)
+        self._refuse_wrong_routes()
+
+    def _refuse_wrong_routes(self) -> None:
+        for rule, queue in self.routes.items():
+            try:
+                self.workload(queue)
+            except TopologyError as error:
+                raise TopologyError(f"{ROUTES_SETTING} sends '{rule}' to '{queue}': {error}") from None
+            for row in self.workloads:
+                if "*" not in rule and rule in row.tasks and row.queue != queue:
+                    raise TopologyError(
+                        f"{ROUTES_SETTING} sends '{rule}' to '{queue}', and the row of '{row.queue}' in "
+                        "ami/topology/table.py names the same; remove one of the two."
+                    )
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -110,18 +132,24 @@ class Topology:
         return row or self.workload(FALLBACK)
 
     def _claimed(self, task: str) -> tuple[Workload | None, str]:
-        claims = [(row, rule) for row in self.workloads if (rule := row.claim(task))]
-        claims = [(row, rule) for row, rule in claims if rule == task] or claims
-        if len(claims) > 1:
-            both = " and ".join(f"'{rule}' ({row.queue})" for row, rule in claims)
-            raise TopologyError(f"{task} is claimed by two globs: {both}. Name the task exactly in one row.")
-        return claims[0] if claims else (None, "")
+        table = [(row, rule) for row in self.workloads if (rule := row.claim(task))]
+        for row, rule in table:
+            if rule == task:
+                return row, rule
+        if task in self.routes:
+            return self.workload(self.routes[task]), _of_deployment(task)
+        if own := [rule for rule in self.routes if "*" in rule and fnmatchcase(task, rule)]:
+            claims = [(self.workload(self.routes[rule]), rule) for rule in own]
+            row, rule = _only(task, claims, ROUTES_SETTING)
+            return row, _of_deployment(rule)
+        return _only(task, table, "one row") if table else (None, "")
 
     @property
     def fingerprint(self) -> str:
         """Twelve hex digits that differ if publisher and worker would route a message differently."""
         facts = [(row.queue, row.tasks, sorted(row.redirects.items()), row.inherits_origin) for row in self.workloads]
-        return hashlib.sha256(json.dumps([self.routing, facts], default=list).encode()).hexdigest()[:12]
+        own = [sorted(self.routes.items())] if self.routes else []
+        return hashlib.sha256(json.dumps([self.routing, facts, *own], default=list).encode()).hexdigest()[:12]
 
     def as_dicts(self) -> list[dict[str, object]]:
         """Return each row as plain data, for ``--json``."""
@@ -134,6 +162,18 @@ class Topology:
             }
             for row in self.workloads
         ]
+
+
+def _of_deployment(rule: str) -> str:
+    return f"{rule} ({ROUTES_SETTING})"
+
+
+def _only(task: str, claims: list[tuple[Workload, str]], where: str) -> tuple[Workload, str]:
+    """Return the first claim, if all lead to the same queue; ``where`` is what can name the task exactly."""
+    if len({row.queue for row, _ in claims}) > 1:
+        both = " and ".join(f"'{rule}' ({row.queue})" for row, rule in claims)
+        raise TopologyError(f"{task} is claimed by two globs: {both}. Name the task exactly in {where}.")
+    return claims[0]
 
 
 def _refuse_duplicates(field: str, values: Iterable[str]) -> None:

@@ -163,6 +163,7 @@ CELERY_TASK_DEFAULT_EXCHANGE = broker.EXCHANGE_NAME
 CELERY_TASK_DEFAULT_EXCHANGE_TYPE = broker.EXCHANGE.type
 CELERY_TASK_DEFAULT_ROUTING_KEY = FALLBACK
 CELERY_TASK_QUEUES = broker.task_queues(ANTENNA_TOPOLOGY)
+# A deployment's settings may replace it with dictionaries, which config/task_routes.py puts on top of the table.
 CELERY_TASK_ROUTES = (TaskRouter(ANTENNA_TOPOLOGY),)
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 

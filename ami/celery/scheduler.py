@@ -10,7 +10,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 from ami.celery.beat_variables import BeatVariables
 from ami.celery.origin import BEAT
 from ami.celery.watchdog import Watchdog
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.topology.router import ORIGIN_HEADER
 
 logger = get_logger(__name__)

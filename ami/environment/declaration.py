@@ -21,7 +21,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_entries)]
 class Variables(BaseSettings):
     """The variables of one concern: each field is the variable of the same name in capitals.
 
-    Read them with `ami.environment.reading.read`; ``Variables(...)`` takes values, never the environment. The class's
+    Read them with `ami.environment.reader.read`; ``Variables(...)`` takes values, never the environment. The class's
     docstring is the concern's title in `.env.example`.
     """
 
@@ -53,8 +53,8 @@ def variable(
     ``line`` documents it in one sentence. ``low`` and ``high`` are inclusive bounds. A ``secret`` is never repeated,
     and may be given as the path of a file in ``<NAME>_FILE``. ``example`` is shown where there is no default.
     ``written``: `.env.example` has it without a ``#``. ``needed_by`` names the processes that production does not
-    start without it. ``by_image``: the image sets it for every container. ``schemes`` are
-    those of a URL.
+    start without it. ``by_image``: the image sets it for every container. ``schemes`` are those of
+    a URL.
     """
     facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
     facts |= {"by_image": by_image, "schemes": schemes}

@@ -14,7 +14,7 @@ SERVICE_LINK = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_|$)")
 #: How many letters a name may differ from a known one to be taken for it.
 LETTERS = 2
 
-#: A name of this length is nobody else's, also with two other letters.
+#: A known name of this length, with at most two wrong letters, is not another program's.
 LONG = 16
 
 _REMEDY = "Correct or unset it; docs/settings.md lists every variable."

@@ -35,7 +35,7 @@ def read_files(names: Iterable[str], environ: MutableMapping[str, str]) -> None:
 
 
 def placeholder_refusal(name: str) -> str:
-    """Return the sentence for a secret that nobody replaced."""
+    """Return the sentence for a secret that still has the placeholder."""
     return f"{name} still holds the placeholder '{PLACEHOLDER}' of .env.example; put a secret of your own there."
 
 

@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from ami.environment.declaration import Variables, variable, variables
 from ami.environment.errors import EnvironmentRefused, did_you_mean
-from ami.environment.reading import build, read
+from ami.environment.reader import build, read
 from ami.governor.errors import GovernorError
 from ami.topology.overrides import prefix
 from ami.topology.workload import Workload

@@ -18,7 +18,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Tasks
 
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.telemetry.variables import TelemetryVariables
 
 logger = get_logger(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ami.environment.declaration import Variable, Variables, variable, variables
 from ami.environment.errors import EnvironmentRefused
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.environment.secret_files import PLACEHOLDER, placeholder_refusal, read_files
 from ami.topology.errors import TopologyError
 

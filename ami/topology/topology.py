@@ -13,7 +13,7 @@ from pydantic import create_model
 
 from ami.environment.declaration import Variable, Variables, of, variable
 from ami.environment.errors import EnvironmentRefused, did_you_mean
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.topology.errors import TopologyError
 from ami.topology.overrides import PREFIX, Overrides, prefix
 from ami.topology.table import FALLBACK, ROWS

@@ -4,14 +4,14 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ami.environment.declaration import Variable, Variables, of, variables
+from ami.environment.declaration import Variable, of, variables
 from ami.environment.secret_files import PLACEHOLDER
 from ami.governor.settings import GovernorVariables
 from ami.topology.overrides import Overrides, prefix
 from ami.topology.table import ROWS
-from ami.topology.topology import Routing, switch
+from ami.topology.topology import Routing
 from config.schema.addresses import Addresses
-from config.schema.environment import CONCERNS, secrets
+from config.schema.environment import CONCERNS, secrets, switches, title
 from config.schema.services import Services
 
 WIDTH = 117
@@ -37,9 +37,9 @@ def env_example() -> str:
     """Return the text of `.env.example`."""
     parts = [HEADER, *_secret_files()]
     for concern in CONCERNS:
-        parts += _section(_title(concern), variables(concern))
+        parts += _section(title(concern), variables(concern))
         if concern is Routing:
-            parts += [_entry(switch(row)) for row in ROWS if row.enabled_by]
+            parts += map(_entry, switches())
         if concern is GovernorVariables:
             parts += _of_one_queue()
     return "".join(parts)
@@ -49,15 +49,11 @@ def services_example() -> str:
     """Return the text of `.env.services.example`."""
     secret = [each for each in variables(Services) if each.secret]
     examples = [_entry(_as_file(each)) for each in secret]
-    return "".join([SERVICES_HEADER, *_section(_title(Services), variables(Services)), *examples])
+    return "".join([SERVICES_HEADER, *_section(title(Services), variables(Services)), *examples])
 
 
-def _title(concern: type[Variables]) -> str:
-    return (concern.__doc__ or "").partition("\n")[0]
-
-
-def _section(title: str, found: Iterable[Variable]) -> Iterator[str]:
-    yield f"\n# --- {title} ".ljust(WIDTH, "-") + "\n"
+def _section(heading: str, found: Iterable[Variable]) -> Iterator[str]:
+    yield f"\n# --- {heading} ".ljust(WIDTH, "-") + "\n"
     yield from map(_entry, found)
 
 
@@ -85,7 +81,8 @@ def _secret_files() -> Iterator[str]:
     yield "\n# --- Secrets from files ".ljust(WIDTH, "-") + "\n"
     yield _comment(
         "<NAME>_FILE=/path reads NAME from a file, as Docker and Kubernetes mount secrets; leave NAME itself empty. A "
-        "file is read once, at start; its last line break is dropped, and its text is set in the process's environment."
+        "file is read once, at start; spaces and line breaks around its text do not count, and the text is set in the "
+        "process's environment."
     )
     yield _comment(f"NAME: {' '.join(each.name for each in found)}")
     yield _entry(_as_file(of(Addresses, "redis_url")))

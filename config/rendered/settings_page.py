@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ami.environment.declaration import Variable, Variables, variables
+from ami.environment.declaration import Variable, variables
 from ami.governor.settings import GovernorVariables
 from ami.topology.overrides import Overrides, prefix
 from ami.topology.table import ROWS
-from ami.topology.topology import Routing, switch
+from ami.topology.topology import Routing
 from config.rendered.env_files import value
 from config.schema.earlier import SUCCESSORS
-from config.schema.environment import CONCERNS
+from config.schema.environment import CONCERNS, switches, title
 from config.schema.services import Services
 
 HEADER = """\
@@ -34,8 +34,8 @@ def settings_page() -> str:
     for concern in (*CONCERNS, Services):
         if concern is GovernorVariables:
             parts += _numbers_of_a_queue()
-        own = [*variables(concern), *(switch(row) for row in ROWS if row.enabled_by and concern is Routing)]
-        parts += _section(_title(concern), own)
+        own = [*variables(concern), *(switches() if concern is Routing else ())]
+        parts += _section(title(concern).replace("`", ""), own)
         if concern is GovernorVariables:
             parts.append(f"\n`{prefix('<KEY>')}<NAME>` sets any of these for one queue.\n")
         if concern is Services:
@@ -46,12 +46,8 @@ def settings_page() -> str:
     return "".join(parts)
 
 
-def _title(concern: type[Variables]) -> str:
-    return (concern.__doc__ or "").partition("\n")[0].rstrip(".").replace("`", "")
-
-
-def _section(title: str, found: Iterable[Variable]) -> Iterator[str]:
-    yield f"\n## {title}\n\n{COLUMNS}"
+def _section(heading: str, found: Iterable[Variable]) -> Iterator[str]:
+    yield f"\n## {heading}\n\n{COLUMNS}"
     yield from map(_row, found)
 
 

@@ -8,7 +8,7 @@ from ami.celery.beat_variables import BeatVariables
 from ami.environment import names
 from ami.environment.declaration import Variable, Variables, of, variables
 from ami.environment.errors import EnvironmentRefused
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.environment.secret_files import PLACEHOLDER, placeholder_refusal, read_files
 from ami.governor.settings import GovernorVariables
 from ami.telemetry.variables import TelemetryVariables
@@ -83,7 +83,17 @@ def shared() -> Iterator[Variable]:
     """Yield what every process of a deployment may read."""
     for concern in (Addresses, Web, Files, Tasks, Routing):
         yield from variables(concern)
-    yield from (switch(row) for row in ROWS if row.enabled_by)
+    yield from switches()
+
+
+def switches(rows: tuple[Workload, ...] = ROWS) -> Iterator[Variable]:
+    """Yield the variables that switch on the rows which are off by default."""
+    return (switch(row) for row in rows if row.enabled_by)
+
+
+def title(concern: type[Variables]) -> str:
+    """Return the title of a concern in what is rendered: the first line of its docstring."""
+    return (concern.__doc__ or "").partition("\n")[0]
 
 
 def of_workers() -> Iterator[Variable]:
@@ -113,8 +123,7 @@ def known(rows: tuple[Workload, ...] = ROWS) -> frozenset[str]:
     fixed = {each.name for concern in (*CONCERNS, Services) for each in variables(concern)}
     files = {each.file for each in (*secrets(), *variables(Services)) if each.secret}
     of_rows = {each.name for row in rows for each in of_row(row)}
-    switches = {switch(row).name for row in rows if row.enabled_by}
-    return frozenset({*fixed, *files, *of_rows, *switches})
+    return frozenset({*fixed, *files, *of_rows, *(each.name for each in switches(rows))})
 
 
 def of_row(row: Workload) -> Iterator[Variable]:
@@ -136,7 +145,7 @@ def missing(values: Environment) -> list[str]:
 
 
 def placeholders(values: Environment) -> list[str]:
-    """Return a sentence for each secret that this process may read and that nobody replaced."""
+    """Return a sentence for each secret of this process that still has the placeholder."""
     found = [each for each in secrets() if PLACEHOLDER in str(_value(values, each))]
     return [placeholder_refusal(each.name) for each in found]
 

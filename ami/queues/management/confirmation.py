@@ -15,7 +15,7 @@ def add_options(parser: CommandParser) -> None:
 
 
 def require_terminal(operation: str) -> None:
-    """Refuse an operation that nobody can be asked about.
+    """Refuse an operation whose question no user can answer.
 
     Raises:
         CommandError: standard input is not a terminal.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ami.environment.reading import read
+from ami.environment.reader import read
 from ami.topology.errors import TopologyError
 from ami.topology.image import Image
 from ami.topology.kubernetes import render

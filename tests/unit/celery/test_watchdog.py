@@ -8,7 +8,7 @@ from ami.celery import watchdog
 from ami.celery.beat_variables import BeatVariables
 from ami.celery.watchdog import Watchdog
 from ami.environment.errors import EnvironmentRefused
-from ami.environment.reading import read
+from ami.environment.reader import read
 
 SECONDS = 60
 

@@ -79,8 +79,8 @@ def test_live_check_reports_the_alarm_when_workers_cannot_be_inspected(app: Any,
 
     monkeypatch.setattr(diagnostics.governors, "stats", refused)
     monkeypatch.setattr(app, "connection_for_read", connection)
-    for name in ("_queues", "_given_up"):
-        monkeypatch.setattr(diagnostics, name, lambda *_, **__: [])
-    monkeypatch.setattr(diagnostics, "_management_findings", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
+    for name in ("consumed", "given_up"):
+        monkeypatch.setattr(diagnostics.queues, name, lambda *_, **__: [])
+    monkeypatch.setattr(diagnostics.broker, "managed", lambda *_: [diagnostics.Finding("error", "alarm", "disk")])
     found = [(one.level, one.name) for one in diagnostics.findings(app.topology, app, "")]
     assert found == [("error", "alarm"), ("unseen", "no-worker")]

@@ -21,7 +21,7 @@ def sentence(settings: Any, monkeypatch: pytest.MonkeyPatch, app: Any) -> Senten
     """Return what the check says of a queue without consumers, given what the workers answer."""
     topology = settings.ANTENNA_TOPOLOGY
     state = QueueState(QUEUE, topology.workload(QUEUE).service, 7, 0)
-    monkeypatch.setattr(diagnostics, "queue_states", lambda *_: [state])
+    monkeypatch.setattr(diagnostics.queues, "queue_states", lambda *_: [state])
 
     def sentence(answers: dict[str, Any]) -> str:
         monkeypatch.setattr(governors, "stats", lambda _: answers)

@@ -96,7 +96,7 @@ def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], 
 def test_dry_run_only_would_hold(answers: dict[str, Any], topology: Topology):
     answers["ingest@a"] = answer(topology, "antenna-ingest", info_of(FULL, mode="dry-run"))
     assert "dry-run  would hold" in governor()
-    assert not list(diagnostics.worker_findings(topology, answers))
+    assert not list(diagnostics.workers.worker_findings(topology, answers))
 
 
 def test_unknown_memory_is_shown_as_unknown(answers: dict[str, Any], topology: Topology):
@@ -120,7 +120,7 @@ def test_no_answering_worker_is_one_sentence(answers: dict[str, Any]):
 
 
 def found(topology: Topology, answers: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {item.name: (item.level, item.sentence) for item in diagnostics.worker_findings(topology, answers)}
+    return {item.name: (item.level, item.sentence) for item in diagnostics.workers.worker_findings(topology, answers)}
 
 
 def test_workers_that_take_tasks_are_nothing_to_report(topology: Topology):
@@ -158,7 +158,7 @@ def test_holding_worker_is_not_reported_as_a_missing_consumer(
 ):
     rows = [topology.workload(queue) for queue in ("antenna-ingest", "antenna-housekeeping")]
     states = [QueueState(row.queue, row.service, 7, 0) for row in rows]
-    monkeypatch.setattr(diagnostics, "queue_states", lambda *_: states)
+    monkeypatch.setattr(diagnostics.queues, "queue_states", lambda *_: states)
     answers["ingest@a"] = answer(topology, "antenna-ingest", info_of(FULL))
     errors = [(item.name, item.sentence) for item in diagnostics.findings(topology, app, "") if item.level == "error"]
     assert [(name, sentence.split(" has ")[0].split(":")[0]) for name, sentence in errors] == [

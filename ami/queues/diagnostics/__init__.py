@@ -1,0 +1,32 @@
+"""Findings about the running deployment: one module per source.
+
+``queues``, ``broker``: what the broker says. ``workers``: what each worker says.
+"""
+
+from typing import Any
+
+from ami.queues import governors
+from ami.queues.diagnostics import broker, queues, workers
+from ami.queues.diagnostics.finding import Finding
+from ami.topology.topology import Topology
+
+__all__ = ["Finding", "findings"]
+
+
+def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]:
+    """Return everything that is wrong, the gravest first; an empty list is a healthy deployment.
+
+    Raises:
+        kombu.exceptions.OperationalError: the broker itself does not answer.
+    """
+    with app.connection_for_read() as connection:
+        connection.ensure_connection(max_retries=1, timeout=5)
+        answers, of_workers = workers.answers(topology, app)
+        found = [
+            *queues.consumed(topology, connection, governors.workers(answers)),
+            *of_workers,
+            *queues.given_up(topology, connection),
+            *broker.managed(topology, management_url, connection),
+        ]
+    order = {"error": 0, "warning": 1, "unseen": 2}
+    return sorted(found, key=lambda finding: order[finding.level])

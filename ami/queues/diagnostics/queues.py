@@ -1,0 +1,59 @@
+"""Findings about the queues of the topology: missing, without a consumer, and with messages that were given up."""
+
+from collections.abc import Iterator, Sequence
+
+from amqp.exceptions import NotFound
+from kombu import Connection
+
+from ami.celery.broker_kind import kind_of
+from ami.queues import dead_letters, governors
+from ami.queues.diagnostics.finding import Finding
+from ami.queues.queue import QueueState, queue_states
+from ami.topology import broker
+from ami.topology.app import APP
+from ami.topology.topology import Topology
+
+
+def consumed(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
+    held = governors.held_queues(workers)
+    for state in queue_states(topology, connection):
+        if state.messages is None:
+            yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
+        elif not state.consumers and state.queue not in held:  # A held worker has no consumer.
+            yield Finding(
+                "error",
+                "no-consumer",
+                f"{state.queue} has no consumer and {state.messages} messages{_remedy(topology, state, workers)}",
+            )
+
+
+def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.Worker]) -> str:
+    """Return the end of the sentence: who runs without a consumer and how to add it, or what to start.
+
+    A worker whose consumer was cancelled (``celery control cancel_consumer``) no longer reports the queue: only its
+    node name, which the start command makes of the row's key, tells which queue is its own.
+    """
+    own = f"{topology.workload(state.queue).key.lower()}@"
+    running = [worker for worker in workers if worker.is_ours and worker.name.startswith(own)]
+    idle = [worker.name for worker in running if state.queue not in worker.queues]
+    if not idle:
+        return f"; start {state.service}."
+    how = f"run 'celery -A {APP} control add_consumer {state.queue} -d {','.join(idle)}'."
+    runs = "runs without its consumer" if len(idle) == 1 else "run without their consumers"
+    return f": {', '.join(idle)} {runs}; {how}"
+
+
+def given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
+    """Findings about messages that no binding matched, and dead letters."""
+    try:
+        counts = dead_letters.counts(topology, connection) if kind_of(connection).routes else {}
+    except NotFound as error:
+        yield Finding("error", "missing-queue", f"{error.reply_text}; run 'manage.py queues declare'.")
+        return
+    for queue, messages in counts.items():
+        name, why = "dead-letters", "were buried"
+        if queue == broker.UNROUTED:
+            name, why = "unrouted", "matched no binding"
+        if messages:
+            look = f"look with 'manage.py queues dead-letters {queue}'"
+            yield Finding("warning", name, f"{messages} messages {why} and are kept in {queue}; {look}.")

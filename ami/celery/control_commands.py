@@ -36,9 +36,9 @@ def add_consumer(
     **options: Any,
 ) -> dict[str, str]:
     """Tell worker(s) to consume from their own queue again; any other queue is refused."""
-    topology, rows = _topology(state), _rows(state)
-    if rows:
-        refusal = _foreign(topology, rows, queue) or _second_key(queue, exchange, routing_key, options)
+    topology = _topology(state)
+    if topology is not None and _rows(state):
+        refusal = _foreign(topology, _own_queues(state), queue) or _second_key(queue, exchange, routing_key, options)
         if refusal:
             return dict(nok(refusal))
     if topology is not None and queue in topology.queues:
@@ -65,16 +65,20 @@ def _topology(state: Any) -> Topology | None:
     return getattr(state.app, "topology", None)
 
 
+def _own_queues(state: Any) -> tuple[str, ...]:
+    """Return the queues that the worker was started with."""
+    return tuple(getattr(state.consumer.controller, "own_queues", ()))
+
+
 def _rows(state: Any) -> list[Workload]:
-    """Return the rows of the queues that the worker was started with."""
-    topology, own = _topology(state), getattr(state.consumer.controller, "own_queues", ())
+    """Return the rows of the worker's own queues."""
+    topology, own = _topology(state), _own_queues(state)
     return [row for row in topology.workloads if row.queue in own] if topology else []
 
 
-def _foreign(topology: Topology | None, rows: list[Workload], queue: str) -> str:
-    """Return why a worker of ``rows`` does not consume ``queue``; empty if it is its own."""
-    own = [row.queue for row in rows]
-    if topology is None or queue in own:
+def _foreign(topology: Topology, own: tuple[str, ...], queue: str) -> str:
+    """Return why a worker of the queues ``own`` does not consume ``queue``; empty if it is one of them."""
+    if queue in own:
         return ""
     fact = f"Refused: this worker was started for {', '.join(own)} only."
     try:

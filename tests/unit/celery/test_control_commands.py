@@ -93,6 +93,12 @@ def test_second_key_of_the_own_queue_is_refused(app: Any, more: dict[str, str]):
     assert worker.added == []
 
 
+def test_own_queue_without_a_row_is_added(app: Any):
+    worker = Worker(app, (INGEST, "theirs"))
+    assert worker.run("add_consumer", queue="theirs", exchange="antenna", routing_key="theirs").keys() == {"ok"}
+    assert worker.run("add_consumer", queue=INTERACTIVE).keys() == {"error"}
+
+
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("queue", ["anything", INGEST])
 def test_worker_without_a_row_refuses_nothing(app: Any, queue: str):

@@ -1,7 +1,8 @@
 """What subclasses or hooks Celery, one file per hook, in the order in which they fire.
 
-Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_properties``, ``decompression`` and ``pool``
-(installed by ``bootsteps``), ``declaration`` (declares the topology before the first consume or publish).
+Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_properties``, ``control_commands``,
+``decompression`` and ``pool`` (installed by ``bootsteps``), ``declaration`` (declares the topology before the first
+consume or publish).
 
 Publish: ``app`` (``send_task``: origin, delay, unknown queues), ``origin`` (who published), ``producer`` (bounded wait
 for confirmations).
@@ -13,7 +14,7 @@ Run: ``task`` (base class of every task).
 
 Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks).
 
-Beside tasks: ``events`` and ``control`` (``celery inspect``) of a worker.
+Beside tasks: ``events``, ``control`` (``celery inspect``) and ``control_commands`` (``celery control``) of a worker.
 
 Beat: ``scheduler``, ``watchdog`` (ends a frozen beat).
 

@@ -58,7 +58,7 @@ class AntennaCelery(Celery):
             options.setdefault("confirm_timeout", CONFIRM_TIMEOUT_SECONDS)
         if kind.routes:
             # A publisher that declares the queue would bind it again after a rollback took its key.
-            options.setdefault("declare", [])
+            options["declare"] = options.get("declare") or []
         send = super().send_task
         return self._declaring_what_is_missing(lambda: send(name, args, kwargs, headers=dict(headers), **dict(options)))
 

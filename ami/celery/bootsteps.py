@@ -7,7 +7,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
-from ami.celery import amqp_properties, decompression, pool
+from ami.celery import amqp_properties, control_commands, decompression, pool
 from ami.celery.declaration import declare
 
 PROCESSES_REFUSED = (
@@ -24,6 +24,14 @@ class RefuseProcesses(bootsteps.Step):
         connection = worker.app.connection_for_read()
         if issubclass(worker.pool_cls, TaskPool) and getattr(connection.transport, "is_one_process", False):
             raise SystemExit(PROCESSES_REFUSED.format(url=connection.as_uri()))
+
+
+class OwnQueues(bootsteps.Step):
+    """Remembers the queues that the worker was started with: Celery forgets one whose consumer is cancelled."""
+
+    def __init__(self, worker: Any, **options: Any) -> None:
+        super().__init__(worker, **options)
+        worker.own_queues = tuple(worker.app.amqp.queues.consume_from)
 
 
 class DeclareTopology(bootsteps.StartStopStep):
@@ -67,9 +75,10 @@ def install(app: Any) -> None:
     rollback took their keys from, and ours has declared the same exchanges.
     """
     amqp_properties.install()
+    control_commands.install()
     decompression.install()
     pool.install()
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
-    app.steps["worker"].add(RefuseProcesses)
+    app.steps["worker"].update((RefuseProcesses, OwnQueues))
     app.steps["consumer"].update((DeclareTopology, DropEventConnection))

@@ -13,6 +13,7 @@ class BrokerKind:
     ``delays``: it keeps a delayed message until it is due, for whole seconds. Elsewhere the worker does, to the moment.
     ``confirms``: it confirms each message; where it does not, publishing itself waits.
     ``lists``: it lists the names of all its queues.
+    ``priority_levels``: how many priorities it keeps apart; 0 if it ignores them. RabbitMQ's two are there since 4.0.
     ``is_managed``: it does so through RabbitMQ's management API, and has policies, alarms and a version there.
     """
 
@@ -20,13 +21,14 @@ class BrokerKind:
     delays: bool = False
     confirms: bool = False
     lists: bool = False
+    priority_levels: int = 0
     is_managed: bool = False
 
 
 #: By the ``driver_type`` of kombu's transport; any other one has queues and no more.
 KINDS = {
-    "amqp": BrokerKind(routes=True, delays=True, confirms=True, is_managed=True),
-    "objectstore": BrokerKind(routes=True, lists=True),
+    "amqp": BrokerKind(routes=True, delays=True, confirms=True, priority_levels=2, is_managed=True),
+    "objectstore": BrokerKind(routes=True, lists=True, priority_levels=10),
 }
 
 

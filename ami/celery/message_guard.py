@@ -25,6 +25,7 @@ from ami.celery.declaration import declare
 from ami.celery.message_copy import REASON_HEADER
 from ami.celery.task_message import check, seconds_ahead
 from ami.governor.slot_consumer import SlotConsumer
+from ami.topology.broker import EXCHANGE_NAME
 
 logger = get_logger(__name__)
 
@@ -43,10 +44,27 @@ MAX_HEADERS_BYTES = 100_000
 class GuardedConsumer(SlotConsumer):
     """A task consumer whose messages raise nothing but what the broker's connection raises.
 
-    Any other error, in kombu, in the governor or in Celery, goes to ``on_decode_error``.
+    Any other error, in kombu, in the governor or in Celery, goes to ``on_decode_error``. It binds no queue of the
+    topology: after a rollback another queue has its keys, and each task would be delivered to both.
     """
 
     on_decode_error: Callable[[Any, BaseException], Any] | None = None
+
+    def declare(self) -> None:
+        """Declare the queues that are not the topology's; ``ami.celery.declaration`` declares those with their keys."""
+        for queue in self._queues.values():
+            self._declare_foreign(queue)
+
+    def add_queue(self, queue: Any) -> Any:
+        """Add a queue to consume from; see ``kombu.Consumer.add_queue``."""
+        added = queue(self.channel)
+        self._declare_foreign(added)
+        self._queues[added.name] = added
+        return added
+
+    def _declare_foreign(self, queue: Any) -> None:
+        if not kind_of(self.connection).routes or queue.exchange.name != EXCHANGE_NAME:
+            queue.declare()
 
     def _receive_callback(self, message: Any) -> Any:
         try:

@@ -1,10 +1,12 @@
-"""The producer of everything this application publishes, with a bounded wait for the broker's confirmation."""
+"""The producer of everything this application publishes: bounded waits for confirmations, the broker's priorities."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
+from ami.celery import priority
 from ami.celery.broker_kind import kind_of
 from ami.celery.message_guard import GuardedConsumer
 from ami.governor.slot_consumer import SlotAMQP
@@ -38,13 +40,21 @@ class ConfirmedProducer(Producer):
             confirm_timeout = CONFIRM_TIMEOUT_SECONDS
         return super().publish(*args, confirm_timeout=confirm_timeout, **kwargs)
 
-    def _publish(self, *args: Any, **kwargs: Any) -> Any:
+    def _publish(self, body: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
         connection, _ = self.connection, self.channel  # To connect may take too long as well; that is tried again.
+        level = _level(connection, given, headers=args[2]) if given else priority.NORMAL
         try:
-            return super()._publish(*args, **kwargs)
+            return super()._publish(body, level, *args, **kwargs)
         except TimeoutError as error:
             connection.collect()
             raise Unconfirmed("The broker did not confirm the message in time; it may have it all the same.") from error
+
+
+def _level(connection: Any, given: Any, headers: Mapping[str, Any]) -> int:
+    level = priority.level(connection, given)
+    if why := priority.why_ignored(connection):
+        priority.warn_once(why, headers.get("task"))
+    return level
 
 
 class AntennaAMQP(SlotAMQP):

@@ -7,7 +7,9 @@ from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.core.checks import Warning as CheckWarning
+from kombu.exceptions import OperationalError
 
+from ami.celery import priority
 from ami.environment.errors import did_you_mean
 from ami.queues.schedule import declared
 from ami.queues.tasks import registered
@@ -17,6 +19,9 @@ from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
 
 #: Tasks of Celery's own that the table may route; the others run where they are sent.
 CELERYS_OWN = ("celery.backend_cleanup",)
+
+#: How long a check waits for the broker; only where a task declares a priority.
+CONNECT_SECONDS = 2
 
 
 @register("queues")
@@ -96,3 +101,29 @@ def check_schedule(**_: Any) -> list[CheckMessage]:
         for scheduled in declared()
         if scheduled.task not in names
     ]
+
+
+@register("queues")
+def check_priorities(**_: Any) -> list[CheckMessage]:
+    """Check that the broker has priorities, if a task declares one."""
+    names = [name for name in registered() if current_app.tasks[name].priority]
+    why = _why_ignored() if names else ""
+    return [
+        CheckWarning(
+            f"{name} declares the priority {current_app.tasks[name].priority}, and {why}.",
+            hint="Upgrade the broker, or give urgent tasks a queue of their own: a row of ami/topology/table.py.",
+            id="queues.W008",
+        )
+        for name in names
+        if why
+    ]
+
+
+def _why_ignored() -> str:
+    """Return why the broker ignores priorities; empty if it does not, or cannot be reached to tell."""
+    with current_app.connection_for_write() as connection:
+        try:
+            connection.ensure_connection(max_retries=1, timeout=CONNECT_SECONDS)
+            return priority.why_ignored(connection)
+        except (OperationalError, *connection.connection_errors, *connection.channel_errors):
+            return ""

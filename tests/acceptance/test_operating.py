@@ -10,6 +10,7 @@ from tests.support.place import BROKERS, Place, new_place, until
 
 TOPOLOGY = load({})
 QUEUES = TOPOLOGY.queues
+LOGIN = ("operator", "secret")
 NODES = sorted(row.key.lower() for row in TOPOLOGY.workloads)
 
 
@@ -56,7 +57,7 @@ def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    flower = deployment.celery("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_BASIC_AUTH="operator:secret")
+    flower = deployment.celery("flower", "--address=127.0.0.1", f"--port={port}", FLOWER_BASIC_AUTH=":".join(LOGIN))
     url = f"http://127.0.0.1:{port}"
 
     def answers() -> int | None:
@@ -69,6 +70,10 @@ def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):
     assert until(answers) == 401
     page = until(lambda: _workers(url))
     assert all(f"{node}@" in page for node in NODES)
+    assert _page(url, "/api/workers?refresh=1", "interactive@")
+    added = _add_consumer(url, f"interactive@{socket.gethostname()}", QUEUES[0])
+    assert added.status_code == 403
+    assert "was started for antenna-interactive only" in added.text
     task_id = deployment.send("tests.support.worker_tasks.basic.succeed")
     until(lambda: _page(url, f"/task/{task_id}", "SUCCESS"))
     assert _page(url, "/tasks", "datatable")
@@ -80,9 +85,14 @@ def _workers(url: str) -> str | None:
     return page if page and page.count("@") >= len(NODES) else None
 
 
+def _add_consumer(url: str, node: str, queue: str) -> httpx.Response:
+    path = f"/api/worker/queue/add-consumer/{node}"
+    return httpx.post(url + path, params={"queue": queue}, auth=LOGIN, timeout=10)
+
+
 def _page(url: str, path: str, text: str) -> str | None:
     """A page of Flower, once it shows the text."""
-    page = httpx.get(url + path, auth=("operator", "secret"), timeout=10).text
+    page = httpx.get(url + path, auth=LOGIN, timeout=10).text
     return page if text in page else None
 
 

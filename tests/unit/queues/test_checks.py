@@ -10,6 +10,7 @@ from ami.queues import checks
 from ami.queues.schedule import Scheduled
 from ami.topology.table import HOUSEKEEPING, INGEST, INTERACTIVE
 from ami.topology.topology import Topology
+from tests.support.place import celery_at
 
 
 def said(check: Any, code: str) -> list[str]:
@@ -89,3 +90,24 @@ def test_schedule_that_names_an_unknown_task_is_refused(monkeypatch: pytest.Monk
         "The schedule names the task 'ami.jobs.tasks.audit_jobz', which is not registered. "
         "Did you mean 'ami.jobs.tasks.audit_jobs'?"
     ]
+
+
+@pytest.mark.parametrize(("url", "warned"), [("memory://localhost", True), ("objectstore+memory://checks", False)])
+def test_declared_priority_is_named_where_the_broker_has_none(make_task: Any, url: str, warned: bool):
+    with celery_at(url):
+        assert checks.check_priorities() == [], "no task declares one"
+        _make_urgent_task(make_task)
+        found = said(checks.check_priorities, "queues.W008")
+    sentence = "tests.urgent declares the priority 9, and memory as a broker has no priorities here."
+    assert found == ([sentence] if warned else [])
+
+
+def test_declared_priority_is_not_judged_without_the_broker(make_task: Any):
+    _make_urgent_task(make_task)
+    with celery_at("amqp://nobody:nothing@127.0.0.1:1//"):
+        assert checks.check_priorities() == []
+
+
+def _make_urgent_task(make_task: Any) -> None:
+    with pytest.warns(CDeprecationWarning, match="'priority' task attribute"):
+        make_task("tests.urgent", priority=9)

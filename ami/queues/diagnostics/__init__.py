@@ -1,7 +1,7 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``: what each worker says. ``redis_servers``: what each Redis
-says.
+``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says.
+``redis_servers``: what each Redis says.
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,6 @@
 """Findings about each Redis of the deployment: its memory, what it does when it is full, and what it writes to disk."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ def configured(caches: Mapping[str, Mapping[str, Any]], results: str, broker: st
     for what, url in uses:
         if url.partition("://")[0] in SCHEMES:
             where = _where(url)
-            known = servers.get(where, RedisServer(url, where, frozenset()))
+            known = servers.get(where, RedisServer(_for_client(url), where, frozenset()))
             servers[where] = RedisServer(known.url, where, known.keeps | {what})
     return list(servers.values())
 
@@ -73,6 +74,11 @@ def configured(caches: Mapping[str, Mapping[str, Any]], results: str, broker: st
 def _urls(cache: Mapping[str, Any]) -> list[str]:
     location = cache.get("LOCATION", "")
     return location.replace(";", ",").split(",") if isinstance(location, str) else list(location)
+
+
+def _for_client(url: str) -> str:
+    """Return the URL as redis-py reads it: Celery also takes ``CERT_REQUIRED`` for ``required``."""
+    return re.sub(r"(?<=ssl_cert_reqs=)CERT_(\w+)", lambda found: found[1].lower(), url)
 
 
 def _where(url: str) -> str:

@@ -18,7 +18,7 @@ MIB = 1024**2
 PASSWORD = "s3cret-of-redis"  # noqa: S105
 
 #: As compose starts it (compose/redis/with-password).
-AS_COMPOSE = {"maxmemory": 16 * MIB, "maxmemory-policy": "allkeys-lru", "save": "", "appendonly": "no"}
+AS_COMPOSE = {"maxmemory": 64 * MIB, "maxmemory-policy": "allkeys-lru", "save": "", "appendonly": "no"}
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,12 @@ def test_incident_3_memory_is_compared_with_its_limit(server: Redis, url: str, p
     rows = found(url)
     assert rows.get("redis-memory", (None,))[0] == level
     if level:
-        assert int(re.search(r"uses (\d+)% of its 16 MiB", rows["redis-memory"][1])[1]) - percent in (0, 1)
+        assert int(re.search(r"uses (\d+)% of its 64 MiB", rows["redis-memory"][1])[1]) - percent in (0, 1)
     assert PASSWORD not in str(rows)
 
 
 def test_full_cache_that_evicts_is_fine_and_evicted_results_are_not(server: Redis, url: str):
-    for number in range(100):
+    for number in range(300):
         server.set(f"key-{number}", b"x" * 256 * 1024)
     cache = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [url]}}
     assert list(redis_servers.looked_at(redis_servers.configured(cache, "disabled", ""))) == []
@@ -96,8 +96,8 @@ def test_full_cache_that_evicts_is_fine_and_evicted_results_are_not(server: Redi
 
 def test_incident_3_refused_writes_and_their_policy_are_found(server: Redis, url: str):
     server.config_set("maxmemory-policy", "noeviction")
-    fill(server, 99)
-    server.set("last", b"x" * MIB)  # Memory is compared before a command, not with what it adds.
+    fill(server, 97)
+    server.set("last", b"x" * 4 * MIB)  # Memory is compared before a command, not with what it adds.
     for _ in range(3):
         with pytest.raises(OutOfMemoryError):
             server.set("one-more", b"x")
@@ -160,6 +160,15 @@ def test_unreachable_redis_is_one_sentence_in_time(answers: bool):
 )
 def test_deployment_without_redis_has_no_such_finding(cache: dict[str, Any]):
     assert redis_servers.configured({"default": cache}, "config.result_backend:Backend", "amqp://rabbitmq") == []
+
+
+def test_celerys_spelling_of_a_certificates_check_is_read(address: str):
+    results = f"rediss://{address}/1?ssl_cert_reqs=CERT_REQUIRED"
+    (server,) = redis_servers.configured({}, results, "")
+    assert server.url == f"rediss://{address}/1?ssl_cert_reqs=required"
+    ((level, sentence),) = [(item.level, item.sentence) for item in redis_servers.looked_at([server])]
+    assert level == "error", "it speaks no TLS"
+    assert "RedisError" not in sentence
 
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)

@@ -97,10 +97,9 @@ def test_full_cache_that_evicts_is_fine_and_evicted_results_are_not(server: Redi
 def test_incident_3_refused_writes_and_their_policy_are_found(server: Redis, url: str):
     server.config_set("maxmemory-policy", "noeviction")
     fill(server, 97)
-    server.set("last", b"x" * 4 * MIB)  # Memory is compared before a command, not with what it adds.
     for _ in range(3):
         with pytest.raises(OutOfMemoryError):
-            server.set("one-more", b"x")
+            server.set("one-more", b"x" * 4 * MIB)  # What it reads counts as memory.
     rows = found(url)
     assert rows["redis-memory"][0] == "error"
     assert "refuses every write" in rows["redis-memory"][1]

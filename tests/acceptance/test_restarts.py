@@ -44,12 +44,3 @@ def test_incident_6_worker_that_is_killed_again_and_again_is_found(place: Place)
     assert level == "warning"
     assert "was started 3 times within an hour" in sentence
     assert f"It was running {T}.hold." in sentence
-
-
-@pytest.mark.parametrize("place", [FOLDER], indirect=True)
-def test_worker_that_cannot_count_its_starts_is_unseen(place: Place):
-    place.queues("declare")
-    (place.folder / "file").touch()
-    place.worker("antenna", GOVERNOR_STATE_DIR=str(place.folder / "file"))
-    ((level, sentence),) = found(place, "restarts")
-    assert (level, "GOVERNOR_STATE_DIR" in sentence) == ("unseen", True)

@@ -38,5 +38,10 @@ def test_processes_that_the_kernel_killed_are_a_finding():
     assert (name, "killed 2 processes in the container of ingest@a" in sentence) == ("kernel-kills", True)
 
 
+def test_worker_that_cannot_count_its_restarts_is_unseen():
+    (item,) = restarted({"ingest@a": {"starts": {"restarts": None, "kernel_kills": 0}}})
+    assert (item.level, item.name, "GOVERNOR_STATE_DIR" in item.sentence) == ("unseen", "restarts", True)
+
+
 def test_worker_without_a_governor_or_of_another_version_is_not_reported():
     assert list(restarted({"ingest@a": {"starts": None}, "old@a": {}})) == []

@@ -12,6 +12,7 @@ settings_module.choose()
 transports.register()  # Before the first connection: kombu has no entry point for transports.
 app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.loader.override_backends = dict.fromkeys(("redis", "rediss"), "config.redis_results:Backend")
 app.on_configure.connect(task_routes.apply)
 app.autodiscover_tasks()
 bootsteps.install(app)

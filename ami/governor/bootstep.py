@@ -5,7 +5,7 @@ from typing import Any
 
 from celery import bootsteps, concurrency
 from celery.concurrency.prefork import TaskPool
-from celery.signals import worker_init, worker_shutting_down
+from celery.signals import worker_init, worker_shutdown, worker_shutting_down
 from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Tasks
@@ -16,8 +16,10 @@ from ami.governor.child_process import ChildHooks
 from ami.governor.crash_log import RunLog
 from ami.governor.errors import GovernorError
 from ami.governor.governor import Governor
+from ami.governor.kernel_kills import KernelKills
 from ami.governor.pool_adapters import adapter_for
 from ami.governor.settings import GovernorSettings
+from ami.governor.start_log import ASKED, StartLog
 from ami.topology.errors import TopologyError
 from ami.topology.workload import Workload
 
@@ -44,8 +46,21 @@ class Plan:
         queue = self.row.queue if self.row else ""
         self.paused = lambda: paused(queue)
         self.run_log = _run_log_of(self.settings, worker.hostname)
+        self.start_log = _start_log_of(self.run_log)
+        self.kernel_kills = KernelKills()
         self.soft_kib, self.hard_kib = _limits_of(worker, self.row)
         self._prepare(worker)
+
+    def starts(self) -> dict[str, Any] | None:
+        """Return when the worker was started and restarted; None without a governor.
+
+        ``restarts`` is None where the state folder cannot be used. ``kernel_kills``: processes of its container that
+        the kernel killed since the start, None where that is unknown.
+        """
+        if self.settings.memory_governor == "off":
+            return None
+        known = self.start_log.info() if self.start_log else {"restarts": None}
+        return {**known, "kernel_kills": self.kernel_kills.count()}
 
     def _prepare(self, worker: Any) -> None:
         """Adapt the settings of the pool, and install the hooks of its children."""
@@ -102,7 +117,7 @@ class GovernorStep(bootsteps.StartStopStep):
 
     def info(self, _: Any) -> dict[str, Any]:
         """What ``celery -A config inspect stats`` shows."""
-        return {"governor": self.governor.info() if self.governor else None}
+        return {"governor": self.governor.info() if self.governor else None, "starts": self.plan.starts()}
 
     def _governor(self, consumer: Any) -> Governor:
         plan = self.plan
@@ -195,6 +210,21 @@ def _run_log_of(settings: GovernorSettings, node: str) -> RunLog | None:
         return None
     worker_shutting_down.connect(lambda **_: run_log.mark_stopping(), weak=False, dispatch_uid="governor.run_log")
     return run_log
+
+
+def _start_log_of(run_log: RunLog | None) -> StartLog | None:
+    """Return the log of starts beside the run log, whose lock it needs."""
+    if run_log is None:
+        return None
+    try:
+        start_log = StartLog(run_log.folder, run_log.running())
+    except OSError as error:
+        logger.warning("Restarts not counted: cannot write GOVERNOR_STATE_DIR: %r", error)
+        return None
+    uid = "governor.start_log"
+    worker_shutting_down.connect(lambda **_: start_log.mark_ended(ASKED), weak=False, dispatch_uid=uid)
+    worker_shutdown.connect(lambda sender, **_: start_log.mark_exit(sender.exitcode), weak=False, dispatch_uid=uid)
+    return start_log
 
 
 def _limits_of(worker: Any, row: Workload | None) -> tuple[int, int]:

@@ -27,6 +27,13 @@ class Tasks(Variables):
         low=0,
         high=3600,
     )
+    antenna_keepalive_seconds: int = variable(
+        60,
+        "Idle seconds after which a connection to RabbitMQ, Redis, PostgreSQL or NATS sends a packet to stay open; "
+        "less than a firewall's limit for idle connections.",
+        low=1,
+        high=3600,
+    )
     celery_result_backend: str = variable(
         "",
         "Where task results are stored; not set: REDIS_URL, or the database where that is empty.",

@@ -1,6 +1,5 @@
 """The broker: the embedded default of local settings, and the options of each kind of broker."""
 
-import socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,6 +8,7 @@ from config.schema.addresses import Addresses
 from config.schema.urls import wrong_url
 
 from .environment import BASE_DIR
+from .keepalive import DEFAULT_SECONDS, tcp_options
 
 #: Our own transport's URLs begin with it, then comes the store's scheme: file, s3, ...
 STORE = "objectstore+"
@@ -24,7 +24,7 @@ KINDS = (*AMQP, "pyamqp", "redis", "rediss", f"{STORE}...")
 BROKER = of(Addresses, "celery_broker_url")
 
 
-def transport_options(url: str) -> dict[str, Any]:
+def transport_options(url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, Any]:
     """Return ``CELERY_BROKER_TRANSPORT_OPTIONS`` for the broker at ``url``.
 
     Confirmations and sockets are AMQP's alone. ``heartbeat`` is never among them: it is ticked only on a worker's own
@@ -32,11 +32,7 @@ def transport_options(url: str) -> dict[str, Any]:
     """
     if not url.startswith((*(f"{scheme}://" for scheme in AMQP), "pyamqp://")):
         return {}
-    return {
-        "confirm_publish": True,
-        # A firewall that drops idle connections is noticed within two and a half minutes (incident 5).
-        "socket_settings": {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 9},
-    }
+    return {"confirm_publish": True, "socket_settings": tcp_options(keepalive_seconds)}
 
 
 def wrong_broker(url: str) -> str:

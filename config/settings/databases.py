@@ -10,6 +10,8 @@ from config.schema.addresses import Addresses
 from config.schema.tasks import Tasks
 from config.schema.urls import wrong_url
 
+from .keepalive import DEFAULT_SECONDS, libpq_options, tcp_options
+
 DATABASE = of(Addresses, "database_url")
 SHARED = ("postgres", "postgresql")
 
@@ -52,7 +54,7 @@ def wrong_results(backend: str) -> str:
     return ""
 
 
-def databases(url: str) -> dict[str, dict[str, Any]]:
+def databases(url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, dict[str, Any]]:
     """Return DATABASES for a ``postgres://`` or ``sqlite://`` URL."""
     database = dict(Env.db_url_config(url))
     if database["ENGINE"].endswith("sqlite3"):
@@ -62,13 +64,15 @@ def databases(url: str) -> dict[str, dict[str, Any]]:
         database["CONN_HEALTH_CHECKS"] = True
         database["CONN_MAX_AGE"] = 60
         database.setdefault("OPTIONS", {})["connect_timeout"] = 5
-        database["OPTIONS"] |= {"keepalives": 1, "keepalives_idle": 60, "keepalives_interval": 10}
+        database["OPTIONS"] |= libpq_options(keepalive_seconds)
     return {"default": database}
 
 
-def caches(redis_url: str) -> dict[str, dict[str, Any]]:
+def caches(redis_url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, dict[str, Any]]:
     """Return CACHES: Redis, or the database where there is none, for every process the same. It may vanish any time."""
     if redis_url:
-        return {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url}}
+        options = {"socket_keepalive": True, "socket_keepalive_options": tcp_options(keepalive_seconds)}
+        redis = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url, "OPTIONS": options}
+        return {"default": redis}
     table = {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": CACHE_TABLE}
     return {"default": {**table, "OPTIONS": {"MAX_ENTRIES": CACHE_ENTRIES}}}

@@ -16,12 +16,12 @@ CELERY_BROKER_URL = values.celery_broker_url or EMBEDDED
 _database = values.database_url or f"sqlite:///{BASE_DIR / 'antenna.sqlite3'}"
 if wrong := [each for each in (wrong_broker(CELERY_BROKER_URL), wrong_database(_database)) if each]:
     refuse(*wrong)
-CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL, values.antenna_keepalive_seconds)
 NATS_URL = values.nats_url or "nats://127.0.0.1:4222"
 FLOWER_URL = values.flower_url or "http://127.0.0.1:5555"
 FLOWER_LOGIN_REQUIRED = False
-DATABASES = databases(_database)
-CACHES = caches(values.redis_url)
+DATABASES = databases(_database, values.antenna_keepalive_seconds)
+CACHES = caches(values.redis_url, values.antenna_keepalive_seconds)
 
 # Beside the folder broker: the workers of two checkouts would share a folder below /tmp, and one of them its records.
 os.environ.setdefault(of(GovernorVariables, "governor_state_dir").name, str(BASE_DIR / ".antenna" / "governor"))

@@ -40,9 +40,9 @@ if wrong := list(filter(None, _wrong_values())):
 
 SECRET_KEY = values.django_secret_key
 CELERY_BROKER_URL = values.celery_broker_url
-CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
-DATABASES = databases(values.database_url) if values.database_url else {}
-CACHES = caches(values.redis_url)
+CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL, values.antenna_keepalive_seconds)
+DATABASES = databases(values.database_url, values.antenna_keepalive_seconds) if values.database_url else {}
+CACHES = caches(values.redis_url, values.antenna_keepalive_seconds)
 ALLOWED_HOSTS = list(values.django_allowed_hosts)
 
 if bucket := values.antenna_s3_bucket:

@@ -11,15 +11,15 @@ from .environment import values
 
 SECRET_KEY = "only-for-tests"  # noqa: S105
 CELERY_BROKER_URL = values.celery_broker_url or "amqp://guest:guest@127.0.0.1:5672//"
-CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL, values.antenna_keepalive_seconds)
 NATS_URL = values.nats_url or "nats://127.0.0.1:4222"
 FLOWER_URL = "http://flower.example:5555"
 _folder = Path(values.antenna_test_folder or tempfile.mkdtemp(prefix="antenna-test-"))
-DATABASES = databases(values.database_url or f"sqlite:///{_folder / 'test.sqlite3'}")
+DATABASES = databases(values.database_url or f"sqlite:///{_folder / 'test.sqlite3'}", values.antenna_keepalive_seconds)
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # In a file, so that threads and worker processes share it.
     DATABASES["default"]["TEST"] = {"NAME": str(_folder / "pytest.sqlite3")}
-CACHES = caches(REDIS_URL)
+CACHES = caches(REDIS_URL, values.antenna_keepalive_seconds)
 if not REDIS_URL:
     # Most tests have no database. Those about results and cache there ask for it (tests/unit/config).
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

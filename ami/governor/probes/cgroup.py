@@ -104,6 +104,20 @@ class Cgroup:
         place = self._place()
         return min((limit for _, limit in _limits(place)), default=None) if place else None
 
+    def kernel_kills(self) -> int | None:
+        """Return how many processes the kernel has killed here for want of memory; None where nothing is limited.
+
+        Sources: as above, ``oom_kill`` of ``memory.events`` (v2) and of ``memory.oom_control`` (v1).
+
+        Raises:
+            OSError, ValueError: like ``memory``.
+        """
+        place = self._place()
+        if place is None or self.memory() is None:
+            return None
+        name = "memory.oom_control" if place.version == 1 else "memory.events"
+        return keyed.pick(place.folder / name, "oom_kill")[0]
+
     def _place(self) -> Place | None:
         belongs = self._membership()
         if belongs is None:

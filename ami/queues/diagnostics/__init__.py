@@ -1,19 +1,22 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``: what each worker says.
+``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says.
+``redis_servers``: what each Redis says.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from ami.queues import governors
-from ami.queues.diagnostics import broker, queues, workers
+from ami.queues.diagnostics import broker, queues, redis_servers, workers
 from ami.queues.diagnostics.finding import Finding
+from ami.queues.diagnostics.redis_servers import RedisServer
 from ami.topology.topology import Topology
 
 __all__ = ["Finding", "findings"]
 
 
-def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]:
+def findings(topology: Topology, app: Any, management_url: str, servers: Iterable[RedisServer] = ()) -> list[Finding]:
     """Return everything that is wrong, the gravest first; an empty list is a healthy deployment.
 
     Raises:
@@ -27,6 +30,7 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
             *of_workers,
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
+            *redis_servers.looked_at(servers),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])

@@ -5,6 +5,7 @@ from typing import Any
 
 from ami.celery.producer import Unconfirmed
 from ami.queues import governors
+from ami.queues.diagnostics import restarts
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -22,7 +23,7 @@ def answers(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[str, Any
     except Unconfirmed:
         sentence = "Workers not inspected: the broker accepts no messages, so none can be sent to them."
         return {}, [Finding("unseen", "no-worker", sentence)]
-    return answers, list(worker_findings(topology, answers))
+    return answers, [*worker_findings(topology, answers), *restarts.restarted(answers)]
 
 
 def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:

@@ -76,6 +76,19 @@ def test_publishes_are_confirmed_and_retried_without_heartbeat_option(shown):
     assert settings["CELERY_BROKER_HEARTBEAT"] > 0
 
 
+def test_one_setting_keeps_every_connection_alive(shown):
+    """Incident 5: a firewall forgets idle connections."""
+    names = ("CELERY_BROKER_TRANSPORT_OPTIONS", "CACHES", "DATABASES", "ANTENNA_KEEPALIVE_SECONDS")
+    settings = shown(*names, ANTENNA_KEEPALIVE_SECONDS="30")
+    expected = {str(socket.TCP_KEEPIDLE): 30, str(socket.TCP_KEEPINTVL): 5, str(socket.TCP_KEEPCNT): 9}
+    assert settings["CELERY_BROKER_TRANSPORT_OPTIONS"]["socket_settings"] == expected
+    assert settings["CACHES"]["default"]["OPTIONS"]["socket_keepalive_options"] == expected
+    assert settings["ANTENNA_KEEPALIVE_SECONDS"] == 30, "NATS's and the results'"
+    options = settings["DATABASES"]["default"]["OPTIONS"]
+    assert [options[name] for name in ("keepalives_idle", "keepalives_interval", "keepalives_count")] == [30, 5, 9]
+    assert options["tcp_user_timeout"] == 75_000
+
+
 def test_broker_over_a_store_gets_no_amqp_options(shown):
     url = "objectstore+s3://antenna-broker/production"
     settings = shown("CELERY_BROKER_URL", "CELERY_BROKER_TRANSPORT_OPTIONS", CELERY_BROKER_URL=url)

@@ -81,7 +81,7 @@ def test_every_queues_subcommand_and_option_exists(document: Path) -> None:
 def test_every_finding_and_check_has_a_row_in_operations() -> None:
     sources = [path.read_text() for path in (ROOT / "ami" / "queues" / "diagnostics").glob("*.py")]
     # Each is written where it is found; a name that depends on the queue is put into a variable first.
-    found = r'(?:Finding\(\s*"\w+",\s*|name, why = )"([a-z-]+)"'
+    found = r'(?:Finding\(\s*[^,]+,\s*|name, why = )"([a-z-]+)"'
     names = {name for source in sources for name in re.findall(found, source)}
     assert names
     table = OPERATIONS.partition("## What `queues check --live` finds")[2]

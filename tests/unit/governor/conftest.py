@@ -7,12 +7,19 @@ from typing import Any
 
 import pytest
 from celery.concurrency.prefork import TaskPool
-from celery.signals import task_postrun, task_prerun, worker_init, worker_process_init, worker_shutting_down
+from celery.signals import (
+    task_postrun,
+    task_prerun,
+    worker_init,
+    worker_process_init,
+    worker_shutdown,
+    worker_shutting_down,
+)
 
 from ami.governor.settings import NAMES
 from ami.topology.topology import Topology
 
-SIGNALS = (worker_init, worker_process_init, worker_shutting_down, task_prerun, task_postrun)
+SIGNALS = (worker_init, worker_process_init, worker_shutting_down, worker_shutdown, task_prerun, task_postrun)
 
 
 class Worker(SimpleNamespace):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery.concurrency.prefork import TaskPool
 from celery.concurrency.thread import TaskPool as ThreadPool
-from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutting_down
+from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutdown, worker_shutting_down
 
 from ami.governor import bootstep, memory_limit
 from ami.governor.bootstep import SINGLE_JOB_REFUSED, START_SECONDS, GovernorStep, Plan
@@ -121,7 +121,8 @@ def test_switched_off_it_connects_no_signal_and_leaves_no_file(
     worker: Any, signals: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MEMORY_GOVERNOR", "off")
-    assert plan(worker).run_log is None
+    made = plan(worker)
+    assert (made.run_log, made.starts()) == (None, None)
     assert [signal.receivers for signal in signals] == [[]] * len(signals)
     assert list(tmp_path.iterdir()) == []
 
@@ -133,6 +134,7 @@ def test_unwritable_folder_is_a_warning_and_no_run_log(
     monkeypatch.setenv("GOVERNOR_STATE_DIR", str(tmp_path / "file"))
     made = plan(worker)
     assert made.run_log is None
+    assert made.starts()["restarts"] is None, "unknown"
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage().startswith("Crash attribution disabled: cannot write GOVERNOR_STATE_DIR: ")
@@ -146,6 +148,18 @@ def test_worker_that_is_asked_to_stop_marks_its_run_log(worker: Any, tmp_path: P
     assert not (folder / "ending").exists()
     worker_shutting_down.send(sender=None)
     assert (folder / "ending").exists()
+
+
+@pytest.mark.parametrize(("asked", "exit_code", "restarts"), [(True, 1, 0), (False, 0, 0), (False, 75, 1)])
+def test_worker_that_ends_by_itself_is_a_restart_unless_it_was_asked_to(
+    worker: Any, asked: bool, exit_code: int, restarts: int
+) -> None:
+    plan(worker)
+    worker.exitcode = exit_code
+    if asked:
+        worker_shutting_down.send(sender=None)
+    worker_shutdown.send(sender=worker)
+    assert [one["how"] for one in plan(worker).starts()["restarts"]] == [f"exit code {exit_code}"] * restarts
 
 
 @pytest.mark.parametrize("queues", [(), (QUEUE, "antenna-ingest"), ("elsewhere",)])

@@ -161,3 +161,16 @@ def test_a_resize_of_a_running_container_is_seen(folder, child):
 
     assert (before[1], cgroup.memory()[1]) == (LIMIT, 2 * LIMIT)
     assert (cgroup.version, cgroup.path) == (FOUND[0], folder)
+
+
+@pytest.mark.processes
+def test_process_that_the_kernel_killed_is_counted_once(folder, child):
+    process = child("anonymous")
+    cgroup = Cgroup(pid=process.pid)
+    assert cgroup.kernel_kills() == 0
+    greedy = f"import os; open('{folder}/cgroup.procs', 'w').write(str(os.getpid())); bytearray(b'x') * {LIMIT}"
+
+    done = subprocess.run([sys.executable, "-c", greedy], check=False)
+
+    assert done.returncode == -9
+    assert cgroup.kernel_kills() == 1

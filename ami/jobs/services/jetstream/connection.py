@@ -88,6 +88,8 @@ async def _connect() -> Client:
         settings.NATS_URL,
         name=f"antenna-{os.getpid()}",
         connect_timeout=int(CONNECT_SECONDS),
+        # The library sets no keep-alive on its sockets, and its own pings come every two minutes (incident 5).
+        ping_interval=settings.ANTENNA_KEEPALIVE_SECONDS,
         allow_reconnect=False,
         max_reconnect_attempts=0,
         error_cb=_report,

@@ -16,7 +16,7 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
-from ami.queues.diagnostics import Finding
+from ami.queues.diagnostics import Finding, redis_servers
 from ami.queues.management import confirmation
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         verbs.add_parser("declare", help="declare queues, dead-letter queues, exchanges and policies")
         verbs.add_parser("tasks", help="list every registered task with its queue, rule and limits")
         check = verbs.add_parser("check", help="check tasks, routes and schedule; exit 1 on an error")
-        check.add_argument("--live", action="store_true", help="check the broker and every worker, too")
+        check.add_argument("--live", action="store_true", help="check the broker, every worker and Redis, too")
         verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
         back = verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
         verbs.add_parser("governor", help="show each worker's memory, state and reasons")
@@ -101,7 +101,9 @@ class Command(BaseCommand):
     def _check(self, options: dict[str, Any]) -> None:
         found = [_finding(message) for message in run_checks(tags=["queues"])]
         if options["live"]:
-            found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL)
+            conf = current_app.conf
+            servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
+            found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)
         cells = [(item.level, item.name, item.sentence) for item in found]
         self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
         if any(item.level == "error" for item in found):

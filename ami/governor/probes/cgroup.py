@@ -92,10 +92,17 @@ class Cgroup:
         if place is None:
             return None
         _, total = host.memory(self._root)
-        limits = _limits_v1(place) if place.version == 1 else _limits_v2(place)
         # 0 is a legal limit (memory.high, to push everything out): over it by any use, and no divisor.
-        levels = [(_used(place.version, folder), limit or 1) for folder, limit in limits if limit < total]
+        levels = [(_used(place.version, folder), limit or 1) for folder, limit in _limits(place) if limit < total]
         return max(levels, key=lambda level: (level[0] / level[1], -level[1]), default=None)
+
+    def limit(self) -> int | None:
+        """Return the smallest limit of the cgroup and all above it in bytes; None without one.
+
+        Raises OSError and ValueError like ``memory``.
+        """
+        place = self._place()
+        return min((limit for _, limit in _limits(place)), default=None) if place else None
 
     def _place(self) -> Place | None:
         belongs = self._membership()
@@ -147,6 +154,11 @@ def _mount(line: str) -> Mount | None:
 
 def _unescaped(text: str) -> str:
     return ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _limits(place: Place) -> Iterator[tuple[Path, int]]:
+    """Yield each level that has a limit, and the limit in bytes; on v1 "no limit" is a number above any memory."""
+    return _limits_v1(place) if place.version == 1 else _limits_v2(place)
 
 
 def _limits_v2(place: Place) -> Iterator[tuple[Path, int]]:

@@ -18,6 +18,11 @@ class Worker(worker.Worker):
 
     limits: WorkerLimits | None = None
 
+    def on_before_init(self, **options: Any) -> None:
+        """Refuse what contradicts the table before Celery prints anything."""
+        self.limits = limits_of(self.app, options)
+        super().on_before_init(**options)
+
     def setup_defaults(self, **options: Any) -> None:
         """Replace Celery's defaults before the worker has queues, a pool or a governor.
 
@@ -25,7 +30,6 @@ class Worker(worker.Worker):
         is set after it.
         """
         super().setup_defaults(**options)
-        self.limits = limits_of(self.app, options)
         for name, value in (self.limits.attributes if self.limits else {}).items():
             setattr(self, name, value)
 

@@ -13,6 +13,7 @@ from ami.topology import broker, command, compose, definitions, nats_login
 from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
+from ami.topology.overrides import BOUNDS
 from ami.topology.process import Kind
 from ami.topology.process_group import Command, ProcessGroup
 from ami.topology.topology import Topology, load
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     everything.add_argument("--beat", action="store_true", help="run beat as well")
     everything.add_argument(
         "--concurrency",
-        type=int,
+        type=_concurrency,
         metavar="N",
         help="tasks at the same time in each worker; default: the row's, at most one per core",
     )
@@ -72,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     rendered.add_argument("--check", action="store_true", help="exit 1 if the file differs")
     cli.add_parser(verbs)
     return parser
+
+
+def _concurrency(text: str) -> int:
+    low, high = BOUNDS["concurrency"]
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {low} to {high}")
+    return int(text)
 
 
 def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:

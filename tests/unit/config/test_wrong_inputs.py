@@ -142,6 +142,13 @@ WRONG = {
     "worker of no queue": Row((*TOPOLOGY, "worker"), "arguments are required: queue", "usage: "),
     "unknown verb of the topology": Row((*TOPOLOGY, "worke"), "invalid choice: 'worke'", "choose from 'worker'"),
     "no verb of the topology": Row(TOPOLOGY, "arguments are required: verb", "{{worker,beat,"),
+    "workers of a misspelt queue": Row(
+        (*TOPOLOGY, "all", "--only", "antena"), "consumes the queue 'antena'", "Did you mean 'antenna'?"
+    ),
+    "workers of no size": Row((*TOPOLOGY, "all", "--concurrency", "0"), "'0' is not", "whole number from 1 to 512"),
+    "workers in a wrong environment": Row(
+        (*TOPOLOGY, "all"), "NATS_URL is not set", "set it to something like nats://", {**PRODUCTION, "NATS_URL": ""}
+    ),
     "unknown option of the topology": Row(
         (*TOPOLOGY, "compose", "--chek"), "unrecognized arguments: --chek", "usage: "
     ),

@@ -65,6 +65,8 @@ INTERNALS = (
     Internal(_REQUEST, "_announce_cancelled", "ami.celery.request", "store no result that is ignored"),
     Internal(_REQUEST, "_context", "ami.celery.request", "count the retries of a task that was ended"),
     Internal(_REQUEST, "_retry_worker_lost", "ami.celery.request", "retry a task that was ended"),
+    Internal(_CONTROLLER, "on_before_init", "ami.celery.worker", "refuse a worker before it prints anything"),
+    Internal(_CONTROLLER, "setup_defaults", "ami.celery.worker", "take limits from the row"),
     Internal(_CONTROLLER, "_process_task", _GUARD, "bury a message whose start fails"),
     Internal("celery.worker.components:Pool", "_quick_release", _GUARD, "release a task's semaphore"),
     Internal(_WORKER_CONSUMER, "apply_eta_task", "ami.governor.bootstep", "requeue a due task without a free slot"),

@@ -24,6 +24,7 @@ import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from ami.topology.topology import load, override_name  # noqa: E402
 from tests.support.place import new_place, until  # noqa: E402
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def measure(layout: Layout, flood: int, task_seconds: float) -> Measured:
         for _ in range(flood):
             place.send(FLOOD_TASK, task_seconds, queue=layout.flood)
         for queue, slots in layout.workers.items():
-            place.worker(queue, "--concurrency", str(slots))
+            # As the row's number: the reference has more slots than the container of its row holds.
+            place.worker(queue, **{override_name(load({}).workload(queue), "concurrency"): str(slots)})
         probes = _probe(place, layout, flood)
         waits = 1000 * np.array([record["waited_seconds"] for record in place.ran("tasks.succeed")])
         done = place.ran("tasks.hold")

@@ -11,7 +11,7 @@ import click
 from celery.bin.celery import celery
 from django.conf import settings
 
-from config import start_checks
+from ami.celery import worker
 
 
 def main(argv: Sequence[str]) -> None:
@@ -21,7 +21,7 @@ def main(argv: Sequence[str]) -> None:
     celery(["-A", "config", *argv], prog_name="celery", auto_envvar_prefix="CELERY")
 
 
-def _accept(context: click.Context, **_: Any) -> None:
+def _accept(context: click.Context, **options: Any) -> None:
     settings.INSTALLED_APPS  # noqa: B018 - reads the settings, which refuse wrong values.
     app = context.obj.app
     try:
@@ -34,7 +34,7 @@ def _accept(context: click.Context, **_: Any) -> None:
             ctx=context,
         ) from None
     if context.info_name == "worker":
-        start_checks.refuse_unknown(app, context.params.get("queues") or ())
+        worker.limits_of(app, options)
 
 
 if __name__ == "__main__":

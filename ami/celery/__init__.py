@@ -1,5 +1,8 @@
 """What subclasses or hooks Celery, one file per hook, in the order in which they fire.
 
+Worker start: ``worker`` (takes from the row what the command line does not name), ``worker_command`` (what it names),
+``worker_limits`` (what the row adds).
+
 Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_properties``, ``control_commands``,
 ``decompression`` and ``pool`` (installed by ``bootsteps``), ``declaration`` (declares the topology before the first
 consume or publish).

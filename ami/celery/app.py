@@ -11,6 +11,7 @@ from celery import Celery
 from celery.exceptions import QueueNotFound
 from celery.signals import before_task_publish
 from kombu import Queue
+from kombu.utils.objects import cached_property
 
 from ami.celery import origin
 from ami.celery.broker_kind import BrokerKind, kind_of
@@ -30,6 +31,11 @@ class AntennaCelery(Celery):
     amqp_cls = "ami.celery.producer:AntennaAMQP"
     events_cls = "ami.celery.events:Events"
     control_cls = "ami.celery.control:Control"
+
+    @cached_property
+    def Worker(self) -> Any:  # noqa: N802 - Celery's name.
+        """The class of what ``celery worker`` starts."""
+        return self.subclass_with_self("ami.celery.worker:Worker")
 
     @property
     def topology(self) -> Topology:

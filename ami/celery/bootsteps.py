@@ -48,12 +48,14 @@ class DeclareTopology(bootsteps.StartStopStep):
     def info(self, consumer: Any) -> dict[str, Any]:
         """Return what ``celery -A config inspect stats`` shows."""
         topology = consumer.app.topology
+        limits = getattr(consumer.controller, "limits", None)
         return {
             "topology": {
                 "fingerprint": topology.fingerprint,
                 "routing": topology.routing,
                 "queues": list(consumer.app.amqp.queues.consume_from),
-            }
+            },
+            "limits": limits.info() if limits else None,
         }
 
 

@@ -228,6 +228,10 @@ def _start_log_of(run_log: RunLog | None) -> StartLog | None:
 
 
 def _limits_of(worker: Any, row: Workload | None) -> tuple[int, int]:
-    """Return a child's soft and hard limit in KiB, 0 for none. The command line's soft limit takes precedence."""
+    """Return a child's soft and hard limit in KiB, 0 for none. The command line's soft limit takes precedence: above
+    the row's it raises the hard limit, or a child would be ended before it could be recycled.
+    """
     soft = int(worker.max_memory_per_child or 0)
-    return soft, row.child_limit_kib if row and soft else 0
+    if row is None or not soft:
+        return soft, 0
+    return soft, row.child_limit_kib if soft <= row.max_memory_per_child_kib else soft + soft // 8

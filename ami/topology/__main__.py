@@ -1,4 +1,4 @@
-"""``python -m ami.topology``: prints and renders the table; execs the worker of a queue, or beat."""
+"""``python -m ami.topology``: prints and renders the table; execs the worker of a queue, or beat; runs all of them."""
 
 import argparse
 import json
@@ -6,17 +6,23 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ami.topology import broker, command, compose, definitions, nats_login
 from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
+from ami.topology.overrides import BOUNDS
 from ami.topology.process import Kind
+from ami.topology.process_group import Command, ProcessGroup
 from ami.topology.topology import Topology, load
 from ami.topology.written_file import write
 
 COMPOSE_FILE = "docker-compose.worker.yml"
+
+#: Beat has nothing to finish but the tick that it publishes.
+BEAT_GRACE_SECONDS = 10.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    description = "Print and render the topology; exec the worker of a queue, or beat."
+    description = "Print and render the topology; exec the worker of a queue, or beat; run all of them."
     parser = argparse.ArgumentParser(prog="python -m ami.topology", description=description)
     verbs = parser.add_subparsers(dest="verb", required=True)
     worker = verbs.add_parser("worker", help="exec the Celery worker for QUEUE; further options go to Celery")
@@ -40,6 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     beat = verbs.add_parser("beat", help="exec Celery beat; further options go to Celery")
     for verb in (worker, beat):
         verb.add_argument("--print", action="store_true", help="print the command line instead of executing it")
+    everything = verbs.add_parser("all", help="run one worker per queue under this process, on a laptop")
+    everything.add_argument("--only", metavar="QUEUE,...", help="run the workers of these queues; default: every queue")
+    everything.add_argument("--beat", action="store_true", help="run beat as well")
+    everything.add_argument(
+        "--concurrency",
+        type=_concurrency,
+        metavar="N",
+        help="tasks at the same time in each worker; default: the row's, at most one per core",
+    )
     table = verbs.add_parser("table", help="print every row with the overrides of this environment")
     table.add_argument("--json", action="store_true")
     verbs.add_parser("queues", help="print the queue names, one per line")
@@ -60,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _concurrency(text: str) -> int:
+    low, high = BOUNDS["concurrency"]
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {low} to {high}")
+    return int(text)
+
+
 def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
     return _exec(command.worker(topology, arguments.queue, extra), "worker", arguments)
 
@@ -68,17 +90,45 @@ def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -
     return _exec(command.beat(extra), "beat", arguments)
 
 
+def _all(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    overrides = command.of_one_machine(topology, os.environ, arguments.concurrency, cores)
+    environ = {**os.environ, **overrides}
+    topology = load(environ)
+    only = arguments.only.split(",") if arguments.only else topology.queues
+    rows = [topology.workload(queue) for queue in dict.fromkeys(only)]
+    commands = [
+        Command(
+            row.key.lower(),
+            command.worker(topology, row.queue),
+            command.environment(environ, "worker"),
+            row.stop_grace_period_seconds,
+        )
+        for row in rows
+    ]
+    if refused := _preflight(commands[0].argv, dict(commands[0].environment)):
+        return refused
+    if arguments.beat:
+        commands.append(Command("beat", command.beat(), command.environment(environ, "beat"), BEAT_GRACE_SECONDS))
+    return ProcessGroup(commands).run()
+
+
 def _exec(argv: list[str], process: Kind, arguments: argparse.Namespace) -> int:
     environment = command.environment(os.environ, process)
     if not arguments.print:
         # No shell: a failed substitution must not start Celery.
         os.execve(argv[0], argv, environment)  # noqa: S606
-    # A line that the process itself would refuse is not printed. The child prints why.
-    preflight = command.preflight(argv)
-    refused = subprocess.run(preflight, env=environment, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
+    # A line that the process itself would refuse is not printed.
+    refused = _preflight(argv, environment)
     if not refused:
         print(shlex.join(argv))
     return refused
+
+
+def _preflight(argv: Sequence[str], environment: dict[str, str]) -> int:
+    """Return the exit code with which the process of ``argv`` would refuse its start, and print why; 0 if it starts."""
+    preflight = command.preflight(argv)
+    return subprocess.run(preflight, env=environment, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
 
 
 def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
@@ -145,6 +195,7 @@ def _kubernetes(topology: Topology, arguments: argparse.Namespace, extra: list[s
 VERBS = {
     "worker": _worker,
     "beat": _beat,
+    "all": _all,
     "table": _table,
     "queues": _queues,
     "policies": _policies,

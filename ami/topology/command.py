@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ami.topology.app import APP
 from ami.topology.process import PROCESS, Kind
-from ami.topology.topology import Topology
+from ami.topology.topology import Topology, override_name
 
 #: glibc has a heap per thread and cannot release freed memory below a block in use. With these settings large blocks
 #: are outside the heaps and are released when freed: after 181 malformed messages a worker keeps 5 MiB instead of 25.
@@ -53,6 +53,19 @@ def preflight(argv: Sequence[str]) -> list[str]:
 def environment(given: Mapping[str, str], process: Kind | None = None) -> dict[str, str]:
     """Return the environment of a process; ``given`` values win."""
     return {**MEMORY, **({PROCESS: process} if process else {}), **given}
+
+
+def of_one_machine(
+    topology: Topology, environ: Mapping[str, str], concurrency: int | None, cores: int
+) -> dict[str, str]:
+    """Return the overrides with which all workers share a machine: ``concurrency`` for each row, or at most ``cores``.
+
+    A row whose concurrency ``environ`` sets keeps it, unless ``concurrency`` is given.
+    """
+    names = {override_name(row, "concurrency"): min(row.concurrency, cores) for row in topology.workloads}
+    if concurrency is not None:
+        return dict.fromkeys(names, str(concurrency))
+    return {name: str(number) for name, number in names.items() if name not in environ}
 
 
 def _celery(verb: str) -> list[str]:

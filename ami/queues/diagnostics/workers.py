@@ -1,13 +1,17 @@
 """Findings about the workers, from what each answered to ``inspect stats``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ami.celery.producer import Unconfirmed
 from ami.queues import governors
 from ami.queues.diagnostics import restarts
 from ami.queues.diagnostics.finding import Finding
+from ami.topology.app import APP
 from ami.topology.topology import Topology
+
+#: The pool with children, which alone can have limits.
+PREFORK = "prefork"
 
 #: The most tasks that one finding names.
 NAMED = 5
@@ -43,6 +47,8 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
                 f"{worker} has topology {reported['fingerprint']} (routing {reported['routing']}), this publisher has "
                 f"{topology.fingerprint} (routing {topology.routing}); deploy both from one version and environment.",
             )
+        if reported is not None:
+            yield from _limits(topology, worker, stats)
     workers = governors.workers(answers)
     for governed in workers:
         yield from _governor(governed)
@@ -53,6 +59,45 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
             f"Every worker of {queue} is held: {', '.join(names)}. Free memory or add a machine; more workers on the "
             "same full one would be held, too.",
         )
+
+
+def _limits(topology: Topology, worker: str, stats: Mapping[str, Any]) -> Iterator[Finding]:
+    queues = tuple(stats["topology"]["queues"])
+    if len(queues) > 1:
+        yield Finding(
+            "warning",
+            "several-queues",
+            f"{worker} consumes {len(queues)} queues, {', '.join(queues)}: a burst in one delays the others. Start one "
+            f"worker per queue, 'celery -A {APP} worker -Q QUEUE', and stop this one.",
+        )
+    if lacking := _lacking(topology, queues, stats):
+        start = f"'python -m ami.topology worker {queues[0]}'" if queues else "'python -m ami.topology all'"
+        yield Finding(
+            "warning",
+            "no-limits",
+            f"{worker} runs without {', '.join(lacking)}: a task that hangs or grows is not stopped. Start it with "
+            f"{start}, which has its row's limits.",
+        )
+
+
+def _lacking(topology: Topology, queues: Sequence[str], stats: Mapping[str, Any]) -> list[str]:
+    """Return the limits that a worker lacks, if a row of its queues has them: only prefork pools do."""
+    pool, limits = stats.get("pool"), stats.get("limits")
+    has_rows = any(row.pool == PREFORK for row in topology.workloads if row.queue in queues)
+    if not has_rows or not isinstance(pool, Mapping):  # "N/A" without a pool.
+        return []
+    alias = pool["implementation"].partition(":")[0].rpartition(".")[2]
+    if alias != PREFORK:
+        return [f"limits, which its pool {alias} cannot have"]
+    soft, hard = pool["timeouts"]
+    lacks = {
+        "a soft time limit": not soft,
+        "a hard time limit": not hard,
+        "recycling by tasks": pool["max-tasks-per-child"] in (None, "N/A"),
+        # A worker of an earlier version does not report it.
+        "a memory limit": limits is not None and not limits["max_memory_per_child"],
+    }
+    return [limit for limit, is_missing in lacks.items() if is_missing]
 
 
 def _governor(worker: governors.Worker) -> Iterator[Finding]:

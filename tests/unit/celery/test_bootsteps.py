@@ -15,7 +15,7 @@ from tests.support.place import celery_at
 @pytest.mark.processes
 def test_prefork_worker_on_a_memory_broker_is_refused_with_the_remedy():
     done = forked_python.run(
-        ["-m", "celery", "-A", "config", "worker", "--concurrency", "1"],
+        ["-m", "celery", "-A", "config", "worker", "-Q", "antenna", "--concurrency", "1"],
         env={
             **os.environ,
             "CELERY_BROKER_URL": "objectstore+memory://",

@@ -142,6 +142,13 @@ WRONG = {
     "worker of no queue": Row((*TOPOLOGY, "worker"), "arguments are required: queue", "usage: "),
     "unknown verb of the topology": Row((*TOPOLOGY, "worke"), "invalid choice: 'worke'", "choose from 'worker'"),
     "no verb of the topology": Row(TOPOLOGY, "arguments are required: verb", "{{worker,beat,"),
+    "workers of a misspelt queue": Row(
+        (*TOPOLOGY, "all", "--only", "antena"), "consumes the queue 'antena'", "Did you mean 'antenna'?"
+    ),
+    "workers of no size": Row((*TOPOLOGY, "all", "--concurrency", "0"), "'0' is not", "whole number from 1 to 512"),
+    "workers in a wrong environment": Row(
+        (*TOPOLOGY, "all"), "NATS_URL is not set", "set it to something like nats://", {**PRODUCTION, "NATS_URL": ""}
+    ),
     "unknown option of the topology": Row(
         (*TOPOLOGY, "compose", "--chek"), "unrecognized arguments: --chek", "usage: "
     ),
@@ -178,6 +185,30 @@ WRONG = {
         (*CELERY, "worker", "-Q", "antena-ingest"), "the queue 'antena-ingest'", "Did you mean 'antenna-ingest'?"
     ),
     "celery worker of a queue that is off": Row((*CELERY, "worker", "-Q", "antenna-slow"), "is off", SWITCH_ON),
+    "celery worker of no queue": Row(
+        (*CELERY, "worker", "-c", "2"), "names no queue", "or 'python -m ami.topology all', which starts"
+    ),
+    "celery worker of the module of the application": Row(
+        ("-m", "celery", "-A", "config.celery_app", "worker"), "names no queue", "'celery -A config worker -Q QUEUE'"
+    ),
+    "celery worker with a beat": Row(
+        (*CELERY, "worker", "-Q", "antenna", "-B"), "there is one beat", "'python -m ami.topology beat'"
+    ),
+    "celery worker larger than its container": Row(
+        (*CELERY, "worker", "-Q", "antenna", "-c", "60"), "60 children of antenna do not fit", "Name at most"
+    ),
+    "celery worker that grows beyond its container": Row(
+        (*CELERY, "worker", "-Q", "antenna", "--autoscale", "60,1"), "60 children of antenna do not fit", "Name at most"
+    ),
+    "celery worker of a gevent row": Row(
+        (*CELERY, "worker", "-Q", "antenna"),
+        "must patch the process",
+        "'celery -A config worker -Q antenna -P gevent'",
+        {**LOCAL, "ANTENNA_FALLBACK_POOL": "gevent"},
+    ),
+    "printed worker larger than its container": Row(
+        (*TOPOLOGY, "worker", "antenna", "--print", "--concurrency", "60"), "do not fit", "Name at most"
+    ),
     "unknown inspection": Row(
         (*CELERY, "inspect", "pnig"), "Command pnig not recognized", "Available inspect commands: active"
     ),
@@ -309,6 +340,8 @@ def run(row: Row, places: dict[str, str]) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("row", WRONG.values(), ids=WRONG)
 def test_wrong_input_is_one_sentence_with_the_remedy(row: Row, places: dict[str, str]):
     done = run(row, places)
+    if "worker" in row.argv and CELERY[1] in row.argv:
+        assert done.returncode == 2
     assert done.returncode != 0
     for words in (row.fact, row.remedy):
         assert words.format(**places) in done.stderr

@@ -80,6 +80,12 @@ def test_celerys_child_memory_limit_is_replaced_where_governed(
     assert (made.soft_kib, made.hard_kib) == (200_000, made.row.child_limit_kib)
 
 
+def test_soft_limit_above_the_rows_raises_the_hard_limit(worker: Any) -> None:
+    worker.max_memory_per_child = 800_000
+    made = plan(worker)
+    assert (made.soft_kib, made.hard_kib) == (800_000, 900_000)
+
+
 def test_without_a_soft_limit_there_is_no_hard_limit(worker: Any, imposed: list[int]) -> None:
     worker.max_memory_per_child = None
     made = plan(worker)

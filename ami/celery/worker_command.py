@@ -28,7 +28,9 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-DEFAULTS = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+#: Where an option that is not on the command line comes from. A variable of Celery's names none: it would hold for the
+#: workers of all queues.
+NOT_NAMED = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP, ParameterSource.ENVIRONMENT)
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,14 @@ def context() -> click.Context | None:
 def read(app: Any, options: Mapping[str, Any]) -> WorkerCommand:
     """Return what names the worker that is made with ``options``, the arguments of ``app.Worker``.
 
-    On the command line an option counts as named if it, its variable (``CELERY_WORKER_CONCURRENCY``) or its setting
-    (``worker.concurrency=2``) is given; in a program, if it is not None.
+    On the command line an option counts as named if it or its setting (``worker.concurrency=2``) is given; in a
+    program, if it is not None. Its variable (``CELERY_WORKER_CONCURRENCY``) does not count.
     """
     given = {name: options.get(name) for name in SETTINGS}
     if command := context():
         settings = app.loader.cmdline_config_parser(command.args, "worker")
         for name, setting in SETTINGS.items():
-            if command.get_parameter_source(name) in DEFAULTS:
+            if command.get_parameter_source(name) in NOT_NAMED:
                 given[name] = settings.get(setting)
     given["concurrency"] = _number(given["concurrency"])
     return WorkerCommand(

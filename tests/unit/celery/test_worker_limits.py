@@ -107,9 +107,9 @@ def test_command_line_decides_what_it_names(app: Any, argv: list[str], named: di
     assert shown(app, "-Q", INGEST, *argv) == OF_ROW | named
 
 
-def test_variable_of_celery_counts_as_named(app: Any, monkeypatch: pytest.MonkeyPatch):
+def test_variable_of_celery_for_all_workers_names_nothing(app: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CELERY_WORKER_CONCURRENCY", "5")
-    assert shown(app, "-Q", INGEST) == OF_ROW | {"concurrency": 5}
+    assert shown(app, "-Q", INGEST) == OF_ROW
 
 
 def test_argument_of_a_program_counts_as_named(app: Any):

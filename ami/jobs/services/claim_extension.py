@@ -23,8 +23,8 @@ MOST = 1000
 def due_claims(job: Job, client: str, reply_subjects: Sequence[str] = ()) -> list[int]:
     """Return the keys of the client's claims that may be extended now; see `extend`. At most one query.
 
-    ``reply_subjects`` are those of the results that it posts. The client that holds one of them is the same client, even
-    if it describes itself otherwise with its results than with its polls.
+    ``reply_subjects`` are those of the results that it posts. The client that holds one of them is the same client,
+    even if it describes itself otherwise with its results than with its polls.
     """
     if job.status not in ACTIVE or not settings.NATS_MAX_EXTENSIONS:
         return []

@@ -44,6 +44,13 @@ class Tasks(Variables):
         300, "Seconds until NATS delivers a task of a processing service again.", low=1, high=86_400
     )
     nats_max_deliver: int = variable(2, "The maximum number of deliveries of a task by NATS.", low=1, high=100)
+    nats_max_extensions: int = variable(
+        9,
+        "How often the polls and results of a processing service extend the wait of a task that it holds, at least a "
+        "third of NATS_TASK_TTR apart; 0: never.",
+        low=0,
+        high=1000,
+    )
     nats_max_ack_pending: int = variable(
         1000, "The maximum number of unacknowledged tasks of one job.", low=1, high=1_000_000
     )

@@ -9,9 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs.api import next_job
+from ami.jobs.api.pull_client import client_of
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import image_claims, stored_results
+from ami.jobs.services import claim_extension, image_claims, stored_results
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     QueuedResult,
@@ -40,7 +41,10 @@ class WorkerActions:
     @extend_schema(request=TasksRequest, responses=TasksResponse)
     @action(detail=True, methods=["post"])
     def tasks(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Hand out up to ``batch_size`` images; none if the job is not active, 503 if NATS is unreachable."""
+        """Hand out up to ``batch_size`` images; none if the job is not active, 503 if NATS is unreachable.
+
+        The images that the client already holds stay with it for longer, a bounded number of times.
+        """
         job: Job = self.get_object()  # type: ignore[attr-defined]
         wanted = bodies.read(request, TasksRequest, bodies.SMALL_BODY_BYTES)
         if job.dispatch_mode != DispatchMode.ASYNC_API or job.pipeline is None:
@@ -48,7 +52,10 @@ class WorkerActions:
         record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
         if job.status not in ACTIVE:
             return Response({"tasks": []})
-        tasks = image_claims.claim(job, wanted.batch_size, base_url=request.build_absolute_uri("/"))
+        client = client_of(request, wanted.client_info)
+        # Before the fetch, which would hand the client its own image again.
+        claim_extension.extend(job, claim_extension.due_claims(job, client))
+        tasks = image_claims.claim(job, wanted.batch_size, client=client, base_url=request.build_absolute_uri("/"))
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
 
     @extend_schema(request=ResultRequest, responses=POSTED)
@@ -58,13 +65,19 @@ class WorkerActions:
 
         413 above the size limit and 400 with the wrong field store nothing. 503 means that another large body is in
         progress, or that the broker is unreachable: stored results are then published by the audit, and posting them
-        again is harmless.
+        again is harmless. The other images that the client holds stay with it for longer, as after `tasks`; an empty
+        list of results does only that.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
         with bodies.results(request) as posted:
             if job.pipeline is not None:
                 record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
-            return Response(accept(job, posted).model_dump(mode="json"))
+            subjects = [item.reply_subject for item in posted.results]
+            # Found before their results are handled, by which a client is known; extended once these are stored.
+            due = claim_extension.due_claims(job, client_of(request, posted.client_info), subjects)
+            answer = accept(job, posted.results)
+            claim_extension.extend(job, due)
+            return Response(answer.model_dump(mode="json"))
 
 
 def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:

@@ -24,6 +24,8 @@ class JobImage(models.Model):
     attempts = models.PositiveIntegerField(default=0)
     reply_subject = models.CharField(max_length=1024, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
+    claimed_by = models.CharField(max_length=64, blank=True, db_default="", help_text="the pull client")
+    extensions = models.PositiveSmallIntegerField(default=0, db_default=0, help_text="of the lease, for this claim")
     published_at = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)
     error = models.TextField(blank=True)

@@ -18,8 +18,8 @@ MOST_UNHANDLED = 20_000
 """Back-pressure: a job with this many unhandled results hands out no more images."""
 
 
-def claim(job: Job, batch: int, *, base_url: str = "") -> list[PipelineProcessingTask]:
-    """Fetch up to ``batch`` deliveries, mark their rows as claimed, and return them as tasks.
+def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list[PipelineProcessingTask]:
+    """Fetch up to ``batch`` deliveries, mark their rows as claimed by ``client``, and return them as tasks.
 
     Deliveries of settled images are acknowledged and not handed out.
 
@@ -34,7 +34,7 @@ def claim(job: Job, batch: int, *, base_url: str = "") -> list[PipelineProcessin
     open_rows = {row.source_image_id: row for row in rows.select_related("source_image")}
     _drop_settled(delivery for delivery in deliveries if delivery.image_id not in open_rows)
     mine = [newest[image_id] for image_id in sorted(open_rows)]
-    _mark_claimed(job, mine, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
+    _mark_claimed(job, mine, client, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
     return [
         PipelineProcessingTask(
             id=str(delivery.image_id),
@@ -50,7 +50,7 @@ def _drop_settled(deliveries: Iterable[Delivery]) -> None:
     jetstream.acknowledge([delivery.reply_subject for delivery in deliveries])
 
 
-def _mark_claimed(job: Job, deliveries: list[Delivery], lease_expires_at: datetime) -> None:
+def _mark_claimed(job: Job, deliveries: list[Delivery], client: str, lease_expires_at: datetime) -> None:
     """Mark the rows claimed by one conditional statement, because a result may settle an image at the same time."""
     if not deliveries:
         return
@@ -61,4 +61,6 @@ def _mark_claimed(job: Job, deliveries: list[Delivery], lease_expires_at: dateti
         reply_subject=Case(*replies, output_field=CharField()),
         attempts=Case(*attempts, output_field=IntegerField()),
         lease_expires_at=lease_expires_at,
+        claimed_by=client,
+        extensions=0,
     )

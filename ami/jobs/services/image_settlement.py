@@ -15,6 +15,8 @@ RESET = {
     "attempts": 0,
     "reply_subject": "",
     "lease_expires_at": None,
+    "claimed_by": "",
+    "extensions": 0,
     "published_at": None,
     "settled_at": None,
     "error": "",

@@ -39,7 +39,8 @@ def for_people() -> int:
 
 def for_services() -> int:
     """Return the lifetime in seconds of links for processing services: the longest their work may take."""
-    return min(max(for_people(), PUSH_SECONDS, settings.NATS_TASK_TTR * settings.NATS_MAX_DELIVER), LONGEST_SECONDS)
+    waits = max(settings.NATS_MAX_DELIVER, settings.NATS_MAX_EXTENSIONS + 1)
+    return min(max(for_people(), PUSH_SECONDS, settings.NATS_TASK_TTR * waits), LONGEST_SECONDS)
 
 
 def address(collection: str, pk: int, name: str) -> str:

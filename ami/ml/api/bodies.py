@@ -37,7 +37,7 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
 
 
 @contextmanager
-def results(request: Request) -> Iterator[list[wire.PostedResult]]:
+def results(request: Request) -> Iterator[wire.Posted]:
     """Yield the results that a worker posted, all valid; their texts are released after the block.
 
     Raises:
@@ -45,11 +45,11 @@ def results(request: Request) -> Iterator[list[wire.PostedResult]]:
     """
     with _received(request) as body:
         with _wire_errors():
-            posted = wire.posted_results(body)
+            posted = wire.posted(body)
         try:
             yield posted
         finally:
-            for item in posted:
+            for item in posted.results:
                 item.text.release()
 
 

@@ -49,6 +49,14 @@ class PostedResult:
     text: memoryview
 
 
+@dataclass(frozen=True)
+class Posted:
+    """A valid request: its items, and the object with which the client describes itself."""
+
+    results: list[PostedResult]
+    client_info: dict[str, Any]
+
+
 class _RawRequest(msgspec.Struct):
     """A request whose items stay text."""
 
@@ -88,24 +96,25 @@ def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
     return _validated(layout, layout.outer, model, build=build)
 
 
-def posted_results(text: Text) -> list[PostedResult]:
-    """Return the items of a `ResultRequest`, validated one at a time; the caller must ``release()`` their texts.
+def posted(text: Text) -> Posted:
+    """Return a `ResultRequest`, its items validated one at a time; the caller must ``release()`` their texts.
 
     Raises:
         WireError: names each wrong field.
     """
     text = text or b"{}"
     if is_plain(text, bounds()):
-        subjects = [item.reply_subject for item in _model(text, ResultRequest, ()).results]
+        request = _model(text, ResultRequest, ())
         raw = msgspec.json.decode(text, type=_RawRequest).results
-        return [PostedResult(subject, memoryview(item)) for subject, item in zip(subjects, raw, strict=True)]
+        pairs = zip(request.results, raw, strict=True)
+        return Posted([PostedResult(item.reply_subject, memoryview(own)) for item, own in pairs], request.client_info)
     with _layout_errors():
         layout = layout_of(text, bounds(), _long_lists(PipelineTaskResult), items_in="results")
-    return _cut_results(layout)
+    outer = _validated(layout, layout.outer, _Request)
+    return Posted(_cut_results(layout, outer.results), outer.client_info)
 
 
-def _cut_results(layout: Layout) -> list[PostedResult]:
-    wanted: list[Any] = _validated(layout, layout.outer, _Request).results
+def _cut_results(layout: Layout, wanted: list[Any]) -> list[PostedResult]:
     results: list[PostedResult] = []
     errors: dict[str, list[str]] = {}
     for index, number in enumerate(wanted):

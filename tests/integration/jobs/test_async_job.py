@@ -80,7 +80,7 @@ def test_pull_job_runs_from_dispatch_to_success(world: World, client: APIClient,
 def test_incident_27_settled_images_are_acknowledged_not_handed_out(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
-    settings.NATS_TASK_TTR = 1
+    settings.NATS_TASK_TTR, settings.NATS_MAX_EXTENSIONS = 1, 0
     captures = world.captures(2)
     job = started(world, number, captures)
     assert len(fetch(client, job, 2)) == 2
@@ -125,7 +125,7 @@ def test_incident_42_cancelled_job_has_no_stream_and_no_tasks(
 def test_incident_30_a_poison_image_fails_alone(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
-    settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER = 1, 1
+    settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER, settings.NATS_MAX_EXTENSIONS = 1, 1, 0
     from ami.jobs.services.audits import lost_images
 
     captures = world.captures(3)
@@ -212,7 +212,7 @@ def test_a_failed_jobs_stream_is_deleted_with_it(world: World, number: int, publ
 def test_incident_22_result_after_its_lease_is_saved_exactly_once(
     settings, world: World, client: APIClient, number: int, published
 ) -> None:
-    settings.NATS_TASK_TTR = 1
+    settings.NATS_TASK_TTR, settings.NATS_MAX_EXTENSIONS = 1, 0
     [capture] = world.captures(1)
     job = started(world, number, [capture])
     [slow] = fetch(client, job, 1)

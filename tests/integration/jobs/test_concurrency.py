@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import Barrier
 from typing import Any
 
@@ -16,8 +17,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.models.states import JobStatus
-from ami.jobs.services import db_interrupt, ingest, job_slice, stored_results
+from ami.jobs.models.states import ImageState, JobStatus
+from ami.jobs.services import claim_extension, db_interrupt, ingest, job_slice, stored_results
 from ami.jobs.services import job_results as saving
 from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
@@ -250,3 +251,12 @@ def test_incident_35_soft_limit_in_a_jobs_query_ends_only_the_slice(world: World
     job.refresh_from_db()
     assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
     assert job.log_entries.filter(message__contains="soft time limit").exists()
+
+
+def test_incident_22_requests_of_a_client_at_once_extend_each_claim_once(world: World) -> None:
+    job = world.running(world.captures(20))
+    lease = timezone.now() + timedelta(seconds=100)
+    JobImage.objects.update(state=ImageState.CLAIMED, claimed_by="a client", lease_expires_at=lease)
+    due = claim_extension.due_claims(job, "a client")
+    assert sum(at_once(lambda _: claim_extension.extend(job, due))) == 20
+    assert set(JobImage.objects.values_list("extensions", flat=True)) == {1}

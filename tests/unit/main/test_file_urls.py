@@ -79,9 +79,12 @@ def test_a_link_ends_with_the_secret_key(at, settings):
 
 def test_a_link_for_a_service_outlives_its_work(settings):
     settings.ANTENNA_FILE_URL_SECONDS = 60
+    settings.NATS_MAX_EXTENSIONS = 0
     assert file_urls.for_services() == max(file_urls.PUSH_SECONDS, settings.NATS_TASK_TTR * settings.NATS_MAX_DELIVER)
     settings.NATS_TASK_TTR, settings.NATS_MAX_DELIVER = 7200, 3
     assert file_urls.for_services() == 3 * 7200
+    settings.NATS_MAX_EXTENSIONS = 9
+    assert file_urls.for_services() == 10 * 7200
     settings.NATS_TASK_TTR = 86_400 * 100
     assert file_urls.for_services() == file_urls.LONGEST_SECONDS
 

@@ -26,7 +26,7 @@ def request(**changes):
 
 def refusal(text: bytes) -> dict[str, list[str]]:
     with pytest.raises(wire.WireError) as refused:
-        wire.posted_results(text)
+        wire.posted(text)
     return refused.value.fields
 
 
@@ -43,7 +43,7 @@ def test_models_and_layouts_take_lists_of_the_same_length():
 
 def test_each_item_is_its_own_text():
     items = [json.dumps(item).encode() for item in request()["results"]]
-    posted = wire.posted_results(b'{"results": [' + b" , ".join(items) + b"]}")
+    posted = wire.posted(b'{"results": [' + b" , ".join(items) + b"]}").results
     assert [bytes(item.text) for item in posted] == items
     assert [item.reply_subject for item in posted] == ["a", "b"]
 
@@ -129,7 +129,7 @@ def test_cut_texts_are_taken_and_refused_as_whole_ones_are(cut_everything):
                 assert set(fields) <= paths, (seed, text)
         else:
             taken += 1
-            posted = wire.posted_results(text)
+            posted = wire.posted(text).results
             assert [item.reply_subject for item in posted] == [item.reply_subject for item in whole.results]
             for item, expected in zip(posted, whole.results, strict=True):
                 built = wire.parse(bytes(item.text), StoredTaskResult)

@@ -2,7 +2,7 @@
 
 from ami.jobs.services.jetstream.advisories import exhausted_images
 from ami.jobs.services.jetstream.connection import close
-from ami.jobs.services.jetstream.messages import Delivery, acknowledge, fetch, image_of_reply, publish
+from ami.jobs.services.jetstream.messages import Delivery, acknowledge, fetch, image_of_reply, in_progress, publish
 from ami.jobs.services.jetstream.streams import (
     StreamState,
     consumer_state,
@@ -23,6 +23,7 @@ __all__ = [
     "exhausted_images",
     "fetch",
     "image_of_reply",
+    "in_progress",
     "job_streams",
     "publish",
     "recreate_stream",

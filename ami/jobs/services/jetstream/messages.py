@@ -1,9 +1,9 @@
-"""Publishes, fetches and acknowledges the messages of a job on JetStream."""
+"""Publishes, fetches, extends and acknowledges the messages of a job on JetStream."""
 
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,15 +130,32 @@ def acknowledge(reply_subjects: Iterable[str], *, of_job: int | None = None) -> 
     subjects = [subject for subject in reply_subjects if subject.startswith("$JS.ACK.")]
     if of_job is not None:
         subjects = [subject for subject in subjects if _sequence(of_job, subject) is not None]
+    _send(subjects, b"+ACK")
+
+
+def in_progress(job_id: int, reply_subjects: Iterable[str]) -> None:
+    """Restart the ack_wait of these deliveries of the job, and wait until the server has processed that.
+
+    It has no effect on a delivery that is acknowledged, or whose ack_wait is over.
+    Source: https://docs.nats.io/using-nats/developer/develop_jetstream/consumers (AckProgress, ``+WPI``).
+
+    Raises:
+        NatsUnavailable: no connection; JetStream redelivers after the present ack_wait.
+    """
+    _send([subject for subject in reply_subjects if _sequence(job_id, subject) is not None], b"+WPI")
+
+
+def _send(subjects: Sequence[str], body: bytes) -> None:
+    """Publish ``body`` to all subjects with one flush; without subjects do nothing."""
     if not subjects:
         return
 
-    async def ack(client: Client, _: JetStreamContext) -> None:
+    async def send(client: Client, _: JetStreamContext) -> None:
         for subject in subjects:
-            await client.publish(subject, b"+ACK")
+            await client.publish(subject, body)
         await client.flush(timeout=5)
 
-    call(ack)
+    call(send)
 
 
 def _sequence(job_id: int, reply_subject: str) -> int | None:

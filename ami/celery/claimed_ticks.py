@@ -58,7 +58,7 @@ class ClaimedTicks:
         if known is None:
             return None  # The entry was deleted.
         runs = entry.model.total_run_count + 1
-        tick = Tick(key, known.number + 1, uuid(), self._clock.now(), runs, is_sent=False, repeats=known.repeats)
+        tick = Tick(key, known.number + 1, uuid(), self._clock.now(), runs, is_sent=False)
         if self._claims.claim(tick, self.name, is_first=entry.is_new):
             entry.tick = tick
             return tick

@@ -24,12 +24,12 @@ class Tick:
     claimed_at: datetime | None = None
     runs: int = 0
     is_sent: bool = True
-    repeats: int = 0
+    tries: int = 0
 
     @property
     def identity(self) -> tuple[int, int, int]:
         """What differs between two claims, and between two tries to send one."""
-        return self.entry, self.number, self.repeats
+        return self.entry, self.number, self.tries
 
 
 class TickClaims(Protocol):

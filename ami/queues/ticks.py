@@ -34,6 +34,7 @@ class DatabaseTickClaims:
             "claimed_by": beat,
             "runs": tick.runs,
             "is_sent": False,
+            "tries": 0,
         }
         if not is_first:
             return bool(claimable.filter(is_sent=True).update(**values))
@@ -45,8 +46,8 @@ class DatabaseTickClaims:
             return bool(entry.update(last_run_at=tick.claimed_at, total_run_count=tick.runs))
 
     def claim_again(self, tick: Tick, beat: str) -> Tick | None:
-        unsent = self._claim(tick).filter(is_sent=False)
-        if not unsent.update(repeats=F("repeats") + 1, claimed_by=beat):
+        unsent = self._claim(tick).filter(is_sent=False, tries=tick.tries)
+        if not unsent.update(tries=F("tries") + 1, repeats=F("repeats") + 1, claimed_by=beat):
             return None
         return self._found([tick.entry]).get(tick.entry)
 
@@ -71,8 +72,8 @@ class DatabaseTickClaims:
         return {row.pk: _tick(row) for row in TickClaim.objects.filter(entry__in=entries)}
 
     def _claim(self, tick: Tick) -> "models.QuerySet[TickClaim]":
-        return TickClaim.objects.filter(entry=tick.entry, number=tick.number, repeats=tick.repeats)
+        return TickClaim.objects.filter(entry=tick.entry, number=tick.number)
 
 
 def _tick(row: TickClaim) -> Tick:
-    return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.repeats)
+    return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.tries)

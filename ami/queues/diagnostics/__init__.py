@@ -1,12 +1,13 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``: what each worker says.
+``queues``, ``broker``: what the broker says. ``workers``: what each worker says. ``beat``: what beat left in the
+database.
 """
 
 from typing import Any
 
 from ami.queues import governors
-from ami.queues.diagnostics import broker, queues, workers
+from ami.queues.diagnostics import beat, broker, queues, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -27,6 +28,7 @@ def findings(topology: Topology, app: Any, management_url: str) -> list[Finding]
             *of_workers,
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
+            *beat.findings(),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
+from django.db import connection
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS
@@ -20,7 +21,9 @@ MINUTES = (5, 60)
 #: Forward and back in turn, at odd moments of the hour.
 STEPS = [
     (at * HOUR + 1051, by)
-    for at, by in soak([(0, HOUR), (1, -HOUR)], [(1, HOUR), (4, -HOUR), (8, -HOUR), (12, HOUR), (15, HOUR), (19, -HOUR)])
+    for at, by in soak(
+        [(0, HOUR), (1, -HOUR)], [(1, HOUR), (4, -HOUR), (8, -HOUR), (12, HOUR), (15, HOUR), (19, -HOUR)]
+    )
 ]
 #: How late a beat may wake, twice, and what it takes to see a step.
 SLACK = 6.0
@@ -29,7 +32,18 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
 
 
 @pytest.fixture(autouse=True)
-def entries() -> None:
+def quick_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keep the connection over ticks and write to no disk: what is slow about a day of them."""
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA synchronous=OFF" if connection.vendor == "sqlite" else "SET synchronous_commit=off")
+    yield
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def entries(quick_database: None) -> None:
     clock = VirtualClock()
     for seconds in EVERY:
         interval = IntervalSchedule.objects.create(every=seconds, period="seconds")
@@ -74,7 +88,9 @@ def test_two_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
     for minutes in MINUTES:
         expected = list(due(minutes, VirtualClock().now()))
         times = [each.elapsed for each in of(sent, f"cron {minutes}")]
-        assert [round(time - due) for time, due in zip(times, expected, strict=True) if not 0 <= time - due < SLACK] == []
+        assert [
+            round(time - due) for time, due in zip(times, expected, strict=True) if not 0 <= time - due < SLACK
+        ] == []
     assert not TickClaim.objects.exclude(is_sent=True, repeats=0).exists()
 
 

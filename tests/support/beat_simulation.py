@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import connection
+
 from ami.celery import beat_entry, scheduler, tick_claims
 from ami.celery.tick_claims import Tick
 from ami.queues.ticks import DatabaseTickClaims
 from tests.support.beats import Published, new_beat, publishes
 
-#: What a beat waits at most, as CELERY_BEAT_MAX_LOOP_INTERVAL does, and how late it may wake, in seconds.
-LOOP_SECONDS, LATE_SECONDS = 10.0, 0.3
+#: How late a beat may wake, in seconds.
+LATE_SECONDS = 0.3
 
 
 class VirtualClock:
@@ -30,6 +32,12 @@ class VirtualClock:
 
     def step(self, by: timedelta) -> None:
         self._stepped += by
+
+
+def scheduler_on(clock: VirtualClock) -> type[scheduler.Scheduler]:
+    """Return beat's scheduler, with every time from ``clock``."""
+    entry = type("VirtualEntry", (beat_entry.Entry,), {"clock": clock})
+    return type("VirtualScheduler", (scheduler.Scheduler,), {"clock": clock, "Entry": entry})
 
 
 class Killed(BaseException):
@@ -77,26 +85,30 @@ class Sent:
 
 @dataclass
 class Simulation:
-    """``count`` beats on one clock. ``steps``: by how many seconds the wall clock is stepped, and when."""
+    """``count`` beats on one clock.
+
+    ``steps``: when, in seconds, and by how many seconds the wall clock is stepped. ``loop_seconds``: what a beat waits
+    at most, as CELERY_BEAT_MAX_LOOP_INTERVAL.
+    """
 
     count: int = 2
     seed: int = 1
     kill_rate: float = 0.0
     steps: Sequence[tuple[float, float]] = ()
+    loop_seconds: float = 60.0
     clock: VirtualClock = field(default_factory=VirtualClock)
     sent: list[Sent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self.claims = DeadlyClaims(self._random, self.kill_rate)
-        entry = type("VirtualEntry", (beat_entry.Entry,), {"clock": self.clock})
-        self._kind = type("VirtualScheduler", (scheduler.Scheduler,), {"clock": self.clock, "Entry": entry})
+        self._kind = scheduler_on(self.clock)
         self._started = 0
 
     def run(self, seconds: float) -> list[Sent]:
         """Run so long; every beat that is killed starts again within twenty seconds. Return all that was sent."""
         steps = sorted(self.steps)
-        with connected(self.claims), publishes() as published:
+        with quick_database(), connected(self.claims), publishes() as published:
             beats: dict[int, tuple[float, Any]] = {number: (self._soon(20), None) for number in range(self.count)}
             while self.clock.elapsed < seconds:
                 number = min(beats, key=lambda each: beats[each][0])
@@ -118,7 +130,7 @@ class Simulation:
         try:
             if beat is None:
                 self._started += 1
-                beat = new_beat(self._kind, max_interval=LOOP_SECONDS, name=f"beat-{self._started}")
+                beat = new_beat(self._kind, max_interval=self.loop_seconds, name=f"beat-{self._started}")
             waits = beat.tick()
         except Killed:
             return self._soon(20), None
@@ -128,6 +140,21 @@ class Simulation:
             published.clear()
         late = self._random.uniform(0, LATE_SECONDS) if waits > 0 else 0.001
         return self.clock.elapsed + max(waits, 0) + late, beat
+
+
+@contextmanager
+def quick_database() -> Iterator[None]:
+    """Keep the connection over ticks and wait for no disk: what is slow about hours of them."""
+    settings = connection.settings_dict
+    connection.close()
+    age, settings["CONN_MAX_AGE"] = settings["CONN_MAX_AGE"], None
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA synchronous=OFF" if connection.vendor == "sqlite" else "SET synchronous_commit=off")
+    try:
+        yield
+    finally:
+        settings["CONN_MAX_AGE"] = age
+        connection.close()
 
 
 @contextmanager

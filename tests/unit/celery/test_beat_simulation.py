@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
-from django.db import connection
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS
 from ami.queues.models import TickClaim
-from tests.support.beat_simulation import LOOP_SECONDS, Sent, Simulation, VirtualClock
+from tests.support.beat_simulation import Sent, Simulation, VirtualClock
 from tests.support.soak import soak
 
 TASK = "ami.main.tasks.update_stale_counts"
@@ -27,23 +26,13 @@ STEPS = [
 ]
 #: How late a beat may wake, twice, and what it takes to see a step.
 SLACK = 6.0
+LOOP_SECONDS = 10.0
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
-
-
-@pytest.fixture(autouse=True)
-def quick_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Keep the connection over ticks and write to no disk: what is slow about a day of them."""
-    connection.close()
-    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA synchronous=OFF" if connection.vendor == "sqlite" else "SET synchronous_commit=off")
-    yield
-    connection.close()
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def entries(quick_database: None) -> None:
+def entries() -> None:
     clock = VirtualClock()
     for seconds in EVERY:
         interval = IntervalSchedule.objects.create(every=seconds, period="seconds")
@@ -79,7 +68,7 @@ def due(minutes: int, start: datetime) -> Iterator[float]:
 
 def test_two_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
     end = HOURS * HOUR
-    sent = Simulation(steps=STEPS).run(end)
+    sent = Simulation(steps=STEPS, loop_seconds=LOOP_SECONDS).run(end)
     assert len({each.task_id for each in sent}) == len(sent)
     for seconds in EVERY:
         silent = gaps(sent, f"every {seconds}", end)
@@ -97,7 +86,7 @@ def test_two_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
 @pytest.mark.parametrize("seed", soak([1], [1, 2]))
 def test_two_beats_that_are_killed_lose_no_tick(seed: int) -> None:
     end = HOURS * HOUR
-    simulation = Simulation(steps=STEPS, seed=seed, kill_rate=0.02)
+    simulation = Simulation(steps=STEPS, seed=seed, kill_rate=0.02, loop_seconds=LOOP_SECONDS)
     simulation.run(end)
     simulation.claims.kill_rate = 0
     sent = simulation.run(end + 2 * (PATIENCE_SECONDS + LOOK_SECONDS + LOOP_SECONDS))

@@ -15,8 +15,8 @@ Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those o
 
 Beside tasks: ``events`` and ``control`` (``celery inspect``) of a worker.
 
-Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two beats
-one sends a tick), ``watchdog`` (ends a frozen beat).
+Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two
+beats one sends a tick), ``watchdog`` (ends a frozen beat).
 
 Helpers: ``broker_kind`` (what the broker can do), ``message_copy`` (publishes a message again).
 """

@@ -21,7 +21,8 @@ class DatabaseTickClaims:
     def states(self, entries: Collection[int]) -> dict[int, Tick]:
         found = self._found(entries)
         if missing := set(entries) - found.keys():
-            TickClaim.objects.bulk_create([TickClaim(entry_id=entry) for entry in missing], ignore_conflicts=True)
+            there = PeriodicTask.objects.filter(pk__in=missing).values_list("pk", flat=True)
+            TickClaim.objects.bulk_create([TickClaim(entry_id=entry) for entry in there], ignore_conflicts=True)
             found |= self._found(missing)
         return found
 

@@ -95,7 +95,7 @@ class Simulation:
     seed: int = 1
     kill_rate: float = 0.0
     steps: Sequence[tuple[float, float]] = ()
-    loop_seconds: float = 60.0
+    loop_seconds: float = 300.0
     clock: VirtualClock = field(default_factory=VirtualClock)
     sent: list[Sent] = field(default_factory=list)
 

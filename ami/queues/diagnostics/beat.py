@@ -44,7 +44,7 @@ def _findings() -> Iterator[Finding]:
     if not enabled:
         return
     if not any(age < SILENT for age in beats.values()):
-        yield Finding("error", "no-beat", f"{_last(beats)}, and {len(enabled)} entries are enabled; start celerybeat.")
+        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. Start celerybeat.")
         return
     yield from _late(enabled)
 

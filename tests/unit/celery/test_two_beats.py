@@ -211,7 +211,8 @@ def test_entry_that_was_deleted_while_claimed_is_forgotten(
     run_due(running)
     row.delete()
     clock.elapsed += EVERY
-    assert running.is_due(running.old_schedulers["ours"]).is_due is False
+    for _ in range(2):
+        assert running.is_due(running.old_schedulers["ours"]).is_due is False
     run_due(running)
     assert "ours" not in running.schedule
     assert len(published) == 1

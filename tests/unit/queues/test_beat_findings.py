@@ -41,13 +41,13 @@ def test_deployment_without_entries_needs_no_beat():
 
 def test_enabled_entries_without_a_beat_are_an_error():
     entry(late=MINUTE * 5)
-    assert found() == {"no-beat": ("error", "No beat runs, and 1 entries are enabled; start celerybeat.")}
+    assert found() == {"no-beat": ("error", "No beat runs; enabled entries: 1. Start celerybeat.")}
 
 
 def test_beat_that_ticks_no_more_is_named():
     entry()
     beat("host:7", seen=MINUTE * 5)
-    assert found()["no-beat"][1].startswith("No beat has ticked for 300 s (the last was host:7), and 1 entries")
+    assert found()["no-beat"][1].startswith("No beat has ticked for 300 s (the last was host:7); enabled entries: 1.")
 
 
 def test_beat_that_ticks_is_no_finding():

@@ -54,7 +54,8 @@ class Entry(ModelEntry):
     def resume(self, tick: Tick | None, before: "Entry | None") -> None:
         """Go on where the deployment (``tick``) and this process (``before``) are; both may be None."""
         if tick and tick.claimed_at and not self.is_new:
-            self._take_over(tick)
+            is_news = before is not None and before.tick is not None and before.tick.number < tick.number
+            self._take_over(tick, most=before.overdue if before is not None and is_news else math.inf)
         self.tick = tick
         if before is not None and before._phase == self._phase:
             self._ran_at = before._ran_at
@@ -64,13 +65,16 @@ class Entry(ModelEntry):
         before, self.tick = self.tick, tick
         if tick is None or tick.claimed_at is None or (before and before.number == tick.number):
             return
-        # The tick was claimed after this entry's own was due, however wrong a stepped clock makes its age.
-        overdue = self.clock.monotonic() - self._ran_at - self.interval_seconds
-        self._take_over(tick, most=max(0.0, overdue))
+        self._take_over(tick, most=self.overdue)
 
     @property
-    def interval_seconds(self) -> float:
-        return float(self.schedule.seconds) if self.is_interval else 0.0
+    def overdue(self) -> float:
+        """Return for how many seconds an interval entry has been due, by the monotonic clock.
+
+        Another beat's next tick was claimed no longer ago than that, however wrong a stepped clock makes its age.
+        """
+        every = float(self.schedule.seconds) if self.is_interval else 0.0
+        return max(0.0, self.clock.monotonic() - self._ran_at - every)
 
     @property
     def _phase(self) -> tuple[int, datetime | None]:

@@ -39,30 +39,44 @@ class ClaimedTicks:
         self._look_at = -1.0
         self._is_known = False
 
-    def states(self, entries: list[int]) -> dict[int, Tick]:
-        """Return the last tick of each entry.
+    def states(self) -> dict[int, Tick]:
+        """Return the last tick of each entry that has one. Read it before the entries: see `add`.
 
         Raises:
             django.db.Error: the database did not answer.
         """
-        return self._claims.states(entries)
+        return self._claims.states()
+
+    def add(self, entries: set[int]) -> dict[int, Tick]:
+        """Return the ticks of entries that had none.
+
+        If another beat has claimed one meanwhile, this number is outdated, and the claim of this beat fails as it must.
+
+        Raises:
+            django.db.Error: the database did not answer.
+        """
+        if entries:
+            self._claims.add(entries)
+        return {entry: Tick(entry) for entry in entries}
 
     def claim(self, entry: Entry) -> Tick | None:
         """Claim the tick that is due; None if another beat has it, and then ``entry`` follows that one.
+
+        None as well for an entry without a known tick: it was deleted, or the schedule is about to be read.
 
         Raises:
             django.db.Error: the database did not answer.
         """
         key = entry.model.pk
-        known = entry.tick or self._claims.states([key]).get(key)
+        known = entry.tick
         if known is None:
-            return None  # The entry was deleted.
+            return None
         runs = entry.model.total_run_count + 1
         tick = Tick(key, known.number + 1, uuid(), self._clock.now(), runs, is_sent=False)
         if self._claims.claim(tick, self.name, is_first=entry.is_new):
             entry.tick = tick
             return tick
-        entry.follow(self._claims.states([key]).get(key))
+        entry.follow(self._claims.state(key))
         if entry.tick and not entry.tick.is_sent:
             self._watch(entry.tick, PATIENCE_SECONDS)
         return None

@@ -110,9 +110,10 @@ class Scheduler(DatabaseScheduler):
         """Return the enabled entries, each going on where it was; what is known stays while the database is away."""
         before: dict[str, beat_entry.Entry] = self._schedule or {}
         try:
+            ticks = self._ticks.states() if self._ticks else {}  # First: an outdated number only loses a claim.
             entries: dict[str, beat_entry.Entry] = super().all_as_schedule()
-            keys = [entry.model.pk for entry in entries.values()]
-            ticks = self._ticks.states(keys) if self._ticks else {}
+            if self._ticks:
+                ticks |= self._ticks.add({entry.model.pk for entry in entries.values()} - ticks.keys())
         except Error as error:
             if self._schedule is None:
                 raise
@@ -123,6 +124,11 @@ class Scheduler(DatabaseScheduler):
         for entry in entries.values():
             entry.resume(ticks.get(entry.model.pk), known.get(entry.model.pk))
         return entries
+
+    def update_from_dict(self, mapping: Any) -> None:
+        """Install entries of the configuration; they are read again with their last ticks before one is sent."""
+        super().update_from_dict(mapping)
+        self._read_schedule_again()
 
     def close(self) -> None:
         self._watchdog.stop()

@@ -35,8 +35,14 @@ class Tick:
 class TickClaims(Protocol):
     """Claims that all beats of a deployment see. Every method may raise `django.db.Error`."""
 
-    def states(self, entries: Collection[int]) -> dict[int, Tick]:
-        """Return the last tick of each entry; an entry that was deleted meanwhile may be absent."""
+    def states(self) -> dict[int, Tick]:
+        """Return the last tick of each entry that has one."""
+
+    def state(self, entry: int) -> Tick | None:
+        """Return the last tick of one entry; None if the entry was deleted."""
+
+    def add(self, entries: Collection[int]) -> None:
+        """Make entries claimable that have no tick yet; those that were deleted meanwhile are left out."""
 
     def claim(self, tick: Tick, beat: str, *, is_first: bool) -> bool:
         """Claim ``tick``, and return False if another beat has claimed it or the tick before it is not sent yet.

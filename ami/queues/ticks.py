@@ -18,13 +18,16 @@ FORGET = timedelta(days=1)
 class DatabaseTickClaims:
     """Implements `ami.celery.tick_claims.TickClaims`."""
 
-    def states(self, entries: Collection[int]) -> dict[int, Tick]:
-        found = self._found(entries)
-        if missing := set(entries) - found.keys():
-            there = PeriodicTask.objects.filter(pk__in=missing).values_list("pk", flat=True)
-            TickClaim.objects.bulk_create([TickClaim(entry_id=entry) for entry in there], ignore_conflicts=True)
-            found |= self._found(missing)
-        return found
+    def states(self) -> dict[int, Tick]:
+        return {row.pk: _tick(row) for row in TickClaim.objects.all()}
+
+    def state(self, entry: int) -> Tick | None:
+        row = TickClaim.objects.filter(entry=entry).first()
+        return _tick(row) if row else None
+
+    def add(self, entries: Collection[int]) -> None:
+        there = PeriodicTask.objects.filter(pk__in=entries).values_list("pk", flat=True)
+        TickClaim.objects.bulk_create([TickClaim(entry_id=entry) for entry in there], ignore_conflicts=True)
 
     def claim(self, tick: Tick, beat: str, *, is_first: bool) -> bool:
         claimable = TickClaim.objects.filter(entry=tick.entry, number=tick.number - 1)
@@ -50,7 +53,7 @@ class DatabaseTickClaims:
         unsent = self._claim(tick).filter(is_sent=False, tries=tick.tries)
         if not unsent.update(tries=F("tries") + 1, repeats=F("repeats") + 1, claimed_by=beat):
             return None
-        return self._found([tick.entry]).get(tick.entry)
+        return self.state(tick.entry)
 
     def mark_sent(self, tick: Tick) -> None:
         self._claim(tick).update(is_sent=True)
@@ -68,9 +71,6 @@ class DatabaseTickClaims:
 
     def beat_stopped(self, beat: str) -> None:
         Beat.objects.filter(name=beat).delete()
-
-    def _found(self, entries: Collection[int]) -> dict[int, Tick]:
-        return {row.pk: _tick(row) for row in TickClaim.objects.filter(entry__in=entries)}
 
     def _claim(self, tick: Tick) -> "models.QuerySet[TickClaim]":
         return TickClaim.objects.filter(entry=tick.entry, number=tick.number)

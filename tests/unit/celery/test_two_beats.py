@@ -81,11 +81,9 @@ def test_beat_that_lost_a_tick_follows_the_winners_phase(
     clock: VirtualClock, beat: NewBeat, published: list[Published]
 ):
     entry(clock)
-    first = beat("a")
+    first, second = beat("a"), beat("b")
     run_due(first)
     clock.elapsed += 100
-    second = beat("b")  # Its own first tick is due at another time.
-    second.schedule["ours"].resume(None, None)
     run_due(second)
     for beat_ in (first, second):
         assert beat_.schedule["ours"].is_due().next == pytest.approx(EVERY - 100)
@@ -126,6 +124,20 @@ def test_tick_that_the_broker_refused_is_sent_again_soon_by_the_same_beat(
     clock.elapsed += RETRY_SECONDS
     run_due(running)
     assert [each.task_id for each in published] == [TickClaim.objects.get(entry__task=TASK).task_id]
+
+
+def test_entry_of_the_applications_configuration_is_sent_once(
+    clock: VirtualClock, beat: NewBeat, published: list[Published], app: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(app.conf, "beat_schedule", {"ours": {"task": TASK, "schedule": float(EVERY)}})
+    beats = beat("a"), beat("b")
+    clock.elapsed += EVERY + 10
+    for each in beats:
+        run_due(each)
+    clock.elapsed += 2
+    for each in beats:
+        run_due(each)
+    assert [each.entry for each in published] == ["ours"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Every private or undocumented name of Celery, kombu, billiard and amqp that the project uses, in one place.
+"""Every private or undocumented name of Celery, its beat, kombu, billiard and amqp that the project uses, in one place.
 
 ``INTERNALS`` lists them with the versions they were checked against; ``missing()`` reports those that the installed
 versions lack. Names on instances are used through the functions below. Overridden names are spelled in their
@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 #: The versions that the names below were checked against.
-CHECKED = {"celery": "5.7.0", "kombu": "5.7.0", "billiard": "4.3.2", "amqp": "5.4.2"}
+CHECKED = {"celery": "5.7.0", "kombu": "5.7.0", "billiard": "4.3.2", "amqp": "5.4.2", "django_celery_beat": "2.9.0"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ _CONSUMER, _REQUEST = "kombu.messaging:Consumer", "celery.worker.request:Request
 _CONTROLLER, _WORKER_CONSUMER = "celery.worker.worker:WorkController", "celery.worker.consumer.consumer:Consumer"
 _QOS = "kombu.transport.virtual.base:QoS"
 _CHILDREN, _ADAPTERS, _SLOTS = "ami.governor.pool_children", "ami.governor.pool_adapters", "ami.governor.slot_consumer"
+_SCHEDULER, _DATABASE_SCHEDULER = "ami.celery.scheduler", "django_celery_beat.schedulers:DatabaseScheduler"
 _GUARD, _UNACKED = "ami.celery.message_guard", "ami.transports.objectstore.broker.unacked"
 
 INTERNALS = (
@@ -81,7 +82,11 @@ INTERNALS = (
     ),
     # Publishing, events, beat.
     Internal("celery.app.amqp:AMQP", "producer_pool", "ami.celery.producer", "publish with our producer"),
-    Internal("celery.beat:Scheduler", "_ensure_connected", "ami.celery.scheduler", "show each try to connect"),
+    Internal("celery.beat:Scheduler", "_ensure_connected", _SCHEDULER, "show each try to connect"),
+    Internal("celery.beat:Scheduler", "_heap", _SCHEDULER, "compute every next run again"),
+    Internal("celery.beat:Scheduler", "_when", _SCHEDULER, "order the heap by the monotonic clock"),
+    Internal(_DATABASE_SCHEDULER, "_last_full_sync", _SCHEDULER, "read the schedule again"),
+    Internal(_DATABASE_SCHEDULER, "_schedule", _SCHEDULER, "go on with the entries as they ran"),
     Internal("celery.events.dispatcher:EventDispatcher", "_publish", "ami.celery.events", "drop events while blocked"),
     Internal("kombu.messaging:Producer", "_publish", "ami.celery.producer", "give up an unconfirmed publish"),
     Internal("amqp.channel:Channel", "_basic_publish", "ami.celery.events", "publish events without confirmation"),

@@ -21,11 +21,14 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Complete the task routes; connect telemetry to Celery's signals, and the cache's table to `migrate`."""
+        """Complete the task routes; connect beat's claims, telemetry's listeners and the cache's table to `migrate`."""
+        from ami.celery import tick_claims
+        from ami.queues.ticks import DatabaseTickClaims
         from ami.telemetry import listeners
         from config import task_routes
 
         task_routes.apply()
+        tick_claims.connect(DatabaseTickClaims())
         listeners.connect()
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 

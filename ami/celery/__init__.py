@@ -19,7 +19,8 @@ Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those o
 
 Beside tasks: ``events``, ``control`` (``celery inspect``) and ``control_commands`` (``celery control``) of a worker.
 
-Beat: ``scheduler``, ``watchdog`` (ends a frozen beat).
+Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two
+beats one sends a tick), ``watchdog`` (ends a frozen beat).
 
 Helpers: ``broker_kind`` (what the broker can do), ``message_copy`` (publishes a message again).
 """

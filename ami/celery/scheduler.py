@@ -1,23 +1,42 @@
-"""Beat's scheduler: django-celery-beat's, with the origin ``beat`` on each message and a sign of life per tick."""
+"""Beat's scheduler: django-celery-beat's, which claims each tick, keeps its pace when the clock is stepped, and shows
+that it lives.
+"""
 
+import copy
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from celery.schedules import schedstate
 from celery.utils.log import get_logger
+from django.db import Error
 from django_celery_beat.schedulers import DatabaseScheduler
 
+from ami.celery import beat_entry, tick_claims
 from ami.celery.beat_variables import BeatVariables
+from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks, name_of_this_process
+from ami.celery.clock import Clock, SystemClock
 from ami.celery.origin import BEAT
+from ami.celery.tick_claims import Tick
 from ami.celery.watchdog import Watchdog
 from ami.environment.reader import read
 from ami.topology.router import ORIGIN_HEADER
 
 logger = get_logger(__name__)
 
+#: A wall clock that gains or loses so many seconds on the monotonic one was stepped.
+STEP_SECONDS = 1.0
+#: Seconds after which a tick that another beat has claimed, and not sent, is looked at again.
+PENDING_SECONDS = 1.0
+
 
 class Scheduler(DatabaseScheduler):
-    """Sends each tick with the origin ``beat``, and touches a file after every tick.
+    """Sends each tick with the origin ``beat``, claimed through `tick_claims`, and touches a file after every tick.
+
+    A tick is claimed, then published with the task id of the claim, then marked as sent: of two beats one sends it,
+    and what a killed beat left goes out again with the same task id. While the database does not answer nothing can be
+    claimed, so nothing is sent; afterwards each entry that is due is sent once.
 
     A beat that is alive but frozen (incident 17: 4.6 days) stops touching ``ANTENNA_BEAT_TICK_FILE``; the container's
     health check looks at that file's age. An unhealthy container is not restarted for that, so a watchdog ends a beat
@@ -25,27 +44,132 @@ class Scheduler(DatabaseScheduler):
     unreachable broker does not count as frozen.
     """
 
-    def __init__(self, *args: Any, lazy: bool = False, **kwargs: Any) -> None:
+    Entry = beat_entry.Entry
+    clock: Clock = SystemClock()
+
+    def __init__(self, *args: Any, lazy: bool = False, name: str = "", **kwargs: Any) -> None:
         self._variables = read(BeatVariables, os.environ)
         self._watchdog = Watchdog(self._variables.antenna_beat_patience_seconds)
+        claims = tick_claims.connected()
+        self._ticks = ClaimedTicks(claims, self.clock, name or name_of_this_process()) if claims else None
+        self._claimed: Tick | None = None
+        self._offset = self._wall_offset()
         if not lazy:
             self._watchdog.start()
         super().__init__(*args, lazy=lazy, **kwargs)
 
-    def apply_async(self, entry: Any, *args: Any, **kwargs: Any) -> Any:
-        entry.options["headers"] = {**(entry.options.get("headers") or {}), ORIGIN_HEADER: BEAT}
-        return super().apply_async(entry, *args, **kwargs)
-
     def tick(self, *args: Any, **kwargs: Any) -> float:
+        self._notice_step()
+        self._send_again()
         seconds: float = super().tick(*args, **kwargs)
+        if self._ticks:
+            self._ticks.look()
         if path := self._variables.antenna_beat_tick_file:
             Path(path).touch()
         self._watchdog.alive(seconds)
         return seconds
 
+    def is_due(self, entry: beat_entry.Entry) -> Any:
+        """Return whether to send ``entry`` now, which is when this beat has claimed its tick, and when to ask again."""
+        state = super().is_due(entry)
+        if not state.is_due or self._ticks is None:
+            return state
+        _ = self.producer  # Connect first: no claim waits for the broker.
+        try:
+            self._claimed = self._ticks.claim(entry)
+        except Error as error:
+            logger.error("Tick of %s not claimed, trying again in %s s: %s", entry.name, RETRY_SECONDS, error)
+            return schedstate(is_due=False, next=RETRY_SECONDS)
+        if self._claimed:
+            return state
+        state = super().is_due(entry)
+        return schedstate(is_due=False, next=PENDING_SECONDS if state.is_due else state.next)
+
+    def reserve(self, entry: beat_entry.Entry) -> beat_entry.Entry:
+        """Return the entry as it goes on; the schedule has it from now on, so that a new heap is made of it."""
+        following: beat_entry.Entry = super().reserve(entry)
+        self._schedule[following.name] = following
+        return following
+
+    def apply_async(self, entry: beat_entry.Entry, *args: Any, **kwargs: Any) -> Any:
+        tick, self._claimed = self._claimed, None
+        message = copy.copy(entry)  # The entry itself stays equal to what the schedule compares it with.
+        message.options = {**entry.options, "headers": {**(entry.options.get("headers") or {}), ORIGIN_HEADER: BEAT}}
+        if not (self._ticks and tick):
+            return super().apply_async(message, *args, **kwargs)
+        message.options["task_id"] = tick.task_id
+        try:
+            result = super().apply_async(message, *args, **kwargs)
+        except Exception:
+            self._ticks.failed(tick)
+            raise
+        self._ticks.sent(tick)
+        return result
+
+    def all_as_schedule(self) -> dict[str, beat_entry.Entry]:
+        """Return the enabled entries, each going on where it was; what is known stays while the database is away."""
+        before: dict[str, beat_entry.Entry] = self._schedule or {}
+        try:
+            ticks = self._ticks.states() if self._ticks else {}  # First: an outdated number only loses a claim.
+            entries: dict[str, beat_entry.Entry] = super().all_as_schedule()
+            if self._ticks:
+                ticks |= self._ticks.add({entry.model.pk for entry in entries.values()} - ticks.keys())
+        except Error as error:
+            if self._schedule is None:
+                raise
+            logger.error("Schedule not read, going on with the last one: %s", error)
+            self._read_schedule_again()
+            return before
+        known = {entry.model.pk: entry for entry in before.values()}
+        for entry in entries.values():
+            entry.resume(ticks.get(entry.model.pk), known.get(entry.model.pk))
+        return entries
+
+    def update_from_dict(self, mapping: Any) -> None:
+        """Install entries of the configuration; they are read again with their last ticks before one is sent."""
+        super().update_from_dict(mapping)
+        self._read_schedule_again()
+
     def close(self) -> None:
         self._watchdog.stop()
+        if self._ticks:
+            self._ticks.close()
         super().close()
+
+    def _send_again(self) -> None:
+        """Send the ticks that were claimed and not sent, each with the task id of its claim."""
+        for left in self._ticks.overdue() if self._ticks else ():
+            producer = self.producer
+            if not (self._ticks and (tick := self._ticks.claim_again(left))):
+                continue
+            try:
+                entry = self.Entry(self.Model.objects.get(pk=tick.entry, enabled=True), app=self.app)
+            except (Error, self.Model.DoesNotExist, ValueError) as error:
+                logger.error("Tick %s not sent again: %s", tick.task_id, error)
+                continue
+            logger.warning("Tick of %s was not marked as sent, sending it again: task id %s", entry.name, tick.task_id)
+            self._claimed = tick
+            self.apply_entry(entry, producer=producer)
+
+    def _notice_step(self) -> None:
+        """Compute every entry's next run anew when the wall clock was stepped."""
+        offset = self._wall_offset()
+        if abs(offset - self._offset) > STEP_SECONDS:
+            logger.warning("The wall clock was stepped by %.0f s; schedule computed again", offset - self._offset)
+            self._offset = offset
+            self._heap = None
+            self._read_schedule_again()
+
+    def _wall_offset(self) -> float:
+        return self.clock.now().timestamp() - self.clock.monotonic()
+
+    def _read_schedule_again(self) -> None:
+        """Let the next look at the schedule read it, not only what changed."""
+        self._last_full_sync = datetime.min  # noqa: DTZ901 - django-celery-beat's is naive
+
+    def _when(self, entry: beat_entry.Entry, next_time_to_run: Any, *_: Any) -> float:  # noqa: ARG002 - Celery's signature
+        """Return the time in the heap by the monotonic clock: on the wall clock's a step back stops the heap."""
+        return self.clock.monotonic() + (self.adjust(next_time_to_run) or 0)
 
     def _ensure_connected(self) -> Any:
         """Connect before the first publish, however long the broker is unreachable; each try is a sign of life."""

@@ -6,6 +6,7 @@
 - ``dead_letters``, ``shovel``: list, replay and discard buried messages; move messages.
 - ``rollout``: from one queue to one per workload, and back.
 - ``schedule``, ``schedule_forms``: the declared schedule in beat's tables, and its forms.
+- ``ticks``: the claims of beat's ticks in the database.
 - ``tasks``: every registered task with its queue and limits.
 - ``checks``: system checks of tasks, routes and schedule.
 - ``diagnostics``, ``governors``, ``management_api``: findings about the running deployment, and their sources.

@@ -12,6 +12,7 @@ import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.celery.watchdog import EXIT_CODE
+from ami.queues.models import Beat, TickClaim
 from tests.support.place import FOLDER, Place, until
 
 TASK = "ami.main.tasks.update_stale_counts"
@@ -70,6 +71,41 @@ def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place)
     until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text
+
+
+def sent_to(place: Place, queue: str) -> list[str]:
+    """Take every message from a queue; return their task ids."""
+    with place.app.connection_for_read() as connection, connection.channel() as channel:
+        ids = []
+        while message := channel.basic_get(queue, no_ack=True):
+            ids.append(message.headers["id"])
+        return ids
+
+
+def test_two_beats_send_each_tick_once_and_one_goes_on_when_the_other_is_killed(database_place: Place):
+    place = database_place
+    place.queues("declare")
+    row = every_second()
+
+    def claimed(ticks: int) -> int:
+        number = TickClaim.objects.filter(entry=row).values_list("number", flat=True).first() or 0
+        return number if number >= ticks else 0
+
+    beats = [place.beat(), place.beat()]
+    until(lambda: Beat.objects.count() == 2, what="both beats run")
+    found = {finding["name"]: finding["level"] for finding in place.queues("check", "--live", check=False).json}
+    assert found["two-beats"] == "warning"
+    assert "no-beat" not in found
+    begun = claimed(0)
+    number = until(lambda: claimed(begun + 5), what="five ticks of two beats")
+    beats[0].kill()
+    until(lambda: claimed(number + 5), 90, "five more of the one that is left")
+    assert beats[1].stop() == 0
+    claim = TickClaim.objects.get(entry=row)
+    ids = sent_to(place, HOUSEKEEPING)
+    assert len(set(ids)) == claim.number
+    assert len(ids) - len(set(ids)) <= claim.repeats <= 1
+    assert Beat.objects.count() == 1, "the one that was killed; the other ended in order"
 
 
 class Door:

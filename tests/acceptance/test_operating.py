@@ -47,7 +47,7 @@ def test_incident_8_inspect_answers_beside_a_killed_worker(deployment: Place):
     assert sorted(name.split("@")[0] for name in answers) == NODES
 
 
-def test_healthy_deployment_has_no_error(deployment: Place):
+def test_healthy_deployment_has_no_error(deployment: Place, db: None):
     rows = deployment.queues("check", "--live").json
     assert [row for row in rows if row["level"] == "error"] == []
     assert [row["name"] for row in rows if row["level"] == "unseen"] == []

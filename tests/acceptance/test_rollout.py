@@ -18,7 +18,7 @@ QUEUES = load({}).queues
 SPLIT = tuple(queue for queue in QUEUES if queue != FALLBACK)
 
 
-def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place: Place):
+def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place: Place, db: None):
     done = place.queues("rollout", check=False, routing="single")
     assert done.code == 1
     assert done.json["name"] == "undeclared"
@@ -119,7 +119,7 @@ def ids(place: Place, queue: str) -> set[str]:
 
 
 @on_every_broker
-def test_live_check_finds_what_is_wrong(place: Place):
+def test_live_check_finds_what_is_wrong(place: Place, db: None):
     place.queues("declare")
     with place.app.connection_for_write() as connection, connection.channel() as channel:
         Queue("antena-ingest", durable=True)(channel).declare()
@@ -140,7 +140,7 @@ def test_live_check_finds_what_is_wrong(place: Place):
 
 
 @on_every_broker
-def test_cancelled_consumer_is_found_and_added_by_the_command_named(place: Place):
+def test_cancelled_consumer_is_found_and_added_by_the_command_named(place: Place, db: None):
     queue = "antenna-interactive"
     place.queues("declare")
     place.worker(queue)
@@ -163,7 +163,7 @@ def test_cancelled_consumer_is_found_and_added_by_the_command_named(place: Place
     until(lambda: place.ran("succeed", id=task))
 
 
-def test_live_check_without_the_management_api_says_what_it_could_not_see(place: Place, settings):
+def test_live_check_without_the_management_api_says_what_it_could_not_see(place: Place, db: None, settings):
     place.queues("declare")
     settings.RABBITMQ_MANAGEMENT_URL = ""
     done = place.queues("check", "--live", check=False)

@@ -22,14 +22,16 @@ def test_celery_worker_of_a_queue_has_the_limits_of_its_row(place: Place):
     place.environment |= {"ANTENNA_HOUSEKEEPING_CONCURRENCY": "2", "ANTENNA_HOUSEKEEPING_PREFETCH_MULTIPLIER": "3"}
     row = load(place.environment).workload(HOUSEKEEPING)
     _start(place, "-Q", HOUSEKEEPING)
-    (stats,) = place.app.control.inspect(timeout=10, limit=1).stats().values()
+    inspect = place.app.control.inspect(timeout=10, limit=1)
+    (stats,) = inspect.stats().values()
     pool = stats["pool"]
     assert stats["topology"]["queues"] == [HOUSEKEEPING]
     assert (pool["max-concurrency"], stats["prefetch_count"]) == (2, 6)
     assert pool["timeouts"] == [row.soft_time_limit_seconds, row.hard_time_limit_seconds]
     assert pool["max-tasks-per-child"] == row.max_tasks_per_child
     assert stats["limits"]["max_memory_per_child"] == row.max_memory_per_child_kib
-    assert stats["governor"]["places"] == 2
+    # The governor counts them when its first check ends, after the worker is ready.
+    until(lambda: [each["governor"]["places"] for each in inspect.stats().values()] == [2], what="two places")
 
 
 def test_live_check_names_a_worker_of_several_queues_and_one_without_limits(place: Place):

@@ -1,14 +1,14 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says.
-``redis_servers``: what each Redis says.
+``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``redis_servers``: what
+each Redis says. ``beat``: what beat left in the database.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from ami.queues import governors
-from ami.queues.diagnostics import broker, queues, redis_servers, workers
+from ami.queues.diagnostics import beat, broker, queues, redis_servers, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.diagnostics.redis_servers import RedisServer
 from ami.topology.topology import Topology
@@ -31,6 +31,7 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),
+            *beat.findings(),
         ]
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])

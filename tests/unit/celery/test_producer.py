@@ -69,7 +69,9 @@ def test_everything_of_the_application_is_published_so(app: Any):
     assert app.amqp.Producer is ConfirmedProducer, "beat's"
 
 
-def test_live_check_reports_the_alarm_when_workers_cannot_be_inspected(app: Any, monkeypatch: pytest.MonkeyPatch):
+def test_live_check_reports_the_alarm_when_workers_cannot_be_inspected(
+    app: Any, db: None, monkeypatch: pytest.MonkeyPatch
+):
     def refused(_: Any) -> None:
         raise Unconfirmed("no")
 

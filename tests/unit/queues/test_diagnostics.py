@@ -17,7 +17,7 @@ Sentence = Callable[[dict[str, Any]], str]
 
 
 @pytest.fixture
-def sentence(settings: Any, monkeypatch: pytest.MonkeyPatch, app: Any) -> Sentence:
+def sentence(settings: Any, monkeypatch: pytest.MonkeyPatch, app: Any, db: None) -> Sentence:
     """Return what the check says of a queue without consumers, given what the workers answer."""
     topology = settings.ANTENNA_TOPOLOGY
     state = QueueState(QUEUE, topology.workload(QUEUE).service, 7, 0)

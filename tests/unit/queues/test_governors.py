@@ -154,7 +154,7 @@ def test_queue_whose_workers_all_hold_is_an_error(topology: Topology):
 
 
 def test_holding_worker_is_not_reported_as_a_missing_consumer(
-    answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any
+    answers: dict[str, Any], topology: Topology, monkeypatch: pytest.MonkeyPatch, app: Any, db: None
 ):
     rows = [topology.workload(queue) for queue in ("antenna-ingest", "antenna-housekeeping")]
     states = [QueueState(row.queue, row.service, 7, 0) for row in rows]

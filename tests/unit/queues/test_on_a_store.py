@@ -223,7 +223,7 @@ def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict
     assert depth(channel, INGEST)[0] == 1
 
 
-def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channel: Any, app: Any):
+def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channel: Any, app: Any, db: None):
     assert found() == {}
     Queue("antena-ingest", durable=True)(channel).declare()
     channel.basic_publish(channel.prepare_message("x"), "", "antena-ingest")
@@ -238,7 +238,7 @@ def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channe
     assert rows["dead-letters"].startswith("1 messages were buried and are kept in antenna-ingest.dlq; look with")
 
 
-def test_live_check_finds_a_queue_with_other_arguments(store: None, channel: Any):
+def test_live_check_finds_a_queue_with_other_arguments(store: None, channel: Any, db: None):
     Queue(INGEST, durable=True)(channel).declare()
     assert {"arguments", "missing-queue"} <= found().keys()
 

@@ -1,0 +1,107 @@
+"""An entry of beat's schedule: an interval counts by the monotonic clock, everything else by the wall clock."""
+
+import math
+from datetime import datetime, timedelta
+from typing import Any
+
+from celery import schedules
+from celery.utils.time import maybe_make_aware
+from django_celery_beat.schedulers import ModelEntry
+
+from ami.celery.clock import Clock, SystemClock
+from ami.celery.tick_claims import Tick
+
+#: A last run that lies further ahead than this is a clock that was wrong, not one that was put back.
+FUTURE_LIMIT = timedelta(days=1)
+
+
+class Entry(ModelEntry):
+    """django-celery-beat's entry, which goes on when the clock is stepped and knows its last claimed tick.
+
+    A step back silenced an interval entry for as long as the step. Here it waits for what is left of its interval by
+    the monotonic clock, and after a restart for one interval at most. A crontab, solar or clocked entry does not run
+    again for times that the wall clock repeats.
+
+    ``tick`` is the last claimed tick as this beat knows it; None: not read yet. ``is_new``: it has not run since it was
+    enabled.
+    """
+
+    clock: Clock = SystemClock()
+    last_run_at: Any
+    _ran_at: float
+
+    def __init__(self, model: Any, app: Any = None) -> None:
+        self.tick: Tick | None = None
+        self.is_new = model.last_run_at is None
+        self._since = model.date_changed if self.is_new else None
+        super().__init__(model, app=app)
+        if self.schedule is not None:
+            self.schedule.nowfun = self.clock.now
+        self._count_from(self.last_run_at)
+
+    @property
+    def is_interval(self) -> bool:
+        return isinstance(self.schedule, schedules.schedule)
+
+    def is_due(self) -> Any:
+        """Return whether it is due, and the seconds after which to ask again."""
+        if self.is_interval:
+            self.last_run_at = self.clock.now() - timedelta(seconds=self.clock.monotonic() - self._ran_at)
+        elif maybe_make_aware(self.last_run_at) - self.clock.now() > FUTURE_LIMIT:
+            self.last_run_at = self.clock.now()
+        return super().is_due()
+
+    def resume(self, tick: Tick | None, before: "Entry | None") -> None:
+        """Go on where the deployment (``tick``) and this process (``before``) are; both may be None."""
+        if tick and tick.claimed_at and not self.is_new:
+            is_news = before is not None and before.tick is not None and before.tick.number < tick.number
+            self._take_over(tick, most=before.overdue if before is not None and is_news else math.inf)
+        self.tick = tick
+        if before is not None and before._phase == self._phase:
+            self._ran_at = before._ran_at
+
+    def follow(self, tick: Tick | None) -> None:
+        """Go on from another beat's tick: take over its time and its count of runs."""
+        before, self.tick = self.tick, tick
+        if tick is None or tick.claimed_at is None or (before and before.number == tick.number):
+            return
+        self._take_over(tick, most=self.overdue)
+
+    @property
+    def overdue(self) -> float:
+        """Return for how many seconds an interval entry has been due, by the monotonic clock.
+
+        Another beat's next tick was claimed no longer ago than that, however wrong a stepped clock makes its age.
+        """
+        every = float(self.schedule.seconds) if self.is_interval else 0.0
+        return max(0.0, self.clock.monotonic() - self._ran_at - every)
+
+    @property
+    def _phase(self) -> tuple[int, datetime | None]:
+        return self.tick.number if self.tick else 0, self._since
+
+    def _take_over(self, tick: Tick, most: float = math.inf) -> None:
+        self.is_new, self._since = False, None
+        self.model.last_run_at, self.model.total_run_count = tick.claimed_at, tick.runs
+        self.total_run_count = tick.runs
+        self._count_from(tick.claimed_at, most)
+
+    def _count_from(self, last_run_at: Any, most: float = math.inf) -> None:
+        """Set the last run; by the monotonic clock it is no younger than now and no older than ``most`` seconds."""
+        self.last_run_at = last_run_at
+        age = (self.clock.now() - maybe_make_aware(last_run_at)).total_seconds()
+        self._ran_at = self.clock.monotonic() - min(max(age, 0.0), most)
+
+    def _default_now(self) -> datetime:
+        return self.clock.now().astimezone(self.app.timezone)
+
+    def __copy__(self) -> "Entry":
+        """Return a shallow copy; Celery's way to copy fits its own entries only."""
+        copied: Entry = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __next__(self) -> "Entry":
+        following: Entry = super().__next__()
+        following.tick = self.tick
+        return following

@@ -1,0 +1,6 @@
+"""What the queue operations keep in the database."""
+
+from ami.queues.models.beat import Beat
+from ami.queues.models.tick_claim import TickClaim
+
+__all__ = ["Beat", "TickClaim"]

@@ -1,0 +1,24 @@
+"""The last claimed tick of an entry of beat's schedule."""
+
+from django.db import models
+from django_celery_beat.models import PeriodicTask
+
+
+class TickClaim(models.Model):
+    """One row per entry, changed only by conditional updates on ``number`` and ``tries``."""
+
+    entry = models.OneToOneField(PeriodicTask, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    number = models.PositiveBigIntegerField(default=0, help_text="ticks claimed so far")
+    task_id = models.CharField(max_length=255, default="")
+    claimed_at = models.DateTimeField(null=True)
+    claimed_by = models.CharField(max_length=255, default="", help_text="the beat, as host:pid")
+    runs = models.PositiveBigIntegerField(default=0, help_text="the entry's total run count with this tick")
+    is_sent = models.BooleanField(default=True)
+    tries = models.PositiveIntegerField(default=0, help_text="how often this tick was claimed again")
+    repeats = models.PositiveBigIntegerField(default=0, help_text="how often a tick of this entry was sent again")
+
+    class Meta:
+        verbose_name = "claimed tick"
+
+    def __str__(self) -> str:
+        return f"tick {self.number} of entry {self.pk}"

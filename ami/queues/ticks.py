@@ -1,0 +1,80 @@
+"""The claims of beat's ticks in the database: each by one conditional update, on PostgreSQL and SQLite alike."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.db import models, transaction
+from django.db.models import F
+from django.db.models.functions import Now
+from django_celery_beat.models import PeriodicTask
+
+from ami.celery.tick_claims import Tick
+from ami.queues.models import Beat, TickClaim
+
+#: A beat that was killed leaves its row; the next start of any beat removes it after this time.
+FORGET = timedelta(days=1)
+
+
+class DatabaseTickClaims:
+    """Implements `ami.celery.tick_claims.TickClaims`."""
+
+    def states(self) -> dict[int, Tick]:
+        return {row.pk: _tick(row) for row in TickClaim.objects.all()}
+
+    def state(self, entry: int) -> Tick | None:
+        row = TickClaim.objects.filter(entry=entry).first()
+        return _tick(row) if row else None
+
+    def add(self, entries: Collection[int]) -> None:
+        there = PeriodicTask.objects.filter(pk__in=entries).values_list("pk", flat=True)
+        TickClaim.objects.bulk_create([TickClaim(entry_id=entry) for entry in there], ignore_conflicts=True)
+
+    def claim(self, tick: Tick, beat: str, *, is_first: bool) -> bool:
+        claimable = TickClaim.objects.filter(entry=tick.entry, number=tick.number - 1)
+        values = {
+            "number": tick.number,
+            "task_id": tick.task_id,
+            "claimed_at": tick.claimed_at,
+            "claimed_by": beat,
+            "runs": tick.runs,
+            "is_sent": False,
+            "tries": 0,
+        }
+        if not is_first:
+            return bool(claimable.filter(is_sent=True).update(**values))
+        with transaction.atomic():
+            if not claimable.update(**values):
+                return False
+            # At once, not at beat's next synchronisation: an entry without a last run counts as enabled anew.
+            entry = PeriodicTask.objects.filter(pk=tick.entry)
+            return bool(entry.update(last_run_at=tick.claimed_at, total_run_count=tick.runs))
+
+    def claim_again(self, tick: Tick, beat: str) -> Tick | None:
+        unsent = self._claim(tick).filter(is_sent=False, tries=tick.tries)
+        if not unsent.update(tries=F("tries") + 1, repeats=F("repeats") + 1, claimed_by=beat):
+            return None
+        return self.state(tick.entry)
+
+    def mark_sent(self, tick: Tick) -> None:
+        self._claim(tick).update(is_sent=True)
+
+    def unsent(self) -> list[Tick]:
+        return [_tick(row) for row in TickClaim.objects.filter(is_sent=False, entry__enabled=True)]
+
+    def beat_started(self, beat: str) -> None:
+        Beat.objects.filter(seen_at__lt=Now() - FORGET).delete()
+        Beat.objects.update_or_create(name=beat, defaults={"started_at": Now(), "seen_at": Now()})
+
+    def beat_alive(self, beat: str) -> None:
+        if not Beat.objects.filter(name=beat).update(seen_at=Now()):
+            self.beat_started(beat)
+
+    def beat_stopped(self, beat: str) -> None:
+        Beat.objects.filter(name=beat).delete()
+
+    def _claim(self, tick: Tick) -> "models.QuerySet[TickClaim]":
+        return TickClaim.objects.filter(entry=tick.entry, number=tick.number)
+
+
+def _tick(row: TickClaim) -> Tick:
+    return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.tries)

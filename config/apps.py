@@ -21,12 +21,17 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Complete the task routes; connect telemetry to Celery's signals, and the cache's table to `migrate`."""
+        """Complete the task routes; connect telemetry to Celery's signals, the cache's table to `migrate`, and the old
+        application's tasks to their adoption.
+        """
+        from ami.jobs.services import old_tasks as antenna
+        from ami.queues.adoption import old_tasks
         from ami.telemetry import listeners
         from config import task_routes
 
         task_routes.apply()
         listeners.connect()
+        old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 
 

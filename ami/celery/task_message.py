@@ -208,9 +208,23 @@ def _moment(name: str, value: Any) -> float | None:
 
 
 def seconds_ahead(message: Any) -> float:
-    """Return in how many seconds a checked message's task is due; 0 or less when it is, or has no ETA."""
+    """Return in how many seconds a message's task is due; 0 or less when it is, or has no ETA.
+
+    Raises:
+        MalformedMessage: the ETA is not a moment.
+    """
     due = _moment("eta", message.headers.get("eta"))
     return 0.0 if due is None else due - time.time()
+
+
+def has_expired(message: Any) -> bool:
+    """Whether a worker would drop a message because the time in ``expires`` has passed.
+
+    Raises:
+        MalformedMessage: that is not a moment.
+    """
+    last = _moment("expires", message.headers.get("expires"))
+    return last is not None and last <= time.time()
 
 
 def _near_moment(name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from ami.celery.producer import Unconfirmed
 from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
 
+VARIABLE = "CELERY_BROKER_URL"
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
 LOGIN_REMEDY = "correct user, password and virtual host in CELERY_BROKER_URL"
 
@@ -34,10 +35,14 @@ def kinds() -> tuple[type[BaseException], ...]:
     return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
 
 
-def sentence(error: BaseException) -> str:
-    """Return where the broker is, without a password, why the operation failed, and the remedy."""
+def sentence(error: BaseException, address: str = "", variable: str = VARIABLE) -> str:
+    """Return where the broker is, without a password, why the operation failed, and the remedy.
+
+    It is the split's, or the one at ``address``, which ``variable`` names.
+    """
     why, remedy = _why(error)
-    return f"Broker operation failed ({current_app.connection_for_read().as_uri()}): {why}; {remedy}."
+    where = address or current_app.connection_for_read().as_uri()
+    return f"Broker operation failed ({where}): {why}; {remedy.replace(VARIABLE, variable)}."
 
 
 def _why(error: BaseException) -> tuple[str, str]:

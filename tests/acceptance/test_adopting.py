@@ -1,7 +1,22 @@
 """A running Antenna's messages move into the split: none lost, each effect once."""
 
+import json
+import random
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ami.main.models import Detection
+from ami.queues.dead_letters import burial_queues
+from ami.topology.topology import load
+from tests.support.adopting.killed_bridge import POINTS
 from tests.support.adopting.old_antenna import old_antenna
-from tests.support.place import Place
+from tests.support.adopting.running_antenna import traffic
+from tests.support.place import Place, until
+from tests.support.product.job_setup import new_world
+from tests.support.soak import soak
 
 
 def test_declare_in_the_old_virtual_host_names_the_exchange_and_the_remedy(place: Place):
@@ -31,3 +46,76 @@ def test_rollout_names_a_classic_queue_in_the_place_of_ours(place: Place):
     done = place.queues("declare", check=False)
     # A queue that exists keeps what it has; only its exchange would be refused.
     assert done.code == 0
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kills", [0, soak(4, 20)])
+def test_running_antenna_is_adopted_and_no_message_is_lost(database_place: Place, kills: int):
+    place, number = database_place, soak(200 if kills else 100, 2000)
+    with old_antenna(place.folder) as old:
+        place.environment["OLD_BROKER_URL"] = old.url
+        antenna = traffic(old, new_world(), images=number // 8, seed=13)
+        antenna.send(number)
+        place.queues("declare")
+        workers = place.workers(*QUEUES)
+        until(lambda: stage(place, "split") == "split", what="every queue has a consumer")
+        plan = points(kills, number)
+
+        with antenna.going_on():
+            bridge(place, plan[: kills // 2], "-" if kills else "")
+            # Back to one queue and out again, while the old web processes publish.
+            for worker in workers[:-1]:
+                worker.stop()
+            place.queues("rollback", "--yes")
+            bridge(place, plan[kills // 2 :], "-" if kills else "", ANTENNA_ROUTING="single")
+            # A worker whose slots are all taken has no consumer for a moment.
+            until(lambda: stage(place, "single") == "rolled back", what="its worker consumes")
+            place.workers(*QUEUES[:-1])
+            antenna.rest()
+        report = bridge(place, [], "--follow", "--silent-minutes", "0.05")
+
+        assert report["end"] == "silent"
+        assert old.waiting() == 0
+        assert sum(row["messages"] for row in report["all_runs"]["messages"]) == len(antenna.sent)
+        until(lambda: set(antenna.sent) <= runs(place).keys(), 240, "every message ran")
+        # The crops that results lead to run as well.
+        until(lambda: not any(place.depth(queue) for queue in QUEUES), 240, "nothing waits")
+        assert place.queues("dead-letters").json == dict.fromkeys(burial_queues(place.app.topology), 0)
+
+    ran = runs(place)
+    doubles = sum(ran[task_id] - 1 for task_id in antenna.sent)
+    possibly = report["all_runs"]["possibly_doubled"]
+    print(f"{len(antenna.sent)} messages, {kills} kills, {doubles} doubles, {possibly} possibly doubled")
+    assert doubles <= possibly <= kills
+    assert doubles >= sum(point == "confirmed" for point, _ in plan)
+    rows = Detection.objects.filter(source_image__in=antenna.images)
+    assert rows.count() == len(antenna.images)
+    assert set(antenna.job.images.values_list("state", flat=True)) == {"processed"}
+
+
+QUEUES = load({}).queues
+
+
+def stage(place: Place, routing: str) -> str:
+    return str(place.queues("rollout", check=False, routing=routing).json["name"])
+
+
+def points(kills: int, number: int) -> list[tuple[str, int]]:
+    """Where each run is killed: every point in turn, after a few messages, the same in each test run."""
+    rng = random.Random(13)
+    return [(POINTS[3 - index % 5], rng.randint(1, number // (2 * kills))) for index in range(kills)]
+
+
+def bridge(place: Place, kills: list[tuple[str, int]], *argv: str, **environment: str) -> Any:
+    """Run ``queues adopt`` with these kills, then to its end unless the last argument is ``-``; return its report."""
+    line = [sys.executable, "-m", "tests.support.adopting.killed_bridge", json.dumps(kills)]
+    process = place.start([*line, "--from-env", "OLD_BROKER_URL", "--json", *filter(None, argv)], **environment)
+    assert process.popen.wait(280) == 0, process.text
+    lines = [json.loads(line) for line in process.text.splitlines() if line.startswith("{")]
+    assert {"kills": len(kills)} in lines, process.text
+    return lines[-1]
+
+
+def runs(place: Place) -> Counter[str]:
+    """How often each task ran to its end, by its id."""
+    return Counter(record["id"] for record in place.journal if record["state"] == "SUCCESS")

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from celery import current_app
+from django.db import InterfaceError, OperationalError, connections
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
@@ -22,6 +23,9 @@ from ami.queues.adoption.tally import Line, Tally
 from ami.queues.queue import queue_states
 from ami.queues.tasks import load_tasks
 from ami.topology.topology import Topology
+
+#: What a database raises that is away for a while.
+DATABASE_ERRORS = (InterfaceError, OperationalError)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
@@ -55,7 +59,7 @@ def adopt(
     """Move the messages of the old queues into the split; return why it ended, and the counts.
 
     With ``silent_seconds`` it follows the old publishers until nothing has come for so long, and waits for a broker
-    that it loses meanwhile.
+    or a database that it loses meanwhile.
 
     Raises:
         WrongSource: both URLs name one virtual host.
@@ -68,7 +72,7 @@ def adopt(
     with current_app.connection_for_write() as new, old:
         _refuse(old, new, topology)
         old.consumed()
-    failures: tuple[type[BaseException], ...] = (OldBrokerFailed, *broker_errors.kinds())
+    failures: tuple[type[BaseException], ...] = (OldBrokerFailed, *DATABASE_ERRORS, *broker_errors.kinds())
     tally, pause = Tally(old.place), FIRST_PAUSE_SECONDS
     while True:
         before = sum(tally.run.values())
@@ -78,8 +82,7 @@ def adopt(
             if silent_seconds is None:
                 raise
             pause = FIRST_PAUSE_SECONDS if sum(tally.run.values()) > before else min(2 * pause, LONGEST_PAUSE_SECONDS)
-            said = str(error) if isinstance(error, OldBrokerFailed) else broker_errors.sentence(error)
-            watcher.notice(f"{said} Trying again in {pause:g} s.")
+            watcher.notice(f"{_sentence(error)} Trying again in {pause:g} s.")
             if watcher.stop.wait(pause):
                 return End.STOPPED, tally
 
@@ -88,6 +91,13 @@ def _once(old: OldBroker, topology: Topology, tally: Tally, watcher: Watcher, si
     with current_app.connection_for_write() as new, closing(Split(new)) as split, old:
         bridge = Bridge(old, split, _planner(topology), tally, lambda: watcher.moved(tally), watcher.stop)
         return bridge.run(silent_seconds)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, DATABASE_ERRORS):
+        connections.close_all()  # It is opened again when it is needed.
+        return f"The database failed ({type(error).__name__})."
+    return str(error) if isinstance(error, OldBrokerFailed) else broker_errors.sentence(error)
 
 
 def _refuse(old: OldBroker, new: Connection, topology: Topology) -> None:

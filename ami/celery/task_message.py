@@ -81,8 +81,7 @@ def _decoded(message: Any) -> Any:
     except Exception as error:  # The serializer's types have decoders that raise anything.
         if isinstance(error, MemoryError):
             raise
-        wrapped = error.__context__ if isinstance(error, DecodeError) else None
-        raise MalformedMessage(f"its body cannot be decoded: {describe(wrapped or error)}") from error
+        raise MalformedMessage(f"its body cannot be decoded: {describe(error)}") from error
 
 
 def _is_text(content_type: str | None) -> bool:
@@ -90,7 +89,12 @@ def _is_text(content_type: str | None) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return what kind of error it is, and its text where that quotes nothing of a message."""
+    """Return what kind of error it is, and its text where that quotes nothing of a message.
+
+    kombu raises a `DecodeError` of its own while it handles the error that tells more.
+    """
+    if isinstance(error, DecodeError) and error.__context__ is not None:
+        error = error.__context__
     if isinstance(error, (JSONDecodeError, UnicodeDecodeError, RecursionError)):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__

@@ -4,6 +4,7 @@ import json
 import random
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,8 +51,9 @@ def test_rollout_names_a_classic_queue_in_the_place_of_ours(place: Place):
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kills", [0, soak(4, 20)])
-def test_running_antenna_is_adopted_and_no_message_is_lost(database_place: Place, kills: int):
+def test_running_antenna_is_adopted_and_no_message_is_lost(database_place: Place, settings: Any, kills: int):
     place, number = database_place, soak(200 if kills else 100, 2000)
+    place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)  # The pictures are there.
     with old_antenna(place.folder) as old:
         place.environment["OLD_BROKER_URL"] = old.url
         antenna = traffic(old, new_world(), images=number // 8, seed=13)

@@ -1,10 +1,13 @@
 """The parts of an adoption: its counts over several runs, the old messages, and the old URL."""
 
+import io
+import itertools
 import zlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from kombu.utils.json import dumps
 
 from ami.queues.adoption.errors import AdoptionRefused, WrongSource
@@ -13,6 +16,7 @@ from ami.queues.adoption.old_tasks import CannotRun, OldTasks
 from ami.queues.adoption.plan import Outcome, Planner
 from ami.queues.adoption.source_url import read_url
 from ami.queues.adoption.tally import Tally
+from ami.queues.management import adopt
 from ami.topology.topology import load
 
 URL = "amqp://antenna:s3cret@rabbitmq:5672/antenna"
@@ -83,7 +87,7 @@ def test_run_ends_when_another_has_begun():
         ("[1, {}, {}]", {}, "not a list of args, kwargs and embed"),
         (b"\xff", {}, "its body cannot be decoded"),
         (
-            b"x",
+            b"\x00\x00",
             {"compression": "application/x-gzip"},
             "its body cannot be decompressed: its compressed body is damaged",
         ),
@@ -146,3 +150,36 @@ def test_url_comes_from_the_variable_or_from_its_file(tmp_path: Any):
         read_url("OLD", {"OLD": URL, "OLD_FILE": str(path)})
     with pytest.raises(WrongSource, match="OLD is not set"):
         read_url("OLD", {})
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "piped"])
+def test_progress_is_one_line_on_a_terminal_and_lines_when_piped(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch):
+    clock = itertools.count(0, 11)
+    monkeypatch.setattr(adopt.time, "monotonic", lambda: next(clock))
+    progress, tally = adopt.Progress(stream), Tally("h:1/v")
+    for task_id in ("1", "2"):
+        tally.begin(message(task_id=task_id), plan(message()))
+        progress.moved(tally)
+    progress.notice("Trying again in 1 s.")
+    lines = ["1 messages: 1 run, 0 dropped, 0 dead letters; 0/s", "2 messages: 2 run, 0 dropped, 0 dead letters; 0/s"]
+    if stream.isatty():
+        assert stream.getvalue() == "".join(f"\r{line}\x1b[K" for line in lines) + "\nTrying again in 1 s.\n"
+    else:
+        assert stream.getvalue().splitlines() == [*lines, "Trying again in 1 s."]
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "ten", "1e9"])
+def test_wrong_silence_is_refused(minutes: str):
+    with pytest.raises(CommandError, match="is not a number of minutes"):
+        call_command("queues", "adopt", "--from-env", "OLD", "--follow", "--silent-minutes", minutes)
+
+
+def test_dry_run_and_follow_exclude_each_other():
+    with pytest.raises(CommandError, match="not allowed with"):
+        call_command("queues", "adopt", "--from-env", "OLD", "--follow", "--dry-run")

@@ -231,6 +231,8 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 
 
 def _subject(options: dict[str, Any]) -> str:
+    if name := options.get("from_env"):
+        return f"the old queues at {name}"
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 

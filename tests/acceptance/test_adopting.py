@@ -15,7 +15,7 @@ from ami.topology.topology import load
 from tests.support.adopting.killed_bridge import POINTS
 from tests.support.adopting.old_antenna import old_antenna
 from tests.support.adopting.running_antenna import traffic
-from tests.support.place import Place, until
+from tests.support.place import Place, Process, until
 from tests.support.product.job_setup import new_world
 from tests.support.soak import soak
 
@@ -64,17 +64,20 @@ def test_running_antenna_is_adopted_and_no_message_is_lost(database_place: Place
         plan = points(kills, number)
 
         with antenna.going_on():
-            bridge(place, plan[: kills // 2], "-" if kills else "")
-            # Back to one queue and out again, while the old web processes publish.
-            for worker in workers[:-1]:
-                worker.stop()
-            place.queues("rollback", "--yes")
-            bridge(place, plan[kills // 2 :], "-" if kills else "", ANTENNA_ROUTING="single")
-            # A worker whose slots are all taken has no consumer for a moment.
-            until(lambda: stage(place, "single") == "rolled back", what="its worker consumes")
-            place.workers(*QUEUES[:-1])
+            if kills or soak(False, True):
+                bridge(place, plan[: kills // 2], ONCE if kills else "")
+                # Back to one queue and out again, while the old web processes publish.
+                for worker in workers[:-1]:
+                    worker.stop()
+                place.queues("rollback", "--yes")
+                bridge(place, plan[kills // 2 :], ONCE if kills else "", ANTENNA_ROUTING="single")
+                # A worker whose slots are all taken has no consumer for a moment.
+                until(lambda: stage(place, "single") == "rolled back", what="its worker consumes")
+                place.workers(*QUEUES[:-1])
             antenna.rest()
-        report = bridge(place, [], "--follow", "--silent-minutes", "0.05")
+            following = begin(place, [], "--follow", "--silent-minutes", "0.05")
+            until(lambda: old.waiting() < 5, 240, "what waited is moved")
+        report = finished(following, 0)
 
         assert report["end"] == "silent"
         assert old.waiting() == 0
@@ -108,13 +111,24 @@ def points(kills: int, number: int) -> list[tuple[str, int]]:
     return [(POINTS[3 - index % 5], rng.randint(1, number // (2 * kills))) for index in range(kills)]
 
 
+#: Not to its end: only the runs that are killed.
+ONCE = "-"
+
+
 def bridge(place: Place, kills: list[tuple[str, int]], *argv: str, **environment: str) -> Any:
-    """Run ``queues adopt`` with these kills, then to its end unless the last argument is ``-``; return its report."""
+    """Run ``queues adopt`` with these kills, then to its end unless told otherwise; return its report."""
+    return finished(begin(place, kills, *argv, **environment), len(kills))
+
+
+def begin(place: Place, kills: list[tuple[str, int]], *argv: str, **environment: str) -> Process:
     line = [sys.executable, "-m", "tests.support.adopting.killed_bridge", json.dumps(kills)]
-    process = place.start([*line, "--from-env", "OLD_BROKER_URL", "--json", *filter(None, argv)], **environment)
+    return place.start([*line, "--from-env", "OLD_BROKER_URL", "--json", *filter(None, argv)], **environment)
+
+
+def finished(process: Process, kills: int) -> Any:
     assert process.popen.wait(280) == 0, process.text
     lines = [json.loads(line) for line in process.text.splitlines() if line.startswith("{")]
-    assert {"kills": len(kills)} in lines, process.text
+    assert {"kills": kills} in lines, process.text
     return lines[-1]
 
 

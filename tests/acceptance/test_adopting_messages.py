@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from kombu import Connection, Consumer, Queue
@@ -15,7 +16,7 @@ from ami.jobs.models import StoredResult
 from ami.main.models import SourceImageCollection
 from tests.support.adopting import fates
 from tests.support.adopting.old_antenna import OldAntenna, old_antenna
-from tests.support.place import Place, Ran, until
+from tests.support.place import Place, Ran, management, until
 from tests.support.product.job_setup import new_world
 
 RESULT = f"{fates.J}.process_nats_pipeline_result"
@@ -180,6 +181,34 @@ def test_consumer_that_appears_ends_the_following_without_a_loss(place: Place, o
     assert done.code == 1
     assert "jobs has 1" in done.error
     assert place.depth("antenna-housekeeping") == 1
+
+
+def test_lost_connection_to_the_old_broker_is_opened_again(
+    place: Place, old: OldAntenna, capfd: pytest.CaptureFixture[str]
+):
+    vhost = old.url.rpartition("/")[2]
+
+    def cut() -> bool:
+        # RabbitMQ lists a connection some seconds after it was opened.
+        names = [each["name"] for each in management("GET", f"vhosts/{vhost}/connections").json()]
+        for name in names:
+            management("DELETE", f"connections/{quote(name)}")
+        return bool(names)
+
+    def interrupt() -> None:
+        until(lambda: old.waiting() == 0)
+        until(cut, what="the bridge's connection is cut")
+        with old_antenna(place.folder, old.url) as again:
+            again.send(SUCCEED)
+
+    old.send(SUCCEED)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    done = adopt(place, "--follow", "--silent-minutes", "0.2")
+    thread.join()
+    assert sum(row["messages"] for row in done.json["run"]["messages"]) == 2
+    assert "Trying again in" in capfd.readouterr().err
+    assert place.depth("antenna-housekeeping") == 2
 
 
 def test_wrong_source_is_refused_with_exit_code_2_and_no_secret(

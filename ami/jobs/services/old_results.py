@@ -11,6 +11,9 @@ from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.services import stored_results
 from ami.queues.adoption.old_tasks import Arguments, CannotRun
 
+#: As long as the column that keeps it.
+MAX_SUBJECT = StoredResult._meta.get_field("reply_subject").max_length or 0
+
 
 def needs_job(arguments: Arguments) -> None:
     """Refuse what is about a job that this database lacks.
@@ -32,9 +35,11 @@ def needs_job_and_images(arguments: Arguments) -> None:
         CannotRun: it is not a result, or there is no such job, or the job has none of its images.
     """
     needs_job(arguments)
-    result = arguments.get("result_data")
+    result, reply_subject = arguments.get("result_data"), arguments.get("reply_subject") or ""
     if not isinstance(result, dict):
         raise CannotRun("it holds no result")
+    if not isinstance(reply_subject, str) or len(reply_subject) > MAX_SUBJECT or not reply_subject.isprintable():
+        raise CannotRun("its reply subject is malformed")
     keys = {int(key) for key in _image_ids(result) if key.isascii() and key.isdecimal() and len(key) < 19}
     job_id = arguments["job_id"]
     if keys and not JobImage.objects.filter(job_id=job_id, source_image_id__in=keys).exists():

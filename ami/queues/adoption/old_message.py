@@ -52,7 +52,7 @@ class OldMessage:
 
     @property
     def task_id(self) -> str:
-        return str(self.headers.get("id") or self.properties.get("correlation_id") or "")[:LONGEST_ID]
+        return one_line(self.headers.get("id") or self.properties.get("correlation_id") or "", LONGEST_ID)
 
     @property
     def unreadable(self) -> str:
@@ -89,6 +89,11 @@ class OldMessage:
             return decompression.decoder(str(compression), max_body_bytes)(self.body)
         except decompression.DecompressionError as error:
             raise CannotRun("its body cannot be decompressed", str(error)) from error
+
+
+def one_line(value: Any, most: int) -> str:
+    """Return a value of a message as bounded text that every database and every terminal takes."""
+    return "".join(character if character.isprintable() else "?" for character in str(value)[:most])
 
 
 def by_name(args: list[Any], kwargs: Arguments, parameters: tuple[str, ...]) -> Arguments:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ami.celery.task_message import MalformedMessage, has_expired
+from ami.celery.task_message import MalformedMessage, describe, has_expired
 from ami.queues.adoption.old_message import OldMessage, by_name
 from ami.queues.adoption.old_tasks import Arguments, Buried, CannotRun, Dropped, OldTasks, RunsAs
 from ami.topology.router import ORIGIN_HEADER
@@ -16,6 +16,9 @@ EXPIRED = "it has expired; a worker would drop it as well"
 UNKNOWN = "no task of this name is known"
 NOT_A_TASK = "it is not a task message of Celery's protocol 2"
 UNREADABLE = "its properties cannot be read"
+
+#: What code raises about values of another shape than it expects.
+NOT_ITS_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 #: What takes the place of the name where a message has none.
 NAMELESS = "?"
@@ -100,6 +103,8 @@ class Planner:
             entry.check(call.arguments)
         except CannotRun as error:
             return self._buried(message, error.why, str(error), call)
+        except NOT_ITS_VALUES as error:  # A message like that would stop the adoption again and again.
+            return self._buried(message, "its arguments are not those of its task", describe(error))
         if entry.task == message.task and entry.store is None and call.arguments == kwargs and not args:
             call = None
         return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task), call=call)

@@ -19,7 +19,7 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.message_copy import REASON_HEADER, REASON_KIND_HEADER, fresh, publish
 from ami.celery.message_guard import MAX_REASON
 from ami.celery.task_message import seconds_ahead
-from ami.queues.adoption.old_message import OldMessage
+from ami.queues.adoption.old_message import OldMessage, one_line
 from ami.queues.adoption.plan import Call, Plan
 from ami.topology import broker
 from ami.topology.table import FALLBACK
@@ -61,9 +61,8 @@ class Split:
 
     def bury(self, message: OldMessage, plan: Plan) -> None:
         """Publish a message to the dead letters of its plan, with the reason; it raises as `run` does."""
-        reason = "".join(character if character.isprintable() else " " for character in plan.reason)[:MAX_REASON]
         body, headers = _content(message, plan, stored=False)
-        headers |= {REASON_HEADER: reason, REASON_KIND_HEADER: NOT_ADOPTED}
+        headers |= {REASON_HEADER: one_line(plan.reason, MAX_REASON), REASON_KIND_HEADER: NOT_ADOPTED}
         key = plan.home.queue if plan.home else FALLBACK
         publish(self._channel, message, body, broker.DEAD_LETTER_EXCHANGE_NAME, key, headers)
 

@@ -8,9 +8,11 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.queues.adoption.errors import AdoptionRefused
-from ami.queues.adoption.old_message import OldMessage
+from ami.queues.adoption.old_message import OldMessage, one_line
 from ami.queues.adoption.plan import Outcome, Plan
 from ami.queues.models import Adoption
+
+LONGEST_NAME = 255
 
 #: Of how many messages in flight at most it is remembered that they may come twice.
 MOST_IN_DOUBT = 100
@@ -29,7 +31,7 @@ class Line(NamedTuple):
     @classmethod
     def of(cls, queue: str, plan: Plan) -> "Line":
         runs_as = plan.runs_as if plan.outcome is Outcome.RUNS else ""
-        return cls(queue, plan.task, str(plan.outcome), runs_as, plan.queue, plan.why)
+        return cls(queue, one_line(plan.task, LONGEST_NAME), str(plan.outcome), runs_as, plan.queue, plan.why)
 
 
 class Tally:

@@ -70,6 +70,14 @@ def test_stored_result_of_a_batch_is_what_would_have_been_posted(world: World):
     assert StoredResult.objects.get().publishes == 2
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("subject", ["a\x00", "a" * 2000, 5, ["a"]])
+def test_reply_subject_that_no_column_takes_cannot_run(subject: Any, world: World):
+    job = world.running(world.captures(1))
+    with pytest.raises(CannotRun, match="reply subject"):
+        old_results.needs_job_and_images({"job_id": job.pk, "result_data": {}, "reply_subject": subject})
+
+
 @pytest.mark.parametrize("text", [None, "", "{", 5])
 def test_batch_that_is_not_json_cannot_run(text: Any):
     with pytest.raises(CannotRun):

@@ -60,6 +60,16 @@ def test_killed_run_is_resumed_without_counting_a_message_twice():
 
 
 @pytest.mark.django_db
+@pytest.mark.sqlite
+def test_name_and_id_that_no_database_takes_are_counted():
+    tally, strange = Tally("h:1/v"), message(task="a\x00\ud800", task_id="\x00\ud800")
+    tally.begin(strange, plan(strange))
+    tally.save()
+    (line,) = Tally("h:1/v").counts
+    assert line.task == "a??"
+
+
+@pytest.mark.django_db
 def test_run_whose_publish_failed_leaves_that_message_in_doubt():
     first = Tally("h:1/v")
     one = message()
@@ -115,6 +125,7 @@ def test_arguments_are_named_by_the_old_parameters():
         (message(task="other"), Outcome.BURIED, "no task of this name is known"),
         (message(expires="soon"), Outcome.BURIED, "a header is malformed"),
         (message(expires="2026-01-01T00:00:00"), Outcome.DROPPED, "it has expired; a worker would drop it as well"),
+        (message(task="a\x00\ud800"), Outcome.BURIED, "no task of this name is known"),
         (message(), Outcome.RUNS, ""),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",

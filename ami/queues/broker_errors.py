@@ -10,8 +10,9 @@ from ami.celery.producer import Unconfirmed
 from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
 
-VARIABLE = "CELERY_BROKER_URL"
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
+#: The variable that the remedies name.
+VARIABLE = UNREACHABLE.split()[-1]
 LOGIN_REMEDY = "correct user, password and virtual host in CELERY_BROKER_URL"
 
 #: What helps where another application has declared an exchange or a queue under one of our names.

@@ -172,7 +172,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "piped"])
 def test_progress_is_one_line_on_a_terminal_and_lines_when_piped(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch):
     clock = itertools.count(0, 11)
-    monkeypatch.setattr(adopt.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(adopt, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     progress, tally = adopt.Progress(stream), Tally("h:1/v")
     for task_id in ("1", "2"):
         tally.begin(message(task_id=task_id), plan(message()))

@@ -34,15 +34,17 @@ def needs_job_and_images(arguments: Arguments) -> None:
     Raises:
         CannotRun: it is not a result, or there is no such job, or the job has none of its images.
     """
-    needs_job(arguments)
     result, reply_subject = arguments.get("result_data"), arguments.get("reply_subject") or ""
     if not isinstance(result, dict):
         raise CannotRun("it holds no result")
     if not isinstance(reply_subject, str) or len(reply_subject) > MAX_SUBJECT or not reply_subject.isprintable():
         raise CannotRun("its reply subject is malformed")
     keys = {int(key) for key in _image_ids(result) if key.isascii() and key.isdecimal() and len(key) < 19}
-    job_id = arguments["job_id"]
-    if keys and not JobImage.objects.filter(job_id=job_id, source_image_id__in=keys).exists():
+    job_id = arguments.get("job_id")
+    if _is_key(job_id) and JobImage.objects.filter(job_id=job_id, source_image_id__in=keys).exists():
+        return
+    needs_job(arguments)
+    if keys:
         raise CannotRun("this database lacks its images", f"job {job_id} has none of {sorted(keys)[:10]}")
 
 
@@ -64,7 +66,7 @@ def store(arguments: Arguments, task_id: str) -> Arguments:
 
     An equal result is stored once and handled once, however often it comes.
     """
-    job = Job.objects.get(pk=arguments["job_id"])
+    job = Job(pk=arguments["job_id"])  # `needs_job` has seen it.
     reply_subject = arguments.get("reply_subject") or ""
     item = {"reply_subject": reply_subject, "result": arguments["result_data"]}
     row = stored_results.store_text(job, reply_subject, json.dumps(item, default=_plain).encode())

@@ -98,11 +98,8 @@ def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> Resul
 
 
 def _summary(tally: Tally) -> str:
-    all_runs, doubled = sum(tally.counts.values()), tally.possibly_doubled
-    return (
-        f"{_by_outcome(tally.run)}; {all_runs} messages in all runs, {doubled} of them possibly doubled by a kill, "
-        "with the same task id."
-    )
+    doubled = f", {tally.possibly_doubled} of them possibly doubled by a kill" if tally.possibly_doubled else ""
+    return f"{_by_outcome(tally.run)}; {sum(tally.counts.values())} in all runs{doubled}."
 
 
 def _by_outcome(counts: Counter[Line]) -> str:

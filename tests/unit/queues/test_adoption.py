@@ -135,11 +135,15 @@ def test_message_outside_the_table_is_planned_by_its_name_and_headers(of: OldMes
     assert (found.outcome, found.why) == (outcome, why)
 
 
-@pytest.mark.parametrize("given", [URL, "", "a b", "OLD-URL"])
-def test_what_is_not_a_name_is_refused_and_not_repeated(given: str):
-    with pytest.raises(WrongSource, match="takes the name of a variable") as refused:
-        read_url(given, {})
+@pytest.mark.parametrize("given", [URL, "", "a s3cret", "s3cret-url"])
+def test_what_is_not_a_name_is_refused_and_not_repeated(given: str, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "ami.audit")
+    with pytest.raises(CommandError, match="takes the name of a variable") as refused:
+        call_command("queues", "adopt", "--from-env", given)
+    assert refused.value.returncode == 2
     assert "s3cret" not in str(refused.value)
+    assert "s3cret" not in caplog.text
+    assert "queues adopt" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,8 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 
 def _subject(options: dict[str, Any]) -> str:
     if name := options.get("from_env"):
-        return f"the old queues at {name}"
+        # What is not a name may be the URL or its password.
+        return f"the old queues at {name}" if name.isidentifier() else "the old queues"
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 

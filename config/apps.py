@@ -21,8 +21,12 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Complete the task routes; connect beat's claims, telemetry's listeners and the cache's table to `migrate`."""
+        """Complete the task routes; connect beat's claims, the old application's tasks to their adoption, telemetry's
+        listeners, and the cache's table to `migrate`.
+        """
         from ami.celery import tick_claims
+        from ami.jobs.services import old_tasks as antenna
+        from ami.queues.adoption import old_tasks
         from ami.queues.ticks import DatabaseTickClaims
         from ami.telemetry import listeners
         from config import task_routes
@@ -30,6 +34,7 @@ class CompositionConfig(AppConfig):
         task_routes.apply()
         tick_claims.connect(DatabaseTickClaims())
         listeners.connect()
+        old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 
 

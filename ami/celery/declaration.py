@@ -1,9 +1,9 @@
 """Declares what the topology needs on the broker, before the first publisher."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from amqp.exceptions import NotFound
+from amqp.exceptions import NotFound, PreconditionFailed
 from kombu import Connection, Queue
 from kombu.transport.native_delayed_delivery import (
     bind_queue_to_native_delayed_delivery_exchange,
@@ -67,6 +67,23 @@ def _exists(connection: Connection, queue: str) -> bool:
         return False
     channel.close()
     return True
+
+
+def conflicts(topology: Topology, connection: Connection) -> Iterator[PreconditionFailed]:
+    """Yield why the exchange or a queue that exists is not as this topology declares it. Changes nothing."""
+    exchange, queues = broker.EXCHANGE, broker.task_queues(topology)
+    for bind, declare_as in ((exchange, "declare"), *((queue, "queue_declare") for queue in queues)):
+        # An error closes its channel, so each has one of its own.
+        channel = connection.channel()
+        declare_it = getattr(bind(channel), declare_as)
+        try:
+            declare_it(passive=True)
+            declare_it()
+            channel.close()
+        except NotFound:
+            continue
+        except PreconditionFailed as error:
+            yield error
 
 
 def routing_keys(queue: str) -> tuple[str, str]:

@@ -18,9 +18,13 @@ PROPERTIES = (
 #: Why a worker has buried the message: text.
 REASON_HEADER = "antenna_reason"
 
+#: The kind of that reason, where it is not a malformed message: one word or two.
+REASON_KIND_HEADER = "antenna_reason_kind"
+
 #: Headers about the message's past; a copy starts afresh, so that the broker's delivery count does too.
 HISTORY_HEADERS = (
     REASON_HEADER,
+    REASON_KIND_HEADER,
     "x-death",
     "x-first-death-queue",
     "x-first-death-exchange",
@@ -42,16 +46,29 @@ def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: M
         amqp.exceptions.AMQPError: the broker refused it, or no queue takes it.
         TimeoutError: the broker did not confirm it.
     """
-    kept = {name: value for name, value in (message.headers or {}).items() if name not in HISTORY_HEADERS}
+    headers = {**fresh(message.headers), **headers}
     if not message.errors:
-        kept.pop("compression", None)
+        headers.pop("compression", None)
+    publish(channel, message, message.body, exchange, routing_key, headers)
+
+
+def fresh(headers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a message's headers without those about its past."""
+    return {name: value for name, value in (headers or {}).items() if name not in HISTORY_HEADERS}
+
+
+def publish(channel: Any, message: Any, body: Any, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> None:
+    """Publish ``body`` with the properties of ``message``, and wait until the broker has it; it raises as `copy` does.
+
+    ``headers`` are all that it has.
+    """
     properties = {name: message.properties[name] for name in PROPERTIES if message.properties.get(name) is not None}
     published = channel.prepare_message(
-        message.body,
+        body,
         properties.pop("priority", None),
         message.content_type,
         message.content_encoding,
-        {**kept, **headers},
+        dict(headers),
         {"delivery_mode": 2, **properties},
     )
     channel.basic_publish(

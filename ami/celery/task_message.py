@@ -81,8 +81,7 @@ def _decoded(message: Any) -> Any:
     except Exception as error:  # The serializer's types have decoders that raise anything.
         if isinstance(error, MemoryError):
             raise
-        wrapped = error.__context__ if isinstance(error, DecodeError) else None
-        raise MalformedMessage(f"its body cannot be decoded: {describe(wrapped or error)}") from error
+        raise MalformedMessage(f"its body cannot be decoded: {describe(error)}") from error
 
 
 def _is_text(content_type: str | None) -> bool:
@@ -90,7 +89,12 @@ def _is_text(content_type: str | None) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Return what kind of error it is, and its text where that quotes nothing of a message."""
+    """Return what kind of error it is, and its text where that quotes nothing of a message.
+
+    kombu raises a `DecodeError` of its own while it handles the error that tells more.
+    """
+    if isinstance(error, DecodeError) and error.__context__ is not None:
+        error = error.__context__
     if isinstance(error, (JSONDecodeError, UnicodeDecodeError, RecursionError)):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
@@ -208,9 +212,23 @@ def _moment(name: str, value: Any) -> float | None:
 
 
 def seconds_ahead(message: Any) -> float:
-    """Return in how many seconds a checked message's task is due; 0 or less when it is, or has no ETA."""
+    """Return in how many seconds a message's task is due; 0 or less when it is, or has no ETA.
+
+    Raises:
+        MalformedMessage: the ETA is not a moment.
+    """
     due = _moment("eta", message.headers.get("eta"))
     return 0.0 if due is None else due - time.time()
+
+
+def has_expired(message: Any) -> bool:
+    """Whether a worker would drop a message because the time in ``expires`` has passed.
+
+    Raises:
+        MalformedMessage: that is not a moment.
+    """
+    last = _moment("expires", message.headers.get("expires"))
+    return last is not None and last <= time.time()
 
 
 def _near_moment(name: str, value: Any) -> None:

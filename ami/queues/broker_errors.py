@@ -11,7 +11,15 @@ from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
 
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
+#: The variable that the remedies name.
+VARIABLE = UNREACHABLE.split()[-1]
 LOGIN_REMEDY = "correct user, password and virtual host in CELERY_BROKER_URL"
+
+#: What helps where another application has declared an exchange or a queue under one of our names.
+ADOPT = (
+    "another application declared it: give the split a virtual host of its own in CELERY_BROKER_URL, and move the "
+    "waiting messages there with 'manage.py queues adopt' (docs/adopting.md)"
+)
 
 #: By the code of an AMQP error on an open connection: what helps.
 REMEDIES = {
@@ -28,10 +36,14 @@ def kinds() -> tuple[type[BaseException], ...]:
     return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
 
 
-def sentence(error: BaseException) -> str:
-    """Return where the broker is, without a password, why the operation failed, and the remedy."""
+def sentence(error: BaseException, address: str = "", variable: str = VARIABLE) -> str:
+    """Return where the broker is, without a password, why the operation failed, and the remedy.
+
+    It is the split's, or the one at ``address``, which ``variable`` names.
+    """
     why, remedy = _why(error)
-    return f"Broker operation failed ({current_app.connection_for_read().as_uri()}): {why}; {remedy}."
+    where = address or current_app.connection_for_read().as_uri()
+    return f"Broker operation failed ({where}): {why}; {remedy.replace(VARIABLE, variable)}."
 
 
 def _why(error: BaseException) -> tuple[str, str]:
@@ -41,11 +53,21 @@ def _why(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, AMQPError) and (cause.reply_code == 530 or "Login was refused" in str(cause)):
             return reason(cause), LOGIN_REMEDY
         if isinstance(cause, AMQPError) and cause.reply_code in REMEDIES:
-            # NOT_FOUND - no queue 'antenna' in vhost 'antenna'
-            return str(cause.reply_text).rpartition(" - ")[2], REMEDIES[cause.reply_code]
+            text = plain_text(cause)
+            return text, ADOPT if is_anothers(text) else REMEDIES[cause.reply_code]
         if isinstance(cause, JQueueError):
             return str(cause), "see whether the folder or bucket can be written to, or correct CELERY_BROKER_URL"
     return reason(error), UNREACHABLE
+
+
+def plain_text(error: AMQPError) -> str:
+    """Return what RabbitMQ wrote: ``NOT_FOUND - no queue 'a' in vhost 'b'`` without the code's name."""
+    return str(error.reply_text).rpartition(" - ")[2]
+
+
+def is_anothers(text: str) -> bool:
+    """Whether a broker's text says that an exchange is in the place of ours, or a queue that lacks our arguments."""
+    return "inequivalent arg" in text and ("for exchange" in text or text.endswith("current is none"))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -8,7 +8,7 @@ from kombu import Connection, Message
 
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.declaration import depth
-from ami.celery.message_copy import REASON_HEADER
+from ami.celery.message_copy import REASON_HEADER, REASON_KIND_HEADER
 from ami.queues.shovel import move
 from ami.topology import broker
 from ami.topology.router import ORIGIN_HEADER
@@ -20,7 +20,7 @@ class DeadLetter:
     """One buried message.
 
     ``reason`` is the broker's (rejected, delivery_limit, expired, maxlen), ``unrouted``, or ``malformed`` for what a
-    worker buried before its task started; ``detail`` says the same in a sentence.
+    worker buried before its task started, or ``not adopted``; ``detail`` says the same in a sentence.
     """
 
     queue: str
@@ -96,7 +96,7 @@ def _why(message: Message, headers: dict[str, Any]) -> tuple[str, str]:
     if unreadable := (getattr(message, "properties", None) or {}).get(UNREADABLE):
         return MALFORMED, _cell(f"its properties cannot be read: {unreadable}")
     if REASON_HEADER in headers:
-        return MALFORMED, _cell(headers[REASON_HEADER], 300)
+        return _cell(headers.get(REASON_KIND_HEADER) or MALFORMED), _cell(headers[REASON_HEADER], 300)
     deaths = headers.get("x-death")
     newest = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
     reason = _cell(newest.get("reason", "unrouted"))

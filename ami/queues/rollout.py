@@ -6,8 +6,9 @@ from typing import Any
 
 from kombu import Connection
 
-from ami.celery.declaration import declare, depth, routing_keys
-from ami.queues import broker_queues
+from ami.celery.broker_kind import kind_of
+from ami.celery.declaration import conflicts, declare, depth, routing_keys
+from ami.queues import broker_errors, broker_queues
 from ami.queues.queue import QueueState, queue_states
 from ami.queues.shovel import move
 from ami.topology import broker
@@ -35,6 +36,8 @@ class RollbackRefused(Exception):
 def stage(topology: Topology, connection: Connection, management_url: str) -> Stage:
     """Return the stage and the next step. Reads only."""
     states = tuple(queue_states(topology, connection))
+    if taken := _taken(topology, connection):
+        return Stage("another application's", f"{taken}; {broker_errors.ADOPT}.", False, states)
     try:
         if _is_rolled_back(topology, connection, management_url, states):
             return _after_rollback(states)
@@ -51,6 +54,14 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
     if topology.routing == "single":
         return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
     return _split_stage(states)
+
+
+def _taken(topology: Topology, connection: Connection) -> str:
+    """Return which exchange or queue in the place of ours another application has declared, or nothing."""
+    if not kind_of(connection).is_managed:
+        return ""  # A store keeps exchanges of one application only.
+    texts = (broker_errors.plain_text(error) for error in conflicts(topology, connection))
+    return next(filter(broker_errors.is_anothers, texts), "")
 
 
 def _split_stage(states: tuple[QueueState, ...]) -> Stage:

@@ -238,7 +238,7 @@ class Place:
             except SystemExit as ended:
                 code = int(ended.code or 0)
             except CommandError as refused:
-                code, error = 1, str(refused)
+                code, error = refused.returncode, str(refused)
         if check and code:
             raise AssertionError(f"queues {' '.join(argv)} exited {code}: {out.getvalue()} {error}")
         return Ran(json.loads(out.getvalue() or "null"), code, error)

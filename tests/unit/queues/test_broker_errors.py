@@ -33,6 +33,15 @@ def caused(error: Exception, cause: Exception) -> Exception:
         ),
         (PreconditionFailed("PRECONDITION_FAILED - inequivalent arg 'x'", (50, 10)), "inequivalent arg 'x'; drain the"),
         (
+            PreconditionFailed(
+                "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'antenna' in vhost '/': received 'topic' "
+                "but current is 'direct'",
+                (40, 10),
+            ),
+            "inequivalent arg 'type' for exchange 'antenna' in vhost '/': received 'topic' but current is 'direct'; "
+            "another application declared it: give the split a virtual host of its own in CELERY_BROKER_URL, and move",
+        ),
+        (
             AccessRefused("ACCESS_REFUSED - Login was refused", (10, 11)),
             "the login is refused; correct user, password and",
         ),

@@ -17,7 +17,7 @@ from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
 from ami.queues.diagnostics import Finding, redis_servers
-from ami.queues.management import confirmation
+from ami.queues.management import adopt, confirmation
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
@@ -29,7 +29,7 @@ class Command(BaseCommand):
 
     # A failing check of another app must not keep an operator from the queues.
     requires_system_checks = []
-    help = "Operate the queues: declare, tasks, check, rollout, rollback, governor, dead-letters, schedule."
+    help = "Operate the queues: declare, tasks, check, rollout, rollback, adopt, governor, dead-letters, schedule."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
@@ -40,6 +40,7 @@ class Command(BaseCommand):
         check.add_argument("--live", action="store_true", help="check the broker, every worker and Redis, too")
         verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
         back = verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
+        adopt.add_options(verbs.add_parser("adopt", help="move a running application's messages into the split"))
         verbs.add_parser("governor", help="show each worker's memory, state and reasons")
         letters = verbs.add_parser("dead-letters", help="count, list, replay or discard dead letters")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
@@ -147,6 +148,12 @@ class Command(BaseCommand):
                 "next: set ANTENNA_ROUTING=single for every process and keep the fallback worker running."
             )
 
+    def _adopt(self, options: dict[str, Any]) -> None:
+        data, cells, closing = adopt.run(self.topology, options)
+        self._show(data, cells, adopt.COLUMNS)
+        if not self.json:
+            self.stdout.write(closing)
+
     def _governor(self, options: dict[str, Any]) -> None:
         try:
             found = governors.query(current_app)
@@ -213,7 +220,7 @@ class Command(BaseCommand):
 def _changes_something(verb: str, options: dict[str, Any]) -> bool:
     if options.get("dry_run"):
         return False
-    return verb in {"declare", "rollback", "schedule"} or bool(options.get("replay") or options.get("discard"))
+    return verb in {"declare", "rollback", "adopt", "schedule"} or bool(options.get("replay") or options.get("discard"))
 
 
 def _destroys(verb: str, options: dict[str, Any]) -> bool:
@@ -226,6 +233,9 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 
 
 def _subject(options: dict[str, Any]) -> str:
+    if name := options.get("from_env"):
+        # What is not a name may be the URL or its password.
+        return f"the old queues at {name}" if name.isidentifier() else "the old queues"
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 

@@ -1,0 +1,122 @@
+"""Plans what becomes of one message of an old queue. Reads only."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ami.celery.task_message import MalformedMessage, describe, has_expired
+from ami.queues.adoption.old_message import OldMessage, by_name
+from ami.queues.adoption.old_tasks import Arguments, Buried, CannotRun, Dropped, OldTasks, RunsAs
+from ami.topology.router import ORIGIN_HEADER
+from ami.topology.topology import Topology
+from ami.topology.workload import Workload
+
+EXPIRED = "it has expired; a worker would drop it as well"
+UNKNOWN = "no task of this name is known"
+NOT_A_TASK = "it is not a task message of Celery's protocol 2"
+UNREADABLE = "its properties cannot be read"
+
+#: What code raises about values of another shape than it expects.
+NOT_ITS_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+#: What takes the place of the name where a message has none.
+NAMELESS = "?"
+
+
+class Outcome(StrEnum):
+    """What becomes of a message."""
+
+    RUNS = "runs"
+    DROPPED = "dropped"
+    BURIED = "dead letter"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is published instead of a message's body: ``arguments`` by name, after ``store`` where there is one."""
+
+    arguments: Arguments
+    embed: dict[str, Any]
+    entry: RunsAs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One message's: ``task`` is its old name, ``runs_as`` the name that its copy gets, ``home`` whose queue takes it.
+
+    ``call`` is None where the body stays as it is. ``why`` is counted; ``reason`` is in the dead letter.
+    """
+
+    outcome: Outcome
+    task: str
+    runs_as: str = ""
+    home: Workload | None = None
+    why: str = ""
+    reason: str = ""
+    call: Call | None = field(default=None, compare=False)
+
+    @property
+    def queue(self) -> str:
+        """The queue where its copy goes; empty for a dropped message."""
+        if self.home is None:
+            return ""
+        return self.home.dead_letter_queue if self.outcome is Outcome.BURIED else self.home.queue
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans by the product's table, this application's own tasks, and the topology."""
+
+    topology: Topology
+    old: OldTasks
+    registered: Collection[str]
+
+    def plan(self, message: OldMessage) -> Plan:
+        """Return what becomes of a message."""
+        if message.unreadable:
+            return self._buried(message, UNREADABLE, f"{UNREADABLE}: {message.unreadable}")
+        name = message.task
+        if not name:
+            return self._buried(message, NOT_A_TASK)
+        becomes = self.old.becomes.get(name) or (RunsAs(name) if name in self.registered else None)
+        try:
+            if isinstance(becomes, (RunsAs, Dropped)) and has_expired(message):
+                return Plan(Outcome.DROPPED, name, why=EXPIRED)
+        except MalformedMessage as error:
+            return self._buried(message, "a header is malformed", str(error))
+        if isinstance(becomes, Dropped):
+            return Plan(Outcome.DROPPED, name, why=becomes.because)
+        if becomes is None or isinstance(becomes, Buried):
+            return self._buried(message, becomes.because if becomes else UNKNOWN)
+        return self._runs(message, becomes)
+
+    def _runs(self, message: OldMessage, entry: RunsAs) -> Plan:
+        if entry.task not in self.registered:
+            return self._buried(message, f"this application has no task {entry.task}")
+        if message.task not in self.old.becomes:
+            return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task))
+        call = None
+        try:
+            args, kwargs, embed = message.decoded(self.old.max_body_bytes)
+            call = Call(entry.convert(by_name(args, kwargs, entry.parameters)), embed, entry)
+            entry.check(call.arguments)
+        except CannotRun as error:
+            return self._buried(message, error.why, str(error), call)
+        except NOT_ITS_VALUES as error:  # A message like that would stop the adoption again and again.
+            return self._buried(message, "its arguments are not those of its task", describe(error))
+        if entry.task == message.task and entry.store is None and call.arguments == kwargs and not args:
+            call = None
+        return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task), call=call)
+
+    def _buried(self, message: OldMessage, why: str, reason: str = "", call: Call | None = None) -> Plan:
+        """Return the plan of a dead letter; one whose arguments were converted can be replayed as the new task."""
+        name = message.task or NAMELESS
+        runs_as = call.entry.task if call else name
+        return Plan(Outcome.BURIED, name, runs_as, self._home(message, runs_as), why, reason or why, call)
+
+    def _home(self, message: OldMessage, task: str) -> Workload:
+        """Return the workload where a task belongs today."""
+        origin = message.headers.get(ORIGIN_HEADER)
+        place = self.topology.place(task, origin if isinstance(origin, str) else None)
+        return self.topology.workload(place.queue)

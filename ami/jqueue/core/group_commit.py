@@ -75,9 +75,7 @@ class GroupCommitLoop(Operations):
         return TaskWriter(self._whole_state().commit)
 
     def _whole_state(self) -> WholeState:
-        return WholeState(
-            self.storage, retries=RETRIES, pause_seconds=_pause_seconds, stale_timeout=self.stale_timeout
-        )
+        return WholeState(self.storage, retries=RETRIES, pause_seconds=_pause_seconds, stale_timeout=self.stale_timeout)
 
 
 def _pause_seconds(attempt: int) -> float:

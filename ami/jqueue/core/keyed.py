@@ -24,12 +24,12 @@ class KeyedStorage(ABC):
     #: Whether a commit is too short to be worth a thread.
     is_inline = False
 
-    #: `read` and `write` of the class that opens the journal.
+    #: `read` and `write` of the storage itself, whatever a subclass or a test puts in their place.
     _own_calls: ClassVar[tuple[Any, Any]]
 
-    def __init_subclass__(cls, **settings: Any) -> None:
+    def __init_subclass__(cls, *, is_complete: bool = False, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        if "_open" in vars(cls):
+        if is_complete:
             cls._own_calls = (cls.read, cls.write)
 
     def __init__(self) -> None:

@@ -40,9 +40,7 @@ def _in_utc(value: datetime) -> datetime:
 
 
 Payload = Annotated[bytes, BeforeValidator(_from_base64), PlainSerializer(_to_base64)]
-Moment = Annotated[
-    datetime, AfterValidator(_in_utc), PlainSerializer(datetime.isoformat, when_used="json-unless-none")
-]
+Moment = Annotated[datetime, AfterValidator(_in_utc), PlainSerializer(datetime.isoformat, when_used="json-unless-none")]
 
 
 class JobStatus(StrEnum):

@@ -17,12 +17,12 @@ from ami.transports.objectstore.queue.store import Store
 T = TypeVar("T")
 
 
-class LocalFileSystemStorage(KeyedStorage):
+class LocalFileSystemStorage(KeyedStorage, is_complete=True):
     """The file at ``path`` with the queue in the wire format, or the folder at ``path`` with the queue's journal.
 
-    What is there decides; where nothing is, the first write makes a file, or a folder with ``journal``, and the parents.
-    Neither becomes the other: ``python -m ami.jqueue import`` does that, and from then on the imported one raises
-    StorageError. POSIX only; no network file systems.
+    What is there decides. Where nothing is, the first write makes a file, or a folder where ``journal`` is given, with
+    its parents. Neither becomes the other: ``python -m ami.jqueue import`` does that, and from then on the imported one
+    raises StorageError. POSIX only; no network file systems.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, journal: bool = False) -> None:

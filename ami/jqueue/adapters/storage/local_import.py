@@ -47,7 +47,7 @@ def _into_folder(held: HeldFile, source: Path, target: Path) -> int | None:
         import_jobs(Store(journal), state)
         journal.close()
         names_to_disk(partial.parent)
-        os.link(source, _free_name(source))
+        os.link(os.path.realpath(source), _free_name(source))
         held.replace(mark_of(str(target)))
         _finish(partial, target)
         return len(state.jobs)

@@ -10,7 +10,7 @@ from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
 
 
-class InMemoryStorage(KeyedStorage):
+class InMemoryStorage(KeyedStorage, is_complete=True):
     """Shared by all queues that are given the same object, from any thread.
 
     It is one blob where it was given content, by ``initial_content`` in the wire format or by `write`. Empty, it is

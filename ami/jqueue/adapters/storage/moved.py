@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ami.jqueue.domain.errors import StorageError
 
-#: How the content begins of a file or blob whose jobs are elsewhere. It is not JSON: no version of the library reads it.
+#: How the content of a file or blob begins whose jobs are elsewhere. It is not JSON: no program takes it for a queue.
 BEGINNING = b"This queue was imported into "
 
 #: The file of a journal's folder that holds the mark.

@@ -20,4 +20,5 @@ def decode(content: bytes) -> QueueState:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the document"
-        raise StorageError(f"this is not a queue in JSON: {where}: {first['msg']}", error) from error
+        # The error itself would quote payloads.
+        raise StorageError(f"this is not a queue in JSON: {where}: {first['msg']}", ValueError(first["msg"])) from None

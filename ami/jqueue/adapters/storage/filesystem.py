@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ami.jqueue.adapters.storage.file_blob import FileBlob
-from ami.jqueue.adapters.storage.moved import folder_mark, refuse_interrupted, refuse_moved
+from ami.jqueue.adapters.storage.moved import MARK_NAME, folder_mark, refuse_interrupted, refuse_moved
 from ami.jqueue.core.keyed import KeyedStorage
 from ami.jqueue.domain.errors import StorageError
 from ami.transports.objectstore.queue.factory import open_folder
@@ -32,6 +32,7 @@ class LocalFileSystemStorage(KeyedStorage, is_complete=True):
         # A process may change its working folder.
         self._place = self.path.absolute()
         self._blob = FileBlob(self._place)
+        self._mark = str(self._place / MARK_NAME)
 
     @property
     def is_keyed(self) -> bool:
@@ -39,7 +40,8 @@ class LocalFileSystemStorage(KeyedStorage, is_complete=True):
         return self._store is not None or self.journal or self._place.is_dir()
 
     def store(self) -> Store:
-        refuse_moved(self._place, folder_mark(self._place))
+        if os.path.exists(self._mark):
+            refuse_moved(self._place, folder_mark(self._place))
         return super().store()
 
     async def read(self) -> tuple[bytes, str | None]:

@@ -1,6 +1,7 @@
 """A queue in one regular file: whole states by compare-and-set, whoever else uses the file."""
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -13,6 +14,7 @@ import pytest
 
 from ami.jqueue import BrokerQueue, CASConflictError, DirectQueue, LocalFileSystemStorage, StorageError
 from ami.jqueue.adapters.storage import file_blob
+from tests.support.soak import soak
 
 
 def run(coroutine):
@@ -108,16 +110,16 @@ def test_full_disk_leaves_the_old_content(tmp_path, monkeypatch):
     assert [found.id for found in run(q.read_state()).jobs] == [job.id]
 
 
-def test_program_that_writes_in_place_conflicts_and_loses_nothing(tmp_path):
-    """The seed's library waits for the lock with the file open, compares the content, and writes into that file."""
+@pytest.mark.parametrize("before", [b"", b"longer than the new content"])
+def test_program_that_waits_for_the_replaced_file_finds_the_new_content(tmp_path, before):
+    """The seed's library opens the file, waits for its lock, compares the content, and writes into what it opened."""
     path = tmp_path / "queue.json"
-    path.write_bytes(b"old")
-    in_place = os.open(path, os.O_RDWR)
-    run(LocalFileSystemStorage(path).write(b"new", hashlib.sha256(b"old").hexdigest()))
-    fcntl.flock(in_place, fcntl.LOCK_EX)
-    assert os.read(in_place, 100) != b"old"
-    os.close(in_place)
-    assert path.read_bytes() == b"new"
+    path.write_bytes(before)
+    with open(path, "rb") as waiting:
+        run(LocalFileSystemStorage(path).write(b"new", hashlib.sha256(before).hexdigest() if before else None))
+        assert not os.path.samestat(os.fstat(waiting.fileno()), path.stat())
+        fcntl.flock(waiting, fcntl.LOCK_SH)
+        assert waiting.read() == path.read_bytes() == b"new"
 
 
 def test_writer_waits_for_a_program_that_holds_the_file(tmp_path):
@@ -165,3 +167,31 @@ def test_processes_that_share_a_file_lose_nothing(tmp_path):
     assert state.version == 30
     for name in "abc":
         assert [job.payload for job in state.queued_jobs(name)] == [b"%d" % number for number in range(10)]
+
+
+def _enqueue_for_ever(path, answered):
+    async def main():
+        async with BrokerQueue(LocalFileSystemStorage(path)) as q:
+            while True:
+                answered.send((await q.enqueue("t", os.urandom(2000))).id)
+
+    run(main())
+
+
+@pytest.mark.processes
+def test_killed_writer_loses_nothing_that_was_answered(tmp_path):
+    path, answered = tmp_path / "queue.json", []
+    forking = multiprocessing.get_context("fork")
+    for kill in range(soak(4, 40)):
+        ours, theirs = forking.Pipe(duplex=False)
+        writer = forking.Process(target=_enqueue_for_ever, args=(path, theirs))
+        writer.start()
+        theirs.close()
+        answered += [ours.recv() for _ in range(3 + kill % 4)]
+        writer.kill()
+        with contextlib.suppress(EOFError):
+            while True:
+                answered.append(ours.recv())
+        writer.join(60)
+        jobs = run(DirectQueue(LocalFileSystemStorage(path)).read_state()).jobs
+        assert set(answered) <= {job.id for job in jobs}

@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ami.jqueue.domain.errors import CASConflictError
@@ -74,10 +74,19 @@ class HeldFile:
             new.unlink(missing_ok=True)
             raise
         if not os.fstat(self._fd).st_nlink:
-            # A program of `jqueue` that waits for this lock would write into the file that has no name any more.
-            # Empty, it has another etag than the one which that program has read.
-            os.ftruncate(self._fd, 0)
+            self._repeat(content)
         names_to_disk(self._path.parent)
+
+    def _repeat(self, content: bytes) -> None:
+        """Write the content into the replaced file, too, which has no name any more.
+
+        A program of `jqueue` that waits for this lock reads and compares that file, and must not find in it what was
+        true before, nor an empty queue.
+        """
+        with suppress(OSError), open(self._fd, "r+b", closefd=False) as file:
+            file.seek(0)
+            file.truncate()
+            file.write(content)
 
 
 def etag_of(content: bytes) -> str | None:

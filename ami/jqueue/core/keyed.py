@@ -43,8 +43,8 @@ class KeyedStorage(ABC):
         return True
 
     @property
-    def is_bypassed(self) -> bool:
-        """Whether a queue may leave `read` and `write` out: not where a subclass or a test replaced one of them."""
+    def uses_journal(self) -> bool:
+        """Whether a queue commits to the journal: not where a subclass or a test replaced `read` or `write`."""
         return (
             (type(self).read, type(self).write) == self._own_calls
             and vars(self).keys().isdisjoint(("read", "write"))
@@ -120,7 +120,7 @@ class KeyedQueue:
 
 def is_journal(storage: ObjectStoragePort) -> bool:
     """Whether a queue commits to the storage's journal; through its `read` and `write` otherwise."""
-    return isinstance(storage, KeyedStorage) and storage.is_bypassed
+    return isinstance(storage, KeyedStorage) and storage.uses_journal
 
 
 def journal_of(storage: ObjectStoragePort) -> KeyedQueue | None:
@@ -128,7 +128,7 @@ def journal_of(storage: ObjectStoragePort) -> KeyedQueue | None:
 
     A journal whose `read` or `write` was replaced is used through them, as one blob.
     """
-    if isinstance(storage, KeyedStorage) and storage.is_bypassed:
+    if isinstance(storage, KeyedStorage) and storage.uses_journal:
         return KeyedQueue(storage)
     if isinstance(storage, ObjectStoragePort):
         return None

@@ -1,4 +1,4 @@
-"""A queue in one regular file: whole states by compare-and-set, whoever else uses the file."""
+"""A queue in one regular file: whole states by compare-and-set, also beside programs of the seed's library."""
 
 import asyncio
 import contextlib

@@ -13,6 +13,8 @@ from ami.jqueue import DirectQueue, Job, JobStatus, LocalFileSystemStorage, Queu
 from ami.jqueue.__main__ import main
 from ami.jqueue.adapters.storage import file_blob, local_import
 from ami.jqueue.core.codec import decode, encode
+from ami.transports.objectstore.queue.commands import Enqueue
+from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 
@@ -152,6 +154,7 @@ def test_journal_is_not_made_of_a_file_without_the_command(file):
         ("queue.json", "folder", "folder exists already: name a new path"),
         ("queue.json", None, "TARGET is missing: name a new folder for a file, or a new file for a folder"),
         ("folder", "new", "folder is a folder without a journal"),
+        ("broker", "new", "broker is a queue of a Celery broker: its messages are not jobs"),
         ("other.txt", "new", "this is not a queue in JSON"),
         ("moved.json", "new", "was imported into .*earlier already"),
         ("az://bucket/key", None, "az is not a service: use s3 or gs"),
@@ -163,6 +166,7 @@ def test_wrong_paths_are_exit_code_2(file, tmp_path, monkeypatch, capsys, source
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "other.txt").write_bytes(b"photographs")
+    open_folder(tmp_path / "broker").commit([Enqueue("1", b"message")])
     shutil.copy(file, tmp_path / "moved.json")
     main(["import", "moved.json", "earlier"])
     capsys.readouterr()
@@ -180,6 +184,12 @@ def test_disk_that_fails_is_exit_code_1(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "link", failing)
     assert main(["import", str(file), str(tmp_path / "new")]) == 1
     assert capsys.readouterr().err == "import: No space left on device\n"
+
+
+def test_parents_of_the_target_are_made(file, tmp_path):
+    assert main(["import", str(file), str(tmp_path / "a" / "b" / "journal")]) == 0
+    assert main(["import", str(tmp_path / "a" / "b" / "journal"), str(tmp_path / "c" / "d" / "new.json")]) == 0
+    assert found(tmp_path / "c" / "d" / "new.json") == EXPECTED
 
 
 def test_object_in_a_bucket_becomes_a_journal_below_its_key(monkeypatch, capsys):

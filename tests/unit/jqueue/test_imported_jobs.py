@@ -209,3 +209,14 @@ def test_journal_in_memory_is_written_as_a_blob():
             assert (await q.read_state()).version == 5
 
     asyncio.run(main())
+
+
+def test_emptied_blob_in_memory_repeats_no_etag():
+    async def main():
+        storage = InMemoryStorage()
+        first = await storage.write(b"1", None)
+        await storage.write(b"", first)
+        assert await storage.read() == (b"", None)
+        assert await storage.write(b"2", None) != first
+
+    asyncio.run(main())

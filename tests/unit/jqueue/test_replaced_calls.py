@@ -1,4 +1,4 @@
-"""A storage whose `read` or `write` somebody replaced is used through them, whatever it keeps otherwise."""
+"""A storage whose `read` or `write` was replaced is used through them, whatever it keeps otherwise."""
 
 import asyncio
 
@@ -126,7 +126,7 @@ def test_subclass_that_replaces_neither_keeps_its_journal():
         storage = Renamed()
         async with BrokerQueue(storage) as q:
             await q.enqueue("t", b"")
-        assert storage.is_bypassed
+        assert storage.uses_journal
         assert storage.is_keyed
         assert len(storage.store().look().entries) == 1
 

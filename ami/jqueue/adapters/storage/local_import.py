@@ -61,6 +61,8 @@ def _into_file(source: Path, target: Path) -> int | None:
         storage = LocalFileSystemStorage(source, journal=True)
         with storage.locked_store() as store:
             state = storage.state(store)
+            if not all(job.entrypoint for job in state.jobs):
+                raise ValueError(f"{source} is a queue of a Celery broker: its messages are not jobs")
             target.parent.mkdir(parents=True, exist_ok=True)
             write_durably(partial, encode(state))
             names_to_disk(partial.parent)

@@ -37,16 +37,17 @@ class InMemoryStorage(KeyedStorage, is_complete=True):
 
     async def read(self) -> tuple[bytes, str | None]:
         """Return (the queue in the wire format, etag), ``(b"", None)`` where it is empty."""
-        if self._objects is None:
-            return self._content, str(self._writes) if self._content else None
-        with self.locked_store() as store:
-            return self._read(store)
+        with self._opening:
+            if self._objects is None:
+                return self._content, self._etag()
+            with self.locked_store() as store:
+                return self._read(store)
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         """Write as `ObjectStoragePort` says; the first write creates only. Raises CASConflictError."""
         with self._opening:
             if self._objects is None:
-                return self._swap(content, if_match, str(self._writes) if self._content else None)
+                return self._swap(content, if_match, self._etag())
             with self.locked_store() as store:
                 return self._swap(content, if_match, self._read(store)[1])
 
@@ -57,13 +58,17 @@ class InMemoryStorage(KeyedStorage, is_complete=True):
     def _read(self, store: Store) -> tuple[bytes, str | None]:
         added = store.look().version - self._batches
         if not added:
-            return self._content, str(self._writes) if self._content else None
+            return self._content, self._etag()
         return encode(self.state(store)), str(self._writes + added)
+
+    def _etag(self) -> str | None:
+        return str(self._writes) if self._content else None
 
     def _swap(self, content: bytes, if_match: str | None, etag: str | None) -> str:
         if if_match != etag:
             raise CASConflictError(f"the etag is {etag}, not {if_match}: another writer was first")
-        self._content, self._writes = content, int(etag or 0) + 1
+        # Never one that it had before, also after it was emptied.
+        self._content, self._writes = content, max(self._writes, int(etag or 0)) + 1
         # A queue that waits for the lock of the journal then opens another one, with this content in it.
         self._store = self._objects = None
         return str(self._writes)

@@ -80,9 +80,9 @@ class Job(BaseModel):
         """Return a copy with this status."""
         return self.model_copy(update={"status": status})
 
-    def with_heartbeat(self, moment: datetime | None) -> Self:
-        """Return a copy whose last heartbeat was at ``moment``; None removes it."""
-        return self.model_copy(update={"heartbeat_at": moment})
+    def with_heartbeat(self, ts: datetime | None) -> Self:
+        """Return a copy whose last heartbeat was at ``ts``; None removes it."""
+        return self.model_copy(update={"heartbeat_at": ts})
 
     def claimed(self, moment: datetime) -> Self:
         """Return a copy that is in progress since ``moment``."""

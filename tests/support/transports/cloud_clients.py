@@ -34,8 +34,9 @@ class Session:
         content, etag = self.objects[Bucket, Key]
         return {"Body": Body(content), "ETag": etag}
 
-    async def put_object(self, *, Bucket, Key, Body, IfMatch=None, IfNoneMatch=None):
+    async def put_object(self, *, Bucket, Key, Body, ContentType, IfMatch=None, IfNoneMatch=None):
         self._deny()
+        assert ContentType == "application/json"
         self.conditions.append((IfMatch, IfNoneMatch))
         found = self.objects.get((Bucket, Key))
         if IfMatch is not None and found is None:

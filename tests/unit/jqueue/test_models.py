@@ -151,7 +151,7 @@ def test_new_job_waits_with_an_id_of_its_own():
 
 def test_status_and_heartbeat_change_a_copy():
     made = Job.new("t", b"x")
-    working = made.with_status(JobStatus.IN_PROGRESS).with_heartbeat(NOON)
+    working = made.with_status(status=JobStatus.IN_PROGRESS).with_heartbeat(ts=NOON)
     assert (working.id, working.status, working.heartbeat_at) == (made.id, JobStatus.IN_PROGRESS, NOON)
     assert working.with_heartbeat(None).heartbeat_at is None
     assert (made.status, made.heartbeat_at) == (JobStatus.QUEUED, None)

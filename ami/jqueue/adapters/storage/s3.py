@@ -36,10 +36,11 @@ class SessionBlob:
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         # Two first writers that both only put would lose what one of them enqueued.
-        condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
+        settings = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
+        settings["ContentType"] = "application/json"
         try:
             async with self._session.client("s3", **self._connection) as client:
-                etag: str = (await client.put_object(**self._place, Body=content, **condition))["ETag"]
+                etag: str = (await client.put_object(**self._place, Body=content, **settings))["ETag"]
                 return etag
         except Exception as error:
             # A replace finds nothing where the blob was deleted meanwhile.

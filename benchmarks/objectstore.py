@@ -39,7 +39,7 @@ FLOOR_SECONDS = 0.2
 SLICES = 3
 STORAGES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda _: InMemoryStorage(),
-    "folder": LocalFileSystemStorage,
+    "folder": lambda folder: LocalFileSystemStorage(folder, journal=True),
 }
 
 #: What the folder shall reach: operations a second in units of the floor, by callers.

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from ami.jqueue.domain.errors import CASConflictError, JobNotFoundError, JQueueError, StorageError
     from ami.jqueue.domain.models import Job, JobStatus, QueueState
     from ami.jqueue.ports.storage import ObjectStoragePort
+    from ami.jqueue.version import __version__
 
 #: Where each name is. Nothing is imported before it is asked for: a Celery worker needs none of the job queue.
 _PLACES = {
+    "__version__": "version",
     "BrokerQueue": "core.broker",
     "CASConflictError": "domain.errors",
     "DirectQueue": "core.direct",
@@ -37,6 +39,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "__version__",
     "BrokerQueue",
     "CASConflictError",
     "DirectQueue",

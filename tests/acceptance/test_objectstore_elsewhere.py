@@ -1,15 +1,19 @@
 """Celery on the other storages: a bucket behind a real S3 server, and the memory of one process."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from celery import Celery, chain
 
+from ami.jqueue import BrokerQueue, DirectQueue, GCSStorage, S3Storage, StorageError
+from ami.jqueue.__main__ import main as import_command
 from ami.transports import register
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.queue.commands import Enqueue
@@ -99,6 +103,25 @@ def test_two_writers_that_create_a_queue_at_once_lose_nothing(bucket):
             thread.join(60)
         reader = open_store(CloudObjects.s3(address.bucket, address.path), f"race/{number}/")
         assert set(reader.look().entries) == {f"{name}-{each}" for name in ("left", "right") for each in range(3)}
+
+
+def test_job_queue_is_one_object_until_it_is_imported(bucket, capsys):
+    place = urlsplit(bucket.removeprefix("objectstore+"))
+    kind = {"s3": S3Storage, "gs": GCSStorage}[place.scheme]
+    key = f"{place.path.strip('/')}/jobs-{uuid.uuid4().hex}.json"
+
+    async def share():
+        async with BrokerQueue(kind(place.netloc, key)) as one, BrokerQueue(kind(place.netloc, key)) as other:
+            await asyncio.gather(*(queue.enqueue("t", b"") for queue in (one, other) for _ in range(soak(5, 50))))
+            return len((await one.read_state()).jobs)
+
+    jobs = asyncio.run(share())
+    assert jobs == 2 * soak(5, 50)
+    assert import_command(["import", f"{place.scheme}://{place.netloc}/{key}"]) == 0
+    assert f"Imported {jobs} jobs" in capsys.readouterr().out
+    with pytest.raises(StorageError, match="was imported into"):
+        asyncio.run(DirectQueue(kind(place.netloc, key)).enqueue("t", b""))
+    assert len(asyncio.run(DirectQueue(kind(place.netloc, key, journal=True)).read_state()).jobs) == jobs
 
 
 IN_MEMORY = """

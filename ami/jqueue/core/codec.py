@@ -11,13 +11,14 @@ def encode(state: QueueState) -> bytes:
     return state.model_dump_json(indent=2).encode()
 
 
-def decode(content: bytes) -> QueueState:
+def decode(data: bytes) -> QueueState:
     """Return the state that `encode` wrote; no bytes are a new queue. Raises StorageError for anything else."""
-    if not content:
+    if not data:
         return QueueState()
     try:
-        return QueueState.model_validate_json(content)
+        return QueueState.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the document"
-        raise StorageError(f"this is not a queue in JSON: {where}: {first['msg']}", error) from error
+        # The error itself would quote payloads.
+        raise StorageError(f"this is not a queue in JSON: {where}: {first['msg']}", ValueError(first["msg"])) from None

@@ -5,7 +5,7 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from ami.jqueue.core.keyed import KeyedQueue, journal_of
+from ami.jqueue.core.keyed import is_journal, journal_of
 from ami.jqueue.core.operations import Operations, checked_timeout
 from ami.jqueue.core.whole_state import WholeState
 from ami.jqueue.core.writers import InlineWriter, TaskWriter, ThreadWriter, Writer
@@ -23,42 +23,59 @@ class GroupCommitLoop(Operations):
 
     A call that fails, such as the ack of a removed job, fails alone. A job without a heartbeat for ``stale_timeout``
     is delivered again. Stale jobs are found with the next write: in one blob by the writer's timeout, in a journal by
-    the lease of the claim.
+    the lease of the claim. With a timeout of 0 or less every job in progress is stale.
     """
 
     def __init__(self, storage: ObjectStoragePort, stale_timeout: timedelta = STALE_TIMEOUT) -> None:
-        super().__init__(lease_seconds=checked_timeout("stale_timeout", stale_timeout).total_seconds())
-        journal = journal_of(storage)
-        self._committing: WholeState | KeyedQueue = journal or WholeState(
-            storage, retries=RETRIES, pause_seconds=_pause_seconds, stale_timeout=stale_timeout
-        )
+        super().__init__()
+        journal_of(storage)
+        self.storage = storage
+        self.stale_timeout = checked_timeout("stale_timeout", stale_timeout)
         self._writer: Writer | None = None
+        self._blob_writer: TaskWriter | None = None
 
     async def start(self) -> None:
-        """Begin to take calls, on this event loop. Raises JQueueError where it has begun already."""
+        """Begin to take calls, on this event loop. Raises RuntimeError where it has begun already."""
         if self._writer is not None:
-            raise JQueueError(f"this {type(self).__name__} runs already; give every 'async with' one of its own")
-        if isinstance(self._committing, WholeState):
-            self._writer = TaskWriter(self._committing.commit)
-        elif self._committing.is_inline:
-            self._writer = InlineWriter(self._committing.commit)
+            raise RuntimeError(f"this {type(self).__name__} runs already; give every 'async with' one of its own")
+        journal = journal_of(self.storage)
+        if journal is None:
+            self._writer = self._blob_writer = self._new_blob_writer()
+        elif journal.is_inline:
+            self._writer = InlineWriter(journal.commit)
         else:
-            self._writer = ThreadWriter(self._committing.commit)
+            self._writer = ThreadWriter(journal.commit)
 
     async def stop(self) -> None:
         """Take no more calls, and return when all that were made are answered."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            await writer.stop()
+        writers = {self._writer, self._blob_writer}
+        self._writer = self._blob_writer = None
+        for writer in writers:
+            if writer is not None:
+                await writer.stop()
 
     async def read_state(self) -> QueueState:
         """Return the queue as it is now, beside the writes, started or not. Raises StorageError."""
-        return await self._committing.read_state()
+        journal = journal_of(self.storage)
+        return await (self._whole_state() if journal is None else journal).read_state()
+
+    @property
+    def _lease_seconds(self) -> float:
+        return max(self.stale_timeout.total_seconds(), 0.0)
 
     def _submit(self, command: Command) -> "asyncio.Future[Any]":
         if self._writer is None:
             raise JQueueError(f"this {type(self).__name__} is not running: use it inside 'async with'")
-        return self._writer.submit(command)
+        if self._blob_writer is None and not is_journal(self.storage):
+            # A test replaced its write while the queue ran.
+            self._blob_writer = self._new_blob_writer()
+        return (self._blob_writer or self._writer).submit(command)
+
+    def _new_blob_writer(self) -> TaskWriter:
+        return TaskWriter(self._whole_state().commit)
+
+    def _whole_state(self) -> WholeState:
+        return WholeState(self.storage, retries=RETRIES, pause_seconds=_pause_seconds, stale_timeout=self.stale_timeout)
 
 
 def _pause_seconds(attempt: int) -> float:

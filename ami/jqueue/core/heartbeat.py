@@ -23,17 +23,20 @@ class HeartbeatManager:
     """Calls ``queue.heartbeat(job_id)`` every ``interval`` while its ``async with`` block runs.
 
     It stops silently at the first `JQueueError`: the job was removed, or the storage is unreachable, and the job is
-    delivered again after its timeout. Work on a job must therefore bear being done twice.
+    delivered again after its timeout. Work on a job must therefore bear being done twice. Any other error stops it,
+    too, and is raised when the block ends; a block that failed itself keeps its own error, and that one is logged.
     """
 
     def __init__(self, queue: Beating, job_id: str, interval: timedelta = timedelta(seconds=60)) -> None:
-        self._queue = queue
-        self._job_id = job_id
-        self._interval_seconds = checked_timeout("interval", interval).total_seconds()
+        if checked_timeout("interval", interval) < timedelta(0):
+            raise ValueError(f"interval must not be negative: {interval}")
+        self.queue = queue
+        self.job_id = job_id
+        self.interval = interval
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._beat(), name=f"heartbeat of {self._job_id}")
+        self._task = asyncio.create_task(self._beat(), name=f"heartbeat of {self.job_id}")
         return self
 
     async def __aexit__(
@@ -45,13 +48,16 @@ class HeartbeatManager:
         task.cancel()
         # Awaiting the task itself would mix up its cancellation with our own.
         await asyncio.wait((task,))
-        if not task.cancelled() and (failed := task.exception()) is not None:
-            log.warning("Heartbeat ended early for job %s", self._job_id, exc_info=failed, extra={"job": self._job_id})
+        if task.cancelled() or (failed := task.exception()) is None:
+            return
+        if error is None:
+            raise failed
+        log.warning("Heartbeat ended early for job %s", self.job_id, exc_info=failed, extra={"job": self.job_id})
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_seconds)
+            await asyncio.sleep(self.interval.total_seconds())
             try:
-                await self._queue.heartbeat(self._job_id)
+                await self.queue.heartbeat(self.job_id)
             except JQueueError:
                 return

@@ -4,9 +4,10 @@ import asyncio
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from ami.jqueue.core.codec import encode
 from ami.jqueue.domain.errors import JQueueError, StorageError
@@ -23,26 +24,59 @@ class KeyedStorage(ABC):
     #: Whether a commit is too short to be worth a thread.
     is_inline = False
 
+    #: `read` and `write` of the storage itself, whatever a subclass or a test puts in their place.
+    _own_calls: ClassVar[tuple[Any, Any]]
+
+    def __init_subclass__(cls, *, is_complete: bool = False, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if is_complete:
+            cls._own_calls = (cls.read, cls.write)
+
     def __init__(self) -> None:
         self._store: Store | None = None
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()
         self._pid = os.getpid()
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it keeps a journal; one blob, through the user's own client, otherwise."""
+        """Whether it keeps a journal, and not one blob."""
         return True
+
+    @property
+    def uses_journal(self) -> bool:
+        """Whether a queue commits to the journal: not where a subclass or a test replaced `read` or `write`."""
+        return (
+            (type(self).read, type(self).write) == self._own_calls
+            and vars(self).keys().isdisjoint(("read", "write"))
+            and self.is_keyed
+        )
 
     def store(self) -> Store:
         """Return this process's store. Blocks, the first time for as long as opening takes. Raises StorageError."""
         if self._pid != os.getpid():
             # A forked child shares neither its parent's open files nor locks that another thread may have held.
-            self._store, self._opening, self._pid = None, threading.Lock(), os.getpid()
+            self._store, self._opening, self._pid = None, threading.RLock(), os.getpid()
         if self._store is None:
             with self._opening:
                 if self._store is None:
                     self._store = self._open()
         return self._store
+
+    @contextmanager
+    def locked_store(self) -> Iterator[Store]:
+        """Hold the lock of this process's store, which stays the store meanwhile. Raises StorageError."""
+        while True:
+            store = self.store()
+            with store.lock:
+                if store is self._store:
+                    yield store
+                    return
+
+    def state(self, store: Store) -> QueueState:
+        """Return the queue in the store, whose lock is held."""
+        state = store.look()
+        jobs = tuple(_job(store, entry) for entry in state.entries.values())
+        return QueueState(jobs=jobs, version=state.version)
 
     async def read(self) -> tuple[bytes, str | None]:
         """Return (the queue in the wire format, its version), ``(b"", None)`` where nothing was ever enqueued."""
@@ -63,13 +97,12 @@ class KeyedQueue:
 
     def __init__(self, storage: KeyedStorage) -> None:
         self.is_inline = storage.is_inline
-        self._storage = storage
+        self.storage = storage
 
     def commit(self, commands: Sequence[Command]) -> list[Any]:
         """Do the commands in one batch; the answers are those of `WholeState.commit`, as is what it raises."""
-        store = self._storage.store()
         # What was claimed must not change until its jobs are made. Other threads' commands join the batch all the same.
-        with store.lock:
+        with self.storage.locked_store() as store:
             arrived = datetime.now(UTC)
             return [
                 _answer(store, command, answer, arrived)
@@ -81,16 +114,21 @@ class KeyedQueue:
         return self._read_state() if self.is_inline else await asyncio.to_thread(self._read_state)
 
     def _read_state(self) -> QueueState:
-        store = self._storage.store()
-        with store.lock:
-            state = store.look()
-            jobs = tuple(_job(store, entry) for entry in state.entries.values())
-            return QueueState(jobs=jobs, version=state.version)
+        with self.storage.locked_store() as store:
+            return self.storage.state(store)
+
+
+def is_journal(storage: ObjectStoragePort) -> bool:
+    """Whether a queue commits to the storage's journal; through its `read` and `write` otherwise."""
+    return isinstance(storage, KeyedStorage) and storage.uses_journal
 
 
 def journal_of(storage: ObjectStoragePort) -> KeyedQueue | None:
-    """Return the journal of a storage that keeps one, None for one blob. Raises TypeError for anything else."""
-    if isinstance(storage, KeyedStorage) and storage.is_keyed:
+    """Return the journal of a storage that keeps one, None for one blob. Raises TypeError for anything else.
+
+    A journal whose `read` or `write` was replaced is used through them, as one blob.
+    """
+    if isinstance(storage, KeyedStorage) and storage.uses_journal:
         return KeyedQueue(storage)
     if isinstance(storage, ObjectStoragePort):
         return None

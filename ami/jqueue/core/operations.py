@@ -17,9 +17,13 @@ LARGEST = 2**63 - 1
 class Operations(ABC):
     """The calls on a queue. All of them may raise `StorageError`, and `CASConflictError` when retries did not help."""
 
-    def __init__(self, lease_seconds: float | None) -> None:
-        self._lease_seconds = lease_seconds
+    def __init__(self) -> None:
         self._owner = uuid.uuid4().hex
+
+    @property
+    def _lease_seconds(self) -> float | None:
+        """How long a claim is kept without a heartbeat in a journal; None is until `requeue_stale`."""
+        return None
 
     @abstractmethod
     def _submit(self, command: Command) -> Awaitable[Any]:
@@ -34,7 +38,7 @@ class Operations(ABC):
         _checked_text("entrypoint", entrypoint)
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise TypeError(f"payload must be bytes, not {type(payload).__name__}")
-        _checked_integer("priority", priority, -LARGEST)
+        checked_integer("priority", priority, -LARGEST)
         # The id is fixed before the first try: whatever is tried again finds its own job.
         command = Enqueue(str(uuid.uuid4()), bytes(payload), entrypoint, priority, created=time.time())
         job: Job = await self._submit(command)
@@ -44,7 +48,7 @@ class Operations(ABC):
         """Claim up to ``batch_size`` jobs by (priority, arrival), ``[]`` if none waits; ``entrypoint`` None is any."""
         if entrypoint is not None:
             _checked_text("entrypoint", entrypoint)
-        _checked_integer("batch_size", batch_size, 1)
+        checked_integer("batch_size", batch_size, 1)
         jobs: list[Job] = await self._submit(Claim(batch_size, self._owner, self._lease_seconds, entrypoint))
         return jobs
 
@@ -62,11 +66,9 @@ class Operations(ABC):
 
 
 def checked_timeout(name: str, value: timedelta) -> timedelta:
-    """Return ``value``. Raises TypeError or ValueError, naming it, where it is not a length of time."""
+    """Return ``value``. Raises TypeError, naming it, where it is not a length of time; a negative one is."""
     if not isinstance(value, timedelta):
         raise TypeError(f"{name} must be a timedelta, not {type(value).__name__}")
-    if value < timedelta(0):
-        raise ValueError(f"{name} must not be negative: {value}")
     return value
 
 
@@ -84,7 +86,8 @@ def _checked_text(name: str, value: str) -> str:
     return value
 
 
-def _checked_integer(name: str, value: int, least: int) -> None:
+def checked_integer(name: str, value: int, least: int) -> None:
+    """Raise TypeError or ValueError, naming it, where ``value`` is not an integer from ``least`` to `LARGEST`."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
     if not least <= value <= LARGEST:

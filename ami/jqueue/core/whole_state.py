@@ -103,7 +103,7 @@ def apply(state: QueueState, command: Command, arrived: datetime, now: datetime)
             claimed = [job.claimed(now) for job in state.next_jobs(command.limit, command.entrypoint)]
             return (state.with_jobs_replaced(claimed) if claimed else state), claimed
         case Ack():
-            return state.without_job(command.id), None
+            return state.with_job_removed(command.id), None
         case Return() | Renew():
             job = state.get(command.id)
             if job.status is not JobStatus.IN_PROGRESS:

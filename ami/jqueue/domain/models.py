@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -10,20 +11,18 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
-    ValidationInfo,
 )
 
 from ami.jqueue.domain.errors import JobNotFoundError
 
 
-def _from_base64(value: Any, info: ValidationInfo) -> Any:
-    if info.mode != "json" or not isinstance(value, str):
+def _from_base64(value: Any) -> Any:
+    if not isinstance(value, str):
         return value
     try:
         # Both alphabets are about: the one of RFC 4648 section 4, and the one for URLs.
@@ -36,12 +35,12 @@ def _to_base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-Payload = Annotated[bytes, BeforeValidator(_from_base64), PlainSerializer(_to_base64, when_used="json")]
-Moment = Annotated[
-    AwareDatetime,
-    AfterValidator(lambda value: value.astimezone(UTC)),
-    PlainSerializer(datetime.isoformat, when_used="json-unless-none"),
-]
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Payload = Annotated[bytes, BeforeValidator(_from_base64), PlainSerializer(_to_base64)]
+Moment = Annotated[datetime, AfterValidator(_in_utc), PlainSerializer(datetime.isoformat, when_used="json-unless-none")]
 
 
 class JobStatus(StrEnum):
@@ -55,14 +54,15 @@ class JobStatus(StrEnum):
 class Job(BaseModel):
     """One job, as it was when it was read.
 
-    ``payload`` is any bytes. The lower priority is first. Moments are in UTC. ``heartbeat_at`` is the last heartbeat
-    while it is worked on, else None. ``redelivered`` says that an earlier delivery may have run; only storages with a
-    journal know it, and it is not part of the wire format.
+    ``id`` is a new UUID by default. ``payload`` is any bytes; a string is taken for their base64, and ``model_dump``
+    gives it. The lower priority is first. Moments are in UTC, and so is one without a zone. ``heartbeat_at`` is the
+    last heartbeat while it is worked on, else None. ``redelivered`` says that an earlier delivery may have run; only
+    storages with a journal know it, and it is not part of the wire format.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    id: str
+    id: str = Field(default_factory=lambda: str(uuid.uuid4()))
     entrypoint: str
     payload: Payload
     status: JobStatus = JobStatus.QUEUED
@@ -71,13 +71,26 @@ class Job(BaseModel):
     heartbeat_at: Moment | None = None
     redelivered: bool = Field(default=False, exclude=True)
 
+    @classmethod
+    def new(cls, entrypoint: str, payload: bytes, priority: int = 0) -> Self:
+        """Return a queued job with a new id, created now."""
+        return cls(entrypoint=entrypoint, payload=payload, priority=priority)
+
+    def with_status(self, status: JobStatus) -> Self:
+        """Return a copy with this status."""
+        return self.model_copy(update={"status": status})
+
+    def with_heartbeat(self, ts: datetime | None) -> Self:
+        """Return a copy whose last heartbeat was at ``ts``; None removes it."""
+        return self.model_copy(update={"heartbeat_at": ts})
+
     def claimed(self, moment: datetime) -> Self:
-        """Return it as in progress since ``moment``."""
-        return self.model_copy(update={"status": JobStatus.IN_PROGRESS, "heartbeat_at": moment})
+        """Return a copy that is in progress since ``moment``."""
+        return self.with_status(JobStatus.IN_PROGRESS).with_heartbeat(moment)
 
     def requeued(self) -> Self:
-        """Return it as waiting again."""
-        return self.model_copy(update={"status": JobStatus.QUEUED, "heartbeat_at": None})
+        """Return a copy that waits again."""
+        return self.with_status(JobStatus.QUEUED).with_heartbeat(None)
 
 
 class QueueState(BaseModel):
@@ -119,12 +132,17 @@ class QueueState(BaseModel):
         """Return it with one more job."""
         return QueueState(jobs=(*self.jobs, job), version=self.version + 1)
 
+    def with_job_replaced(self, updated: Job) -> "QueueState":
+        """Return it with this job in the place of the one of the same id. Raises JobNotFoundError."""
+        self.get(updated.id)
+        return self.with_jobs_replaced([updated])
+
     def with_jobs_replaced(self, jobs: Iterable[Job]) -> "QueueState":
         """Return it with these in the places of the jobs of the same ids."""
         replaced = {job.id: job for job in jobs}
         return QueueState(jobs=tuple(replaced.get(job.id, job) for job in self.jobs), version=self.version + 1)
 
-    def without_job(self, job_id: str) -> "QueueState":
+    def with_job_removed(self, job_id: str) -> "QueueState":
         """Return it without this job. Raises JobNotFoundError."""
         removed = self.get(job_id)
         return QueueState(jobs=tuple(job for job in self.jobs if job is not removed), version=self.version + 1)

@@ -80,12 +80,13 @@ def test_job_queue_in_a_folder_goes_on(opened: Path):
     assert len(decode((opened / "queue" / "blob").read_bytes()).jobs) == 3
 
 
-def test_job_queue_in_one_document_is_imported(opened: Path):
+def test_job_queue_in_one_document_stays_one(opened: Path):
     async def claimed() -> list[bytes]:
         async with jqueue.BrokerQueue(jqueue.LocalFileSystemStorage(opened / "queue" / "blob")) as queue:
             return [job.payload for job in await queue.dequeue("resize", batch_size=9)]
 
     assert {b"capture 1", b"capture 2"} <= set(asyncio.run(claimed()))
+    assert len(decode((opened / "queue" / "blob").read_bytes()).in_progress_jobs()) == 3
 
 
 def test_database_is_migrated_and_keeps_its_rows(tmp_path: Path):

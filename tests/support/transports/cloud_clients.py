@@ -34,8 +34,9 @@ class Session:
         content, etag = self.objects[Bucket, Key]
         return {"Body": Body(content), "ETag": etag}
 
-    async def put_object(self, *, Bucket, Key, Body, IfMatch=None, IfNoneMatch=None):
+    async def put_object(self, *, Bucket, Key, Body, ContentType, IfMatch=None, IfNoneMatch=None):
         self._deny()
+        assert ContentType == "application/json"
         self.conditions.append((IfMatch, IfNoneMatch))
         found = self.objects.get((Bucket, Key))
         if IfMatch is not None and found is None:
@@ -76,13 +77,13 @@ class ApiError(Exception):
 
 
 class Client:
-    """A google-cloud-storage client; ``between`` is called between a blob's metadata and its content."""
+    """A google-cloud-storage client; ``afterwards`` is called after each request, before its caller goes on."""
 
-    def __init__(self, denies=None, between=None):
+    def __init__(self, denies=None):
         self.objects = {}
         self.conditions = []
         self.denies = denies
-        self.between = between or (lambda: None)
+        self.afterwards = lambda: None
 
     def bucket(self, name):
         return Bucket(self, name)
@@ -96,29 +97,29 @@ class Bucket:
     def blob(self, name):
         return Blob(self.client, (self.name, name))
 
-    def get_blob(self, name):
-        if self.client.denies:
-            raise ApiError(self.client.denies)
-        found = self.client.objects.get((self.name, name))
-        return Blob(self.client, (self.name, name), found[1]) if found else None
-
 
 class Blob:
-    def __init__(self, client, place, generation=None):
+    """Knows the generation that the answer to its last request named."""
+
+    def __init__(self, client, place):
         self.client = client
         self.place = place
-        self.generation = generation
+        self.generation = None
 
-    def download_as_bytes(self, *, if_generation_match):
-        self.client.between()
-        content, generation = self.client.objects[self.place]
-        if generation != if_generation_match:
-            raise ApiError(412)
+    def download_as_bytes(self):
+        self._deny()
+        if self.place not in self.client.objects:
+            raise ApiError(404)
+        content, self.generation = self.client.objects[self.place]
+        self.client.afterwards()
         return content
 
+    def reload(self):
+        self._deny()
+        self.generation = self.client.objects[self.place][1]
+
     def upload_from_string(self, content, *, content_type, if_generation_match):
-        if self.client.denies:
-            raise ApiError(self.client.denies)
+        self._deny()
         assert content_type == "application/json"
         self.client.conditions.append(if_generation_match)
         found = self.client.objects.get(self.place, (b"", 0))
@@ -126,3 +127,8 @@ class Blob:
             raise ApiError(412)
         self.generation = 1_700_000_000_000_000 + len(self.client.conditions)
         self.client.objects[self.place] = (content, self.generation)
+        self.client.afterwards()
+
+    def _deny(self):
+        if self.client.denies:
+            raise ApiError(self.client.denies)

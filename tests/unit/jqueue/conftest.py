@@ -11,7 +11,8 @@ from tests.support.transports.blob_storages import OneBlob
 
 STORAGES: dict[str, Callable[[Path], Any]] = {
     "memory": lambda folder: InMemoryStorage(),
-    "folder": lambda folder: LocalFileSystemStorage(folder / "queue.json"),
+    "folder": lambda folder: LocalFileSystemStorage(folder / "queue", journal=True),
+    "file": lambda folder: LocalFileSystemStorage(folder / "queue.json"),
     "one blob": lambda folder: OneBlob(),
 }
 

@@ -8,7 +8,6 @@ import pytest
 from ami.jqueue import (
     BrokerQueue,
     DirectQueue,
-    GroupCommitLoop,
     HeartbeatManager,
     InMemoryStorage,
     JQueueError,
@@ -61,8 +60,12 @@ def test_times_are_timedeltas():
     asyncio.run(main())
     with pytest.raises(TypeError, match="stale_timeout must be a timedelta, not int"):
         BrokerQueue(InMemoryStorage(), stale_timeout=300)
-    with pytest.raises(ValueError, match="stale_timeout must not be negative"):
-        GroupCommitLoop(InMemoryStorage(), timedelta(seconds=-1))
+    with pytest.raises(ValueError, match="interval must not be negative"):
+        HeartbeatManager(DirectQueue(InMemoryStorage()), "1", interval=timedelta(seconds=-1))
+    with pytest.raises(TypeError, match="max_retries must be an integer, not str"):
+        DirectQueue(InMemoryStorage(), max_retries="3")
+    with pytest.raises(ValueError, match="max_retries must be 0 to "):
+        DirectQueue(InMemoryStorage(), max_retries=-1)
     with pytest.raises(TypeError, match="interval must be a timedelta, not int"):
         HeartbeatManager(DirectQueue(InMemoryStorage()), "1", interval=30)
 
@@ -74,7 +77,7 @@ def test_a_broker_queue_wants_its_context(storage):
             await q.enqueue("t", b"")
         async with q:
             await q.enqueue("t", b"")
-            with pytest.raises(JQueueError, match="this BrokerQueue runs already"):
+            with pytest.raises(RuntimeError, match="this BrokerQueue runs already"):
                 await q.__aenter__()
         with pytest.raises(JQueueError, match="is not running"):
             await q.dequeue()

@@ -256,7 +256,7 @@ def test_parents_are_made(tmp_path):
         await DirectQueue(LocalFileSystemStorage(tmp_path / "a" / "b" / "queue.json")).enqueue("t", b"")
 
     asyncio.run(main())
-    assert (tmp_path / "a" / "b" / "queue.json").is_dir()
+    assert (tmp_path / "a" / "b" / "queue.json").is_file()
 
 
 def test_any_object_with_the_two_coroutines_is_a_storage():

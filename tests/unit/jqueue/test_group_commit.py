@@ -175,7 +175,7 @@ def test_a_cancelled_writer_is_told_and_nobody_waits_for_it():
 
 def test_no_thread_stays_behind(tmp_path):
     async def main():
-        async with BrokerQueue(LocalFileSystemStorage(tmp_path / "q")) as q:
+        async with BrokerQueue(LocalFileSystemStorage(tmp_path / "q", journal=True)) as q:
             await q.enqueue("t", b"")
 
         async def removed():
@@ -205,7 +205,7 @@ def test_a_call_cancelled_before_its_batch_is_not_made(storage):
 @pytest.mark.parametrize("queue", [BrokerQueue, DirectQueue])
 def test_what_a_cancelled_caller_had_claimed_waits_again(tmp_path, journal_gate, queue):
     async def main():
-        q = queue(LocalFileSystemStorage(tmp_path / "q"))
+        q = queue(LocalFileSystemStorage(tmp_path / "q", journal=True))
         async with q if isinstance(q, BrokerQueue) else contextlib.nullcontext():
             await q.enqueue("t", b"x")
             journal_gate.close()
@@ -232,11 +232,12 @@ async def until_waiting(q):
     return found
 
 
-def test_an_unusable_folder_is_reported(tmp_path):
+@pytest.mark.parametrize("journal", [False, True])
+def test_an_unusable_folder_is_reported(tmp_path, journal):
     (tmp_path / "file").write_bytes(b"")
 
     async def main():
-        storage = LocalFileSystemStorage(tmp_path / "file" / "queue.json")
+        storage = LocalFileSystemStorage(tmp_path / "file" / "queue.json", journal=journal)
         with pytest.raises(StorageError, match="queue.json"):
             await DirectQueue(storage).enqueue("t", b"")
         async with BrokerQueue(storage) as q:
@@ -301,7 +302,7 @@ def test_a_queue_outlives_its_event_loop(storage):
 
 def test_leases_are_the_claimers(tmp_path):
     async def main():
-        storage = LocalFileSystemStorage(tmp_path / "q")
+        storage = LocalFileSystemStorage(tmp_path / "q", journal=True)
         async with (
             BrokerQueue(storage, stale_timeout=timedelta(0)) as hasty,
             BrokerQueue(storage) as patient,

@@ -64,16 +64,35 @@ def test_it_stops_silently_when_the_queue_says_no(error, caplog):
     assert caplog.records == []
 
 
-def test_a_defect_is_logged_and_does_not_fail_the_work(caplog):
+def test_foreign_error_of_a_heartbeat_is_raised_when_the_block_ends():
     async def main():
-        beats = Beats(1, ZeroDivisionError())
+        beats = Beats(1, ZeroDivisionError("foreign"))
+        finished = []
+
+        async def work():
+            async with HeartbeatManager(beats, "job-7", interval=OFTEN):
+                await beats.reached(1)
+                finished.append("work")
+
+        with pytest.raises(ZeroDivisionError, match="foreign"):
+            await work()
+        assert (finished, beats.count) == (["work"], 1)
+
+    asyncio.run(main())
+
+
+def test_error_of_the_block_hides_no_other_and_is_kept(caplog):
+    async def main():
+        beats = Beats(1, ZeroDivisionError("foreign"))
         async with HeartbeatManager(beats, "job-7", interval=OFTEN):
             await beats.reached(1)
             await asyncio.sleep(0)
+            raise KeyError("of the block")
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING), pytest.raises(KeyError, match="of the block"):
         asyncio.run(main())
     assert "Heartbeat ended early for job job-7" in caplog.text
+    assert "foreign" in caplog.text
 
 
 def test_an_error_of_the_block_comes_through():

@@ -1,13 +1,13 @@
 """Queues that were one JSON document before: their jobs come along, once, and the document is kept."""
 
 import asyncio
-import multiprocessing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from ami.jqueue import (
     BrokerQueue,
+    CASConflictError,
     DirectQueue,
     InMemoryStorage,
     Job,
@@ -18,6 +18,7 @@ from ami.jqueue import (
     StorageError,
 )
 from ami.jqueue.adapters.storage.imported_jobs import import_blob
+from ami.jqueue.adapters.storage.moved import moved_to
 from ami.jqueue.core.codec import decode, encode
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.factory import open_store
@@ -64,14 +65,39 @@ async def holds_the_state(q):
     }
     assert {found.payload for found in state.jobs} == {found.payload for found in STATE.jobs}
     # Of those in progress, the one that gave no sign of life for an hour is delivered again.
-    assert [found.id for found in await q.dequeue("t", batch_size=10)] == ["3", "4", "1"]
+    assert {found.id for found in await q.dequeue("t", batch_size=10)} == {"3", "4", "1"}
     for number in ("1", "2", "3", "4", "5"):
         await q.ack(number)
     assert (await q.read_state()).jobs == ()
 
 
 def test_initial_content_with_jobs():
-    asyncio.run(holds_the_state(DirectQueue(InMemoryStorage(initial_content=encode(STATE)))))
+    async def main():
+        async with BrokerQueue(InMemoryStorage(initial_content=encode(STATE))) as q:
+            await holds_the_state(q)
+
+    asyncio.run(main())
+
+
+def test_initial_content_keeps_its_version_and_is_the_first_etag():
+    async def main():
+        storage = InMemoryStorage(initial_content=b'{"version":3,"jobs":[]}')
+        assert await storage.read() == (b'{"version":3,"jobs":[]}', "0")
+        q = DirectQueue(storage)
+        assert (await q.read_state()).version == 3
+        await q.enqueue("t", b"")
+        assert (await q.read_state()).version == 4
+
+    asyncio.run(main())
+
+
+def test_initial_content_keeps_its_heartbeats():
+    async def main():
+        q = DirectQueue(InMemoryStorage(initial_content=encode(STATE)))
+        assert (await q.read_state()).jobs == STATE.jobs
+        assert await q.requeue_stale(timedelta(minutes=5)) == 1
+
+    asyncio.run(main())
 
 
 def test_initial_content_in_another_format():
@@ -79,98 +105,13 @@ def test_initial_content_in_another_format():
         asyncio.run(DirectQueue(InMemoryStorage(initial_content=b"?")).read_state())
 
 
-def test_a_file_becomes_a_folder_and_is_kept(tmp_path):
-    path = tmp_path / "queue.json"
-    path.write_bytes(encode(STATE))
-    asyncio.run(holds_the_state(DirectQueue(LocalFileSystemStorage(path))))
-    assert path.is_dir()
-    assert (tmp_path / "queue.json.imported").read_bytes() == encode(STATE)
-    assert asyncio.run(DirectQueue(LocalFileSystemStorage(path)).read_state()).jobs == ()
-
-
-def test_an_empty_file_is_an_empty_queue(tmp_path):
-    (tmp_path / "q").write_bytes(b"")
-    assert asyncio.run(DirectQueue(LocalFileSystemStorage(tmp_path / "q")).dequeue()) == []
-
-
-def test_a_file_in_another_format_is_left_alone(tmp_path):
-    path = tmp_path / "holiday.txt"
-    path.write_bytes(b"photographs")
-    with pytest.raises(StorageError, match="not a queue in JSON"):
-        asyncio.run(DirectQueue(LocalFileSystemStorage(path)).enqueue("t", b""))
-    assert path.read_bytes() == b"photographs"
-
-
-def test_an_earlier_import_is_never_written_over(tmp_path):
-    (tmp_path / "q.imported").write_bytes(b"earlier")
-    (tmp_path / "q").write_bytes(encode(STATE))
-    asyncio.run(DirectQueue(LocalFileSystemStorage(tmp_path / "q")).read_state())
-    assert (tmp_path / "q.imported").read_bytes() == b"earlier"
-    assert (tmp_path / "q.imported-2").read_bytes() == encode(STATE)
-
-
-@pytest.mark.parametrize("step", ["import_jobs", "rename", "rename again"])
-def test_killed_in_the_middle_the_next_one_finishes(tmp_path, monkeypatch, step):
-    """Every step of an import fails once; the queue then has every job once."""
-    from ami.jqueue.adapters.storage import filesystem
-
-    class Killed(BaseException):
-        pass
-
-    path = tmp_path / "queue.json"
-    path.write_bytes(encode(STATE))
-    renames = []
-    rename = type(path).rename
-
-    def killed_import(store, state):
-        raise Killed
-
-    def killed_rename(self, target):
-        renames.append(self)
-        if len(renames) == (1 if step == "rename" else 2):
-            raise Killed
-        return rename(self, target)
-
-    with monkeypatch.context() as patched:
-        if step == "import_jobs":
-            patched.setattr(filesystem, "import_jobs", killed_import)
-        else:
-            patched.setattr(type(path), "rename", killed_rename)
-        with pytest.raises(Killed):
-            LocalFileSystemStorage(path).store()
-    asyncio.run(holds_the_state(DirectQueue(LocalFileSystemStorage(path))))
-    assert (tmp_path / "queue.json.imported").read_bytes() == encode(STATE)
-
-
-def _take_one(path, begin, results):
-    begin.wait(60)
-    results.put([found.id for found in asyncio.run(DirectQueue(LocalFileSystemStorage(path)).dequeue())])
-
-
-@pytest.mark.processes
-def test_processes_that_open_it_at_once_import_it_once(tmp_path):
-    path = tmp_path / "queue.json"
-    path.write_bytes(encode(QueueState(jobs=tuple(job(number) for number in range(3)))))
-    forking = multiprocessing.get_context("fork")
-    begin, results = forking.Barrier(3), forking.Queue()
-    processes = [forking.Process(target=_take_one, args=(path, begin, results)) for _ in range(3)]
-    for process in processes:
-        process.start()
-    taken = sorted(results.get(timeout=60) for _ in processes)
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    assert taken == [["0"], ["1"], ["2"]]
-
-
-def test_a_blob_in_a_bucket_is_emptied_and_kept():
+def test_imported_blob_becomes_a_mark_and_its_content_is_kept():
     objects = MemoryObjects()
     objects.create("queues/jobs.json", encode(STATE))
     store = open_store(objects, "queues/jobs.json/")
-    for _ in range(2):
-        import_blob(store, objects, "queues/jobs.json")
+    assert [import_blob(store, objects, "queues/jobs.json") for _ in range(2)] == [5, 0]
     assert len(store.look().entries) == 5
-    assert decode(objects.read("queues/jobs.json").content) == QueueState(version=10)
+    assert moved_to(objects.read("queues/jobs.json").content) == "queues/jobs.json/"
     assert objects.read("queues/jobs.json.imported-9").content == encode(STATE)
 
 
@@ -189,7 +130,7 @@ def test_what_an_old_writer_adds_meanwhile_comes_along():
     store = open_store(objects, "q/")
     import_blob(store, objects, "q")
     assert set(store.look().entries) == {"1", "2", "3", "4", "5", "6"}
-    assert decode(objects.read("q").content).jobs == ()
+    assert moved_to(objects.read("q").content) == "q/"
 
 
 def test_into_a_store_with_jobs_what_was_in_progress_waits():
@@ -224,17 +165,16 @@ def test_a_storage_in_memory_serves_storages_that_wrap_it():
             [first] = await q.dequeue()
             await q.ack(first.id)
         assert wrapped.writes == 3
-        # From the first use by a queue itself on, only queues change it.
+        # The queue itself and the wrapping storage share the jobs.
         assert len(await DirectQueue(inner).dequeue(batch_size=9)) == 2
-        with pytest.raises(JQueueError, match="InMemoryStorage keeps a journal"):
-            await DirectQueue(wrapped).enqueue("t", b"")
+        await DirectQueue(wrapped).enqueue("t", b"")
+        assert len(await DirectQueue(inner).dequeue(batch_size=9)) == 1
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("make", [lambda folder: InMemoryStorage(), LocalFileSystemStorage])
-def test_a_journal_is_read_in_the_wire_format(tmp_path, make):
-    storage = make(tmp_path / "q")
+def test_a_journal_is_read_in_the_wire_format(tmp_path):
+    storage = LocalFileSystemStorage(tmp_path / "q", journal=True)
 
     async def main():
         q = DirectQueue(storage)
@@ -249,4 +189,34 @@ def test_a_journal_is_read_in_the_wire_format(tmp_path, make):
 
 
 def test_a_journal_without_anything_reads_as_nothing(tmp_path):
-    assert asyncio.run(LocalFileSystemStorage(tmp_path / "q").read()) == (b"", None)
+    assert asyncio.run(LocalFileSystemStorage(tmp_path / "q", journal=True).read()) == (b"", None)
+
+
+def test_journal_in_memory_is_written_as_a_blob():
+    async def main():
+        storage = InMemoryStorage()
+        async with BrokerQueue(storage) as q:
+            first = await q.enqueue("t", b"1")
+            content, etag = await storage.read()
+            assert decode(content).jobs == (await q.read_state()).jobs
+            await q.enqueue("t", b"2")
+            with pytest.raises(CASConflictError):
+                await storage.write(b"", etag)
+            content, etag = await storage.read()
+            await storage.write(encode(decode(content).with_job_removed(first.id)), etag)
+            assert [job.payload for job in await q.dequeue(batch_size=9)] == [b"2"]
+            await q.enqueue("t", b"3")
+            assert (await q.read_state()).version == 5
+
+    asyncio.run(main())
+
+
+def test_emptied_blob_in_memory_repeats_no_etag():
+    async def main():
+        storage = InMemoryStorage()
+        first = await storage.write(b"1", None)
+        await storage.write(b"", first)
+        assert await storage.read() == (b"", None)
+        assert await storage.write(b"2", None) != first
+
+    asyncio.run(main())

@@ -80,8 +80,8 @@ def test_moments_of_any_zone_become_utc():
     made = job(heartbeat_at=datetime(2024, 1, 1, 14, tzinfo=zone))
     assert made.heartbeat_at.tzinfo is UTC
     assert made.heartbeat_at == NOON
-    with pytest.raises(ValueError, match="timezone"):
-        Job(id="1", entrypoint="t", payload=b"", created_at=datetime(2024, 1, 1))  # noqa: DTZ001
+    without_zone = Job(entrypoint="t", payload=b"", created_at=datetime(2024, 1, 1, 12))  # noqa: DTZ001
+    assert without_zone.created_at == NOON
 
 
 def test_no_bytes_are_a_new_queue():
@@ -124,15 +124,54 @@ def test_changes_return_a_new_state():
     claimed = added.with_jobs_replaced([added.get("1").claimed(NOON)])
     assert [found.heartbeat_at for found in claimed.in_progress_jobs()] == [NOON]
     assert added.in_progress_jobs() == ()
-    assert claimed.without_job("1").jobs == ()
-    assert claimed.without_job("1").version == 3
+    assert claimed.with_job_removed("1").jobs == ()
+    assert claimed.with_job_removed("1").version == 3
 
 
 def test_unknown_ids_are_not_found():
     assert QueueState().find("1") is None
-    for call in (QueueState().get, QueueState().without_job):
-        with pytest.raises(JobNotFoundError):
+    for call in (
+        QueueState().get,
+        QueueState().with_job_removed,
+        lambda name: QueueState().with_job_replaced(job(name)),
+    ):
+        with pytest.raises(JobNotFoundError) as caught:
             call("1")
+        assert caught.value.job_id == "1"
+
+
+def test_new_job_waits_with_an_id_of_its_own():
+    before = datetime.now(UTC)
+    one, other = Job.new("t", b"x"), Job.new("t", b"x", priority=5)
+    assert (one.entrypoint, one.payload, one.priority, one.status) == ("t", b"x", 0, JobStatus.QUEUED)
+    assert (one.heartbeat_at, other.priority) == (None, 5)
+    assert before <= one.created_at <= datetime.now(UTC)
+    assert len({one.id, other.id, Job(entrypoint="t", payload=b"").id}) == 3
+
+
+def test_status_and_heartbeat_change_a_copy():
+    made = Job.new("t", b"x")
+    working = made.with_status(status=JobStatus.IN_PROGRESS).with_heartbeat(ts=NOON)
+    assert (working.id, working.status, working.heartbeat_at) == (made.id, JobStatus.IN_PROGRESS, NOON)
+    assert working.with_heartbeat(None).heartbeat_at is None
+    assert (made.status, made.heartbeat_at) == (JobStatus.QUEUED, None)
+
+
+def test_one_job_is_replaced_and_the_others_stay():
+    state = QueueState(jobs=(job("a"), job("b")), version=4)
+    after = state.with_job_replaced(job("b", priority=9))
+    assert [(found.id, found.priority) for found in after.jobs] == [("a", 0), ("b", 9)]
+    assert (after.version, state.get("b").priority) == (5, 0)
+
+
+def test_payload_as_a_string_is_base64():
+    made = Job(entrypoint="t", payload="+/8=")
+    assert made.payload == b"\xfb\xff"
+    assert made.model_dump()["payload"] == "+/8="
+    assert Job(**made.model_dump()) == made
+    for wrong in (123, "no base64"):
+        with pytest.raises(ValueError, match="payload"):
+            Job(entrypoint="t", payload=wrong)
 
 
 def test_only_stale_jobs_are_requeued():

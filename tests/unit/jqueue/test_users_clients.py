@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ami.jqueue import BrokerQueue, CASConflictError, DirectQueue, GCSStorage, S3Storage, StorageError
+from ami.jqueue.adapters.storage.moved import mark_of
 from ami.jqueue.core.codec import decode
 from tests.support.transports.cloud_clients import Client, Session
 
@@ -129,16 +130,28 @@ def test_the_connection_is_passed_on():
     asyncio.run(main())
 
 
-def test_a_blob_that_changes_while_it_is_read_is_read_again():
+@pytest.mark.parametrize("call", ["read", "write"])
+def test_etag_is_never_that_of_another_writers_content(call):
+    """Another writer is faster than whatever follows the request."""
+
     async def main():
         client = Client()
         storage = gcs(client)
-        await storage.write(b"old")
-
-        def between():
-            client.objects[PLACE] = (b"new", 7)
-
-        client.between = between
-        assert await storage.read() == (b"new", "7")
+        client.objects[PLACE] = (b"before", 1)
+        client.afterwards = lambda: client.objects.update({PLACE: (b"of another", 7)})
+        etag = await storage.write(b"mine", "1") if call == "write" else (await storage.read())[1]
+        client.afterwards = lambda: None
+        with pytest.raises(CASConflictError):
+            await storage.write(b"lost", if_match=etag)
+        assert await storage.read() == (b"of another", "7")
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("make", "client"), KINDS)
+def test_blob_that_was_imported_into_a_journal_is_an_error(make, client):
+    made = client()
+    made.objects[PLACE] = (mark_of("queues/jobs.json/"), 1)
+    with pytest.raises(StorageError, match="was imported into queues/jobs.json/: open that instead"):
+        asyncio.run(DirectQueue(make(made)).enqueue("t", b""))
+    assert made.objects[PLACE] == (mark_of("queues/jobs.json/"), 1)

@@ -1,1 +1,1 @@
-"""Storages to give to a queue: in memory, in a local folder, on S3, on Google Cloud Storage."""
+"""Storages to give to a queue: in memory, on a local disk, on S3, on Google Cloud Storage."""

@@ -1,10 +1,14 @@
-"""What a queue in a bucket is, whichever service keeps it: a journal under a name, or one blob through a client."""
+"""What a queue in a bucket is, whichever service keeps it: one blob at a name, or a journal below it."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ami.jqueue.adapters.storage.imported_jobs import import_blob
+from ami.jqueue.adapters.storage.moved import moved_to
+from ami.jqueue.adapters.storage.object_blob import ObjectBlob
+from ami.jqueue.core.codec import decode
 from ami.jqueue.core.keyed import KeyedStorage
+from ami.jqueue.domain.errors import StorageError
 from ami.jqueue.ports.storage import ObjectStoragePort
 from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.queue.store import Store
@@ -15,23 +19,51 @@ if TYPE_CHECKING:
 
 
 class BucketStorage(KeyedStorage):
-    """The journal under ``<name>/``, or the blob at ``name`` through a client of the user's own."""
+    """The blob at ``name``, or with ``journal`` the journal below ``<name>/``."""
 
-    def __init__(self, name: str, blob: ObjectStoragePort | None) -> None:
+    def __init__(self, name: str, *, journal: bool, has_client: bool) -> None:
+        if journal and has_client:
+            raise ValueError("a journal uses no client of your own: leave 'journal' or the client out")
         super().__init__()
+        self.journal = journal
         self._name = name
-        self._blob = blob
+        self._blob: ObjectStoragePort | None = None
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it keeps a journal, as it does without a client of the user's."""
-        return self._blob is None
+        """Whether it keeps a journal."""
+        return self.journal
 
     async def read(self) -> tuple[bytes, str | None]:
-        return await (self._blob.read() if self._blob else super().read())
+        """Return (the queue in the wire format, etag), ``(b"", None)`` where nothing was ever enqueued."""
+        return await (super().read() if self.journal else self._port().read())
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        return await (self._blob.write(content, if_match) if self._blob else super().write(content, if_match))
+        """Write the blob as `ObjectStoragePort` says; the first write creates only. A journal raises JQueueError."""
+        return await (super().write(content, if_match) if self.journal else self._port().write(content, if_match))
+
+    def import_blob(self) -> int | None:
+        """Import the blob into the journal below it; return the number of jobs, None where an earlier call did.
+
+        From then on the blob raises StorageError. Its content stays at ``<name>.imported-<version>``. Blocks. Raises
+        ValueError where there is no blob, StorageError where it is not a queue.
+        """
+        objects = self._objects()
+        stored = objects.read(self._name)
+        if stored is None:
+            raise ValueError(f"there is no object '{self._name}'")
+        if moved_to(stored.content) is not None:
+            return None
+        return import_blob(open_store(objects, f"{self._name}/"), objects, self._name)
+
+    def _port(self) -> ObjectStoragePort:
+        if self._blob is None:
+            self._blob = self._client_blob() or ObjectBlob(self._objects(), self._name)
+        return self._blob
+
+    @abstractmethod
+    def _client_blob(self) -> ObjectStoragePort | None:
+        """Return the blob through the user's own client, None without one."""
 
     @abstractmethod
     def _objects(self) -> "CloudObjects":
@@ -39,6 +71,10 @@ class BucketStorage(KeyedStorage):
 
     def _open(self) -> Store:
         objects = self._objects()
-        store = open_store(objects, f"{self._name}/")
-        import_blob(store, objects, self._name)
-        return store
+        stored = objects.read(self._name)
+        if stored is not None and moved_to(stored.content) is None and decode(stored.content).jobs:
+            raise StorageError(
+                f"'{self._name}' is a queue in one blob: leave 'journal' out, or import it with "
+                f"python -m ami.jqueue import"
+            )
+        return open_store(objects, f"{self._name}/")

@@ -1,87 +1,82 @@
-"""A queue in a folder of one machine, shared by all its processes."""
+"""A queue on a local disk, shared by all processes of the machine: in one file, or as a journal in a folder."""
 
-import fcntl
+import asyncio
 import os
-import shutil
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from ami.jqueue.adapters.storage.imported_jobs import import_jobs
-from ami.jqueue.core.codec import decode
+from ami.jqueue.adapters.storage.file_blob import FileBlob
+from ami.jqueue.adapters.storage.moved import MARK_NAME, folder_mark, refuse_interrupted, refuse_moved
 from ami.jqueue.core.keyed import KeyedStorage
 from ami.jqueue.domain.errors import StorageError
-from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.queue.store import Store
 
+T = TypeVar("T")
 
-class LocalFileSystemStorage(KeyedStorage):
-    """The folder at ``path``, made with its parents when the queue is first used. POSIX only; no network file systems.
 
-    A regular file there is taken for a queue in the wire format: its jobs are imported once, and the file is kept as
-    ``<path>.imported``. A file that is something else is left alone, and every use of the queue raises StorageError.
+class LocalFileSystemStorage(KeyedStorage, is_complete=True):
+    """The file at ``path`` with the queue in the wire format, or the folder at ``path`` with the queue's journal.
+
+    What is there decides. Where nothing is, the first write makes a file, or a folder where ``journal`` is given, with
+    its parents. Neither becomes the other: ``python -m ami.jqueue import`` does that, and from then on the imported one
+    raises StorageError. POSIX only; no network file systems.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, journal: bool = False) -> None:
         super().__init__()
-        # Absolute, since a process may change its working folder.
-        self._path = Path(path).absolute()
+        self.path = Path(path)
+        self.journal = journal
+        # A process may change its working folder.
+        self._place = self.path.absolute()
+        self._blob = FileBlob(self._place)
+        self._mark = str(self._place / MARK_NAME)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it keeps a journal, as a folder does."""
+        return self._store is not None or self.journal or self._place.is_dir()
+
+    def store(self) -> Store:
+        if os.path.exists(self._mark):
+            refuse_moved(self._place, folder_mark(self._place))
+        return super().store()
+
+    async def read(self) -> tuple[bytes, str | None]:
+        """Return (the queue in the wire format, etag), ``(b"", None)`` where nothing was ever enqueued."""
+        return await (super().read() if self.is_keyed else asyncio.to_thread(self._accessed, self._read))
+
+    async def write(self, content: bytes, if_match: str | None = None) -> str:
+        """Write the file as `ObjectStoragePort` says; the first write creates only. A journal raises JQueueError."""
+        if self.is_keyed:
+            return await super().write(content, if_match)
+        return await asyncio.to_thread(self._accessed, lambda: self._blob.write(content, if_match))
+
+    def _read(self) -> tuple[bytes, str | None]:
+        content, etag = self._blob.read()
+        refuse_moved(self._place, content)
+        return content, etag
+
+    def _accessed(self, access: Callable[[], T]) -> T:
+        refuse_interrupted(self._place)
+        try:
+            return access()
+        except OSError as error:
+            raise StorageError(f"{self._place} failed: {error}", error) from error
 
     def _open(self) -> Store:
-        try:
-            # In this order: an import makes the folder, renames the file, then moves the folder in place.
-            if self._path.is_file() or (not self._path.exists() and self._partial.exists()):
-                self._import()
-        except OSError as error:
-            raise StorageError(f"{self._path} could not be imported: {error}", error) from error
-        store = open_folder(self._path)
+        store = self._accessed(self._open_folder)
         # A storage has no end of its own: its files are closed when it is collected.
         weakref.finalize(store, store._journal.close)
         return store
 
-    @property
-    def _partial(self) -> Path:
-        return self._beside("importing")
-
-    def _beside(self, ending: str) -> Path:
-        return self._path.with_name(f"{self._path.name}.{ending}")
-
-    def _import(self) -> None:
-        """Make a folder of the file. Killed at any point, the next one finds either the file or the whole folder."""
-        with _locked(self._beside("lock")):
-            if self._path.is_file():
-                state = decode(self._path.read_bytes())
-                shutil.rmtree(self._partial, ignore_errors=True)
-                # A new folder has no power failure behind it.
-                journal = FolderJournal(self._partial, power_failure=b"")
-                import_jobs(Store(journal), state)
-                journal.close()
-                _to_disk(self._partial.parent)
-                self._path.rename(self._free_name())
-            if self._partial.exists() and not self._path.exists():
-                self._partial.rename(self._path)
-                _to_disk(self._path.parent)
-
-    def _free_name(self) -> Path:
-        names = ("imported", *(f"imported-{number}" for number in range(2, 1000)))
-        return next(path for path in map(self._beside, names) if not path.exists())
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _to_disk(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    def _open_folder(self) -> Store:
+        if self._place.is_file():
+            refuse_moved(self._place, self._place.read_bytes())
+            raise StorageError(
+                f"{self._place} is a file, not a journal: leave 'journal' out, or import it into a folder with "
+                f"python -m ami.jqueue import {self._place} FOLDER"
+            )
+        return open_folder(self._place)

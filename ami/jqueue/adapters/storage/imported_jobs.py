@@ -3,7 +3,8 @@
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from ami.jqueue.core.codec import decode, encode
+from ami.jqueue.adapters.storage.moved import mark_of, moved_to
+from ami.jqueue.core.codec import decode
 from ami.jqueue.domain.errors import CASConflictError
 from ami.jqueue.domain.models import Job, JobStatus, QueueState
 from ami.transports.objectstore.queue.commands import Bury, Claim, Command, Enqueue
@@ -45,19 +46,19 @@ def _claim(job: Job) -> Command:
     return Claim(1, "imported", max(LEASE - age, timedelta(0)).total_seconds())
 
 
-def import_blob(store: Store, objects: Storage, key: str) -> None:
-    """Move the jobs of a queue in one blob into the store, and keep a copy of the blob as it was beside it.
+def import_blob(store: Store, objects: Storage, key: str) -> int:
+    """Move the jobs of a queue in one blob into the store; return how many. A copy of the blob stays beside it.
 
-    The blob is emptied last. A process that was killed, or runs at the same time, imports the same ids, which are
+    The blob becomes a mark last. A process that was killed, or runs at the same time, imports the same ids, which are
     stored once. Raises StorageError where the blob is something else; it is left alone.
     """
-    while (stored := objects.read(key)) is not None:
+    count = 0
+    while (stored := objects.read(key)) is not None and moved_to(stored.content) is None:
         state = decode(stored.content)
-        if not state.jobs:
-            return
-        import_jobs(store, state)
+        count += import_jobs(store, state)
         with suppress(CASConflictError):
             objects.create(f"{key}.imported-{state.version}", stored.content)
-        # A conflict means that an old program still writes the blob: then there is more to import.
+        # A conflict means that another program still writes the blob: then there is more to import.
         with suppress(CASConflictError):
-            objects.replace(key, encode(QueueState(version=state.version + 1)), stored.version)
+            objects.replace(key, mark_of(f"{key}/"), stored.version)
+    return count

@@ -3,7 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from ami.jqueue.adapters.storage.bucket import BucketStorage
+from ami.jqueue.adapters.storage.moved import refuse_moved
 from ami.jqueue.domain.errors import CASConflictError, StorageError
+from ami.jqueue.ports.storage import ObjectStoragePort
 
 if TYPE_CHECKING:
     from ami.transports.objectstore.storage.cloud import CloudObjects
@@ -24,23 +26,25 @@ class SessionBlob:
         try:
             async with self._session.client("s3", **self._connection) as client:
                 response = await client.get_object(**self._place)
-                async with response["Body"] as body:
-                    return await body.read(), response["ETag"]
+                content, etag = await response["Body"].read(), response["ETag"]
         except Exception as error:
-            if _code(error) in MISSING:
+            if _s3_error_code(error) in MISSING:
                 return b"", None
             raise self._failed("read", error) from error
+        refuse_moved(self._name, content)
+        return content, etag
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         # Two first writers that both only put would lose what one of them enqueued.
-        condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
+        settings = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
+        settings["ContentType"] = "application/json"
         try:
             async with self._session.client("s3", **self._connection) as client:
-                etag: str = (await client.put_object(**self._place, Body=content, **condition))["ETag"]
+                etag: str = (await client.put_object(**self._place, Body=content, **settings))["ETag"]
                 return etag
         except Exception as error:
             # A replace finds nothing where the blob was deleted meanwhile.
-            if _code(error) in CONFLICTS or (if_match is not None and _code(error) in MISSING):
+            if _s3_error_code(error) in CONFLICTS or (if_match is not None and _s3_error_code(error) in MISSING):
                 raise CASConflictError(f"another writer changed {self._name} first") from error
             raise self._failed("written", error) from error
 
@@ -52,20 +56,18 @@ class SessionBlob:
         return StorageError(f"{self._name} could not be {what}: {error}", error)
 
 
-def _code(error: Exception) -> str:
+def _s3_error_code(error: Exception) -> str:
     """Return the error code of a botocore ClientError, known by its shape; empty for anything else."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
 
 
-class S3Storage(BucketStorage):
-    """The queue under ``<key>/`` in a bucket; credentials come from the environment, as every AWS tool finds them.
+class S3Storage(BucketStorage, is_complete=True):
+    """The queue in the object at ``key``, or with ``journal`` below ``<key>/``.
 
-    ``endpoint_url`` is for MinIO, Cloudflare R2 and the like; they must know conditional writes. A blob in the wire
-    format at ``key`` itself is imported at the first use.
-
-    With a ``session`` of aioboto3 the queue is one blob at ``key`` instead, in the wire format, through that session.
-    aioboto3 is the user's own then: this package neither needs nor installs it.
+    Credentials come from the environment, as every AWS tool finds them. ``endpoint_url`` is for MinIO, Cloudflare R2
+    and the like; they must know conditional writes. With a ``session`` of aioboto3 the object is read and written
+    through that session. aioboto3 is the user's own then: this package neither needs nor installs it.
     """
 
     def __init__(
@@ -75,15 +77,26 @@ class S3Storage(BucketStorage):
         session: Any = None,
         region_name: str | None = None,
         endpoint_url: str | None = None,
+        *,
+        journal: bool = False,
     ) -> None:
-        given = {"region_name": region_name, "endpoint_url": endpoint_url}
-        connection = {name: value for name, value in given.items() if value is not None}
-        super().__init__(key, None if session is None else SessionBlob(session, bucket, key, connection))
-        self._bucket = bucket
-        self._region_name = region_name
-        self._endpoint_url = endpoint_url
+        super().__init__(key, journal=journal, has_client=session is not None)
+        self.bucket = bucket
+        self.key = key
+        self.session = session
+        self.region_name = region_name
+        self.endpoint_url = endpoint_url
+
+    def _client_kwargs(self) -> dict[str, str]:
+        given = {"region_name": self.region_name, "endpoint_url": self.endpoint_url}
+        return {name: value for name, value in given.items() if value}
+
+    def _client_blob(self) -> ObjectStoragePort | None:
+        if self.session is None:
+            return None
+        return SessionBlob(self.session, self.bucket, self.key, self._client_kwargs())
 
     def _objects(self) -> "CloudObjects":
         from ami.transports.objectstore.storage.cloud import CloudObjects
 
-        return CloudObjects.s3(self._bucket, "", region=self._region_name, endpoint=self._endpoint_url)
+        return CloudObjects.s3(self.bucket, "", region=self.region_name, endpoint=self.endpoint_url)

@@ -23,3 +23,8 @@ class StorageError(JQueueError):
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
         super().__init__(message)
         self.cause = cause
+
+    def __str__(self) -> str:
+        message, cause = super().__str__(), "" if self.cause is None else str(self.cause)
+        # Most messages quote their cause already.
+        return message if cause in message else f"{message}: {cause}"

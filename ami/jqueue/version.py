@@ -1,0 +1,3 @@
+"""The version of the package, as the seed's library has one."""
+
+__version__ = "0.1.0"

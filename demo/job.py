@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ami.main.models import Detection, StaleCount
 from ami.queues.dead_letters import counts
-from ami.queues.diagnostics import queue_states
+from ami.queues.queue import queue_states
 from ami.telemetry.task_log import read
 from config import celery_app
 from demo import checks, figures, project, report

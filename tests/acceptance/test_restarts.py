@@ -21,7 +21,7 @@ def restarts(place: Place) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)
-def test_incident_6_worker_that_is_killed_again_and_again_is_found(place: Place):
+def test_incident_6_worker_that_is_killed_again_and_again_is_found(place: Place, db: None):
     place.queues("declare")
     worker = place.worker("antenna", ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD="1")
     for _ in range(3):

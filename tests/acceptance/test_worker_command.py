@@ -34,7 +34,7 @@ def test_celery_worker_of_a_queue_has_the_limits_of_its_row(place: Place):
     until(lambda: [each["governor"]["places"] for each in inspect.stats().values()] == [2], what="two places")
 
 
-def test_live_check_names_a_worker_of_several_queues_and_one_without_limits(place: Place):
+def test_live_check_names_a_worker_of_several_queues_and_one_without_limits(place: Place, db: None):
     place.queues("declare")
     _start(place, "-n", "several@%h", "-Q", f"{HOUSEKEEPING},{FALLBACK}")
     _start(place, "-n", "unlimited@%h", "-Q", FALLBACK, "--time-limit", "0", "--max-memory-per-child", "0")

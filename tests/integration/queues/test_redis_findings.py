@@ -169,7 +169,7 @@ def test_celerys_spelling_of_a_certificates_check_is_read():
 
 
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)
-def test_live_check_shows_a_full_redis(server: Redis, url: str, place: Place, settings: Any):
+def test_live_check_shows_a_full_redis(server: Redis, url: str, place: Place, db: None, settings: Any):
     place.queues("declare")
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": f"{url}/0"}}
     server.config_set("maxmemory-policy", "noeviction")

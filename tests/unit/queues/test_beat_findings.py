@@ -15,6 +15,7 @@ from ami.queues.ticks import DatabaseTickClaims
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
 
 
 def entry(late: timedelta = timedelta(), **fields: Any) -> PeriodicTask:
@@ -82,7 +83,7 @@ def test_late_tick_is_a_warning_with_the_latest_first():
     "fields",
     [
         {"expires": timezone.now()},
-        {"start_time": timezone.now() + MINUTE},
+        {"start_time": timezone.now() + DAY},
         {"start_time": timezone.now(), "last_run_at": None},
         {"one_off": True, "total_run_count": 1},
         {"interval": None},

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sqlite
 IMAGES = soak(15_000, 147_000)
 #: One to read a chunk, one for the cursor, and those that write 1,000 rows: SQLite takes 999 values in each.
 MOST_STATEMENTS = {"postgresql": 4, "sqlite": 18}
-#: What a slice may allocate, in KiB: 2,344 were seen on SQLite, 6,344 on PostgreSQL, 14,356 with all captures as objects.
+#: What a slice may allocate, in KiB: 2,344 were seen on SQLite, 6,344 on PostgreSQL; all captures are 14,356.
 MOST_ALLOCATED_KIB = 10 * 1024
 CHUNKS_PER_SLICE = 6
 

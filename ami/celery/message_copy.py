@@ -32,6 +32,9 @@ HISTORY_HEADERS = (
     "x-delivery-count",
 )
 
+#: RabbitMQ delivers a message to the queues that these headers name as well: a copy goes to one place.
+ADDRESS_HEADERS = ("CC", "BCC")
+
 #: How long the broker may take to confirm a copy.
 CONFIRM_SECONDS = 10
 
@@ -53,8 +56,9 @@ def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: M
 
 
 def fresh(headers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a message's headers without those about its past."""
-    return {name: value for name, value in (headers or {}).items() if name not in HISTORY_HEADERS}
+    """Return a message's headers without those about its past, and without further addresses."""
+    dropped = (*HISTORY_HEADERS, *ADDRESS_HEADERS)
+    return {name: value for name, value in (headers or {}).items() if name not in dropped}
 
 
 def publish(channel: Any, message: Any, body: Any, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> None:

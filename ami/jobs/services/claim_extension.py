@@ -24,13 +24,14 @@ def due_claims(job: Job, client: str, reply_subjects: Sequence[str] = ()) -> lis
     """Return the keys of the client's claims that may be extended now; see `extend`. At most one query.
 
     ``reply_subjects`` are those of the results that it posts. The client that holds one of them is the same client,
-    even if it describes itself otherwise with its results than with its polls.
+    even if it describes itself otherwise with its results than with its polls, but not one with another token.
     """
     if job.status not in ACTIVE or not settings.NATS_MAX_EXTENSIONS:
         return []
     clients = Q(claimed_by=client)
     if reply_subjects:
-        holders = _claimed(job).filter(reply_subject__in=reply_subjects).exclude(claimed_by="")
+        owner = client.rpartition("-")[0]
+        holders = _claimed(job).filter(reply_subject__in=reply_subjects, claimed_by__startswith=f"{owner}-")
         clients |= Q(claimed_by__in=holders.values("claimed_by"))
     return list(_due(job).filter(clients).order_by("pk").values_list("pk", flat=True)[:MOST])
 

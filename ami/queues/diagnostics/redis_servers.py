@@ -95,6 +95,9 @@ def looked_at(servers: Iterable[RedisServer]) -> Iterator[Finding]:
         except NoPermissionError:
             sentence = f"{_of(server)} was not checked: its user may not run INFO; allow it with ACL SETUSER ... +info."
             yield Finding("unseen", "redis", sentence)
+        except KeyError as error:
+            sentence = f"{_of(server)} does not report {error}: it is not Redis, or one of another kind."
+            yield Finding("unseen", "redis", sentence)
         except (RedisError, OSError, ValueError) as error:
             sentence = f"{_of(server)} cannot be asked: {reason(error)}; start it or correct its URL."
             yield Finding("error", "redis", sentence)
@@ -142,7 +145,8 @@ def _memory(server: RedisServer, state: State) -> Iterator[Finding]:
     percent = 100 * state.used_bytes / state.limit_bytes
     if percent >= WARNING_PERCENT:
         then = "evicts results before they are read" if state.evicts else "refuses every write"
-        level = "error" if percent >= ERROR_PERCENT else "warning"
+        # One that evicts is expected to be full at times; what it evicted is a finding of its own.
+        level = "error" if percent >= ERROR_PERCENT and not state.evicts else "warning"
         yield Finding(
             level,
             "redis-memory",

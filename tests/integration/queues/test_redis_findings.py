@@ -75,8 +75,19 @@ def test_redis_as_compose_starts_it_is_fine_and_asked_once(server: Redis, url: s
     assert PASSWORD not in one.where
 
 
-@pytest.mark.parametrize(("percent", "level"), [(70, None), (85, "warning"), (97, "error")])
-def test_incident_3_memory_is_compared_with_its_limit(server: Redis, url: str, percent: int, level: str | None):
+@pytest.mark.parametrize(
+    ("policy", "percent", "level"),
+    [
+        ("allkeys-lru", 70, None),
+        ("allkeys-lru", 97, "warning"),
+        ("noeviction", 85, "warning"),
+        ("noeviction", 97, "error"),
+    ],
+)
+def test_incident_3_memory_is_compared_with_its_limit(
+    server: Redis, url: str, policy: str, percent: int, level: str | None
+):
+    server.config_set("maxmemory-policy", policy)
     fill(server, percent)
     rows = found(url)
     assert rows.get("redis-memory", (None,))[0] == level

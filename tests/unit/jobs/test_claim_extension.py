@@ -145,6 +145,13 @@ def test_a_result_extends_the_claims_of_the_client_that_holds_its_delivery(world
     assert extensions(job) == [1, 1, 0]
 
 
+def test_a_result_extends_no_claims_of_a_client_with_another_token(world, client) -> None:
+    job = holds(world, HOST)
+    JobImage.objects.filter(job=job).update(claimed_by="token-99-0123456789abcdef")
+    post(client, job, *JobImage.objects.filter(job=job).values_list("reply_subject", flat=True))
+    assert extensions(job) == [0]
+
+
 def test_an_empty_post_of_results_extends_the_claims_of_the_client(world, client) -> None:
     job = holds(world, HOST, images=2)
     post(client, job)

@@ -92,3 +92,8 @@ def test_check_of_the_product_alone_exits_with_an_error_only_for_errors(make_tas
     with pytest.raises(SystemExit) as ended:
         queues("check")
     assert ended.value.code == 1
+
+
+def test_text_of_a_message_is_no_markup_in_a_table(make_task: Any):
+    make_task("[red]unknown[/x]")
+    assert "[red]unknown[/x]" in queues("tasks")

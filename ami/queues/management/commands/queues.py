@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from kombu import Connection
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
@@ -212,7 +213,8 @@ class Command(BaseCommand):
             return
         table = Table(*columns, box=None, pad_edge=False)
         for row in cells:
-            table.add_row(*("-" if cell is None else str(cell) for cell in row))
+            # Text of messages is no markup.
+            table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
         console = Console(file=cast(IO[str], self.stdout), width=None if self.stdout.isatty() else 240)
         console.print(table)
 

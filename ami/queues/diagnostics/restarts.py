@@ -47,7 +47,7 @@ def _sentence(worker: str, restarts: Sequence[Mapping[str, Any]]) -> str:
     tasks = [name for name, _ in Counter(task for one in recent for task in one["tasks"]).most_common(MANY)]
     ran = f" It was running {', '.join(tasks)}." if tasks else ""
     return (
-        f"{worker} was started {len(recent)} times within an hour after an end that nobody asked for ({how}), last "
+        f"{worker} was started {len(recent)} times within an hour after unexpected ends ({how}), last "
         f"{_ago(last['seconds_ago'])}; {len(restarts)} times within a day.{ran} Look at its container's exit "
         "code and at its log before the start."
     )

@@ -22,7 +22,7 @@ def test_three_restarts_within_an_hour_are_one_finding_with_what_ran():
     ((name, sentence),) = findings(restarts=restarts, kernel_kills=0)
     assert name == "restarts"
     assert sentence == (
-        "ingest@a was started 3 times within an hour after an end that nobody asked for (without notice 2, exit code "
+        "ingest@a was started 3 times within an hour after unexpected ends (without notice 2, exit code "
         "75 1), last 5 min ago; 4 times within a day. It was running b, a. Look at its container's exit code and at "
         "its log before the start."
     )

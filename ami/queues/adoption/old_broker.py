@@ -41,7 +41,10 @@ class OldBroker:
 
     def __init__(self, url: str, variable: str, queues: tuple[str, ...] = QUEUES) -> None:
         self.variable, self.queues = variable, queues
-        self._connection: Connection = current_app.connection_for_read(url=url)
+        try:
+            self._connection: Connection = current_app.connection_for_read(url=url)
+        except (TypeError, ValueError):  # Its text may repeat a part of the URL.
+            raise WrongSource(f"{variable} has a query (after '?') that no connection knows; remove it.") from None
         self._channel: Any = None
 
     @property
@@ -107,11 +110,11 @@ class OldBroker:
             channel.close()
         return state
 
-    def consumed(self) -> list[OldQueue]:
-        """Return the queues that exist; call it again from time to time.
+    def existing(self) -> list[OldQueue]:
+        """Return the queues that exist.
 
         Raises:
-            AdoptionRefused: none exists, or another consumer reads one.
+            AdoptionRefused: none does.
         """
         found = [state for state in self.states() if state.messages is not None]
         if not found:
@@ -119,6 +122,15 @@ class OldBroker:
                 f"{self.address} has none of the queues {', '.join(self.queues)}; correct {self.variable}, or name the "
                 "queues with --queue."
             )
+        return found
+
+    def consumed(self) -> list[OldQueue]:
+        """Return the queues that exist and have no other consumer; call it again from time to time.
+
+        Raises:
+            AdoptionRefused: none exists, or another consumer reads one.
+        """
+        found = self.existing()
         if read := [f"{state.name} has {state.consumers}" for state in found if state.consumers]:
             raise AdoptionRefused(
                 f"Other consumers read the old queues: {', '.join(read)}, as {self.address} counts them. Stop the old "

@@ -23,6 +23,8 @@ SAME_PLACE = (
     "antenna cannot share a virtual host; create another."
 )
 
+WRONG_QUERY = "{variable} has a query (after '?') that no connection takes; remove it."
+
 
 @dataclass(frozen=True)
 class OldQueue:
@@ -44,7 +46,7 @@ class OldBroker:
         try:
             self._connection: Connection = current_app.connection_for_read(url=url)
         except (TypeError, ValueError):  # Its text may repeat a part of the URL.
-            raise WrongSource(f"{variable} has a query (after '?') that no connection knows; remove it.") from None
+            raise WrongSource(WRONG_QUERY.format(variable=variable)) from None
         self._channel: Any = None
 
     @property
@@ -59,7 +61,10 @@ class OldBroker:
 
     def __enter__(self) -> "OldBroker":
         with self._in_words():
-            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            try:
+                self._connection.ensure_connection(max_retries=1, interval_start=0)
+            except (TypeError, ValueError):
+                raise WrongSource(WRONG_QUERY.format(variable=self.variable)) from None
             self._channel = self._connection.channel()
         return self
 

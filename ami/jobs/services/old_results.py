@@ -45,7 +45,7 @@ def needs_job_and_images(arguments: Arguments) -> None:
         return
     needs_job(arguments)
     if keys:
-        raise CannotRun("this database lacks its images", f"job {job_id} has none of {sorted(keys)[:10]}")
+        raise CannotRun("its job has no rows for these images", f"job {job_id} has none of {sorted(keys)[:10]}")
 
 
 def from_batch(arguments: Arguments) -> Arguments:

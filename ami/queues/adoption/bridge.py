@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 from ami.queues.adoption.old_broker import OldBroker
 from ami.queues.adoption.old_message import OldMessage
-from ami.queues.adoption.plan import Outcome, Plan, Planner
+from ami.queues.adoption.plan import Call, Outcome, Plan, Planner
 from ami.queues.adoption.split import Split
 from ami.queues.adoption.tally import Tally
 
@@ -82,15 +84,39 @@ class Bridge:
     def _move(self, message: OldMessage) -> None:
         plan = self._planner.plan(message)
         self._tally.begin(message, plan)
+        stored = Stored(plan)
         try:
-            self._publish(message, plan)
+            self._publish(message, stored.plan)
+            stored.happened = True
+            self._old.acknowledge(message)
         except BaseException:
-            self._tally.failed(message)
+            # Before the publish nothing is in doubt: the next attempt is the first.
+            if stored.happened:
+                self._tally.failed(message, plan)
             raise
-        self._old.acknowledge(message)
+        self._tally.done(message, plan)
 
     def _publish(self, message: OldMessage, plan: Plan) -> None:
         if plan.outcome is Outcome.RUNS:
             self._split.run(message, plan)
         elif plan.outcome is Outcome.BURIED:
             self._split.bury(message, plan)
+
+
+class Stored:
+    """A plan that notes when what precedes its publish has ``happened``; at once where nothing is stored."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.happened = plan, True
+        call = plan.call
+        if plan.outcome is Outcome.RUNS and call is not None and call.entry.store is not None:
+            self.happened = False
+            self.plan = replace(plan, call=self._noting(call, call.entry.store))
+
+    def _noting(self, call: Call, store: Callable[[dict[str, Any], str], dict[str, Any]]) -> Call:
+        def noting(arguments: dict[str, Any], task_id: str) -> dict[str, Any]:
+            found = store(arguments, task_id)
+            self.happened = True
+            return found
+
+        return replace(call, entry=replace(call.entry, store=noting))

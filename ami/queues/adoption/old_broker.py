@@ -23,6 +23,8 @@ SAME_PLACE = (
     "antenna cannot share a virtual host; create another."
 )
 
+WRONG_QUERY = "{variable} has a query (after '?') that no connection takes; remove it."
+
 
 @dataclass(frozen=True)
 class OldQueue:
@@ -41,7 +43,10 @@ class OldBroker:
 
     def __init__(self, url: str, variable: str, queues: tuple[str, ...] = QUEUES) -> None:
         self.variable, self.queues = variable, queues
-        self._connection: Connection = current_app.connection_for_read(url=url)
+        try:
+            self._connection: Connection = current_app.connection_for_read(url=url)
+        except (TypeError, ValueError):  # Its text may repeat a part of the URL.
+            raise WrongSource(WRONG_QUERY.format(variable=variable)) from None
         self._channel: Any = None
 
     @property
@@ -56,7 +61,10 @@ class OldBroker:
 
     def __enter__(self) -> "OldBroker":
         with self._in_words():
-            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            try:
+                self._connection.ensure_connection(max_retries=1, interval_start=0)
+            except (TypeError, ValueError):
+                raise WrongSource(WRONG_QUERY.format(variable=self.variable)) from None
             self._channel = self._connection.channel()
         return self
 
@@ -107,11 +115,11 @@ class OldBroker:
             channel.close()
         return state
 
-    def consumed(self) -> list[OldQueue]:
-        """Return the queues that exist; call it again from time to time.
+    def existing(self) -> list[OldQueue]:
+        """Return the queues that exist.
 
         Raises:
-            AdoptionRefused: none exists, or another consumer reads one.
+            AdoptionRefused: none does.
         """
         found = [state for state in self.states() if state.messages is not None]
         if not found:
@@ -119,6 +127,15 @@ class OldBroker:
                 f"{self.address} has none of the queues {', '.join(self.queues)}; correct {self.variable}, or name the "
                 "queues with --queue."
             )
+        return found
+
+    def consumed(self) -> list[OldQueue]:
+        """Return the queues that exist and have no other consumer; call it again from time to time.
+
+        Raises:
+            AdoptionRefused: none exists, or another consumer reads one.
+        """
+        found = self.existing()
         if read := [f"{state.name} has {state.consumers}" for state in found if state.consumers]:
             raise AdoptionRefused(
                 f"Other consumers read the old queues: {', '.join(read)}, as {self.address} counts them. Stop the old "

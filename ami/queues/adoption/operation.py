@@ -73,7 +73,7 @@ def adopt(
         _refuse(old, new, topology)
         old.consumed()
     failures: tuple[type[BaseException], ...] = (OldBrokerFailed, *DATABASE_ERRORS, *broker_errors.kinds())
-    tally, pause = Tally(old.place), FIRST_PAUSE_SECONDS
+    tally, pause = Tally(old.place), 0.0
     while True:
         before = sum(tally.run.values())
         try:
@@ -81,7 +81,8 @@ def adopt(
         except failures as error:
             if silent_seconds is None:
                 raise
-            pause = FIRST_PAUSE_SECONDS if sum(tally.run.values()) > before else min(2 * pause, LONGEST_PAUSE_SECONDS)
+            moved = sum(tally.run.values()) > before
+            pause = FIRST_PAUSE_SECONDS if moved or not pause else min(2 * pause, LONGEST_PAUSE_SECONDS)
             watcher.notice(f"{_sentence(error)} Trying again in {pause:g} s.")
             if watcher.stop.wait(pause):
                 return End.STOPPED, tally

@@ -11,10 +11,11 @@ def preview(old: OldBroker, planner: Planner) -> Counter[Line]:
     """Return what would become of the messages that wait. They are read and return to their queues, in order.
 
     Raises:
+        AdoptionRefused: none of the queues exists.
         OldBrokerFailed: the old broker failed.
     """
     found: Counter[Line] = Counter()
-    for state in old.states():
+    for state in old.existing():
         # Not more than there are now: publishers may go on.
         for _ in range(state.messages or 0):
             message = old.get(state.name)

@@ -33,7 +33,8 @@ def read_url(name: str, environ: Mapping[str, str]) -> str:
     url = read.get(name, "").strip()
     if not url:
         raise WrongSource(
-            f"{name} is not set; put the old broker's URL there, or the path of a file with it into {name}_FILE."
+            "The variable that --from-env names is not set here; put the old broker's URL there, or the path of a file "
+            "with it into the variable of that name with _FILE."
         )
     if not all(map(_is_amqp, url.split(";"))):
         raise WrongSource(f"{name} is not a URL of RabbitMQ; write it like {EXAMPLE}.")

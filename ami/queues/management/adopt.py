@@ -24,6 +24,9 @@ from ami.topology.topology import Topology
 
 COLUMNS = ("old queue", "task", "messages", "what", "runs as", "in", "because")
 
+#: How long the old publishers must be silent unless --silent-minutes says otherwise.
+SILENT_MINUTES = 10.0
+
 #: How often the line on a terminal changes, and how often a line is added where output is piped.
 TERMINAL_SECONDS, PIPED_SECONDS = 0.2, 10.0
 
@@ -37,14 +40,24 @@ def add_options(parser: CommandParser) -> None:
         help="variable with the old broker's URL, or NAME_FILE with its path",
     )
     parser.add_argument(
-        "--queue", action="append", default=None, metavar="Q", help=f"old queue to read (default: {', '.join(QUEUES)})"
+        "--queue",
+        action="append",
+        type=_queue,
+        metavar="Q",
+        help=f"old queue to read (default: {', '.join(QUEUES)})",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="show what would become of each message, move nothing")
     how.add_argument("--follow", action="store_true", help="go on until the old publishers are silent")
     parser.add_argument(
-        "--silent-minutes", type=_minutes, default=10.0, metavar="N", help="with --follow, end after so long (10)"
+        "--silent-minutes", type=_minutes, metavar="N", help=f"with --follow, end after so long ({SILENT_MINUTES:g})"
     )
+
+
+def _queue(text: str) -> str:
+    if "://" in text or "@" in text:  # The text is not repeated: it may hold a password.
+        raise argparse.ArgumentTypeError("--queue takes the name of a queue, not a URL")
+    return text
 
 
 def _minutes(text: str) -> float:
@@ -67,6 +80,8 @@ def run(topology: Topology, options: dict[str, Any]) -> Result:
     Raises:
         CommandError: with exit code 2 for a wrong input, else 1.
     """
+    if options["silent_minutes"] is not None and not options["follow"]:
+        raise CommandError("--silent-minutes needs --follow; add it, or leave both out.", returncode=2)
     try:
         old = OldBroker(read_url(options["from_env"], os.environ), options["from_env"], _queues(options))
         if options["dry_run"]:
@@ -80,7 +95,8 @@ def run(topology: Topology, options: dict[str, Any]) -> Result:
 
 
 def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> Result:
-    seconds = options["silent_minutes"] * 60 if options["follow"] else None
+    minutes = options["silent_minutes"] or SILENT_MINUTES
+    seconds = minutes * 60 if options["follow"] else None
     progress = Progress(sys.stderr)
     with _stopped_by_signals() as stop:
         end, tally = operation.adopt(old, topology, operation.Watcher(progress.moved, progress.notice, stop), seconds)
@@ -93,12 +109,12 @@ def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> Resul
         "run": {"messages": _dicts(tally.run), "possibly_doubled": tally.run_possibly_doubled},
         "all_runs": {"messages": _dicts(tally.counts), "possibly_doubled": tally.possibly_doubled},
     }
-    silence = f"The old publishers have been silent for {options['silent_minutes']:g} minutes. " if seconds else ""
+    silence = f"The old publishers have been silent for {minutes:g} minutes. " if seconds else ""
     return data, _cells(tally.run), f"{silence}{_summary(tally)}"
 
 
 def _summary(tally: Tally) -> str:
-    doubled = f", {tally.possibly_doubled} of them possibly doubled by a kill" if tally.possibly_doubled else ""
+    doubled = f", {tally.possibly_doubled} of them possibly doubled" if tally.possibly_doubled else ""
     return f"{_by_outcome(tally.run)}; {sum(tally.counts.values())} in all runs{doubled}."
 
 

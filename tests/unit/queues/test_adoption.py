@@ -2,7 +2,9 @@
 
 import io
 import itertools
+import threading
 import zlib
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +12,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from kombu.utils.json import dumps
 
+from ami.queues.adoption.bridge import Bridge
 from ami.queues.adoption.errors import AdoptionRefused, WrongSource
+from ami.queues.adoption.old_broker import OldBroker
 from ami.queues.adoption.old_message import OldMessage, by_name
-from ami.queues.adoption.old_tasks import CannotRun, OldTasks
-from ami.queues.adoption.plan import Outcome, Planner
+from ami.queues.adoption.old_tasks import CannotRun, OldTasks, RunsAs
+from ami.queues.adoption.plan import Outcome, Plan, Planner
 from ami.queues.adoption.source_url import read_url
+from ami.queues.adoption.split import Split
 from ami.queues.adoption.tally import Tally
 from ami.queues.management import adopt
 from ami.topology.topology import load
@@ -46,12 +51,16 @@ def test_killed_run_is_resumed_without_counting_a_message_twice():
     first = Tally("h:1/v")
     for task_id in ("1", "2"):
         first.begin(message(task_id=task_id), plan(message()))
+        if task_id == "1":
+            first.done(message(task_id=task_id), plan(message()))
     # Killed: message 2 comes again.
     second = Tally("h:1/v")
     again = message(redelivered=True, task_id="2")
     second.begin(again, plan(again))
+    second.done(again, plan(again))
     third = message(task_id="3", redelivered=True)  # An old worker had held it.
     second.begin(third, plan(third))
+    second.done(third, plan(third))
     second.save()
     assert (sum(second.counts.values()), second.possibly_doubled) == (3, 1)
     assert (sum(second.run.values()), second.run_possibly_doubled) == (2, 1)
@@ -64,9 +73,10 @@ def test_killed_run_is_resumed_without_counting_a_message_twice():
 def test_name_and_id_that_no_database_takes_are_counted():
     tally, strange = Tally("h:1/v"), message(task="a\x00\ud800", task_id="\x00\ud800")
     tally.begin(strange, plan(strange))
+    tally.done(strange, plan(strange))
     tally.save()
     (line,) = Tally("h:1/v").counts
-    assert line.task == "a??"
+    assert line.task == "(any other)"
 
 
 @pytest.mark.django_db
@@ -74,10 +84,12 @@ def test_run_whose_publish_failed_leaves_that_message_in_doubt():
     first = Tally("h:1/v")
     one = message()
     first.begin(one, plan(one))
-    first.failed(one)
+    first.failed(one, plan(one))
     first.save()
     second = Tally("h:1/v")
-    second.begin(message(redelivered=True), plan(one))
+    again = message(redelivered=True)
+    second.begin(again, plan(again))
+    second.done(again, plan(again))
     assert (sum(second.counts.values()), second.possibly_doubled) == (1, 1)
 
 
@@ -163,7 +175,7 @@ def test_url_comes_from_the_variable_or_from_its_file(tmp_path: Any):
         assert read_url(name, {"OLD_FILE": str(path)}) == URL
     with pytest.raises(WrongSource, match="both set"):
         read_url("OLD", {"OLD": URL, "OLD_FILE": str(path)})
-    with pytest.raises(WrongSource, match="OLD is not set"):
+    with pytest.raises(WrongSource, match="is not set here"):
         read_url("OLD", {})
 
 
@@ -179,7 +191,7 @@ def test_progress_is_one_line_on_a_terminal_and_lines_when_piped(stream: io.Stri
     monkeypatch.setattr(adopt, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     progress, tally = adopt.Progress(stream), Tally("h:1/v")
     for task_id in ("1", "2"):
-        tally.begin(message(task_id=task_id), plan(message()))
+        tally.done(message(task_id=task_id), plan(message()))
         progress.moved(tally)
     progress.notice("Trying again in 1 s.")
     lines = ["1 messages: 1 run, 0 dropped, 0 dead letters; 0/s", "2 messages: 2 run, 0 dropped, 0 dead letters; 0/s"]
@@ -198,3 +210,92 @@ def test_wrong_silence_is_refused(minutes: str):
 def test_dry_run_and_follow_exclude_each_other():
     with pytest.raises(CommandError, match="not allowed with"):
         call_command("queues", "adopt", "--from-env", "OLD", "--follow", "--dry-run")
+
+
+class OneQueue(OldBroker):
+    """An old broker with one message that is never acknowledged in vain."""
+
+    def __init__(self) -> None:
+        self.left, self.reads = 1, 0
+
+    def consumed(self) -> list[Any]:
+        return [SimpleNamespace(name="antenna", messages=self.left)]
+
+    def get(self, queue: str) -> OldMessage | None:
+        self.reads += 1
+        return message(redelivered=self.reads > 1) if self.left else None
+
+    def acknowledge(self, message: OldMessage) -> None:
+        self.left = 0
+
+
+class FailingSplit(Split):
+    """Fails so many times, before or after it has stored what the message holds."""
+
+    def __init__(self, failures: int, *, stores: bool) -> None:
+        self.failures, self.stores = failures, stores
+
+    def run(self, message: OldMessage, plan: Plan) -> None:
+        assert plan.call is not None
+        assert plan.call.entry.store is not None
+        if self.stores:
+            plan.call.entry.store({}, "1")
+        if self.failures:
+            self.failures -= 1
+            raise OSError("no space left on device")
+
+
+@pytest.mark.django_db
+@pytest.mark.sqlite
+@pytest.mark.parametrize("stores", [False, True], ids=["before the publish", "while publishing"])
+def test_message_whose_publish_fails_is_counted_once(stores: bool):
+    entry = RunsAs("t", store=lambda arguments, _: arguments)
+    planner = Planner(load({}), OldTasks({"t": entry}, 1000), ("t",))
+    old, tally, split = OneQueue(), Tally("h:1/v"), FailingSplit(3, stores=stores)
+    for _ in range(3):
+        before = sum(tally.run.values())
+        with suppress(OSError):
+            Bridge(old, split, planner, tally, lambda: None, threading.Event()).run()
+        # So the pause before the next attempt grows.
+        assert sum(tally.run.values()) == before
+    Bridge(old, split, planner, tally, lambda: None, threading.Event()).run()
+    assert (sum(tally.run.values()), sum(tally.counts.values())) == (1, 1)
+    assert tally.possibly_doubled == tally.run_possibly_doubled == int(stores)
+    stored = Tally("h:1/v")
+    assert (sum(stored.counts.values()), stored.possibly_doubled) == (1, int(stores))
+
+
+@pytest.mark.django_db
+def test_names_that_are_not_known_are_counted_as_one():
+    tally = Tally("h:1/v")
+    for number in range(3):
+        strange = message(task=f"unknown.{number}")
+        tally.done(strange, plan(strange))
+    assert list(tally.counts.values()) == [3]
+
+
+@pytest.mark.parametrize("query", ["x=y", "hostname=s3cret", "login_method=s3cret"])
+def test_url_with_an_unknown_query_is_refused_and_not_repeated(query: str, app: Any):
+    with pytest.raises(WrongSource, match="OLD has a query") as refused:
+        OldBroker(f"{URL.replace('@rabbitmq:5672', '@127.0.0.1:1')}?{query}", "OLD").__enter__()
+    assert "s3cret" not in str(refused.value)
+
+
+def test_url_as_a_queue_is_refused_and_not_repeated():
+    with pytest.raises(CommandError, match="name of a queue, not a URL") as refused:
+        call_command("queues", "adopt", "--from-env", "OLD", "--queue", URL)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_variable_that_does_not_exist_is_not_repeated(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "ami.audit")
+    with pytest.raises(CommandError, match="is not set here") as refused:
+        call_command("queues", "adopt", "--from-env", "hunter2")
+    assert refused.value.returncode == 2
+    assert "hunter2" not in f"{refused.value}{caplog.text}"
+
+
+def test_silence_without_following_is_refused():
+    with pytest.raises(CommandError, match="needs --follow") as refused:
+        call_command("queues", "adopt", "--from-env", "OLD", "--silent-minutes", "5")
+    assert refused.value.returncode == 2

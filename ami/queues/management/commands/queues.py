@@ -1,6 +1,7 @@
 """``manage.py queues``: a thin wrapper around every queue operation."""
 
 import json
+import os
 from dataclasses import asdict
 from typing import IO, Any, cast
 
@@ -236,8 +237,9 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 
 def _subject(options: dict[str, Any]) -> str:
     if name := options.get("from_env"):
-        # What is not a name may be the URL or its password.
-        return f"the old queues at {name}" if name.isidentifier() else "the old queues"
+        # What is not a variable's name may be the URL or its password.
+        is_variable = name in os.environ or f"{name}_FILE" in os.environ
+        return f"the old queues at {name}" if is_variable else "the old queues"
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 

@@ -1,6 +1,7 @@
 """An entry of beat's schedule: an interval counts by the monotonic clock, everything else by the wall clock."""
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,14 @@ from ami.celery.tick_claims import Tick
 
 #: A last run that lies further ahead than this is a clock that was wrong, not one that was put back.
 FUTURE_LIMIT = timedelta(days=1)
+#: Seconds after which a one-off entry whose tick is claimed and not sent is looked at again.
+UNSENT_SECONDS = 5.0
+
+
+def latest_run(claimed_at: datetime, last_run_at: datetime, now: datetime) -> datetime:
+    """Return the later of a claim and an entry's last run; a last run after ``now`` is a stepped clock's, not used."""
+    ran_at: datetime = maybe_make_aware(last_run_at)
+    return ran_at if claimed_at < ran_at <= now else claimed_at
 
 
 class Entry(ModelEntry):
@@ -44,18 +53,36 @@ class Entry(ModelEntry):
         return isinstance(self.schedule, schedules.schedule)
 
     def is_due(self) -> Any:
-        """Return whether it is due, and the seconds after which to ask again."""
+        """Return whether it is due, and the seconds after which to ask again.
+
+        django-celery-beat disables a one-off entry that has run; here not before the message of that run is sent.
+        """
+        if self.has_run_once and self.tick and not self.tick.is_sent:
+            return schedules.schedstate(is_due=False, next=UNSENT_SECONDS)
         if self.is_interval:
             self.last_run_at = self.clock.now() - timedelta(seconds=self.clock.monotonic() - self._ran_at)
         elif maybe_make_aware(self.last_run_at) - self.clock.now() > FUTURE_LIMIT:
             self.last_run_at = self.clock.now()
         return super().is_due()
 
+    @property
+    def has_run_once(self) -> bool:
+        """Return whether it is a one-off entry whose tick was claimed."""
+        return bool(self.model.one_off and self.model.enabled and self.model.total_run_count > 0)
+
     def resume(self, tick: Tick | None, before: "Entry | None") -> None:
-        """Go on where the deployment (``tick``) and this process (``before``) are; both may be None."""
+        """Go on where the deployment (``tick``) and this process (``before``) are; both may be None.
+
+        A beat of an earlier version writes no claims, only the entry's last run: the later of the two counts.
+        """
         if tick and tick.claimed_at and not self.is_new:
             is_news = before is not None and before.tick is not None and before.tick.number < tick.number
-            self._take_over(tick, most=before.overdue if before is not None and is_news else math.inf)
+            latest = replace(
+                tick,
+                claimed_at=latest_run(tick.claimed_at, self.model.last_run_at, self.clock.now()),
+                runs=max(tick.runs, self.model.total_run_count),
+            )
+            self._take_over(latest, most=before.overdue if before is not None and is_news else math.inf)
         self.tick = tick
         if before is not None and before._phase == self._phase:
             self._ran_at = before._ran_at
@@ -66,6 +93,11 @@ class Entry(ModelEntry):
         if tick is None or tick.claimed_at is None or (before and before.number == tick.number):
             return
         self._take_over(tick, most=self.overdue)
+
+    @property
+    def pace(self) -> float:
+        """Return the seconds between two ticks of an interval entry; infinite for the others."""
+        return float(self.schedule.seconds) if self.is_interval else math.inf
 
     @property
     def overdue(self) -> float:

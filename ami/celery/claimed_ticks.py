@@ -17,12 +17,20 @@ logger = get_logger(__name__)
 LOOK_SECONDS = 10.0
 #: Seconds for which another beat may be publishing: four tries to connect (4 s each) and one confirmation (10 s).
 PATIENCE_SECONDS = 30.0
-#: Seconds after which this beat tries again what failed.
+#: Seconds after which this beat tries again what failed; doubled for each further try of a tick.
 RETRY_SECONDS = 5.0
+#: The longest pause between two tries of a tick.
+LONGEST_RETRY_SECONDS = 300.0
 
 
 def name_of_this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def retry_seconds(tick: Tick, pace: float = LONGEST_RETRY_SECONDS) -> float:
+    """Return the pause before the next try of a tick, at most ``pace``: the seconds between two ticks of its entry."""
+    longest = max(RETRY_SECONDS, min(pace, LONGEST_RETRY_SECONDS))
+    return min(RETRY_SECONDS * 2.0 ** min(tick.tries, 10), longest)
 
 
 class ClaimedTicks:
@@ -36,6 +44,7 @@ class ClaimedTicks:
         self._claims, self._clock = claims, clock
         self._unsent: dict[tuple[int, int, int], tuple[Tick, float]] = {}
         self._unmarked: list[Tick] = []
+        self._failed: set[tuple[int, int]] = set()
         self._look_at = -1.0
         self._is_known = False
 
@@ -84,12 +93,28 @@ class ClaimedTicks:
     def sent(self, tick: Tick) -> None:
         """Mark a tick whose message is with the broker."""
         self._unsent.pop(tick.identity, None)
+        self._failed.discard((tick.entry, tick.number))
         self._unmarked.append(tick)
         self._mark()
 
-    def failed(self, tick: Tick) -> None:
-        """Note a tick that could not be published: this beat tries it again soon."""
-        self._unsent[tick.identity] = tick, self._clock.monotonic() + RETRY_SECONDS
+    def failed(self, tick: Tick, pace: float) -> float:
+        """Note a tick that could not be published, and return the seconds after which this beat tries it again."""
+        seconds = retry_seconds(tick, pace)
+        self._failed.add((tick.entry, tick.number))
+        self._unsent[tick.identity] = tick, self._clock.monotonic() + seconds
+        return seconds
+
+    def has_failed(self, tick: Tick) -> bool:
+        """Return whether this beat has tried in vain to publish the tick."""
+        return (tick.entry, tick.number) in self._failed
+
+    def read_again(self, entry: Entry) -> None:
+        """Read the entry's last tick.
+
+        Raises:
+            django.db.Error: the database did not answer.
+        """
+        entry.follow(self._claims.state(entry.model.pk))
 
     def look(self) -> None:
         """Show that this beat runs, and look for ticks that were claimed and not sent; every ``LOOK_SECONDS``."""
@@ -107,7 +132,8 @@ class ClaimedTicks:
         ours = {tick.identity for tick in self._unmarked}
         self._unsent = {key: seen for key, seen in self._unsent.items() if key in left}
         for key in left.keys() - ours:
-            self._watch(left[key], PATIENCE_SECONDS)
+            self._watch(left[key], max(PATIENCE_SECONDS, retry_seconds(left[key])))
+        self._failed &= {(entry, number) for entry, number, _ in left}
 
     def overdue(self) -> list[Tick]:
         """Return the ticks that nobody has sent in time; asks no database."""
@@ -121,7 +147,7 @@ class ClaimedTicks:
             return self._claims.claim_again(tick, self.name)
         except Error as error:
             logger.error("Tick not claimed again: %s", error)
-            self.failed(tick)
+            self._unsent[tick.identity] = tick, self._clock.monotonic() + RETRY_SECONDS
             return None
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ logger = get_logger(__name__)
 STEP_SECONDS = 1.0
 #: Seconds after which a tick that another beat has claimed, and not sent, is looked at again.
 PENDING_SECONDS = 1.0
+AGAIN = "Tick of %s was not marked as sent, sending it again: task id %s"
 
 
 class Scheduler(DatabaseScheduler):
@@ -71,6 +72,12 @@ class Scheduler(DatabaseScheduler):
 
     def is_due(self, entry: beat_entry.Entry) -> Any:
         """Return whether to send ``entry`` now, which is when this beat has claimed its tick, and when to ask again."""
+        if self._ticks and entry.has_run_once:
+            try:
+                self._ticks.read_again(entry)  # It is about to be disabled: is its message sent?
+            except Error as error:
+                logger.error("Tick of %s not read, trying again in %s s: %s", entry.name, RETRY_SECONDS, error)
+                return schedstate(is_due=False, next=RETRY_SECONDS)
         state = super().is_due(entry)
         if not state.is_due or self._ticks is None:
             return state
@@ -100,9 +107,13 @@ class Scheduler(DatabaseScheduler):
         message.options["task_id"] = tick.task_id
         try:
             result = super().apply_async(message, *args, **kwargs)
-        except Exception:
-            self._ticks.failed(tick)
-            raise
+        except Exception as error:
+            is_known = self._ticks.has_failed(tick)
+            seconds = self._ticks.failed(tick, entry.pace)
+            if not is_known:
+                raise  # Celery logs it with its traceback: once is enough.
+            logger.error("Message Error: tick of %s not sent, trying again in %.0f s: %s", entry.name, seconds, error)
+            return None
         self._ticks.sent(tick)
         return result
 
@@ -147,7 +158,8 @@ class Scheduler(DatabaseScheduler):
             except (Error, self.Model.DoesNotExist, ValueError) as error:
                 logger.error("Tick %s not sent again: %s", tick.task_id, error)
                 continue
-            logger.warning("Tick of %s was not marked as sent, sending it again: task id %s", entry.name, tick.task_id)
+            if not self._ticks.has_failed(tick):
+                logger.warning(AGAIN, entry.name, tick.task_id)
             self._claimed = tick
             self.apply_entry(entry, producer=producer)
 

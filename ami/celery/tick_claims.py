@@ -15,7 +15,7 @@ class Tick:
 
     ``entry`` is the key of the PeriodicTask, ``number`` counts its claimed ticks, 0: none yet. ``claimed_at`` is the
     wall clock's time of the claim, None before the first. ``runs`` is the entry's total run count with this tick.
-    ``repeats`` counts how often any tick of the entry went out again.
+    ``tries`` counts how often this tick was claimed again.
     """
 
     entry: int
@@ -54,13 +54,13 @@ class TickClaims(Protocol):
         """Take over a claimed tick that was not marked as sent; return it as changed, None if another beat has."""
 
     def mark_sent(self, tick: Tick) -> None:
-        """Record that the message of ``tick`` is with the broker."""
+        """Record that the message of ``tick`` is with the broker; a later try than the first counts as a repeat."""
 
     def unsent(self) -> list[Tick]:
         """Return the claimed ticks of enabled entries that are not marked as sent."""
 
     def beat_started(self, beat: str) -> None:
-        """Record that a beat runs, under a name of its own."""
+        """Record that a beat runs, under a name of its own, and remove the ticks of deleted entries."""
 
     def beat_alive(self, beat: str) -> None:
         """Record that a beat ticks."""

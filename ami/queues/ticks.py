@@ -51,17 +51,19 @@ class DatabaseTickClaims:
 
     def claim_again(self, tick: Tick, beat: str) -> Tick | None:
         unsent = self._claim(tick).filter(is_sent=False, tries=tick.tries)
-        if not unsent.update(tries=F("tries") + 1, repeats=F("repeats") + 1, claimed_by=beat):
+        if not unsent.update(tries=F("tries") + 1, claimed_by=beat):
             return None
         return self.state(tick.entry)
 
     def mark_sent(self, tick: Tick) -> None:
-        self._claim(tick).update(is_sent=True)
+        self._claim(tick).update(is_sent=True, repeats=F("repeats") + int(tick.tries > 0))
 
     def unsent(self) -> list[Tick]:
         return [_tick(row) for row in TickClaim.objects.filter(is_sent=False, entry__enabled=True)]
 
     def beat_started(self, beat: str) -> None:
+        # Code of an earlier version deletes entries without their claims.
+        TickClaim.objects.exclude(entry__in=PeriodicTask.objects.values("pk")).delete()
         Beat.objects.filter(seen_at__lt=Now() - FORGET).delete()
         Beat.objects.update_or_create(name=beat, defaults={"started_at": Now(), "seen_at": Now()})
 

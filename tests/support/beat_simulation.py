@@ -73,6 +73,19 @@ class DeadlyClaims(DatabaseTickClaims):
             raise Killed(place)
 
 
+class KillsOnce(DeadlyClaims):
+    """Kills the first beat that comes to ``place``."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(None, 0)  # type: ignore[arg-type]
+        self._place = place
+
+    def _kill(self, place: str) -> None:
+        if place == self._place and not self.kills:
+            self.kills[place] = 1
+            raise Killed(place)
+
+
 @dataclass
 class Sent:
     """One message, and when: seconds of monotonic time, and the wall clock."""

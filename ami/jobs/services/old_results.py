@@ -1,15 +1,19 @@
 """Turns results in messages of the old application, whose whole JSON is in them, into stored ones."""
 
 import json
+from collections.abc import Sequence
 from datetime import date, time
 from typing import Any
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.services import stored_results
 from ami.queues.adoption.old_tasks import Arguments, CannotRun
+
+#: Most keys in one query.
+KEYS = 10_000
 
 #: As long as the column that keeps it.
 MAX_SUBJECT = StoredResult._meta.get_field("reply_subject").max_length or 0
@@ -39,13 +43,19 @@ def needs_job_and_images(arguments: Arguments) -> None:
         raise CannotRun("it holds no result")
     if not isinstance(reply_subject, str) or len(reply_subject) > MAX_SUBJECT or not reply_subject.isprintable():
         raise CannotRun("its reply subject is malformed")
-    keys = {int(key) for key in _image_ids(result) if key.isascii() and key.isdecimal() and len(key) < 19}
+    keys = sorted({int(key) for key in _image_ids(result) if key.isascii() and key.isdecimal() and len(key) < 19})
     job_id = arguments.get("job_id")
-    if _is_key(job_id) and JobImage.objects.filter(job_id=job_id, source_image_id__in=keys).exists():
+    if _is_key(job_id) and has_any(JobImage.objects.filter(job_id=job_id), "source_image_id", keys):
         return
     needs_job(arguments)
     if keys:
-        raise CannotRun("its job has no rows for these images", f"job {job_id} has none of {sorted(keys)[:10]}")
+        raise CannotRun("its job has no rows for these images", f"job {job_id} has none of {keys[:10]}")
+
+
+def has_any(rows: QuerySet[Any], field: str, keys: Sequence[int]) -> bool:
+    """Whether there is a row with one of many keys: a message may name more of them than SQLite takes in a query."""
+    chunks = (keys[start : start + KEYS] for start in range(0, len(keys), KEYS))
+    return any(rows.filter(**{f"{field}__in": chunk}).exists() for chunk in chunks)
 
 
 def from_batch(arguments: Arguments) -> Arguments:
@@ -56,7 +66,7 @@ def from_batch(arguments: Arguments) -> Arguments:
     """
     try:
         result = json.loads(arguments.get("results_json") or "null")
-    except (TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
         raise CannotRun("it holds no result") from error
     return {"job_id": arguments.get("job_id"), "result_data": result, "reply_subject": None}
 

@@ -30,7 +30,7 @@ def _needs(model: type[Model], parameter: str) -> Callable[[Arguments], None]:
     def check(arguments: Arguments) -> None:
         value = arguments.get(parameter)
         keys = [key for key in (value if isinstance(value, list) else [value]) if isinstance(key, int)]
-        if not model._default_manager.filter(pk__in=keys).exists():
+        if not old_results.has_any(model._default_manager.all(), "pk", keys):
             raise CannotRun(f"this database lacks its {what}", f"{parameter} is {str(value)[:80]}")
 
     return check

@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
 
+from ami.celery.task_message import describe
+from ami.queues.adoption.errors import StorageFailed
 from ami.queues.adoption.old_broker import OldBroker
 from ami.queues.adoption.old_message import OldMessage
-from ami.queues.adoption.plan import Call, Outcome, Plan, Planner
+from ami.queues.adoption.plan import OF_THE_MESSAGE, Outcome, Plan, Planner
 from ami.queues.adoption.split import Split
 from ami.queues.adoption.tally import Tally
 
@@ -84,39 +85,35 @@ class Bridge:
     def _move(self, message: OldMessage) -> None:
         plan = self._planner.plan(message)
         self._tally.begin(message, plan)
-        stored = Stored(plan)
+        plan = self._stored(message, plan)
+        # Before the publish nothing is in doubt: the next attempt is the first.
         try:
-            self._publish(message, stored.plan)
-            stored.happened = True
+            self._publish(message, plan)
             self._old.acknowledge(message)
         except BaseException:
-            # Before the publish nothing is in doubt: the next attempt is the first.
-            if stored.happened:
-                self._tally.failed(message, plan)
+            self._tally.failed(message, plan)
             raise
         self._tally.done(message, plan)
+
+    def _stored(self, message: OldMessage, plan: Plan) -> Plan:
+        """Return the plan with the arguments of what was stored, or that of a dead letter if it cannot be stored.
+
+        Raises:
+            StorageFailed: the storage did not take it.
+        """
+        call = plan.call
+        if plan.outcome is not Outcome.RUNS or call is None or call.entry.store is None:
+            return plan
+        try:
+            arguments = call.entry.store(call.arguments, message.task_id)
+        except OF_THE_MESSAGE as error:
+            return self._planner.buried(message, "its arguments cannot be stored", describe(error), call)
+        except OSError as error:
+            raise StorageFailed(f"The storage of results failed: {error}; the message stays where it was.") from error
+        return replace(plan, call=replace(call, arguments=arguments))
 
     def _publish(self, message: OldMessage, plan: Plan) -> None:
         if plan.outcome is Outcome.RUNS:
             self._split.run(message, plan)
         elif plan.outcome is Outcome.BURIED:
             self._split.bury(message, plan)
-
-
-class Stored:
-    """A plan that notes when what precedes its publish has ``happened``; at once where nothing is stored."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.happened = plan, True
-        call = plan.call
-        if plan.outcome is Outcome.RUNS and call is not None and call.entry.store is not None:
-            self.happened = False
-            self.plan = replace(plan, call=self._noting(call, call.entry.store))
-
-    def _noting(self, call: Call, store: Callable[[dict[str, Any], str], dict[str, Any]]) -> Call:
-        def noting(arguments: dict[str, Any], task_id: str) -> dict[str, Any]:
-            found = store(arguments, task_id)
-            self.happened = True
-            return found
-
-        return replace(call, entry=replace(call.entry, store=noting))

@@ -9,5 +9,9 @@ class AdoptionRefused(Exception):
     """The state of the brokers, or another run, forbids to go on."""
 
 
+class StorageFailed(Exception):
+    """The storage of results does not take one."""
+
+
 class OldBrokerFailed(Exception):
     """The old broker does not answer, or refused something."""

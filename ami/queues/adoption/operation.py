@@ -14,7 +14,7 @@ from ami.celery.broker_kind import kind_of
 from ami.queues import broker_errors
 from ami.queues.adoption import old_tasks
 from ami.queues.adoption.bridge import Bridge, End
-from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed
+from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, StorageFailed
 from ami.queues.adoption.old_broker import OldBroker
 from ami.queues.adoption.plan import Planner
 from ami.queues.adoption.preview import preview
@@ -65,14 +65,19 @@ def adopt(
         WrongSource: both URLs name one virtual host.
         AdoptionRefused: the split is not declared, the old queues are missing or have other consumers, or another run
             has begun.
-        OldBrokerFailed: the old broker failed.
+        OldBrokerFailed, StorageFailed: the old broker, or the storage of results, failed.
         amqp.exceptions.AMQPError, TimeoutError: the split's broker failed. No message is lost in any case; the next
             run goes on.
     """
     with current_app.connection_for_write() as new, old:
         _refuse(old, new, topology)
         old.consumed()
-    failures: tuple[type[BaseException], ...] = (OldBrokerFailed, *DATABASE_ERRORS, *broker_errors.kinds())
+    failures: tuple[type[BaseException], ...] = (
+        OldBrokerFailed,
+        StorageFailed,
+        *DATABASE_ERRORS,
+        *broker_errors.kinds(),
+    )
     tally, pause = Tally(old.place), 0.0
     while True:
         before = sum(tally.run.values())
@@ -98,7 +103,7 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, DATABASE_ERRORS):
         connections.close_all()  # It is opened again when it is needed.
         return f"The database failed ({type(error).__name__})."
-    return str(error) if isinstance(error, OldBrokerFailed) else broker_errors.sentence(error)
+    return str(error) if isinstance(error, (OldBrokerFailed, StorageFailed)) else broker_errors.sentence(error)
 
 
 def _refuse(old: OldBroker, new: Connection, topology: Topology) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from ami.celery.task_message import MalformedMessage, describe, has_expired
+from django.db import DataError
+
+from ami.celery.task_message import MalformedMessage, describe, has_expired, seconds_ahead
 from ami.queues.adoption.old_message import OldMessage, by_name
 from ami.queues.adoption.old_tasks import Arguments, Buried, CannotRun, Dropped, OldTasks, RunsAs
 from ami.topology.router import ORIGIN_HEADER
@@ -17,8 +19,8 @@ UNKNOWN = "no task of this name is known"
 NOT_A_TASK = "it is not a task message of Celery's protocol 2"
 UNREADABLE = "its properties cannot be read"
 
-#: What code raises about values of another shape than it expects.
-NOT_ITS_VALUES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+#: What code and the database raise about values of a wrong shape or size, or too deeply nested.
+OF_THE_MESSAGE = (ArithmeticError, AttributeError, DataError, LookupError, RecursionError, TypeError, ValueError)
 
 #: What takes the place of the name where a message has none.
 NAMELESS = "?"
@@ -75,25 +77,27 @@ class Planner:
     def plan(self, message: OldMessage) -> Plan:
         """Return what becomes of a message."""
         if message.unreadable:
-            return self._buried(message, UNREADABLE, f"{UNREADABLE}: {message.unreadable}")
+            return self.buried(message, UNREADABLE, f"{UNREADABLE}: {message.unreadable}")
         name = message.task
         if not name:
-            return self._buried(message, NOT_A_TASK)
+            return self.buried(message, NOT_A_TASK)
         becomes = self.old.becomes.get(name) or (RunsAs(name) if name in self.registered else None)
         try:
             if isinstance(becomes, (RunsAs, Dropped)) and has_expired(message):
                 return Plan(Outcome.DROPPED, name, why=EXPIRED)
+            if isinstance(becomes, RunsAs):
+                seconds_ahead(message)
         except MalformedMessage as error:
-            return self._buried(message, "a header is malformed", str(error))
+            return self.buried(message, "a header is malformed", str(error))
         if isinstance(becomes, Dropped):
             return Plan(Outcome.DROPPED, name, why=becomes.because)
         if becomes is None or isinstance(becomes, Buried):
-            return self._buried(message, becomes.because if becomes else UNKNOWN)
+            return self.buried(message, becomes.because if becomes else UNKNOWN)
         return self._runs(message, becomes)
 
     def _runs(self, message: OldMessage, entry: RunsAs) -> Plan:
         if entry.task not in self.registered:
-            return self._buried(message, f"this application has no task {entry.task}")
+            return self.buried(message, f"this application has no task {entry.task}")
         if message.task not in self.old.becomes:
             return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task))
         call = None
@@ -102,14 +106,14 @@ class Planner:
             call = Call(entry.convert(by_name(args, kwargs, entry.parameters)), embed, entry)
             entry.check(call.arguments)
         except CannotRun as error:
-            return self._buried(message, error.why, str(error), call)
-        except NOT_ITS_VALUES as error:  # A message like that would stop the adoption again and again.
-            return self._buried(message, "its arguments are not those of its task", describe(error))
+            return self.buried(message, error.why, str(error), call)
+        except OF_THE_MESSAGE as error:  # A message like that would stop the adoption again and again.
+            return self.buried(message, "its arguments are not those of its task", describe(error))
         if entry.task == message.task and entry.store is None and call.arguments == kwargs and not args:
             call = None
         return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task), call=call)
 
-    def _buried(self, message: OldMessage, why: str, reason: str = "", call: Call | None = None) -> Plan:
+    def buried(self, message: OldMessage, why: str, reason: str = "", call: Call | None = None) -> Plan:
         """Return the plan of a dead letter; one whose arguments were converted can be replayed as the new task."""
         name = message.task or NAMELESS
         runs_as = call.entry.task if call else name

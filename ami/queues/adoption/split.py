@@ -6,6 +6,7 @@ from typing import Any
 
 from celery.utils.saferepr import saferepr
 from kombu import Connection
+from kombu.compression import compress
 from kombu.transport.native_delayed_delivery import (
     MAX_LEVEL,
     MAX_NUMBER_OF_BITS_TO_USE,
@@ -20,7 +21,7 @@ from ami.celery.message_copy import REASON_HEADER, REASON_KIND_HEADER, fresh, pu
 from ami.celery.message_guard import MAX_REASON
 from ami.celery.task_message import seconds_ahead
 from ami.queues.adoption.old_message import OldMessage, one_line
-from ami.queues.adoption.plan import Call, Plan
+from ami.queues.adoption.plan import Plan
 from ami.topology import broker
 from ami.topology.table import FALLBACK
 
@@ -55,27 +56,26 @@ class Split:
         if ahead >= 1 and kind_of(self._connection).delays:
             seconds = min(math.ceil(ahead), 2**MAX_NUMBER_OF_BITS_TO_USE - 1)
             exchange, key = level_name(MAX_LEVEL), calculate_routing_key(seconds, plan.queue)
-        body, headers = _content(message, plan, stored=True)
+        body, headers = _content(message, plan)
         headers.setdefault(PUBLISHED_HEADER, time.time() + ahead)
         publish(self._channel, message, body, exchange, key, headers)
 
     def bury(self, message: OldMessage, plan: Plan) -> None:
         """Publish a message to the dead letters of its plan, with the reason; it raises as `run` does."""
-        body, headers = _content(message, plan, stored=False)
+        body, headers = _content(message, plan)
         headers |= {REASON_HEADER: one_line(plan.reason, MAX_REASON), REASON_KIND_HEADER: NOT_ADOPTED}
         key = plan.home.queue if plan.home else FALLBACK
         publish(self._channel, message, body, broker.DEAD_LETTER_EXCHANGE_NAME, key, headers)
 
 
-def _content(message: OldMessage, plan: Plan, *, stored: bool) -> tuple[Any, dict[str, Any]]:
+def _content(message: OldMessage, plan: Plan) -> tuple[Any, dict[str, Any]]:
+    """Return the body and the headers of a copy; what came compressed is compressed again if it was changed."""
     headers = {} if message.unreadable else fresh(message.headers)
     if plan.call is None:
         return message.body, headers
-    arguments = _arguments(plan.call, message) if stored else plan.call.arguments
-    headers.pop("compression", None)
+    arguments = plan.call.arguments
+    body: Any = dumps([[], arguments, plan.call.embed])
+    if headers.pop("compression", None):
+        body, headers["compression"] = compress(body, "gzip")
     headers |= {"task": plan.runs_as, "argsrepr": "()", "kwargsrepr": saferepr(arguments, MAX_REPRESENTATION)}
-    return dumps([[], arguments, plan.call.embed]), headers
-
-
-def _arguments(call: Call, message: OldMessage) -> dict[str, Any]:
-    return call.entry.store(call.arguments, message.task_id) if call.entry.store else call.arguments
+    return body, headers

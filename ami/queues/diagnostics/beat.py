@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
+from ami.celery.beat_entry import latest_run
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.models import Beat, TickClaim
 
@@ -20,6 +21,7 @@ SILENT = timedelta(seconds=60)
 LATE = timedelta(seconds=60)
 #: The most entries that one finding names.
 NAMED = 5
+START = "Start celerybeat. A beat of an earlier version is not seen: if one runs, do not start a second."
 
 
 def findings() -> list[Finding]:
@@ -44,7 +46,7 @@ def _findings() -> Iterator[Finding]:
     if not enabled:
         return
     if not any(age < SILENT for age in beats.values()):
-        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. Start celerybeat.")
+        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. {START}")
         return
     yield from _late(enabled)
 
@@ -73,10 +75,12 @@ def _overdue(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> tim
         return now - claim.claimed_at
     # As beat does (`ami.celery.beat_entry`): an entry without a last run was enabled since its last claim.
     claimed = claim if claim and claim.claimed_at and entry.last_run_at else None
-    runs = claimed.runs if claimed else entry.total_run_count
+    runs = max(claimed.runs, entry.total_run_count) if claimed else entry.total_run_count
     if (entry.one_off and runs) or (entry.expires and now >= entry.expires):
         return timedelta()
-    last_run_at = (claimed and claimed.claimed_at) or entry.last_run_at or entry.date_changed
+    last_run_at = entry.last_run_at or entry.date_changed
+    if claimed and claimed.claimed_at:
+        last_run_at = latest_run(claimed.claimed_at, last_run_at, now)
     try:
         overdue: timedelta = -entry.schedule.remaining_estimate(last_run_at)
     except (AttributeError, ImproperlyConfigured, ParseException, ValueError):

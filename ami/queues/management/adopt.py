@@ -15,7 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from ami.queues.adoption import operation
 from ami.queues.adoption.bridge import End
-from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, WrongSource
+from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, StorageFailed, WrongSource
 from ami.queues.adoption.old_broker import QUEUES, OldBroker
 from ami.queues.adoption.plan import Outcome
 from ami.queues.adoption.source_url import read_url
@@ -90,7 +90,7 @@ def run(topology: Topology, options: dict[str, Any]) -> Result:
         return _adopt(old, topology, options)
     except WrongSource as error:
         raise CommandError(str(error), returncode=2) from error
-    except (AdoptionRefused, OldBrokerFailed) as error:
+    except (AdoptionRefused, OldBrokerFailed, StorageFailed) as error:
         raise CommandError(str(error)) from error
 
 

@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='TickClaim',
             fields=[
-                ('entry', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='django_celery_beat.periodictask')),
+                ('entry', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='django_celery_beat.periodictask')),
                 ('number', models.PositiveBigIntegerField(default=0, help_text='ticks claimed so far')),
                 ('task_id', models.CharField(default='', max_length=255)),
                 ('claimed_at', models.DateTimeField(null=True)),

@@ -7,7 +7,10 @@ from django_celery_beat.models import PeriodicTask
 class TickClaim(models.Model):
     """One row per entry, changed only by conditional updates on ``number`` and ``tries``."""
 
-    entry = models.OneToOneField(PeriodicTask, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    # No constraint: code of an earlier version, which does not know this table, can delete entries.
+    entry = models.OneToOneField(
+        PeriodicTask, on_delete=models.CASCADE, primary_key=True, related_name="+", db_constraint=False
+    )
     number = models.PositiveBigIntegerField(default=0, help_text="ticks claimed so far")
     task_id = models.CharField(max_length=255, default="")
     claimed_at = models.DateTimeField(null=True)

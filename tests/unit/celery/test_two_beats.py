@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS
 from ami.queues.models import Beat, TickClaim
 from ami.queues.ticks import DatabaseTickClaims
-from tests.support.beat_simulation import DeadlyClaims, Killed, VirtualClock, connected, scheduler_on
+from tests.support.beat_simulation import Killed, KillsOnce, VirtualClock, connected, scheduler_on
 from tests.support.beats import Published, new_beat, publishes, run_due
 
 TASK = "ami.main.tasks.update_stale_counts"
@@ -53,19 +53,6 @@ def change(**fields: Any) -> None:
     """Change the entry as the admin's actions do."""
     PeriodicTask.objects.filter(task=TASK).update(**fields)
     PeriodicTasks.update_changed()
-
-
-class KillsOnce(DeadlyClaims):
-    """Kills the first beat that comes to ``place``."""
-
-    def __init__(self, place: str) -> None:
-        super().__init__(None, 0)  # type: ignore[arg-type]
-        self._place = place
-
-    def _kill(self, place: str) -> None:
-        if place == self._place and not self.kills:
-            self.kills[place] = 1
-            raise Killed(place)
 
 
 def test_tick_that_is_due_in_two_beats_is_sent_once(clock: VirtualClock, beat: NewBeat, published: list[Published]):

@@ -42,7 +42,10 @@ def test_deployment_without_entries_needs_no_beat():
 
 def test_enabled_entries_without_a_beat_are_an_error():
     entry(late=MINUTE * 5)
-    assert found() == {"no-beat": ("error", "No beat runs; enabled entries: 1. Start celerybeat.")}
+    level, sentence = found()["no-beat"]
+    assert level == "error"
+    assert sentence.startswith("No beat runs; enabled entries: 1. Start celerybeat.")
+    assert "A beat of an earlier version is not seen" in sentence
 
 
 def test_beat_that_ticks_no_more_is_named():
@@ -105,6 +108,13 @@ def test_tick_is_late_by_its_claim_not_by_the_last_run_that_beat_writes_later():
     TickClaim.objects.update(is_sent=False, claimed_at=timezone.now() - MINUTE * 2)
     assert "ours by 120 s" in found()["late-tick"][1]
     assert claim.pk == row.pk
+
+
+def test_tick_is_in_time_by_the_last_run_of_an_earlier_version():
+    beat("a:1")
+    row = entry(late=-MINUTE * 5)
+    TickClaim.objects.create(entry=row, number=3, claimed_at=timezone.now() - DAY)
+    assert found() == {}
 
 
 @pytest.mark.django_db(transaction=True)

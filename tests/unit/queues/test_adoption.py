@@ -2,24 +2,24 @@
 
 import io
 import itertools
-import threading
 import zlib
-from contextlib import suppress
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from kombu.compression import decompress
 from kombu.utils.json import dumps
 
 from ami.queues.adoption.bridge import Bridge
-from ami.queues.adoption.errors import AdoptionRefused, WrongSource
+from ami.queues.adoption.errors import AdoptionRefused, StorageFailed, WrongSource
 from ami.queues.adoption.old_broker import OldBroker
 from ami.queues.adoption.old_message import OldMessage, by_name
 from ami.queues.adoption.old_tasks import CannotRun, OldTasks, RunsAs
-from ami.queues.adoption.plan import Outcome, Plan, Planner
+from ami.queues.adoption.plan import Call, Outcome, Plan, Planner
 from ami.queues.adoption.source_url import read_url
-from ami.queues.adoption.split import Split
+from ami.queues.adoption.split import Split, _content
 from ami.queues.adoption.tally import Tally
 from ami.queues.management import adopt
 from ami.topology.topology import load
@@ -136,6 +136,8 @@ def test_arguments_are_named_by_the_old_parameters():
         (message(task=None), Outcome.BURIED, "it is not a task message of Celery's protocol 2"),
         (message(task="other"), Outcome.BURIED, "no task of this name is known"),
         (message(expires="soon"), Outcome.BURIED, "a header is malformed"),
+        (message(eta="soon"), Outcome.BURIED, "a header is malformed"),
+        (message(eta=5), Outcome.BURIED, "a header is malformed"),
         (message(expires="2026-01-01T00:00:00"), Outcome.DROPPED, "it has expired; a worker would drop it as well"),
         (message(task="a\x00\ud800"), Outcome.BURIED, "no task of this name is known"),
         (message(), Outcome.RUNS, ""),
@@ -145,6 +147,50 @@ def test_arguments_are_named_by_the_old_parameters():
 def test_message_outside_the_table_is_planned_by_its_name_and_headers(of: OldMessage, outcome: Outcome, why: str):
     found = plan(of)
     assert (found.outcome, found.why) == (outcome, why)
+
+
+class KeepingSplit(Split):
+    """Keeps what would be published."""
+
+    def __init__(self) -> None:
+        self.ran: list[Plan] = []
+        self.buried: list[Plan] = []
+
+    def run(self, message: OldMessage, plan: Plan) -> None:
+        self.ran.append(plan)
+
+    def bury(self, message: OldMessage, plan: Plan) -> None:
+        self.buried.append(plan)
+
+
+def nested(*_: Any) -> dict[str, Any]:
+    raise RecursionError("maximum recursion depth exceeded")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (RunsAs("t", convert=nested), "its arguments are not those of its task"),
+        (RunsAs("t", store=nested), "its arguments cannot be stored"),
+    ],
+    ids=["converted", "stored"],
+)
+def test_message_that_cannot_be_handled_is_buried_and_the_next_one_moves(entry: RunsAs, why: str):
+    old, tally, split = OneQueue(), Tally("h:1/v"), KeepingSplit()
+    Bridge(old, split, Planner(load({}), OldTasks({"t": entry}, 1000), ("t",)), tally, lambda: None, Event()).run()
+    assert old.left == 0
+    assert [(plan.outcome, plan.why) for plan in split.buried] == [(Outcome.BURIED, why)]
+    assert split.ran == []
+
+
+def test_what_came_compressed_is_buried_compressed():
+    body = zlib.compress(dumps([[], {"job_id": 1, "result_data": {"x": "y" * 100_000}}, {}]).encode())
+    of = message(body, compression="application/x-gzip")
+    call = Call({"job_id": 1, "result_data": {"x": "y" * 100_000}}, {}, RunsAs("t2"))
+    content, headers = _content(of, Plan(Outcome.BURIED, "t", runs_as="t2", call=call))
+    assert len(content) < 1000
+    assert decompress(content, headers["compression"]) == dumps([[], call.arguments, {}]).encode()
 
 
 @pytest.mark.parametrize("given", [URL, "", "a s3cret", "s3cret-url"])
@@ -229,40 +275,47 @@ class OneQueue(OldBroker):
         self.left = 0
 
 
-class FailingSplit(Split):
-    """Fails so many times, before or after it has stored what the message holds."""
+class Failing:
+    """Fails as often as it is told to."""
 
-    def __init__(self, failures: int, *, stores: bool) -> None:
-        self.failures, self.stores = failures, stores
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
 
-    def run(self, message: OldMessage, plan: Plan) -> None:
-        assert plan.call is not None
-        assert plan.call.entry.store is not None
-        if self.stores:
-            plan.call.entry.store({}, "1")
+    def __call__(self, *_: Any) -> dict[str, Any]:
         if self.failures:
             self.failures -= 1
             raise OSError("no space left on device")
+        return {}
+
+
+class FailingSplit(Split):
+    """Fails so many times to publish."""
+
+    def __init__(self, failures: int) -> None:
+        self._fail = Failing(failures)
+
+    def run(self, message: OldMessage, plan: Plan) -> None:
+        self._fail()
 
 
 @pytest.mark.django_db
 @pytest.mark.sqlite
-@pytest.mark.parametrize("stores", [False, True], ids=["before the publish", "while publishing"])
-def test_message_whose_publish_fails_is_counted_once(stores: bool):
-    entry = RunsAs("t", store=lambda arguments, _: arguments)
+@pytest.mark.parametrize("publishing", [False, True], ids=["while storing", "while publishing"])
+def test_message_whose_publish_fails_is_counted_once(publishing: bool):
+    entry = RunsAs("t", store=Failing(0 if publishing else 3))
     planner = Planner(load({}), OldTasks({"t": entry}, 1000), ("t",))
-    old, tally, split = OneQueue(), Tally("h:1/v"), FailingSplit(3, stores=stores)
+    old, tally, split = OneQueue(), Tally("h:1/v"), FailingSplit(3 if publishing else 0)
     for _ in range(3):
         before = sum(tally.run.values())
-        with suppress(OSError):
-            Bridge(old, split, planner, tally, lambda: None, threading.Event()).run()
+        with pytest.raises(OSError if publishing else StorageFailed, match="no space left on device"):
+            Bridge(old, split, planner, tally, lambda: None, Event()).run()
         # So the pause before the next attempt grows.
         assert sum(tally.run.values()) == before
-    Bridge(old, split, planner, tally, lambda: None, threading.Event()).run()
+    Bridge(old, split, planner, tally, lambda: None, Event()).run()
     assert (sum(tally.run.values()), sum(tally.counts.values())) == (1, 1)
-    assert tally.possibly_doubled == tally.run_possibly_doubled == int(stores)
+    assert tally.possibly_doubled == tally.run_possibly_doubled == int(publishing)
     stored = Tally("h:1/v")
-    assert (sum(stored.counts.values()), stored.possibly_doubled) == (1, int(stores))
+    assert (sum(stored.counts.values()), stored.possibly_doubled) == (1, int(publishing))
 
 
 @pytest.mark.django_db

@@ -1,7 +1,7 @@
 """Remote control commands that keep the split: a worker consumes its own queue and has as many processes as it holds.
 
 They replace Celery's of the same names. A refusal is an error in the worker's reply, so that a broadcast shows which
-worker did what. A worker without a row of the topology refuses nothing.
+worker did what. A worker without a row of the topology refuses the topology's queues alone.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ def add_consumer(
 ) -> dict[str, str]:
     """Tell worker(s) to consume from their own queue again; any other queue is refused."""
     topology = _topology(state)
-    if topology is not None and _rows(state):
+    if topology is not None and (_rows(state) or queue in topology.queues):
         refusal = _foreign(topology, _own_queues(state), queue) or _second_key(queue, exchange, routing_key, options)
         if refusal:
             return dict(nok(refusal))
@@ -80,12 +80,12 @@ def _foreign(topology: Topology, own: tuple[str, ...], queue: str) -> str:
     """Return why a worker of the queues ``own`` does not consume ``queue``; empty if it is one of them."""
     if queue in own:
         return ""
-    fact = f"Refused: this worker was started for {', '.join(own)} only."
+    fact = f"Refused: this worker was started for {', '.join(own) or 'no queue'} only."
     try:
         row = topology.workload(queue)
     except TopologyError as error:
         return f"{fact} {error}"
-    return f"{fact} Start {row.service} for {queue}, or name its worker with '-d {row.key.lower()}@HOST'."
+    return f"{fact} Start {row.service} for {queue}, or name its worker, such as '-d {row.key.lower()}@HOST'."
 
 
 def _second_key(queue: str, exchange: str | None, routing_key: str | None, options: dict[str, Any]) -> str:

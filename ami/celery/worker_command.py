@@ -50,12 +50,17 @@ class WorkerCommand:
         """Return the rows of the queues that it consumes; ``known`` are the queues that Celery knows, by name.
 
         Raises:
-            TopologyError: a queue is unknown, or it names none and several remain.
+            TopologyError: a queue is unknown, none remains, or it names none and several remain.
         """
         for queue in (*self.queues, *self.excluded):
             if queue not in known:
                 topology.workload(queue)
         consumed = [queue for queue in self.queues or known if queue not in self.excluded]
+        if not consumed:
+            raise TopologyError(
+                f"This worker would consume no queue, since -X excludes {', '.join(self.excluded) or 'none'}. Run "
+                f"'celery -A {APP} worker -Q QUEUE' without -X."
+            )
         rows = tuple(row for row in topology.workloads if row.queue in consumed)
         if len(rows) > 1 and not self.queues:
             raise TopologyError(

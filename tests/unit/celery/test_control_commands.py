@@ -68,7 +68,7 @@ def test_own_queue_is_added(app: Any, own: tuple[str, ...]):
 @pytest.mark.parametrize(
     ("queue", "remedy"),
     [
-        (INTERACTIVE, "Start celeryworker_interactive for antenna-interactive, or name its worker with "
+        (INTERACTIVE, "Start celeryworker_interactive for antenna-interactive, or name its worker, such as "
          "'-d interactive@HOST'."),
         ("antena-ingest", "Did you mean 'antenna-ingest'?"),
         (SLOW, "set ANTENNA_SLOW_ENABLED=1"),
@@ -100,12 +100,18 @@ def test_own_queue_without_a_row_is_added(app: Any):
 
 
 @pytest.mark.usefixtures("broker")
-@pytest.mark.parametrize("queue", ["anything", INGEST])
-def test_worker_without_a_row_refuses_nothing(app: Any, queue: str):
+def test_worker_without_a_row_refuses_no_foreign_queue(app: Any):
     worker = Worker(app, ("theirs",), Pool(1))
-    worker.run("add_consumer", queue=queue, exchange="e", exchange_type="direct", routing_key="k")
-    assert worker.added == [(queue, "e", "direct", "k")]
+    worker.run("add_consumer", queue="anything", exchange="e", exchange_type="direct", routing_key="k")
+    assert worker.added == [("anything", "e", "direct", "k")]
     assert worker.run("pool_grow", n=1000) == {"ok": "pool will grow"}
+
+
+@pytest.mark.parametrize("own", [(), ("theirs",)])
+def test_worker_without_a_row_gets_no_queue_of_the_topology(app: Any, own: tuple[str, ...]):
+    worker = Worker(app, own)
+    assert worker.run("add_consumer", queue=INGEST).keys() == {"error"}
+    assert worker.added == []
 
 
 def test_application_without_a_topology_refuses_nothing():

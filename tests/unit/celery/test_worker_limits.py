@@ -128,6 +128,11 @@ def test_worker_of_no_named_queue_is_refused_with_both_commands(app: Any, argv: 
     assert HOUSEKEEPING in sentence
 
 
+@pytest.mark.parametrize("argv", [["-Q", INGEST, "-X", INGEST], ["-X", ",".join(ROWS.queues)]], ids=_words)
+def test_worker_whose_queues_are_all_excluded_is_refused(app: Any, argv: list[str]):
+    assert "would consume no queue" in refusal(app, *argv)
+
+
 def test_concurrency_that_is_no_number_is_refused(app: Any):
     assert "'some'; give a whole number" in refusal(app, "-Q", INGEST, "worker.concurrency=some")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery.schedules import schedstate
 from celery.utils.log import get_logger
-from django.db import Error
+from django.db import Error, connections
 from django_celery_beat.schedulers import DatabaseScheduler
 
 from ami.celery import beat_entry, tick_claims
@@ -54,17 +54,22 @@ class Scheduler(DatabaseScheduler):
         claims = tick_claims.connected()
         self._ticks = ClaimedTicks(claims, self.clock, name or name_of_this_process()) if claims else None
         self._claimed: Tick | None = None
+        self._is_ticking = self._is_interrupted = False
         self._offset = self._wall_offset()
         if not lazy:
             self._watchdog.start()
         super().__init__(*args, lazy=lazy, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        self._notice_step()
-        self._send_again()
-        seconds: float = super().tick(*args, **kwargs)
-        if self._ticks:
-            self._ticks.look()
+        self._is_ticking = True
+        try:
+            self._notice_step()
+            self._send_again()
+            seconds: float = super().tick(*args, **kwargs)
+            if self._ticks:
+                self._ticks.look()
+        finally:
+            self._is_ticking = False
         if path := self._variables.antenna_beat_tick_file:
             Path(path).touch()
         self._watchdog.alive(seconds)
@@ -142,6 +147,17 @@ class Scheduler(DatabaseScheduler):
         self._read_schedule_again()
 
     def close(self) -> None:
+        """End this beat: save the schedule, and say that it ends.
+
+        Celery calls it in the handler of SIGTERM, and again when that has ended the loop. A handler that interrupts a
+        tick, perhaps in the middle of a statement, would wait for ever for the database connection's lock.
+        """
+        if self._is_ticking:
+            self._is_ticking, self._is_interrupted = False, True
+            return
+        if self._is_interrupted:
+            connections.close_all()  # A statement may be unfinished.
+            self._is_interrupted = False
         self._watchdog.stop()
         if self._ticks:
             self._ticks.close()

@@ -54,6 +54,7 @@ class DeclareTopology(bootsteps.StartStopStep):
                 "fingerprint": topology.fingerprint,
                 "routing": topology.routing,
                 "queues": list(consumer.app.amqp.queues.consume_from),
+                "own_queues": list(consumer.controller.own_queues),
             },
             "limits": limits.info() if limits else None,
         }

@@ -36,6 +36,8 @@ def add_consumer(
     **options: Any,
 ) -> dict[str, str]:
     """Tell worker(s) to consume from their own queue again; any other queue is refused."""
+    if not isinstance(queue, str) or not queue:
+        return dict(nok(f"Refused: queue is {queue!r}; give the name of one queue."))
     topology = _topology(state)
     if topology is not None and (_rows(state) or queue in topology.queues):
         refusal = _foreign(topology, _own_queues(state), queue) or _second_key(queue, exchange, routing_key, options)
@@ -50,13 +52,14 @@ def add_consumer(
 
 def pool_grow(state: Any, n: int = 1, **_: Any) -> dict[str, str]:
     """Grow pool by n processes/threads; refused beyond the processes that the container holds."""
-    refusal = _beyond_container(state, state.consumer.pool.num_processes + n)
+    refusal = _no_count(n=n) or _fixed_size(state) or _beyond_container(state, state.consumer.pool.num_processes + n)
     return dict(nok(refusal) if refusal else control.pool_grow(state, n))
 
 
 def autoscale(state: Any, max: int | None = None, min: int | None = None) -> dict[str, str]:  # noqa: A002 - Celery's
     """Modify autoscale settings; refused beyond the processes that the container holds."""
-    refusal = _beyond_container(state, *(each for each in (max, min) if each is not None))
+    given = {name: each for name, each in (("max", max), ("min", min)) if each is not None}
+    refusal = _no_count(**given) or _beyond_container(state, *given.values())
     return dict(nok(refusal) if refusal else control.autoscale(state, max, min))
 
 
@@ -99,6 +102,22 @@ def _second_key(queue: str, exchange: str | None, routing_key: str | None, optio
         f"Refused: {queue} has one exchange ({broker.EXCHANGE_NAME}) and one routing key ({queue}), and a second one "
         f"would deliver tasks twice. Run add_consumer with the queue alone."
     )
+
+
+def _no_count(**given: Any) -> str:
+    """Return which argument is not a whole number of 1 or more, or of 0 as ``min``; empty if each is one."""
+    for name, count in given.items():
+        least = 0 if name == "min" else 1
+        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+            return f"Refused: {name} is {count!r}; give a whole number of {least} or more."
+    return ""
+
+
+def _fixed_size(state: Any) -> str:
+    """Return that the pool cannot grow; empty if it can."""
+    if hasattr(state.consumer.pool, "grow"):
+        return ""
+    return "Refused: this worker's pool cannot grow. Restart the worker with a larger --concurrency."
 
 
 def _beyond_container(state: Any, *wanted: int) -> str:

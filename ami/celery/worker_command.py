@@ -90,6 +90,8 @@ def read(app: Any, options: Mapping[str, Any]) -> WorkerCommand:
             if command.get_parameter_source(name) in NOT_NAMED:
                 given[name] = settings.get(setting)
     given["concurrency"] = _number(given["concurrency"])
+    if (prefetch := given["prefetch_multiplier"]) is not None and int(prefetch) < 0:
+        raise TopologyError(f"The prefetch multiplier is {prefetch}; give a whole number, 0 for no limit.")
     return WorkerCommand(
         named={name: value for name, value in given.items() if value is not None},
         queues=tuple(str_to_list(options.get("queues")) or ()),
@@ -110,4 +112,9 @@ def _number(concurrency: Any) -> Any:
 
 def _largest(autoscale: Any) -> int | None:
     """Return the largest of Celery's ``(10, 3)`` or ``"10,3"``."""
-    return max(int(each) for each in str_to_list(autoscale)) if autoscale else None
+    if not autoscale:
+        return None
+    largest = max(int(each) for each in str_to_list(autoscale))
+    if largest < 1:
+        raise TopologyError("--autoscale allows no children; name at least 1.")
+    return largest

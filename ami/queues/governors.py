@@ -29,12 +29,16 @@ class NoWorkerAnswered(Exception):
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker that answered. ``governor`` is its ``Governor.info()``, None without a governor."""
+    """One worker that answered. ``governor`` is its ``Governor.info()``, None without a governor.
+
+    ``own_queues`` are those that it was started for, even if their consumer was cancelled; None in an earlier version.
+    """
 
     name: str
     queues: tuple[str, ...]
     is_ours: bool
     governor: Mapping[str, Any] | None
+    own_queues: tuple[str, ...] | None = None
 
     @property
     def mode(self) -> str:
@@ -134,7 +138,8 @@ def as_dicts(found: list[Worker]) -> list[dict[str, Any]]:
 def _worker(name: str, stats: Mapping[str, Any]) -> Worker:
     topology = stats.get("topology")
     queues = tuple(topology["queues"]) if topology else ()
-    return Worker(name, queues, topology is not None, stats.get("governor"))
+    own = topology.get("own_queues") if topology else None
+    return Worker(name, queues, topology is not None, stats.get("governor"), None if own is None else tuple(own))
 
 
 def _memory(status: Mapping[str, Any]) -> str:

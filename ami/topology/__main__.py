@@ -17,6 +17,7 @@ from ami.topology.overrides import BOUNDS
 from ami.topology.process import Kind
 from ami.topology.process_group import Command, ProcessGroup
 from ami.topology.topology import Topology, load
+from ami.topology.workload import PARENT_MEMORY_KIB, Workload
 from ami.topology.written_file import write
 
 COMPOSE_FILE = "docker-compose.worker.yml"
@@ -97,6 +98,8 @@ def _all(topology: Topology, arguments: argparse.Namespace, extra: list[str]) ->
     topology = load(environ)
     only = arguments.only.split(",") if arguments.only else topology.queues
     rows = [topology.workload(queue) for queue in dict.fromkeys(only)]
+    if arguments.concurrency:
+        _refuse_beyond_memory(rows, arguments.concurrency)
     commands = [
         Command(
             row.key.lower(),
@@ -111,6 +114,17 @@ def _all(topology: Topology, arguments: argparse.Namespace, extra: list[str]) ->
     if arguments.beat:
         commands.append(Command("beat", command.beat(), command.environment(environ, "beat"), BEAT_GRACE_SECONDS))
     return ProcessGroup(commands).run()
+
+
+def _refuse_beyond_memory(rows: Sequence[Workload], concurrency: int) -> None:
+    """Refuse a concurrency at which the children of all workers together need more memory than the machine has."""
+    machine_kib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
+    held = (machine_kib - len(rows) * PARENT_MEMORY_KIB) // sum(row.child_limit_kib for row in rows)
+    if concurrency > max(1, held):
+        raise TopologyError(
+            f"--concurrency {concurrency} is {concurrency * len(rows)} children in {len(rows)} workers, and this "
+            f"machine's memory holds {max(1, held)} in each; name at most that, or fewer queues with --only."
+        )
 
 
 def _exec(argv: list[str], process: Kind, arguments: argparse.Namespace) -> int:

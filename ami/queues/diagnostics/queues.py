@@ -30,12 +30,18 @@ def consumed(topology: Topology, connection: Connection, workers: Sequence[gover
 def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.Worker]) -> str:
     """Return the end of the sentence: who runs without a consumer and how to add it, or what to start.
 
-    A worker whose consumer was cancelled (``celery control cancel_consumer``) no longer reports the queue: only its
-    node name, which the start command makes of the row's key, tells which queue is its own.
+    A worker whose consumer was cancelled (``celery control cancel_consumer``) no longer consumes the queue, but was
+    started for it. One of an earlier version does not report that: its node name, which the start command makes of the
+    row's key, tells it.
     """
-    own = f"{topology.workload(state.queue).key.lower()}@"
-    running = [worker for worker in workers if worker.is_ours and worker.name.startswith(own)]
-    idle = [worker.name for worker in running if state.queue not in worker.queues]
+    node = f"{topology.workload(state.queue).key.lower()}@"
+
+    def is_its_worker(worker: governors.Worker) -> bool:
+        if worker.own_queues is None:
+            return worker.is_ours and worker.name.startswith(node)
+        return state.queue in worker.own_queues
+
+    idle = [worker.name for worker in workers if is_its_worker(worker) and state.queue not in worker.queues]
     if not idle:
         return f"; start {state.service}."
     how = f"run 'celery -A {APP} control add_consumer {state.queue} -d {','.join(idle)}'."

@@ -121,6 +121,29 @@ def test_application_without_a_topology_refuses_nothing():
     assert worker.run("pool_grow", n=1000) == {"ok": "pool will grow"}
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("pool_grow", {"n": "5"}),
+        ("pool_grow", {"n": None}),
+        ("pool_grow", {"n": -1}),
+        ("autoscale", {"max": "100"}),
+        ("add_consumer", {"queue": None}),
+        ("add_consumer", {"queue": {}}),
+        ("add_consumer", {"queue": [INGEST]}),
+    ],
+)
+def test_argument_of_a_wrong_type_is_refused(app: Any, command: str, arguments: dict[str, Any]):
+    worker = Worker(app, (INGEST,), Pool(1))
+    assert "; give " in worker.run(command, **arguments)["error"]
+    assert worker.added == []
+
+
+def test_pool_that_cannot_grow_is_refused_with_a_sentence(app: Any):
+    worker = Worker(app, (INGEST,), SimpleNamespace(num_processes=1))
+    assert "cannot grow" in worker.run("pool_grow", n=1)["error"]
+
+
 @pytest.fixture
 def held_three(settings: Any, app: Any) -> Worker:
     """A worker of two processes whose container holds three of them."""

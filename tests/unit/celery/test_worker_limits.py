@@ -185,6 +185,18 @@ def test_auto_concurrency_stays_within_the_container(app: Any, monkeypatch: pyte
     assert shown(app, "-Q", INGEST, "-c", "auto")["concurrency"] == 16
 
 
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--prefetch-multiplier", "-1"], "prefetch multiplier is -1"),
+        (["worker.prefetch_multiplier=-3"], "prefetch multiplier is -3"),
+        (["--autoscale", "0,0"], "allows no children"),
+    ],
+)
+def test_numbers_that_no_worker_can_run_with_are_refused(app: Any, argv: list[str], says: str):
+    assert says in refusal(app, "-Q", INGEST, *argv)
+
+
 def test_beat_in_a_worker_is_refused(app: Any):
     assert "python -m ami.topology beat" in refusal(app, "-Q", INGEST, "-B")
 

@@ -59,3 +59,11 @@ def test_every_worker_without_its_consumer_is_named(sentence: Sentence, settings
 
 def test_worker_of_another_version_is_not_told_to_consume(sentence: Sentence):
     assert sentence({"interactive@a": {}}) == STOPPED
+
+
+def test_worker_under_any_name_that_was_started_for_the_queue_is_named(sentence: Sentence, settings: Any):
+    idle, other = answer(settings.ANTENNA_TOPOLOGY), answer(settings.ANTENNA_TOPOLOGY, "antenna")
+    idle["topology"]["own_queues"], other["topology"]["own_queues"] = [QUEUE], ["antenna"]
+    said = sentence({"celery@vm": idle, "interactive@a": other})
+    assert "celery@vm runs without its consumer; " in said
+    assert said.endswith(" -d celery@vm'.")

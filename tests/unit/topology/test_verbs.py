@@ -73,3 +73,8 @@ def test_compose_file_is_checked_written_and_printed(capsys, monkeypatch, tmp_pa
     assert main(["compose", "--check"]) == 0
     assert main(["compose"]) == 0
     assert capsys.readouterr().out == (tmp_path / "docker-compose.worker.yml").read_text()
+
+
+def test_all_refuses_more_children_than_the_machine_holds(capsys):
+    assert main(["all", "--concurrency", "512"]) == 2
+    assert "this machine's memory holds" in capsys.readouterr().err

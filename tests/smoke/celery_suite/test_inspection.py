@@ -32,7 +32,8 @@ def test_stats_show_the_topology_and_the_governor(
     for queue, worker in workers.items():
         row, stats = topology.workload(queue), told[worker.hostname()]
         assert stats["pool"]["max-concurrency"] == row.concurrency
-        assert stats["topology"] == {"fingerprint": topology.fingerprint, "routing": "split", "queues": [queue]}
+        told_of = {"fingerprint": topology.fingerprint, "routing": "split", "queues": [queue], "own_queues": [queue]}
+        assert stats["topology"] == told_of
         assert stats["governor"]["mode"] == "on"
         assert stats["governor"]["faults"] == []
         assert stats["governor"]["soft_limit_kib"] == row.max_memory_per_child_kib

@@ -37,16 +37,15 @@ def unconfirmed(diary: Path) -> list[str]:
 
 
 def produce(url: str, diary: Path, stop: Path) -> None:
-    """Publish until ``stop`` exists; the unconfirmed ids of the one before come first."""
-    left = unconfirmed(diary)
+    """Publish until ``stop`` exists. What the one before tried may be stored or not, and is not published again."""
     out = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with connect(url) as connection:
         producer = Producer(connection, exchange=EXCHANGE, routing_key="crash")
         QUEUE(connection.default_channel).declare()
-        while left or not stop.exists():
-            name = left.pop(0) if left else uuid.uuid4().hex
+        while not stop.exists():
+            name = uuid.uuid4().hex
             os.write(out, f"tried {name}\n".encode())
-            producer.publish({"name": name, "load": "x" * 600}, serializer="json", message_id=name)
+            producer.publish({"name": name, "load": "x" * 600}, serializer="json")
             os.write(out, f"confirmed {name}\n".encode())
 
 

@@ -74,12 +74,6 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
         broker: BrokerStorage = self.connection.broker
         return broker
 
-    def prepare_message(self, *args: Any, **kwargs: Any) -> Envelope:
-        """Give the message an id; kombu keeps it from one try to the next, so that the message is stored once."""
-        message: Envelope = super().prepare_message(*args, **kwargs)
-        message["properties"].setdefault("publish_id", uuid.uuid4().hex)
-        return message
-
     # Consuming.
 
     def basic_consume(

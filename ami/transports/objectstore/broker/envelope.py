@@ -10,6 +10,13 @@ from ami.transports.objectstore.storage.errors import StorageError
 Envelope = dict[str, Any]
 
 
+def published(message: Envelope, exchange: str, routing_key: str) -> Envelope:
+    """Return a copy of a message as it is stored: without what its delivery added, if it is one that was delivered."""
+    properties = {name: value for name, value in message["properties"].items() if name != "delivery_tag"}
+    properties["delivery_info"] = {"exchange": exchange, "routing_key": routing_key}
+    return {**message, "properties": properties}
+
+
 def seal(message: Envelope) -> bytes:
     """Return the bytes of a message made by `Channel.prepare_message`; its body may be text or bytes."""
     body = message["body"]

@@ -1,6 +1,5 @@
 """The part of a channel that publishes."""
 
-import uuid
 from time import time
 from typing import Any
 
@@ -8,7 +7,8 @@ from amqp.exceptions import ChannelError, NotFound
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
-from ami.transports.objectstore.broker.envelope import Envelope, seal
+from ami.transports.objectstore.broker.envelope import Envelope, published, seal
+from ami.transports.objectstore.broker.publish_attempts import publish_id
 from ami.transports.objectstore.queue.commands import Enqueue
 
 #: AMQP's reply code for a mandatory message that no queue takes.
@@ -34,10 +34,11 @@ class PublishMixin:
             if mandatory:
                 raise ChannelError("NO_ROUTE", (60, 40), "Basic.publish", NO_ROUTE)
             return
-        properties = message["properties"]
-        properties["delivery_info"].update(exchange=exchange, routing_key=routing_key)
-        name = str(properties.get("message_id") or properties.get("publish_id") or uuid.uuid4().hex)
-        content = seal(message)
+        with publish_id(message) as name:
+            self._store(name, published(message, exchange, routing_key), declarations, queues)
+
+    def _store(self, name: str, message: Envelope, declarations: Declarations, queues: list[str]) -> None:
+        properties, content = message["properties"], seal(message)
         for queue in queues:
             record = declarations.queues[queue]
             enqueue = Enqueue(name, content, "", -_priority(properties), _expires(properties, record))

@@ -165,17 +165,6 @@ def test_acknowledgements_survive_a_storage_that_fails_once(connect, monkeypatch
     assert not connection.transport.broker.store("moths").look().entries
 
 
-def test_a_publish_tried_again_with_the_same_message_id_is_stored_once(connect):
-    connection = connect()
-    declare(connection, QUEUE)
-    for _ in range(3):
-        send(connection, 1, message_id="once")
-    assert depth(connection, "moths") == 1
-    receive(connection, QUEUE, 1)
-    send(connection, 1, message_id="once")
-    assert depth(connection, "moths") == 0
-
-
 def test_fanout_reaches_every_queue_that_is_bound_by_any_connection(connect):
     first, second = connect(), connect()
     news = Exchange("news", type="fanout", durable=False)

@@ -94,16 +94,18 @@ def test_a_damaged_message_is_buried_and_the_next_ones_run(connect, monkeypatch,
     connection = connect()
     declare(connection, dying(), LETTERS)
     for number in range(3):
-        send(connection, number, message_id=f"m{number}")
+        send(connection, number)
+    store = connection.transport.broker.store("moths")
+    bad = list(store.look().entries)[1]
     payload = Store.payload
 
     def damaged(self, entry):
-        if entry.id == "m1":
+        if entry.id == bad:
             raise StorageError("its bytes are damaged")
         return payload(self, entry)
 
     monkeypatch.setattr(Store, "payload", damaged)
     assert [message.payload for message in receive(connection, dying(), 2)] == [0, 2]
-    assert "Message m1 of moths is damaged; burying it" in caplog.text
+    assert f"Message {bad} of moths is damaged; burying it" in caplog.text
     assert (depth(connection, "moths"), depth(connection, "moths.dlq")) == (0, 0)
-    assert connection.transport.broker.store("moths").look().buried["m1"].buried == "damaged"
+    assert store.look().buried[bad].buried == "damaged"

@@ -7,17 +7,18 @@ import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 from weakref import WeakValueDictionary, finalize
 
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRegistry
 from ami.transports.objectstore.broker.declaration_store import DeclarationStore
 from ami.transports.objectstore.broker.declarations import QueueRecord
+from ami.transports.objectstore.broker.names import file_name, key_name
 from ami.transports.objectstore.broker.notify import Notifier, make_private_folder
 from ami.transports.objectstore.queue.commands import Configure
 from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.keys import NAME_BYTES as KEY_NAME_BYTES
 from ami.transports.objectstore.storage.port import Storage
 
 log = logging.getLogger(__name__)
@@ -62,12 +63,11 @@ class BrokerStorage:
             return store
 
     def _open(self, queue: str) -> Store:
-        name = quote(queue, safe="")
         if self.address.scheme != "file":
-            return open_store(self.storage, f"queues/{name}/")
+            return open_store(self.storage, f"queues/{key_name(queue, KEY_NAME_BYTES)}/")
         record = self.declarations.current().queues.get(queue)
         is_durable = record is None or not record.is_transient
-        return open_folder(self.address.folder / "queues" / name, durable=is_durable)
+        return open_folder(self.address.folder / "queues" / file_name(queue), durable=is_durable)
 
     def log_once(self, message: str, **fields: Any) -> None:
         """Log a warning, unless this process logged it with the same fields before."""
@@ -77,9 +77,10 @@ class BrokerStorage:
             log.warning(message, extra=fields)
 
     def configure(self, queue: str, record: QueueRecord) -> None:
-        """Write the queue's delivery limit and dead lettering to its journal, if they are not the default."""
-        if record.delivery_limit is not None or record.dead_letters is None:
-            self.store(queue).commit([Configure(record.delivery_limit, record.dead_letters is not None)], durable=False)
+        """Write the queue's limits and dead lettering to its journal, if they are not the default."""
+        configure = Configure(record.delivery_limit, record.dead_letters is not None, *record.limit)
+        if configure != Configure():
+            self.store(queue).commit([configure], durable=False)
 
     def notifier(self, queue: str) -> Notifier:
         notifier = self._notifiers.get(queue)
@@ -89,11 +90,13 @@ class BrokerStorage:
 
     def notifier_path(self, queue: str) -> Path:
         """The file that is written to when the queue got work."""
-        return self.address.notify_folder / quote(queue, safe="")
+        return self.address.notify_folder / file_name(queue)
 
     def destroy(self, queue: str) -> None:
         """Remove what a deleted queue held."""
         self.store(queue).destroy()
+        # Its consumers find that it is gone.
+        self.notifier(queue).notify()
         self._close(queue)
         self.notifier_path(queue).unlink(missing_ok=True)
 

@@ -5,7 +5,6 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from time import time
@@ -14,6 +13,7 @@ from typing import Any
 from kombu.transport import virtual
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
+from ami.transports.objectstore.broker.consumer import Consumer, notify_cancelled
 from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_letters
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
@@ -28,16 +28,6 @@ log = logging.getLogger(__name__)
 
 #: The most messages of one claim, and of one fetch of a consumer that does not acknowledge.
 AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class Consumer:
-    """One ``basic_consume``."""
-
-    tag: str
-    queue: str
-    no_ack: bool
-    callback: Callable[[Any], Any]
 
 
 class StoredMessage(virtual.Message):
@@ -68,6 +58,8 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
         self._claimed: deque[tuple[Consumer, Entry, Envelope]] = deque()
         self._settled: dict[str, list[Command]] = {}
         self._tags = count(1)
+        #: kombu does not acknowledge what these deliver.
+        self.no_ack_consumers: set[str] = set()
 
     @property
     def broker(self) -> BrokerStorage:
@@ -77,12 +69,23 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
     # Consuming.
 
     def basic_consume(
-        self, queue: str, no_ack: bool = False, callback: Any = None, consumer_tag: str = "", **_: Any
+        self,
+        queue: str,
+        no_ack: bool = False,
+        callback: Any = None,
+        consumer_tag: str = "",
+        on_cancel: Callable[[str], Any] | None = None,
+        **_: Any,
     ) -> str:
-        """Consume from a queue. Raises amqp's NotFound."""
-        self._queue(queue)
+        """Consume from a queue; ``on_cancel`` is called with the tag when the queue was deleted.
+
+        Raises amqp's NotFound, ResourceLocked.
+        """
+        self._refuse_locked(queue, self._queue(queue))
         tag = consumer_tag or uuid.uuid4().hex
-        self._by_tag[tag] = Consumer(tag, queue, no_ack, callback)
+        self._by_tag[tag] = Consumer(tag, queue, no_ack, callback, on_cancel)
+        if no_ack:
+            self.no_ack_consumers.add(tag)
         self.connection.consumers_changed()
         self.connection.mark_ready(queue)
         return tag
@@ -90,6 +93,7 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
     def basic_cancel(self, consumer_tag: str, **_: Any) -> None:
         """Stop a consumer; claimed messages that were not delivered yet are requeued."""
         consumer = self._by_tag.pop(consumer_tag, None)
+        self.no_ack_consumers.discard(consumer_tag)
         if consumer is None:
             return
         for item in [item for item in self._claimed if item[0] is consumer]:
@@ -120,6 +124,14 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
             return message
         return None
 
+    def _forget_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer whose queue was deleted, with what it claimed there."""
+        del self._by_tag[consumer.tag]
+        self.no_ack_consumers.discard(consumer.tag)
+        self._claimed = deque(item for item in self._claimed if item[0] is not consumer)
+        self._settled.pop(consumer.queue, None)
+        self.connection.consumers_changed()
+
     @property
     def consumers(self) -> Iterator[Consumer]:
         return iter(list(self._by_tag.values()))
@@ -130,6 +142,10 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
         A queue that had fewer messages than the consumer could take is removed from ``ready``.
         """
         for consumer in self.consumers:
+            if consumer.queue in ready and not self.broker.declarations.has_queue(consumer.queue):
+                self._forget_consumer(consumer)
+                notify_cancelled(consumer)
+                continue
             room = self._room(consumer)
             if consumer.queue in ready and room and self._claim(consumer, room) < room:
                 ready.discard(consumer.queue)
@@ -222,6 +238,8 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
             self._commit_settled(*self._settled.popitem())
 
     def _commit_settled(self, queue: str, commands: list[Command]) -> None:
+        if not self.broker.declarations.has_queue(queue):
+            return  # Its messages ended with it.
         answers = self.broker.store(queue).commit(commands, durable=False)
         for answer in answers:
             # JobNotFoundError: this consumer was taken for dead, and the message was redelivered, flagged.
@@ -240,6 +258,10 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
         if message.place is not None:
             queue, name = message.place
             self.settle(queue, Return(name, owner=self.owner) if requeue else Bury(name, REJECTED, self.owner))
+
+    def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
+        """Acknowledge a message, or all up to it. Raises amqp's PreconditionFailed for an unknown tag."""
+        self.qos.ack(delivery_tag, multiple)
 
     def acknowledge(self, message: StoredMessage) -> None:
         if message.place is not None:

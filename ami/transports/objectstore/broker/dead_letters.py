@@ -6,6 +6,7 @@ from typing import Any
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
+from ami.transports.objectstore.broker.full_queues import store_message
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 
@@ -52,8 +53,10 @@ def _move(
     _mark(envelope, queue, entry)
     for target in targets:
         # The order makes the id unique, also when a replayed message of the same id dies again.
-        broker.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
-        broker.notifier(target).notify()
+        enqueue = Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))
+        if not store_message(broker, target, enqueue, declarations.queues[target], durable=True):
+            broker.log_once(f"Dead-letter queue {target} is full; dead letters stay buried in {queue}", queue=queue)
+            return False
     store.commit([Ack(entry.id)], durable=False)
     return True
 

@@ -4,11 +4,14 @@ import time
 import uuid
 from typing import Any, NamedTuple
 
-from amqp.exceptions import NotFound
+from amqp.exceptions import NotFound, PreconditionFailed, ResourceLocked
+from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.dead_letters import move_dead_letters
-from ami.transports.objectstore.broker.declarations import ExchangeRecord, QueueRecord
+from ami.transports.objectstore.broker.declarations import Declarations, ExchangeRecord, QueueRecord
+from ami.transports.objectstore.broker.names import check_name, refuse_reserved
+from ami.transports.objectstore.broker.queue_arguments import check_arguments
 from ami.transports.objectstore.queue.commands import Purge, Sweep
 
 
@@ -45,12 +48,26 @@ class DeclarationMixin:
         if passive:
             self._exchange(exchange)
             return
+        check_name("exchange", exchange)
+        if self.broker.declarations.current().exchange(exchange) is None:
+            refuse_reserved("exchange", exchange)
         record = ExchangeRecord(type or "direct", durable, auto_delete, arguments or {})
         self.broker.declarations.change(lambda known: known.with_exchange(exchange, record))
 
-    def exchange_delete(self, exchange: str, **_: Any) -> None:
-        """Delete an exchange with its bindings; its queues stay."""
-        self.broker.declarations.change(lambda known: known.without_exchange(exchange))
+    def exchange_delete(self, exchange: str, if_unused: bool = False, **_: Any) -> None:
+        """Delete an exchange with its bindings; its queues stay. Raises amqp's PreconditionFailed (``if_unused``)."""
+
+        def without(known: Declarations) -> Declarations:
+            if if_unused and any(source == exchange for source, _, _ in known.bindings):
+                raise PreconditionFailed(f"PRECONDITION_FAILED - exchange '{exchange}' in use")
+            return known.without_exchange(exchange)
+
+        self.broker.declarations.change(without)
+
+    def prepare_queue_arguments(self, arguments: dict[str, Any] | None, **keywords: Any) -> dict[str, Any]:
+        """Return a queue's arguments with those that kombu has keywords for: ``message_ttl``, ``max_length`` ..."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments or {}, **keywords)
+        return prepared
 
     def queue_declare(
         self,
@@ -62,32 +79,60 @@ class DeclarationMixin:
         arguments: dict[str, Any] | None = None,
         **_: Any,
     ) -> DeclareOk:
-        """Declare a queue, or count its messages (passive). Raises amqp's NotFound (passive), PreconditionFailed."""
+        """Declare a queue, or count its messages (passive).
+
+        Raises amqp's NotFound (passive), PreconditionFailed, AccessRefused, ResourceLocked. Nothing is written then.
+        """
         if passive:
             self._queue(queue)
             return DeclareOk(queue, self._size(queue), self.broker.consumers.count(queue))
+        check_name("queue", queue)
+        check_arguments(queue, arguments or {}, ends_with_owner=auto_delete or exclusive)
+        is_new = queue not in self.broker.declarations.current().queues
+        if is_new:
+            refuse_reserved("queue", queue)
         queue = queue or f"amq.gen-{uuid.uuid4().hex}"
         owner = self.owner if exclusive or auto_delete else None
         record = QueueRecord(durable, auto_delete, exclusive, arguments or {}, owner)
-        is_new = queue not in self.broker.declarations.current().queues
-        self.broker.declarations.change(lambda known: known.with_queue(queue, record))
+        replaces = not is_new and self._is_left_behind(queue)
+        self.broker.declarations.change(lambda known: known.with_queue(queue, record, replaces=replaces))
         if is_new:
             self.broker.configure(queue, record)
         return DeclareOk(queue, 0, 0)
 
+    def _is_left_behind(self, queue: str) -> bool:
+        """Whether an auto-delete queue is another connection's that consumes it no more, and so may be declared anew.
+
+        Raises amqp's ResourceLocked for another living connection's exclusive queue.
+        """
+        record = self._queue(queue)
+        if record.owner in (None, self.owner):
+            return False
+        if self.broker.consumers.count(queue):
+            self._refuse_locked(queue, record)
+            return False
+        return True
+
+    def _refuse_locked(self, queue: str, record: QueueRecord) -> None:
+        if record.exclusive and record.owner != self.owner and self.broker.consumers.count(queue):
+            raise ResourceLocked(f"RESOURCE_LOCKED - queue '{queue}' is exclusive to another connection")
+
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> int:
-        """Delete a queue with its messages; return how many it had."""
+        """Delete a queue with its messages; return how many it had. Raises amqp's PreconditionFailed."""
         if queue not in self.broker.declarations.current(fresh=True).queues:
             return 0
         count = self._size(queue)
-        if (if_empty and count) or (if_unused and self.broker.consumers.count(queue)):
-            return 0
+        if if_empty and count:
+            raise PreconditionFailed(f"PRECONDITION_FAILED - queue '{queue}' not empty")
+        if if_unused and self.broker.consumers.count(queue):
+            raise PreconditionFailed(f"PRECONDITION_FAILED - queue '{queue}' in use")
         self.broker.declarations.change(lambda known: known.without_queue(queue))
         self.broker.destroy(queue)
         return count
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
         """Bind a queue. Raises amqp's NotFound."""
+        check_name("routing key", routing_key or "")
         if exchange:
             self._exchange(exchange)
             self._queue(queue)
@@ -119,9 +164,9 @@ class DeclarationMixin:
         return depth
 
     def _exchange(self, name: str) -> ExchangeRecord:
-        record = self.broker.declarations.current().exchanges.get(name)
+        record = self.broker.declarations.current().exchange(name)
         if record is None:
-            record = self.broker.declarations.current(fresh=True).exchanges.get(name)
+            record = self.broker.declarations.current(fresh=True).exchange(name)
         if record is None:
             raise NotFound(f"NOT_FOUND - no exchange '{name}'", (40, 10), "Exchange.declare")
         return record

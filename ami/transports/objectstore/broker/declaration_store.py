@@ -39,6 +39,13 @@ class DeclarationStore:
                 return self._read()[0]
             return self._known[0]
 
+    def has_queue(self, name: str) -> bool:
+        """Whether a queue is declared: on one machine now, on a remote storage when it was last read."""
+        with self._lock:
+            is_cached = self._storage.is_remote and self._known is not None
+            known = self._known[0] if is_cached and self._known else self.current()
+            return name in known.queues
+
     def change(self, change: Callable[[Declarations], Declarations]) -> Declarations:
         """Change the declarations, on top of what others changed; return the new ones.
 

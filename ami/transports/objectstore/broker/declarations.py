@@ -8,8 +8,14 @@ from typing import Any
 
 from amqp.exceptions import PreconditionFailed
 
+from ami.transports.objectstore.broker.queue_arguments import MAX_PRIORITY, REJECT_PUBLISH
+from ami.transports.objectstore.queue.limits import LengthLimit
+
 #: The exchange types that are supported; RabbitMQ's headers exchange is not.
 TYPES = ("direct", "topic", "fanout")
+
+#: The argument that names the exchange of messages that no binding matches.
+ALTERNATE = "alternate-exchange"
 
 Binding = tuple[str, str, str]
 
@@ -22,6 +28,10 @@ class ExchangeRecord:
     durable: bool = True
     auto_delete: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: Every AMQP broker has these.
+STANDARD_EXCHANGES = {f"amq.{name}": ExchangeRecord(name) for name in TYPES}
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,21 @@ class QueueRecord:
     def delivery_limit(self) -> int | None:
         """How many returned deliveries a message may have before it is dead-lettered."""
         return self.arguments.get("x-delivery-limit")
+
+    @property
+    def limit(self) -> LengthLimit:
+        """How many messages may wait."""
+        rejects = self.arguments.get("x-overflow") == REJECT_PUBLISH
+        return LengthLimit(self.arguments.get("x-max-length"), rejects)
+
+    @property
+    def max_priority(self) -> int:
+        """The highest priority; a message above it has this one. A queue that names none has all priorities."""
+        return int(self.arguments.get("x-max-priority", MAX_PRIORITY))
+
+    @property
+    def ends_with_owner(self) -> bool:
+        return self.auto_delete or self.exclusive
 
     @property
     def message_ttl_seconds(self) -> float | None:
@@ -87,21 +112,26 @@ class Declarations:
         """Raises amqp's PreconditionFailed where it exists with other properties."""
         if record.type not in TYPES:
             raise PreconditionFailed(f"exchange '{name}': no type '{record.type}' here; there are {', '.join(TYPES)}")
-        old = self.exchanges.get(name)
+        old = self.exchange(name)
         if old is not None:
-            _refuse_difference("exchange", name, {"type": (old.type, record.type)})
+            alternates = old.arguments.get(ALTERNATE), record.arguments.get(ALTERNATE)
+            fields = {"type": (old.type, record.type), ALTERNATE: alternates}
+            for field_name in ("durable", "auto_delete"):
+                fields[field_name] = getattr(old, field_name), getattr(record, field_name)
+            _refuse_difference("exchange", name, fields)
             return self
         return Declarations({**self.exchanges, name: record}, self.queues, self.bindings)
 
-    def with_queue(self, name: str, record: QueueRecord) -> "Declarations":
-        """Raises amqp's PreconditionFailed where it exists with other properties."""
+    def with_queue(self, name: str, record: QueueRecord, *, replaces: bool = False) -> "Declarations":
+        """Raises amqp's PreconditionFailed where it exists with other properties, unless the record ``replaces`` it."""
         old = self.queues.get(name)
-        if old is not None:
+        if old is not None and not replaces:
             _refuse_difference(
                 "queue",
                 name,
                 {
                     "durable": (old.durable, record.durable),
+                    "auto_delete": (old.auto_delete, record.auto_delete),
                     "arguments": (dict(old.arguments), dict(record.arguments)),
                 },
             )
@@ -115,15 +145,27 @@ class Declarations:
         return Declarations(self.exchanges, self.queues, self.bindings | {(exchange, queue, key)})
 
     def without_binding(self, exchange: str, queue: str, key: str) -> "Declarations":
-        return Declarations(self.exchanges, self.queues, self.bindings - {(exchange, queue, key)})
+        return self._with_bindings(self.queues, self.bindings - {(exchange, queue, key)})
 
     def without_queue(self, name: str) -> "Declarations":
         queues = {other: record for other, record in self.queues.items() if other != name}
-        return Declarations(self.exchanges, queues, frozenset(each for each in self.bindings if each[1] != name))
+        return self._with_bindings(queues, frozenset(each for each in self.bindings if each[1] != name))
+
+    def _with_bindings(self, queues: Mapping[str, QueueRecord], bindings: frozenset[Binding]) -> "Declarations":
+        """Return these with fewer bindings; an auto-delete exchange ends with its last one."""
+        ended = {each[0] for each in self.bindings} - {each[0] for each in bindings}
+        exchanges = {
+            name: record for name, record in self.exchanges.items() if name not in ended or not record.auto_delete
+        }
+        return Declarations(exchanges, queues, bindings)
 
     def without_exchange(self, name: str) -> "Declarations":
         exchanges = {other: record for other, record in self.exchanges.items() if other != name}
         return Declarations(exchanges, self.queues, frozenset(each for each in self.bindings if each[0] != name))
+
+    def exchange(self, name: str) -> ExchangeRecord | None:
+        """Return a declared exchange, or one that every AMQP broker has."""
+        return self.exchanges.get(name) or STANDARD_EXCHANGES.get(name)
 
     # Routing.
 
@@ -134,8 +176,8 @@ class Declarations:
             seen.add(exchange)
             if queues := sorted(set(self._matching(exchange, key))):
                 return queues
-            record = self.exchanges.get(exchange)
-            alternate = record.arguments.get("alternate-exchange") if record else None
+            record = self.exchange(exchange)
+            alternate = record.arguments.get(ALTERNATE) if record else None
             if alternate is None:
                 break
             exchange = alternate
@@ -146,7 +188,7 @@ class Declarations:
             if key in self.queues:
                 yield key
             return
-        record = self.exchanges.get(exchange)
+        record = self.exchange(exchange)
         if record is None:
             return
         for source, queue, pattern in self.bindings:

@@ -3,11 +3,13 @@
 from time import time
 from typing import Any
 
-from amqp.exceptions import ChannelError, NotFound
+from amqp.exceptions import ChannelError, MessageNacked, NotFound
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.envelope import Envelope, published, seal
+from ami.transports.objectstore.broker.full_queues import store_message
+from ami.transports.objectstore.broker.names import check_name
 from ami.transports.objectstore.broker.publish_attempts import publish_id
 from ami.transports.objectstore.queue.commands import Enqueue
 
@@ -27,8 +29,11 @@ class PublishMixin:
     ) -> None:
         """Store a message in every queue it is routed to; return when it is on disk.
 
-        Raises amqp's NotFound, and ChannelError where the message is ``mandatory`` and no queue takes it.
+        Raises amqp's NotFound, PreconditionFailed for a routing key that is too long, ChannelError where the message is
+        ``mandatory`` and no queue takes it, and MessageNacked where a queue is full that rejects messages; the other
+        queues have it then.
         """
+        check_name("routing key", routing_key)
         declarations, queues = self._route(exchange, routing_key)
         if not queues:
             if mandatory:
@@ -39,19 +44,22 @@ class PublishMixin:
 
     def _store(self, name: str, message: Envelope, declarations: Declarations, queues: list[str]) -> None:
         properties, content = message["properties"], seal(message)
+        is_full = False
         for queue in queues:
             record = declarations.queues[queue]
-            enqueue = Enqueue(name, content, "", -_priority(properties), _expires(properties, record))
+            enqueue = Enqueue(name, content, "", -_priority(properties, record), _expires(properties, record))
             durable = not record.is_transient and properties.get("delivery_mode") != 1
-            self.broker.store(queue).commit([enqueue], durable=durable)
-            self.broker.notifier(queue).notify()
+            is_full |= not store_message(self.broker, queue, enqueue, record, durable=durable)
+        if is_full:
+            info = properties["delivery_info"]
+            raise MessageNacked(f"a queue of exchange '{info['exchange']}' is full; {info['routing_key']!r} not stored")
 
     def _route(self, exchange: str, routing_key: str) -> tuple[Declarations, list[str]]:
         """Return the declarations and the queues of a message; what is not found is looked up in fresh ones."""
         declarations = self.broker.declarations.current()
-        if exchange and exchange not in declarations.exchanges:
+        if exchange and declarations.exchange(exchange) is None:
             declarations = self.broker.declarations.current(fresh=True)
-            if exchange not in declarations.exchanges:
+            if declarations.exchange(exchange) is None:
                 raise NotFound(f"NOT_FOUND - no exchange '{exchange}'", (60, 40), "Basic.publish")
         queues = declarations.route(exchange, routing_key)
         if not queues and self.broker.storage.is_remote:
@@ -60,8 +68,8 @@ class PublishMixin:
         return declarations, queues
 
 
-def _priority(properties: dict[str, Any]) -> int:
-    return min(max(int(properties.get("priority") or 0), 0), 255)
+def _priority(properties: dict[str, Any], record: QueueRecord) -> int:
+    return min(max(int(properties.get("priority") or 0), 0), record.max_priority)
 
 
 def _expires(properties: dict[str, Any], record: QueueRecord) -> float | None:

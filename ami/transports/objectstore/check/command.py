@@ -6,13 +6,12 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from rich.console import Console
 from rich.table import Table
 
 from ami.transports.objectstore.check.journal import Report, read_queue
-from ami.transports.objectstore.check.objects import FOLDERS, torn_objects, transient_queues
+from ami.transports.objectstore.check.objects import FOLDERS, declared_queues, torn_objects
 
 ABOUT = """\
 Read all files of a broker's folder, check every checksum, and print a row for each queue. Nothing is changed;
@@ -37,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     """Read the folder and print the result; return the exit code that ``ABOUT`` explains."""
     folder: Path = options.folder
     try:
-        transient = transient_queues(folder)
-        reports = [read_queue(path, is_transient=unquote(path.name) in transient) for path in queues_of(folder)]
+        declared = declared_queues(folder)
+        reports = [_report(path, *declared.get(path.name, (None, False))) for path in queues_of(folder)]
         damage = list(torn_objects(folder))
     except (OSError, ValueError) as error:
         print(f"check: {error}", file=sys.stderr)
@@ -50,6 +49,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(folder, reports, damage)
     return 1 if damage else 3 if any(report.is_busy for report in reports) else 0
+
+
+def _report(folder: Path, name: str | None, is_transient: bool) -> Report:
+    report = read_queue(folder, is_transient=is_transient)
+    # The folder of a long name shows only its beginning.
+    report.queue = name or report.queue
+    return report
 
 
 def queues_of(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ami.transports.objectstore.broker.declaration_store import KEY
 from ami.transports.objectstore.broker.declarations import Declarations
+from ami.transports.objectstore.broker.names import file_name
 from ami.transports.objectstore.storage.errors import StorageError
 from ami.transports.objectstore.storage.frame import Torn, unframed
 
@@ -27,9 +28,12 @@ def torn_objects(broker: Path) -> Iterator[str]:
                 yield f"{path}: {torn}"
 
 
-def transient_queues(broker: Path) -> set[str]:
-    """Return the queues whose messages need not survive a power failure, as far as the declarations can be read."""
+def declared_queues(broker: Path) -> dict[str, tuple[str, bool]]:
+    """Return the declared queues by the names of their folders, as far as the declarations can be read: their name,
+    and whether they are transient, so that their messages need not survive a power failure.
+    """
     with suppress(FileNotFoundError, Torn, StorageError):
         _, content = unframed((broker / DECLARATIONS / KEY).read_bytes())
-        return {name for name, record in Declarations.load(content).queues.items() if record.is_transient}
-    return set()
+        queues = Declarations.load(content).queues
+        return {file_name(name): (name, record.is_transient) for name, record in queues.items()}
+    return {}

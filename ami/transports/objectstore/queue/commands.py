@@ -13,6 +13,7 @@ class Enqueue(NamedTuple):
     """Add a message, ordered by priority (lower first), then by arrival. Answer: True.
 
     An id that the queue holds, or that was acknowledged a short while ago, is not stored again; the answer is False.
+    A queue that is full and rejects messages answers QueueFullError.
     ``expires`` and ``created`` are epoch seconds; ``created`` None is the moment it is stored.
     """
 
@@ -144,13 +145,18 @@ class Configure(NamedTuple):
     """Set what the queue does with failed messages: ``delivery_limit`` deliveries (None: any number), then buried.
 
     A buried message waits to be moved to its dead-letter queue; with ``keeps_buried`` False it is removed at once.
+    ``max_length`` and ``rejects_publish`` are a `LengthLimit`.
     """
 
     delivery_limit: int | None = None
     keeps_buried: bool = True
+    max_length: int | None = None
+    rejects_publish: bool = False
 
     def wire(self) -> tuple[list[Any], bytes]:
-        return [op.CONFIGURE, self.delivery_limit, self.keeps_buried], b""
+        line = [op.CONFIGURE, self.delivery_limit, self.keeps_buried]
+        # Without a limit the line is one that versions without limits can read.
+        return (line if self.max_length is None else [*line, self.max_length, self.rejects_publish]), b""
 
 
 Command = Enqueue | Claim | Take | Ack | Return | Bury | Renew | RenewAll | Rescue | Purge | Sweep | Configure

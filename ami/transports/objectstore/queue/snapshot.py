@@ -5,6 +5,7 @@ from typing import Any
 
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.format import FORMAT
+from ami.transports.objectstore.queue.limits import LengthLimit
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import StorageError
 
@@ -18,6 +19,7 @@ def dump(state: State) -> bytes:
         "order": state.order,
         "delivery_limit": state.delivery_limit,
         "keeps_buried": state.keeps_buried,
+        "limit": list(state.limit),
         "acknowledged": list(state.acknowledged.items()),
         "entries": [entry.dump() for entry in state.entries.values()],
     }
@@ -39,6 +41,8 @@ def _state(whole: dict[str, Any]) -> State:
     state = State()
     state.version, state.now, state.order = whole["version"], whole["now"], whole["order"]
     state.delivery_limit, state.keeps_buried = whole["delivery_limit"], whole["keeps_buried"]
+    # A version without limits wrote none.
+    state.limit = LengthLimit(*whole.get("limit", ()))
     state.acknowledged.update(whole["acknowledged"])
     for entry in map(Entry.load, whole["entries"]):
         state.place(entry)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.entry_index import EntryIndex
+from ami.transports.objectstore.queue.limits import MAXLEN, LengthLimit, QueueFullError
 from ami.transports.objectstore.storage.errors import JobNotFoundError, StorageError
 
 #: The ids of so many acknowledged messages are remembered, so that a publish tried again is stored once ...
@@ -34,6 +35,7 @@ class State(EntryIndex):
         self.order = 0
         self.delivery_limit: int | None = None
         self.keeps_buried = True
+        self.limit = LengthLimit()
 
     def apply(self, moment: float, lines: list[list[Any]], segment: int, offset: int) -> list[Any]:
         """Apply one batch and return its answers; its payloads lie in ``segment`` from ``offset`` on, in order."""
@@ -73,17 +75,24 @@ class State(EntryIndex):
                 break
             del remembered[name]
 
-    def _enqueue(self, line: list[Any], segment: int, offset: int) -> bool:
+    def _enqueue(self, line: list[Any], segment: int, offset: int) -> bool | QueueFullError:
         _, name, entrypoint, priority, length, expires, created, checksum = line
         if name in self.entries or name in self.acknowledged:
             return False
+        if self.limit.rejects(self.depth()):
+            return QueueFullError(f"{self.limit.messages} messages wait, and no more may")
         self.order += 1
         moment = self.now if created is None else created
         entry = self.entries[name] = Entry(name, entrypoint, priority, self.order, moment, expires)
         entry.segment, entry.offset, entry.length, entry.checksum = segment, offset, length, checksum
         self._add_to_segment(entry)
         self._wait(entry)
+        self._drop_excess()
         return True
+
+    def _drop_excess(self) -> None:
+        while self.limit.is_exceeded(self.depth()) and (entry := self._next(None)) is not None:
+            self._bury(entry, MAXLEN)
 
     def _claim(self, count: int, owner: str, seconds: float | None, entrypoint: str | None) -> list[Entry]:
         claimed: list[Entry] = []
@@ -124,6 +133,7 @@ class State(EntryIndex):
             self._bury(entry, DELIVERY_LIMIT)
         else:
             self._wait(entry)
+            self._drop_excess()
 
     def _bury_by_id(self, name: str, reason: str, owner: str | None) -> None:
         self._bury(self._found(name, owner), reason)
@@ -172,8 +182,16 @@ class State(EntryIndex):
     def _swept(self) -> None:
         """Every batch begins with a sweep."""
 
-    def _configure(self, delivery_limit: int | None, keeps_buried: bool) -> None:
+    def _configure(
+        self,
+        delivery_limit: int | None,
+        keeps_buried: bool,
+        max_length: int | None = None,
+        rejects_publish: bool = False,
+    ) -> None:
         self.delivery_limit, self.keeps_buried = delivery_limit, keeps_buried
+        self.limit = LengthLimit(max_length, rejects_publish)
+        self._drop_excess()
 
     def _mark_all_redelivered(self) -> None:
         """After a power failure the last claims may be missing from the journal."""

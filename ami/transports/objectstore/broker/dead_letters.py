@@ -4,8 +4,9 @@ import time
 from typing import Any
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
-from ami.transports.objectstore.broker.declarations import Declarations
+from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
+from ami.transports.objectstore.broker.publish_mixin import expires
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 
@@ -52,10 +53,18 @@ def _move(
     _mark(envelope, queue, entry)
     for target in targets:
         # The order makes the id unique, also when a replayed message of the same id dies again.
-        broker.store(target).commit([Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))])
-        broker.notifier(target).notify()
+        _store(broker, target, declarations.queues[target], f"{queue}:{entry.order}:{entry.id}", envelope)
     store.commit([Ack(entry.id)], durable=False)
     return True
+
+
+def _store(broker: BrokerStorage, queue: str, record: QueueRecord, name: str, envelope: Envelope) -> None:
+    """Store a dead letter; it expires as any message of the queue, which may be one of a chain."""
+    moment = expires(envelope["properties"], record)
+    broker.expiry_marks.before(queue, record, moment)
+    broker.store(queue).commit([Enqueue(name, seal(envelope), expires=moment)])
+    broker.expiry_marks.after(queue, record, moment)
+    broker.notifier(queue).notify()
 
 
 def _targets(declarations: Declarations, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:

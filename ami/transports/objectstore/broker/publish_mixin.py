@@ -9,6 +9,8 @@ from amqp.exceptions import ChannelError, NotFound
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.envelope import Envelope, seal
+from ami.transports.objectstore.broker.eta import eta_of
+from ami.transports.objectstore.broker.wheel import Delayed
 from ami.transports.objectstore.queue.commands import Enqueue
 
 #: AMQP's reply code for a mandatory message that no queue takes.
@@ -25,7 +27,7 @@ class PublishMixin:
     def basic_publish(
         self, message: Envelope, exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
     ) -> None:
-        """Store a message in every queue it is routed to; return when it is on disk.
+        """Store a message in every queue it is routed to, or among the delayed ones; return when it is on disk.
 
         Raises amqp's NotFound, and ChannelError where the message is ``mandatory`` and no queue takes it.
         """
@@ -38,11 +40,17 @@ class PublishMixin:
         properties["delivery_info"].update(exchange=exchange, routing_key=routing_key)
         name = str(properties.get("message_id") or properties.get("publish_id") or uuid.uuid4().hex)
         content = seal(message)
+        due = eta_of(message["headers"])
+        if due is not None and due > time():
+            self.broker.wheel.put([Delayed(name, due, content)], durable=properties.get("delivery_mode") != 1)
+            return
         for queue in queues:
             record = declarations.queues[queue]
-            enqueue = Enqueue(name, content, "", -_priority(properties), _expires(properties, record))
+            enqueue = stored(name, content, properties, record)
             durable = not record.is_transient and properties.get("delivery_mode") != 1
+            self.broker.expiry_marks.before(queue, record, enqueue.expires)
             self.broker.store(queue).commit([enqueue], durable=durable)
+            self.broker.expiry_marks.after(queue, record, enqueue.expires)
             self.broker.notifier(queue).notify()
 
     def _route(self, exchange: str, routing_key: str) -> tuple[Declarations, list[str]]:
@@ -59,11 +67,16 @@ class PublishMixin:
         return declarations, queues
 
 
+def stored(name: str, content: bytes, properties: dict[str, Any], record: QueueRecord) -> Enqueue:
+    """Return the command that stores a message in a queue."""
+    return Enqueue(name, content, "", -_priority(properties), expires(properties, record))
+
+
 def _priority(properties: dict[str, Any]) -> int:
     return min(max(int(properties.get("priority") or 0), 0), 255)
 
 
-def _expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
+def expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
     """The moment at which a message expires: by its own TTL or the queue's, whichever ends first."""
     own = properties.get("expiration")
     ttls = [int(own) / 1000] if own is not None else []

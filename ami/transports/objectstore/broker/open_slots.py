@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
-from ami.transports.objectstore.broker.cascade import Cascade
+from ami.transports.objectstore.broker.cascade import MOVED, Cascade
 from ami.transports.objectstore.broker.dead_letters import DAMAGED
 from ami.transports.objectstore.broker.expiry import sweep_or_mark
 from ami.transports.objectstore.broker.expiry_marks import SWEEP
 from ami.transports.objectstore.broker.firing import fire
 from ami.transports.objectstore.broker.wheel import Delayed, Slot
-from ami.transports.objectstore.queue.commands import Ack, Bury
+from ami.transports.objectstore.queue.commands import Ack, Bury, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError
@@ -83,12 +83,18 @@ class OpenSlots:
 
         It is read without keeping it in memory, and due messages are fired meanwhile.
         """
-        store = self._wheel.store(slot)
-        cascade = Cascade(partial(self._move_on, width=slot.width, stopped=stopped))
+        store, before = self._wheel.store(slot), 0
+        if self._broker.storage.is_remote:
+            before = _moved_before(store)
+        cascade = Cascade(partial(self._move_on, width=slot.width, stopped=stopped), before)
         store.stream(cascade)
         cascade.flush()
-        self._wheel.remove(slot, store)
-        return 0.0 if cascade.moved and self._broker.is_local else math.inf
+        is_new = cascade.count > before
+        if is_new and self._broker.storage.is_remote:
+            store.commit([Enqueue(f"{MOVED}:{cascade.count}", str(cascade.count).encode(), MOVED)])
+        else:
+            self._wheel.remove(slot, store)
+        return 0.0 if is_new else math.inf
 
     def _move_on(self, messages: Sequence[Delayed], width: int, stopped: threading.Event) -> None:
         if stopped.is_set():
@@ -149,6 +155,13 @@ class OpenSlots:
             pause = min(FIRST_RETRY_SECONDS * 2**tries, LONGEST_RETRY_SECONDS)
             later.append(message._replace(due=time.time() + pause, kind=str(tries + 1)))
         self._wheel.put(later)
+
+
+def _moved_before(store: Store) -> int:
+    """Return how many messages of a slot were moved on, in a storage where it cannot be removed at once."""
+    reading = Cascade(lambda _: None)
+    store.stream(reading)
+    return reading.moved
 
 
 def _parts(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

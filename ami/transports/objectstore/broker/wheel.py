@@ -82,7 +82,7 @@ class Wheel:
     """The slots of one broker. Thread-safe; writing to a slot reads nothing."""
 
     def __init__(self, storage: Storage, folder: Path | None, bell: Path) -> None:
-        """``folder``: the broker's; None keeps the slots in ``storage``. ``bell``: the timekeeper's notification file."""
+        """``folder``: the broker's, None where slots are in ``storage``. ``bell``: what the timekeeper listens to."""
         self.bell = bell
         self._storage = storage
         self._folder = folder / FOLDER if folder is not None else None

@@ -44,7 +44,7 @@ class Cascade:
             self.count += 1
             if self.count <= self._skip:
                 continue
-            self._part.append(Delayed(name, due, payload, kind))
+            self._part.append(Delayed.load(name, due, payload, kind))
             self._size += length
             if len(self._part) >= AT_ONCE or self._size >= BYTES_AT_ONCE:
                 self.flush()

@@ -111,19 +111,18 @@ class OpenSlots:
         return min((self._guarded(self._fire, slot) for slot in due), default=math.inf)
 
     def _fire(self, slot: Slot) -> float:
+        """Fire what is due; return when the next message is, and now where some was: more may have been written."""
         store = self._wheel.store(slot)
         with store.lock:
-            waiting = [entry for entry in store.look().entries.values() if entry.is_waiting]
+            entries = store.look().entries
+            waiting = [entry for entry in entries.values() if entry.is_waiting]
+            if not entries and not self._wheel.remove(slot, store) and not self._broker.storage.is_remote:
+                return time.time() + AGAIN_SECONDS
         now = time.time()
-        due = sorted(
-            (entry for entry in waiting if entry.created <= now), key=lambda entry: (entry.created, entry.order)
-        )
-        for part in _parts(due):
+        due = [entry for entry in waiting if entry.created <= now]
+        for part in _parts(sorted(due, key=lambda entry: (entry.created, entry.order))):
             self._fire_part(store, part)
-        if len(due) < len(waiting):
-            return min(entry.created for entry in waiting if entry.created > now)
-        is_done = self._broker.storage.is_remote or bool(store.look().buried) or self._wheel.remove(slot, store)
-        return math.inf if is_done else time.time() + AGAIN_SECONDS
+        return now if due else min((entry.created for entry in waiting), default=math.inf)
 
     def _fire_part(self, store: Store, entries: Sequence[Entry]) -> None:
         messages = [message for entry in entries if (message := self._readable(store, entry)) is not None]
@@ -133,12 +132,12 @@ class OpenSlots:
         for message in messages:
             if message.kind == SWEEP:
                 sweep_or_mark(self._broker, message.payload.decode())
-        store.commit([Ack(message.id) for message in messages], durable=False)
+        store.commit([Ack(message.enqueue().id) for message in messages], durable=False)
 
     def _readable(self, store: Store, entry: Entry) -> Delayed | None:
         """Return a message; one whose bytes are damaged stays in its slot, for the command ``check``."""
         try:
-            return Delayed(entry.id, entry.created, store.payload(entry), entry.entrypoint)
+            return Delayed.load(entry.id, entry.created, store.payload(entry), entry.entrypoint)
         except StorageError as error:
             if error.cause is not None:
                 raise

@@ -42,6 +42,15 @@ class Delayed(NamedTuple):
     payload: bytes
     kind: str = ""
 
+    def enqueue(self) -> Enqueue:
+        """Return what stores it in a slot. Its kind is a part of the id there: a retry may meet the first try."""
+        return Enqueue(f"{self.kind}:{self.id}", self.payload, self.kind, created=self.due)
+
+    @classmethod
+    def load(cls, name: str, due: float, payload: bytes, kind: str) -> "Delayed":
+        """Return what `enqueue` stored under ``name``."""
+        return cls(name.removeprefix(f"{kind}:"), due, payload, kind)
+
 
 class Slot(NamedTuple):
     """``width`` seconds from ``start`` (epoch seconds) on."""
@@ -108,7 +117,7 @@ class Wheel:
     def _append(self, slot: Slot, messages: Sequence[Delayed], durable: bool) -> None:
         is_new = slot not in self._stores
         store = self.store(slot)
-        store.commit([Enqueue(one.id, one.payload, one.kind, created=one.due) for one in messages], durable=durable)
+        store.commit([one.enqueue() for one in messages], durable=durable)
         if self._folder is not None:
             store.close()  # Else the blocks of a removed slot would stay in use.
         if is_new or slot.opens <= time.time() + RING_SECONDS:

@@ -124,7 +124,7 @@ def test_a_sweep_frees_the_memory_of_a_queue_without_consumers(connect):
     send(connection, 1)
     with consumed(connect(), OTHER):
         until(lambda: depth(connection, "moths.dlq") == 1, 60)
-        assert not connection.transport.broker.store("moths").is_followed
+        until(lambda: not connection.transport.broker.store("moths").is_followed, 60)
 
 
 def test_a_message_that_no_queue_takes_when_due_is_kept(connect, monkeypatch, caplog):

@@ -39,6 +39,10 @@ class Simulation:
         self.restart()
         self.broker.declarations.change(lambda known: known.with_queue(QUEUE, QueueRecord()))
 
+    def monotonic(self) -> float:
+        """Stands for ``time.monotonic``."""
+        return self.now
+
     def time(self) -> float:
         """Stands for ``time.time``."""
         return self.now

@@ -54,17 +54,17 @@ class OpenSlots:
 
     def work(self, stopped: threading.Event) -> float:
         """Move and fire all that is due; return the moment at which there is more (epoch seconds, or infinity)."""
-        following = [math.inf]
+        following: list[float] = []
+        slots: list[Slot] = []
         is_moved = True
         while is_moved and not stopped.is_set():
-            is_moved, following = False, [math.inf]
-            for slot in self._wheel.slots():
+            is_moved, following, slots = False, [math.inf], self._wheel.slots()
+            for slot in slots:
                 if (opens := max(slot.opens, self._put_off.get(slot, 0.0))) > time.time():
                     following.append(opens)
                 elif slot.width > 1 and not stopped.is_set():
                     is_moved |= self._guarded(partial(self._cascade, stopped=stopped), slot) == 0.0
-        following.append(self._fire_all())
-        return min(following)
+        return min(self._fire_all(slots), *following, math.inf)
 
     def _guarded(self, work: Callable[[Slot], float], slot: Slot) -> float:
         """Do some work; a slot that cannot be read must not hold up the others."""
@@ -100,12 +100,11 @@ class OpenSlots:
         if stopped.is_set():
             raise _Stopped
         self._wheel.put(messages, below=width)
-        self._fire_all()
+        self._fire_all(self._wheel.slots())
 
-    def _fire_all(self) -> float:
+    def _fire_all(self, slots: Sequence[Slot]) -> float:
         """Fire what is due in the slots of a second; return when the next message there is due."""
         now = time.time()
-        slots = self._wheel.slots()
         self.is_active = any(slot.opens <= now for slot in slots)
         due = [slot for slot in slots if slot.width == 1 and max(slot.opens, self._put_off.get(slot, 0.0)) <= now]
         return min((self._guarded(self._fire, slot) for slot in due), default=math.inf)

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import weakref
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.election import Election, LockElection, RecordElection
@@ -32,8 +33,8 @@ class Timekeeper:
     """One per broker and process; it runs while the process has a consumer of any queue."""
 
     def __init__(self, broker: BrokerStorage) -> None:
-        self._broker = broker
-        self._slots = OpenSlots(broker)
+        # The broker has this object, and what nobody uses is closed at once.
+        self._broker = weakref.ref(broker)
         self._owners: set[str] = set()
         self._election = _election(broker)
         self._lock = threading.Lock()
@@ -43,8 +44,9 @@ class Timekeeper:
         """Run, from now on, for a connection that consumes."""
         with self._lock:
             self._owners.add(owner)
-            if self._run_now is None:
-                self._run_now = _Run(self._broker, self._slots, self._election)
+            broker = self._broker()
+            if self._run_now is None and broker is not None:
+                self._run_now = _Run(broker, self._election)
 
     def leave(self, owner: str) -> None:
         """End when the last connection stops consuming."""
@@ -63,9 +65,9 @@ class Timekeeper:
 class _Run:
     """The thread from its start to its end."""
 
-    def __init__(self, broker: BrokerStorage, slots: OpenSlots, election: Election) -> None:
+    def __init__(self, broker: BrokerStorage, election: Election) -> None:
         self._broker = broker
-        self._slots = slots
+        self._slots = OpenSlots(broker)
         self._election = election
         self._stopped = threading.Event()
         self._listener: Listener | None = None

@@ -4,8 +4,10 @@ import math
 import os
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from ami.transports.objectstore.broker.notify import Notifier
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage
 
 #: The folder, or the prefix of the keys, of all slots.
@@ -26,6 +29,10 @@ LEAD_SHARE, LONGEST_LEAD_SECONDS = 0.125, 30.0
 
 #: In a remote storage a slot is removed so long after its begin, because nothing can be deleted on a condition there.
 REMOTE_GRACE_SECONDS = 120.0
+
+#: The object that is written when a slot was added to a remote storage, and how long no other change is looked for.
+CHANGED = "delayed-changed"
+RELIST_SECONDS = 600.0
 
 #: The stores of the last slots that were written to; their files are closed after each use.
 STORES = 64
@@ -98,6 +105,8 @@ class Wheel:
         self._notifier = Notifier(bell)
         self._stores: OrderedDict[Slot, Store] = OrderedDict()
         self._lock = threading.Lock()
+        #: In a remote storage: the version of `CHANGED`, until when it is believed, and the slots listed after it.
+        self._listed: tuple[str, float, list[Slot]] | None = None
 
     def put(self, messages: Iterable[Delayed], *, durable: bool = True, below: float = math.inf) -> None:
         """Store messages in slots narrower than ``below``; return when they are on disk. Raises StorageError.
@@ -124,11 +133,32 @@ class Wheel:
             self.ring()
 
     def ring(self) -> None:
-        """Let the timekeeper look for new slots."""
+        """Let the timekeeper look for new slots: this machine's at once, another one's at its next poll."""
         self._notifier.notify()
+        if self._storage.is_remote:
+            stored = self._storage.read(CHANGED)
+            content = uuid.uuid4().bytes
+            with suppress(CASConflictError):  # Another one did so after the read, and with it after our append.
+                if stored is None:
+                    self._storage.create(CHANGED, content)
+                else:
+                    self._storage.replace(CHANGED, content, stored.version)
 
     def slots(self) -> list[Slot]:
-        """Return every slot that exists, the first to begin first, and the widest of those."""
+        """Return every slot that exists, the first to begin first, and the widest of those.
+
+        A remote storage is listed only when a slot was added: listing costs as much as writing, reading a tenth.
+        """
+        if not self._storage.is_remote:
+            return self._list()
+        stored = self._storage.read(CHANGED)
+        version = stored.version if stored else ""
+        listed = self._listed
+        if listed is None or listed[0] != version or time.monotonic() > listed[1]:
+            listed = self._listed = version, time.monotonic() + RELIST_SECONDS, self._list()
+        return listed[2]
+
+    def _list(self) -> list[Slot]:
         found = (Slot.parse(name) for name in self._names())
         return sorted((slot for slot in found if slot is not None), key=lambda slot: (slot.opens, -slot.width))
 
@@ -166,4 +196,5 @@ class Wheel:
             return False
         with self._lock:
             self._stores.pop(slot, None)
+            self._listed = None
         return True

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from rich.console import Console
 from rich.table import Table
 
+from ami.transports.objectstore.check.delayed import delayed_reports
 from ami.transports.objectstore.check.journal import Report, read_queue
 from ami.transports.objectstore.check.objects import FOLDERS, torn_objects, transient_queues
 
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         transient = transient_queues(folder)
         reports = [read_queue(path, is_transient=unquote(path.name) in transient) for path in queues_of(folder)]
+        reports += delayed_reports(folder)
         damage = list(torn_objects(folder))
     except (OSError, ValueError) as error:
         print(f"check: {error}", file=sys.stderr)

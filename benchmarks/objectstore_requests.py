@@ -20,6 +20,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from ami.transports.objectstore.broker.timekeeper import LONGEST_POLL_SECONDS  # noqa: E402
 from tests.support.transports.fake_bucket import (  # noqa: E402
     EVENTS,
     HEARTBEAT_SECONDS,
@@ -76,9 +77,15 @@ def idle_rows() -> list[Row]:
         EVENTS(worker.connection.default_channel).declare()
         worker.send_heartbeat()
         polls = _in_an_hour(now, worker, worker.turn, STEP_SECONDS)
+        delays = _in_an_hour(now, worker, worker.look_for_delayed, LONGEST_POLL_SECONDS)
         beats = _in_an_hour(now, worker, worker.beat, BEAT_SECONDS)
         heartbeats = _in_an_hour(now, worker, worker.send_heartbeat, HEARTBEAT_SECONDS)
-    steps = {"poll": polls, "announce itself": beats, "Celery's heartbeat event": heartbeats}
+    steps = {
+        "poll": polls,
+        "look for delayed messages": delays,
+        "announce itself": beats,
+        "Celery's heartbeat event": heartbeats,
+    }
     return [Row(name, "idle worker and hour", requests, 0) for name, requests in steps.items()]
 
 

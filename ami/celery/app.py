@@ -97,7 +97,7 @@ def _forget_destination(options: dict[str, Any]) -> None:
 def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
     """Make a countdown what the broker can carry and return when the task is due, in epoch seconds.
 
-    A broker that delays counts whole seconds: anything else is rounded up so that no task starts early. Under a second
+    Delay exchanges count whole seconds: anything else is rounded up so that no task starts early. Under a second
     is sent at once on every broker (kombu raises on it there).
     """
     eta, countdown = options.pop("eta", None), options.pop("countdown", None)
@@ -107,7 +107,7 @@ def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
         countdown = moment.timestamp() - time.time()
     if not countdown or countdown < 1:
         return time.time()
-    options["countdown"] = math.ceil(countdown) if kind.delays else countdown
+    options["countdown"] = math.ceil(countdown) if kind.delay_exchanges else countdown
     return time.time() + float(options["countdown"])
 
 

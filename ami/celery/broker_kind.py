@@ -10,7 +10,9 @@ class BrokerKind:
     """What one kind of broker can do.
 
     ``routes``: it keeps exchanges, bindings, alternate exchanges and dead letters, and knows which queues are missing.
-    ``delays``: it keeps a delayed message until it is due, for whole seconds. Elsewhere the worker does, to the moment.
+    ``delays``: it keeps a delayed message until it is due. Elsewhere the worker does.
+    ``delay_exchanges``: it does so in kombu's delay exchanges, by a routing key, for whole seconds. Where it has none
+    and delays, it reads the header ``eta``, to the moment.
     ``confirms``: it confirms each message; where it does not, publishing itself waits.
     ``lists``: it lists the names of all its queues.
     ``priority_levels``: how many priorities it keeps apart; 0 if it ignores them. RabbitMQ's two are there since 4.0.
@@ -19,6 +21,7 @@ class BrokerKind:
 
     routes: bool = False
     delays: bool = False
+    delay_exchanges: bool = False
     confirms: bool = False
     lists: bool = False
     priority_levels: int = 0
@@ -27,8 +30,10 @@ class BrokerKind:
 
 #: By the ``driver_type`` of kombu's transport; any other one has queues and no more.
 KINDS = {
-    "amqp": BrokerKind(routes=True, delays=True, confirms=True, priority_levels=2, is_managed=True),
-    "objectstore": BrokerKind(routes=True, lists=True, priority_levels=10),
+    "amqp": BrokerKind(
+        routes=True, delays=True, delay_exchanges=True, confirms=True, priority_levels=2, is_managed=True
+    ),
+    "objectstore": BrokerKind(routes=True, delays=True, lists=True, priority_levels=10),
 }
 
 

@@ -40,7 +40,7 @@ def declare(topology: Topology, connection: Connection, own: Collection[str] = (
         broker.EXCHANGE(channel).declare()
         for queue in kept:
             queue(channel).declare()
-    if kind.delays:
+    if kind.delay_exchanges:
         declare_native_delayed_delivery_exchanges_and_queues(connection, DELAY_QUEUE_TYPE)
     for queue in queues:
         if queue.name in own or not _exists(connection, queue.name):
@@ -54,7 +54,7 @@ def _declare_with_keys(connection: Connection, queue: Queue) -> None:
         if queue.name != FALLBACK:
             for key in routing_keys(queue.name):
                 channel.queue_unbind(FALLBACK, broker.EXCHANGE_NAME, routing_key=key)
-    if kind_of(connection).delays:
+    if kind_of(connection).delay_exchanges:
         bind_queue_to_native_delayed_delivery_exchange(connection, queue)
 
 

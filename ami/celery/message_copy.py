@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+# Why a worker has buried the message: text. A transport that delays does not delay such a one.
+from ami.transports.objectstore.broker.eta import REASON_HEADER as REASON_HEADER
+
 #: The properties that a copy keeps.
 PROPERTIES = (
     "correlation_id",
@@ -14,9 +17,6 @@ PROPERTIES = (
     "type",
     "app_id",
 )
-
-#: Why a worker has buried the message: text.
-REASON_HEADER = "antenna_reason"
 
 #: The kind of that reason, where it is not a malformed message: one word or two.
 REASON_KIND_HEADER = "antenna_reason_kind"

@@ -19,13 +19,14 @@ from kombu.transport.native_delayed_delivery import (
 
 from ami import celery_internals
 from ami.celery.amqp_properties import UNREADABLE
-from ami.celery.broker_kind import kind_of
+from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
 from ami.celery.declaration import declare
 from ami.celery.message_copy import REASON_HEADER
 from ami.celery.task_message import check, seconds_ahead
 from ami.governor.slot_consumer import SlotConsumer
 from ami.topology.broker import EXCHANGE_NAME
+from ami.transports.objectstore.broker.eta import eta_of
 
 logger = get_logger(__name__)
 
@@ -164,14 +165,14 @@ class GuardedWorker(CeleryConsumer):
         A message of this project arrives when it is due; one that was moved or published by others may not.
         """
         consumer, seconds = self.task_consumer, seconds_ahead(message)
-        if seconds < POSTPONED_SECONDS or not kind_of(self.connection).delays:
+        if seconds < POSTPONED_SECONDS:
             return False
         queue = consumer.queue_of(message)
-        if queue is None:
+        target = None if queue is None else _delay(kind_of(self.connection), message, seconds, queue)
+        if target is None:
             return False
         logger.info("Message postponed by the broker until its ETA", extra={"queue": queue, "seconds": round(seconds)})
-        key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
-        self._submit(consumer, message, (level_name(MAX_LEVEL), key), {})
+        self._submit(consumer, message, target, {})
         return True
 
     def _submit(self, consumer: Any, message: Any, target: tuple[str, str], headers: dict[str, str]) -> None:
@@ -258,3 +259,12 @@ def _short_representations(headers: Any) -> dict[str, str]:
     if sum(len(str(value)) for value in headers.values()) < MAX_HEADERS_BYTES:
         return {}
     return {name: str(headers[name])[:200] for name in ("argsrepr", "kwargsrepr") if name in headers}
+
+
+def _delay(kind: BrokerKind, message: Any, seconds: float, queue: str) -> tuple[str, str] | None:
+    """Return the exchange and routing key by which a broker delays a message for its queue; None where it does not."""
+    if kind.delay_exchanges:
+        key = calculate_routing_key(min(math.ceil(seconds), 2**MAX_NUMBER_OF_BITS_TO_USE - 1), queue)
+        return level_name(MAX_LEVEL), key
+    # By its header: one that the broker does not read would come back at once.
+    return ("", queue) if kind.delays and eta_of(message.headers) is not None else None

@@ -33,6 +33,11 @@ class Worker:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """The process id of its parent process."""
+        return self._popen.pid
+
     def await_ready(self) -> None:
         """Wait until it consumes."""
         deadline = time.monotonic() + START_SECONDS

@@ -52,8 +52,8 @@ class Split:
         """
         ahead = max(0.0, seconds_ahead(message))
         exchange, key = broker.EXCHANGE_NAME, plan.queue
-        # Elsewhere a worker holds it until then.
-        if ahead >= 1 and kind_of(self._connection).delays:
+        # Elsewhere the broker reads the ETA, or a worker holds it until then.
+        if ahead >= 1 and kind_of(self._connection).delay_exchanges:
             seconds = min(math.ceil(ahead), 2**MAX_NUMBER_OF_BITS_TO_USE - 1)
             exchange, key = level_name(MAX_LEVEL), calculate_routing_key(seconds, plan.queue)
         body, headers = _content(message, plan)

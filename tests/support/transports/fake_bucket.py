@@ -1,5 +1,6 @@
 """Publishers and workers over a bucket in memory, each counting its requests, on a clock that only the caller moves."""
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ from ami.transports.objectstore.broker import consumer_registry, declaration_sto
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
+from ami.transports.objectstore.broker.open_slots import OpenSlots
+from ami.transports.objectstore.broker.timekeeper import Timekeeper
 from ami.transports.objectstore.journal import objects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.request_counter import RequestCounter, Traffic
@@ -82,9 +85,9 @@ class Process:
         action()
         return Requests.of(self.counter.traffic.since(before))
 
-    def publish(self, queue: Queue, body: str = "x" * 700) -> None:
+    def publish(self, queue: Queue, body: str = "x" * 700, **options: Any) -> None:
         Producer(self.connection.default_channel, auto_declare=False).publish(
-            body, exchange=queue.exchange, routing_key=queue.routing_key
+            body, exchange=queue.exchange, routing_key=queue.routing_key, **options
         )
 
     def send_heartbeat(self) -> None:
@@ -121,6 +124,10 @@ class Process:
             self.received.pop(0).ack()
             self.connection.default_channel.flush()
 
+    def look_for_delayed(self) -> None:
+        """Do one turn of the timekeeper."""
+        OpenSlots(self.connection.transport.broker).work(threading.Event())
+
     def beat(self) -> None:
         """Do one beat of the lease renewer."""
         renewer = self.connection.transport._get_lease_renewer()
@@ -136,6 +143,7 @@ def clock() -> Iterator[Clock]:
             stack.enter_context(patch.object(module, "time", standing))
         # A beat happens when `Process.beat` is called.
         stack.enter_context(patch.object(LeaseRenewer, "_start", lambda _: None))
+        stack.enter_context(patch.object(Timekeeper, "join", lambda *_: None))
         yield standing
 
 

@@ -5,21 +5,27 @@ import os
 import shutil
 import threading
 from collections import deque
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, finalize
 
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRegistry
 from ami.transports.objectstore.broker.declaration_store import DeclarationStore
 from ami.transports.objectstore.broker.declarations import QueueRecord
+from ami.transports.objectstore.broker.expiry_marks import ExpiryMarks
 from ami.transports.objectstore.broker.names import file_name, key_name
 from ami.transports.objectstore.broker.notify import Notifier, make_private_folder
+from ami.transports.objectstore.broker.wheel import Wheel
 from ami.transports.objectstore.queue.commands import Configure
 from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.keys import NAME_BYTES as KEY_NAME_BYTES
 from ami.transports.objectstore.storage.port import Storage
+
+if TYPE_CHECKING:
+    from ami.transports.objectstore.broker.timekeeper import Timekeeper
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +49,10 @@ class BrokerStorage:
         self._notifiers: dict[str, Notifier] = {}
         self._logged: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
+        folder = address.folder if address.scheme == "file" else None
+        #: No queue's file has this name: a percent sign stands before two digits there.
+        self.wheel = Wheel(storage, folder, address.notify_folder / "%timekeeper")
+        self.expiry_marks = ExpiryMarks(self.wheel, is_remote=storage.is_remote)
         if address.scheme == "file":
             address.notify_folder.mkdir(parents=True, exist_ok=True)
         else:
@@ -54,6 +64,13 @@ class BrokerStorage:
     def is_local(self) -> bool:
         """Whether all its users are on this machine."""
         return not self.storage.is_remote
+
+    @cached_property
+    def timekeeper(self) -> "Timekeeper":
+        """What fires delayed and expired messages in the background."""
+        from ami.transports.objectstore.broker.timekeeper import Timekeeper
+
+        return Timekeeper(self)
 
     def store(self, queue: str) -> Store:
         with self._lock:

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
-from ami.transports.objectstore.broker.declarations import Declarations
+from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
-from ami.transports.objectstore.broker.full_queues import store_message
+from ami.transports.objectstore.broker.queue_writer import expires, store_messages
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 
@@ -53,12 +53,18 @@ def _move(
     _mark(envelope, queue, entry)
     for target in targets:
         # The order makes the id unique, also when a replayed message of the same id dies again.
-        enqueue = Enqueue(f"{queue}:{entry.order}:{entry.id}", seal(envelope))
-        if not store_message(broker, target, enqueue, declarations.queues[target], durable=True):
+        if not _store(broker, target, declarations.queues[target], f"{queue}:{entry.order}:{entry.id}", envelope):
             broker.log_once(f"Dead-letter queue {target} is full; dead letters stay buried in {queue}", queue=queue)
             return False
     store.commit([Ack(entry.id)], durable=False)
     return True
+
+
+def _store(broker: BrokerStorage, queue: str, record: QueueRecord, name: str, envelope: Envelope) -> bool:
+    """Store a dead letter, which expires as any message of the queue: it may be one of a chain."""
+    letter = Enqueue(name, seal(envelope), expires=expires(envelope["properties"], record))
+    [is_stored] = store_messages(broker, queue, [letter], record, durable=True)
+    return is_stored
 
 
 def _targets(declarations: Declarations, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:

@@ -50,10 +50,14 @@ class LeaseRenewer:
             self._announce()
         if counts:
             self._start()
+            self._broker.timekeeper.join(self._owner)
+        else:
+            self._broker.timekeeper.leave(self._owner)
 
     def stop(self) -> None:
         """End the thread and remove this connection from the registry."""
         self._stopped.set()
+        self._broker.timekeeper.leave(self._owner)
         if self._thread is not None:
             self._thread.join(5)
         with self._lock:
@@ -102,6 +106,7 @@ class LeaseRenewer:
                 self._requeue_orphans(record)
         if self._broker.is_local or any(record.owner == self._owner for record in records):
             alive = {record.owner for record in records if self._broker.consumers.is_alive(record)}
+            self._broker.timekeeper.observe(alive)
             self._delete_orphaned_queues(alive)
 
     def _requeue_orphans(self, consumer: ConsumerRecord) -> None:

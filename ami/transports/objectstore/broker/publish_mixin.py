@@ -6,12 +6,13 @@ from typing import Any
 from amqp.exceptions import ChannelError, MessageNacked, NotFound
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
-from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
+from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.broker.envelope import Envelope, published, seal
-from ami.transports.objectstore.broker.full_queues import store_message
+from ami.transports.objectstore.broker.eta import eta_of
 from ami.transports.objectstore.broker.names import check_name
 from ami.transports.objectstore.broker.publish_attempts import publish_id
-from ami.transports.objectstore.queue.commands import Enqueue
+from ami.transports.objectstore.broker.queue_writer import enqueue_command, store_messages
+from ami.transports.objectstore.broker.wheel import Delayed
 
 #: AMQP's reply code for a mandatory message that no queue takes.
 NO_ROUTE = 312
@@ -27,7 +28,7 @@ class PublishMixin:
     def basic_publish(
         self, message: Envelope, exchange: str = "", routing_key: str = "", mandatory: bool = False, **_: Any
     ) -> None:
-        """Store a message in every queue it is routed to; return when it is on disk.
+        """Store a message in every queue it is routed to, or among the delayed ones; return when it is on disk.
 
         Raises amqp's NotFound, PreconditionFailed for a routing key that is too long, ChannelError where the message is
         ``mandatory`` and no queue takes it, and MessageNacked where a queue is full that rejects messages; the other
@@ -43,13 +44,19 @@ class PublishMixin:
             self._store(name, published(message, exchange, routing_key), declarations, queues)
 
     def _store(self, name: str, message: Envelope, declarations: Declarations, queues: list[str]) -> None:
-        properties, content = message["properties"], seal(message)
+        properties, content, due = message["properties"], seal(message), eta_of(message["headers"])
+        durable = properties.get("delivery_mode") != 1
+        if due is not None and due > time():
+            self.broker.wheel.put([Delayed(name, due, content)], durable=durable)
+            return
         is_full = False
         for queue in queues:
             record = declarations.queues[queue]
-            enqueue = Enqueue(name, content, "", -_priority(properties, record), _expires(properties, record))
-            durable = not record.is_transient and properties.get("delivery_mode") != 1
-            is_full |= not store_message(self.broker, queue, enqueue, record, durable=durable)
+            command = enqueue_command(name, content, properties, record)
+            [is_stored] = store_messages(
+                self.broker, queue, [command], record, durable=durable and not record.is_transient
+            )
+            is_full |= not is_stored
         if is_full:
             info = properties["delivery_info"]
             raise MessageNacked(f"a queue of exchange '{info['exchange']}' is full; {info['routing_key']!r} not stored")
@@ -66,16 +73,3 @@ class PublishMixin:
             declarations = self.broker.declarations.current(fresh=True)
             queues = declarations.route(exchange, routing_key)
         return declarations, queues
-
-
-def _priority(properties: dict[str, Any], record: QueueRecord) -> int:
-    return min(max(int(properties.get("priority") or 0), 0), record.max_priority)
-
-
-def _expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
-    """The moment at which a message expires: by its own TTL or the queue's, whichever ends first."""
-    own = properties.get("expiration")
-    ttls = [int(own) / 1000] if own is not None else []
-    if record.message_ttl_seconds is not None:
-        ttls.append(record.message_ttl_seconds)
-    return time() + min(ttls) if ttls else None

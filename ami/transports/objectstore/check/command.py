@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ami.transports.objectstore.check.delayed import delayed_reports
 from ami.transports.objectstore.check.journal import Report, read_queue
 from ami.transports.objectstore.check.objects import FOLDERS, declared_queues, torn_objects
 
@@ -38,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         declared = declared_queues(folder)
         reports = [_report(path, *declared.get(path.name, (None, False))) for path in queues_of(folder)]
+        reports += delayed_reports(folder)
         damage = list(torn_objects(folder))
     except (OSError, ValueError) as error:
         print(f"check: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
+from ami.transports.objectstore.broker.expiry_marks import SWEEP
 from ami.transports.objectstore.journal.folder import LINK
 from ami.transports.objectstore.journal.frames import frames, whole_frames
 from ami.transports.objectstore.journal.tail import Tail, this_boot
@@ -28,6 +29,7 @@ class Report:
     """The content of one queue, as far as it could be read; ``damage`` has a sentence for each defect.
 
     ``bytes``: the size of all its segments and snapshots. ``notes``: what its next writer will repair.
+    ``marks``: how many of ``waiting`` only say when a queue is to be swept of expired messages.
     ``is_busy``: it changed during every read, so nothing is known; that is not damage.
     """
 
@@ -38,6 +40,7 @@ class Report:
     segments: int = 0
     bytes: int = 0
     is_busy: bool = False
+    marks: int = 0
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -98,6 +101,7 @@ class _Reading:
         self._compare()
         state = self._state
         report.waiting, report.leased, report.buried = state.depth(), len(state.leased), len(state.buried)
+        report.marks = sum(entry.entrypoint == SWEEP for entry in state.entries.values() if entry.is_waiting)
         if not self._is_whole:
             report.notes.append(f"{report.queue}: the counts are those up to the damage")
         if is_transient and self._tail is None:

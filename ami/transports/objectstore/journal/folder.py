@@ -277,6 +277,13 @@ class FolderJournal:
         self._place.destroy()
         self.close()
 
+    def destroy_if_followed(self) -> bool:
+        """See the port."""
+        if not self._place.destroy(lambda: self._place.read_tail() == Tail(this_boot(), *self.position)):
+            return False
+        self.close()
+        return True
+
     def close(self) -> None:
         self._place.close()
         self._restart()

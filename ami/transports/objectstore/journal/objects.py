@@ -288,6 +288,14 @@ class ObjectJournal:
             self._storage.delete(key)
         self.forget()
 
+    def destroy_if_followed(self) -> bool:
+        """See the port."""
+        head, version = self._read_head()
+        if version and (head.life != self._life or (head.segment, len(head.content)) != self.position):
+            return False
+        self.destroy()
+        return True
+
     def _key(self, name: str) -> str:
         return f"{self._prefix}{name}"
 

@@ -80,17 +80,20 @@ class Place:
         """Let the names in the folder survive a power failure, as its files do."""
         self._folders_to_disk(self.folder)
 
-    def destroy(self) -> None:
-        """Remove everything; a process that waits for the lock makes the folder again.
+    def destroy(self, may: Callable[[], bool] = lambda: True) -> bool:
+        """Remove everything, if ``may`` allows it under the lock; return whether it did.
 
-        It is renamed first: a folder that is half removed could not be read.
+        A process that waits for the lock makes the folder again. It is renamed first: a folder that is half removed
+        could not be read.
         """
-        self.locked(self._remove)
+        if not self.locked(lambda: may() and self._remove()):
+            return False
         self.close()
         for path in self.folder.parent.glob(f"{DESTROYED}*"):
             shutil.rmtree(path, ignore_errors=True)
+        return True
 
-    def _remove(self) -> None:
+    def _remove(self) -> bool:
         try:
             self.folder.rename(self.folder.with_name(f"{DESTROYED}{secrets.token_hex(8)}"))
         except OSError:
@@ -98,6 +101,7 @@ class Place:
             for path in sorted(self.folder.iterdir(), key=lambda path: (path.name == "lock", path.name != "tail")):
                 path.unlink(missing_ok=True)
         self._folders_to_disk(self.folder.parent)
+        return True
 
     def close(self) -> None:
         """Close it; the next use opens it again."""

@@ -68,3 +68,9 @@ class Journal(Protocol):
 
     def destroy(self) -> None:
         """Remove everything."""
+
+    def destroy_if_followed(self) -> bool:
+        """Remove everything, unless more was appended than was followed; then return False.
+
+        In a remote storage, an append at the same moment is lost.
+        """

@@ -61,6 +61,16 @@ class EntryIndex:
             heappop(expiring)
         return False
 
+    def next_expiry(self) -> float | None:
+        """Return the moment at which the next waiting message expires, None when none does."""
+        expiring = self._expiring
+        while expiring:
+            entry = self.entries.get(expiring[0][1])
+            if entry is not None and entry.is_waiting and entry.expires == expiring[0][0]:
+                return entry.expires
+            heappop(expiring)
+        return None
+
     def sparse(self, before: int, bytes_live: int) -> Iterator[Entry]:
         """Yield the messages in segments under ``before`` that hold fewer than ``bytes_live`` needed bytes."""
         thin = {number for number, live in self.in_segment.items() if number < before and live < bytes_live}

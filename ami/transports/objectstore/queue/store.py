@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ami.transports.objectstore.journal.port import Journal
+from ami.transports.objectstore.journal.port import Follower, Journal
 from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue import snapshot as snapshots
 from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encode_line
@@ -129,9 +129,42 @@ class Store:
         """Remove the queue with its messages."""
         with self.lock:
             self._journal.destroy()
+            self.release()
+
+    def destroy_if_read(self) -> bool:
+        """Remove the queue, unless more was appended than was read here; then return False."""
+        with self.lock:
+            if not self._journal.destroy_if_followed():
+                return False
+            self.release()
+            return True
+
+    def release(self) -> None:
+        """Free the memory of the state; the next use reads the queue again."""
+        with self.lock:
+            self._journal.forget()
+            self._journal.close()
             self._state = State()
             self._live = set()
             self._followed_at, self._snapshot_bytes, self._put_off_to = None, 0, 0
+
+    def stream(self, follower: Follower) -> None:
+        """Feed the whole journal to ``follower``; no state is kept here. Raises StorageError.
+
+        Only for a queue to which nothing but `Enqueue` was ever committed. `destroy_if_read` may follow.
+        """
+        with self.lock:
+            self.release()
+            try:
+                self._journal.follow(follower)
+            except BaseException:
+                self._journal.forget()
+                raise
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether this process holds its state."""
+        return self._followed_at is not None
 
     # The journal's follower.
 

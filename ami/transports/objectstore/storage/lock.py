@@ -58,3 +58,26 @@ def _close_inherited() -> None:
 
 
 os.register_at_fork(after_in_child=_close_inherited)
+
+
+def try_lock(path: str) -> int | None:
+    """Take the lock that the file at ``path`` is and return its descriptor; None where another one holds it.
+
+    Kept until `unlock`, or until this process ends; a forked child does not hold it.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _open.add(fd)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _open.discard(fd)
+        os.close(fd)
+        return None
+    return fd
+
+
+def unlock(fd: int) -> None:
+    """Free what `try_lock` took."""
+    _open.discard(fd)
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)

@@ -100,7 +100,7 @@ def test_closing_requeues_and_counts_deliveries_as_rabbitmq_does(connect):
 def test_closing_does_not_count_messages_held_until_their_eta(connect):
     first, second = connect(), connect()
     declare(first, dying(**{"x-delivery-limit": 1}), LETTERS)
-    send(first, "later", headers={"eta": (datetime.now(UTC) + timedelta(hours=1)).isoformat()})
+    send(first, "later", headers={"eta": (datetime.now(UTC) + timedelta(hours=1)).replace(tzinfo=None).isoformat()})
     for _ in range(4):
         take_and_close(second)
     assert (depth(first, "moths"), depth(first, "moths.dlq")) == (1, 0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -93,6 +94,19 @@ def test_a_beat_reads_each_queue_and_the_record_of_each_other_worker():
         assert worker.count(worker.beat) == alone.plus(GET.times(2))
     with publisher_and_workers(workers=4) as (_, _, workers):
         assert workers[0].count(workers[0].beat) == alone.plus(GET.times(3))
+
+
+def test_looking_for_delayed_messages_is_one_read():
+    with publisher_and_workers() as (_, publisher, [worker]):
+        worker.look_for_delayed()
+        assert worker.count(worker.look_for_delayed) == GET
+        headers = {"eta": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+        publisher.publish(QUEUE, headers=headers)
+        # The slot and the object that announces it are read and written; later messages need the slot alone.
+        worker.look_for_delayed()
+        assert worker.count(worker.look_for_delayed) == GET
+        assert publisher.count(lambda: publisher.publish(QUEUE, headers=headers)) == Requests(put=1)
+        assert not worker.received
 
 
 def test_a_held_message_adds_one_write_to_each_beat():

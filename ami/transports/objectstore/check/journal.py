@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
-from ami.transports.objectstore.journal.folder import LINK
-from ami.transports.objectstore.journal.frames import frames, whole_frames
+from ami.transports.objectstore.journal.frames import LINK, frames, whole_frames
 from ami.transports.objectstore.journal.tail import Tail, this_boot
 from ami.transports.objectstore.queue.batch import decode
 from ami.transports.objectstore.queue.snapshot import load

@@ -22,11 +22,6 @@ class DamageGuard:
         self._place = place
         self._segments = segments
         self._snapshots = snapshots
-        self._is_verified = False
-
-    def restart(self) -> None:
-        """Check the folder again before the next batch: it was opened again, or it is another one."""
-        self._is_verified = False
 
     def refusal(self, boot: bytes) -> DamageError | None:
         """Return why no message is accepted; None where no damage was found. Costs one read of the tail."""
@@ -38,20 +33,19 @@ class DamageGuard:
     def _refused(self) -> DamageError:
         return damage.refused(self._folder, damage.read_marker(self._folder) or f"{self._folder} is damaged")
 
-    def verify(self, tail: Tail, boot: bytes) -> None:
-        """Before the first batch that is appended without reading: check what can be checked quickly.
+    def verify(self, tail: Tail, boot: bytes, is_first: bool) -> None:
+        """Before a batch is appended without reading: check its tail, and before the first one all that is quick.
 
         Raises DamageError. Only under the lock.
         """
         if tail.is_flagged(boot):
             raise self._refused()
-        if self._is_verified:
+        if not is_first:
             return
         try:
             damage.verify(self._segments, self._snapshots, tail)
         except DamageError as error:
             raise self.remember(error, boot) from None
-        self._is_verified = True
 
     def remember(self, error: DamageError, boot: bytes) -> DamageError:
         """Let every process accept no message from now on; return the error. Only under the lock."""

@@ -53,7 +53,8 @@ class FolderJournal:
         self._position: tuple[int, int] | None = None
         self._segments = Segments(folder)
         self._snapshots = Snapshots(folder, durable)
-        self._guard: DamageGuard | None = None
+        #: Whether this process has checked what it appends to without reading.
+        self._is_verified = False
         #: Segments that the disk has refused to write.
         self._refused: set[int] = set()
         self._place = Place(folder, durable, self._restart)
@@ -80,7 +81,8 @@ class FolderJournal:
     def _append(self, framed: bytes, follower: Follower | None) -> tuple[int, int]:
         tail = self._trusted_tail()
         if follower is None:
-            self._guard.verify(tail, this_boot())
+            self._guard.verify(tail, this_boot(), not self._is_verified)
+            self._is_verified = True
         for number in sorted(self._refused):
             self._write_again(number)
         if follower is not None:
@@ -199,9 +201,9 @@ class FolderJournal:
 
         def look() -> None:
             tail = self._trusted_tail()
-            if not tail.is_flagged(this_boot()) and segment >= self._snapshots.newest()[0]:
-                if (error := self._damage_up_to(tail)) is not None:
-                    self._remember(error)
+            is_needed = not tail.is_flagged(this_boot()) and segment >= self._snapshots.newest()[0]
+            if is_needed and (error := self._damage_up_to(tail)) is not None:
+                self._remember(error)
 
         with suppress(StorageError):
             self._place.locked(look)
@@ -341,8 +343,7 @@ class FolderJournal:
         self._position = None
         self._refused.clear()
         self._segments.close()
-        if self._guard is not None:
-            self._guard.restart()
+        self._is_verified = False
 
 
 class _NullFollower:

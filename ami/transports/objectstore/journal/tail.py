@@ -43,7 +43,7 @@ class Tail(NamedTuple):
 
 @cache
 def flagged(boot: bytes) -> bytes:
-    """Return what stands for ``boot`` in the tail of a damaged journal: every writer reads the tail before it writes."""
+    """Return what stands for ``boot`` in the tail of a damaged journal; every writer reads the tail first."""
     return bytes(byte ^ 0xFF for byte in boot)
 
 

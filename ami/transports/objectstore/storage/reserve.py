@@ -47,8 +47,9 @@ class Reserve:
         """Return why no message is accepted now; None where the reserve is there, or could be made again."""
         if self.is_there() or self.restore():
             return None
+        needed = f"{self._needed():,}"
         return StorageFullError(
-            f"the disk of {self.path.parent} is full: messages are accepted again when {self._needed():,} bytes are free"
+            f"the disk of {self.path.parent} is full: no message is accepted before {needed} bytes are free"
         )
 
     def give_up(self) -> bool:

@@ -4,20 +4,27 @@ import argparse
 import dataclasses
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from ami.transports.objectstore.check.delayed import delayed_reports
+from ami.transports.objectstore.check.delayed import delayed_reports, slots_of
 from ami.transports.objectstore.check.journal import Report, read_queue
-from ami.transports.objectstore.check.objects import FOLDERS, declared_queues, torn_objects
+from ami.transports.objectstore.check.objects import FOLDERS, declared_queues, set_torn_objects_aside, torn_objects
+from ami.transports.objectstore.check.repair import Repair, mark, print_repairs, repair_queue
+from ami.transports.objectstore.storage.errors import StorageError
 
 ABOUT = """\
-Read all files of a broker's folder, check every checksum, and print a row for each queue. Nothing is changed;
-processes may use the folder meanwhile. Exit code 0: whole; 1: damaged; 2: not a broker's folder; 3: no damage found,
-but a queue changed during every read."""
+Read all files of a broker's folder, check every checksum, and print a row for each queue. Processes may use the folder
+meanwhile. A queue that cannot be read is marked, so that it accepts no message; nothing else is changed. Exit code 0:
+whole; 1: damaged; 2: not a broker's folder; 3: no damage found, but a queue's lock was not free for ten seconds.
+
+With --repair, each damaged queue keeps every message that can be read, and accepts messages again. What cannot be read
+is copied to the folder .unreadable beside the queues. Messages that may have been acknowledged in the damaged part are
+delivered again, flagged as redelivered. Exit code 0: repaired, or nothing was damaged; 1: a repair failed."""
 
 
 def add(commands: Any) -> None:
@@ -29,6 +36,7 @@ def add(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a broker's folder, or that of a single queue")
+    parser.add_argument("--repair", action="store_true", help="keep what can be read, and set the rest aside")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(run=run)
 
@@ -36,10 +44,13 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read the folder and print the result; return the exit code that ``ABOUT`` explains."""
     folder: Path = options.folder
+    if options.repair:
+        return repair(folder, as_json=options.json)
     try:
-        declared = declared_queues(folder)
-        reports = [_report(path, *declared.get(path.name, (None, False))) for path in queues_of(folder)]
-        reports += delayed_reports(folder)
+        declared, slots = declared_queues(folder), set(slots_of(folder).values())
+        paths = [path for path in queues_of(folder) if path not in slots]
+        reports = [checked(path, *declared.get(path.name, (None, False))) for path in paths]
+        reports += delayed_reports(folder, checked)
         damage = list(torn_objects(folder))
     except (OSError, ValueError) as error:
         print(f"check: {error}", file=sys.stderr)
@@ -53,21 +64,56 @@ def run(options: argparse.Namespace) -> int:
     return 1 if damage else 3 if any(report.is_busy for report in reports) else 0
 
 
-def _report(folder: Path, name: str | None, is_transient: bool) -> Report:
-    report = read_queue(folder, is_transient=is_transient)
+def repair(folder: Path, *, as_json: bool) -> int:
+    """Repair every queue and set torn objects aside; print what was done, and return the exit code."""
+    repairs: list[Repair] = []
+    failures: list[str] = []
+    try:
+        paths, declared = queues_of(folder), declared_queues(folder)
+    except (OSError, ValueError) as error:
+        print(f"check: {error}", file=sys.stderr)
+        return 2
+    for path in paths:
+        try:
+            done = repair_queue(path, is_transient=declared.get(path.name, (None, False))[1])
+        except (OSError, StorageError) as error:
+            failures.append(f"{path}: {error}")
+        else:
+            repairs += [done] if done else []
+    objects = [str(path) for path in set_torn_objects_aside(folder)]
+    if as_json:
+        queues = [dataclasses.asdict(one) for one in repairs]
+        print(json.dumps({"folder": str(folder), "queues": queues, "objects": objects, "failures": failures}, indent=2))
+    else:
+        print_repairs(folder, repairs, objects, failures)
+    return 1 if failures else 0
+
+
+def checked(path: Path, name: str | None = None, is_transient: bool = False) -> Report:
+    """Read a queue; mark one that cannot be read, so that no process appends to it."""
+    report = read_queue(path, is_transient=is_transient)
+    if not report.is_readable and report.damage:
+        with suppress(OSError, StorageError):
+            mark(path, report.damage[0])
     # The folder of a long name shows only its beginning.
     report.queue = name or report.queue
     return report
 
 
 def queues_of(folder: Path) -> list[Path]:
-    """Return the folders of all queues. Raises ValueError for a folder that is not a broker's."""
-    if (folder / "tail").is_file():
+    """Return the folders of all queues and delays. Raises ValueError for a folder that is not a broker's."""
+    if _is_queue(folder):
         return [folder]
     if not any((folder / name).is_dir() for name in ("queues", *FOLDERS)):
         missing = "is not a broker's folder: it has no queues" if folder.is_dir() else "is not a folder"
         raise ValueError(f"{folder} {missing}")
-    return sorted(path.parent for path in (folder / "queues").glob("[!.]*/tail"))
+    kinds = [path for path in sorted(folder.glob("[!.]*")) if path.name not in FOLDERS]
+    return [path for kind in kinds for path in sorted(kind.glob("[!.]*")) if _is_queue(path)]
+
+
+def _is_queue(path: Path) -> bool:
+    """Whether it holds a journal, or what is left of one."""
+    return path.is_dir() and ((path / "tail").is_file() or next(path.glob("*.log"), None) is not None)
 
 
 def _print(folder: Path, reports: list[Report], damage: list[str]) -> None:

@@ -1,15 +1,18 @@
-"""Reads the journal of a queue in a folder, without a lock and without changing it, as far as it can be read."""
+"""Reads the journal of a queue in a folder as far as it can be read; without its lock, unless it looks damaged."""
 
+import fcntl
+import os
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 from urllib.parse import unquote
 
 from ami.transports.objectstore.broker.expiry_marks import SWEEP
-from ami.transports.objectstore.journal.folder import LINK
-from ami.transports.objectstore.journal.frames import frames, whole_frames
+from ami.transports.objectstore.journal.damage import Confirmed, read_marker
+from ami.transports.objectstore.journal.frames import LINK, VOID, frames, whole_frames
 from ami.transports.objectstore.journal.tail import Tail, this_boot
 from ami.transports.objectstore.queue.batch import decode
 from ami.transports.objectstore.queue.snapshot import load
@@ -30,6 +33,7 @@ class Report:
 
     ``bytes``: the size of all its segments and snapshots. ``notes``: what its next writer will repair.
     ``marks``: how many of ``waiting`` only say when a queue is to be swept of expired messages.
+    ``is_readable``: a process that begins now can read it; damage before its snapshot costs single messages at most.
     ``is_busy``: it changed during every read, so nothing is known; that is not damage.
     """
 
@@ -41,6 +45,7 @@ class Report:
     bytes: int = 0
     is_busy: bool = False
     marks: int = 0
+    is_readable: bool = True
     damage: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -51,19 +56,16 @@ def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
     A transient queue need not survive a power failure: where it did not, its next writer empties it.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
-    suspected: list[str] = []
     while folder.exists():
-        pause = RETRY_SECONDS
         with suppress(FileNotFoundError), ExitStack() as files:
             report = _Reading(folder, files).report(is_transient)
-            # Found once, a writer may have caused it between two reads; damage is found again.
-            found, report.damage = report.damage, [one for one in report.damage if one in suspected]
-            if report.damage or not found:
+            if not report.damage:
                 return report
-            suspected, pause = found, 0.0
+        # Writers may have caused it between two reads; under the lock they wait.
+        if (report_of_all := _read_locked(folder, is_transient, deadline)) is not None:
+            return report_of_all
         if time.monotonic() > deadline:
             break
-        time.sleep(pause)
     report = Report(unquote(folder.name))
     if folder.exists():
         report.is_busy = True
@@ -73,6 +75,36 @@ def read_queue(folder: Path, *, is_transient: bool = False) -> Report:
     return report
 
 
+def _read_locked(folder: Path, is_transient: bool, deadline: float) -> Report | None:
+    """Read it while no process writes to it; None where its lock was not free in time, or it was removed."""
+    with suppress(FileNotFoundError), _lock(folder, deadline) as is_held:
+        if is_held:
+            with ExitStack() as files:
+                return _Reading(folder, files).report(is_transient)
+    return None
+
+
+@contextmanager
+def _lock(folder: Path, deadline: float) -> Iterator[bool]:
+    """Hold the lock of a queue, which is not made where there is none: then no process uses it."""
+    try:
+        fd = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield folder.exists()
+        return
+    try:
+        is_held = False
+        while not is_held and time.monotonic() < deadline:
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_held = True
+            if not is_held:
+                time.sleep(RETRY_SECONDS)
+        yield is_held and os.path.samestat(os.stat(folder / "lock"), os.fstat(fd))
+    finally:
+        os.close(fd)
+
+
 class _Reading:
     """One pass over a queue's files; all are opened first, so that a file removed later is still read whole."""
 
@@ -80,7 +112,7 @@ class _Reading:
         self._report = Report(unquote(folder.name))
         self._folder = folder
         # Before the segments: they are at least as long as it says.
-        self._tail = _trusted_tail(folder)
+        self._tail = trusted_tail(folder)
         self._segments = {int(path.stem): files.enter_context(path.open("rb")) for path in folder.glob("*.log")}
         self._numbers = sorted(self._segments)
         # After the segments: a newer snapshot needs fewer of them, never one that was removed before it was written.
@@ -99,9 +131,12 @@ class _Reading:
         for number in self._numbers:
             self._read_segment(number)
         self._compare()
+        if not report.damage and (sentence := read_marker(self._folder)) is not None:
+            report.damage.append(f"{sentence} (found before; accept messages again with --repair)")
         state = self._state
         report.waiting, report.leased, report.buried = state.depth(), len(state.leased), len(state.buried)
         report.marks = sum(entry.entrypoint == SWEEP for entry in state.entries.values() if entry.is_waiting)
+        report.is_readable = self._is_whole
         if not self._is_whole:
             report.notes.append(f"{report.queue}: the counts are those up to the damage")
         if is_transient and self._tail is None:
@@ -131,7 +166,7 @@ class _Reading:
             for start, body in frames(content, 0, str(self._path(number))):
                 if body[:1] == LINK:
                     self._links[number - 1] = int.from_bytes(body[1:], "little")
-                elif (number, start) > self._place:
+                elif body[:1] != VOID and (number, start) > self._place:
                     self._apply(number, start, body)
         except StorageError as error:
             self._report.damage.append(str(error))
@@ -167,7 +202,7 @@ class _Reading:
         for number, length in self._links.items():
             if (size := self._sizes.get(number, length)) != length:
                 self._report.damage.append(f"{self._path(number)} has {size} bytes; {length} were written")
-        last = self._tail.segment if self._tail else max(self._numbers, default=0)
+        last = self._last_segment()
         needed = {*range(self._place[0], last + 1), *self._state.in_segment} if last else set()
         for number in sorted(needed.difference(self._numbers)):
             if self._path(number).exists() or not self._folder.exists():
@@ -175,16 +210,40 @@ class _Reading:
             self._report.damage.append(f"{self._path(number)} is missing")
             self._is_whole = False
 
+    def _last_segment(self) -> int:
+        """Return the number of the last segment that was written; raises FileNotFoundError for a removed folder."""
+        if self._tail:
+            return self._tail.segment
+        last, confirmed = max(self._numbers, default=0), confirmed_place(self._folder)
+        if confirmed is None:
+            return last
+        if last == confirmed.segment and self._sizes[last] < confirmed.length:
+            self._report.damage.append(
+                f"{self._path(last)} has {self._sizes[last]} bytes that can be read; {confirmed.length} were written"
+            )
+            self._is_whole = False
+        return max(last, confirmed.segment)
+
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.log"
 
 
-def _trusted_tail(folder: Path) -> Tail | None:
+def trusted_tail(folder: Path) -> Tail | None:
     """Return the tail, None where another start of the system wrote it: the checksums show the journal's end."""
     for _ in range(TRIES):
-        with (folder / "tail").open("rb") as file:
-            tail = Tail.read(file.fileno())
+        try:
+            with (folder / "tail").open("rb") as file:
+                tail = Tail.read(file.fileno())
+        except FileNotFoundError:
+            return None
         # None is also read while it is written.
         if tail is not None:
-            return tail if tail.boot == this_boot() else None
+            return tail if tail.is_of(this_boot()) else None
+    return None
+
+
+def confirmed_place(folder: Path) -> Confirmed | None:
+    """Return the place up to which everything was on disk for sure, None where it is not known."""
+    with suppress(FileNotFoundError), (folder / "lock").open("rb") as file:
+        return Confirmed.read(file.fileno())
     return None

@@ -5,20 +5,21 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, verified, whole_frames
+from ami.transports.objectstore.journal.damage import check_length
+from ami.transports.objectstore.journal.damage_guard import DamageGuard
+from ami.transports.objectstore.journal.frames import HEADER_BYTES, LINK, VOID, frame, frames, verified
 from ami.transports.objectstore.journal.place import Place
 from ami.transports.objectstore.journal.port import BehindError, Follower
+from ami.transports.objectstore.journal.recovery import last_whole
 from ami.transports.objectstore.journal.segments import Segments
 from ami.transports.objectstore.journal.snapshots import Snapshots
 from ami.transports.objectstore.journal.tail import Tail, this_boot
-from ami.transports.objectstore.storage.errors import StorageError
+from ami.transports.objectstore.storage.errors import DamageError, StorageError, from_os
+from ami.transports.objectstore.storage.reserve import Reserve
 
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 * 1024**2
-
-#: How the first frame of a segment begins, which holds the length of the segment before. No batch begins so.
-LINK = b"\0"
 
 
 class FolderJournal:
@@ -27,24 +28,37 @@ class FolderJournal:
     A writer holds the lock while it appends; a reader needs none, because it reads only up to the tail. A killed writer
     leaves bytes beyond the tail, which the next one cuts off. After a power failure the checksums show where the
     journal ends, and the batch ``power_failure`` is appended; the store gives it its meaning.
+
+    Damage that any process finds is written down in the folder. From then on no process appends without reading first,
+    and stores accept no message; what can be read goes on being claimed and acknowledged.
     """
 
     snapshot_share = 12
 
     def __init__(
-        self, folder: Path, *, power_failure: bytes, durable: bool = True, segment_bytes: int = SEGMENT_BYTES
+        self,
+        folder: Path,
+        *,
+        power_failure: bytes,
+        durable: bool = True,
+        segment_bytes: int = SEGMENT_BYTES,
+        reserve: Reserve | None = None,
     ) -> None:
         self.folder = folder
         self.segment_bytes = segment_bytes
         self.grown = 0
         self._durable = durable
         self._power_failure = power_failure
+        self._reserve = reserve
         self._position: tuple[int, int] | None = None
         self._segments = Segments(folder)
         self._snapshots = Snapshots(folder, durable)
+        #: Whether this process has checked what it appends to without reading.
+        self._is_verified = False
         #: Segments that the disk has refused to write.
         self._refused: set[int] = set()
         self._place = Place(folder, durable, self._restart)
+        self._guard = DamageGuard(folder, self._place, self._segments, self._snapshots)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -61,10 +75,14 @@ class FolderJournal:
             except StorageError:
                 self._position = None
                 raise
+            self._place.confirm(segment, start + len(framed))
         return segment, start + HEADER_BYTES
 
     def _append(self, framed: bytes, follower: Follower | None) -> tuple[int, int]:
         tail = self._trusted_tail()
+        if follower is None:
+            self._guard.verify(tail, this_boot(), not self._is_verified)
+            self._is_verified = True
         for number in sorted(self._refused):
             self._write_again(number)
         if follower is not None:
@@ -82,13 +100,17 @@ class FolderJournal:
     def _trusted_tail(self) -> Tail:
         """Return the tail, with nothing beyond it in its segment. Only under the lock."""
         tail = self._place.read_tail()
-        if tail is None or tail.boot != this_boot():
+        if tail is None or not tail.is_of(this_boot()):
             tail = self._recover()
-        size = self._segments.size(tail.segment)
+        try:
+            size = self._segments.size(tail.segment)
+        except BehindError as error:
+            raise self._remember(DamageError(f"{self._segments.path(tail.segment)} is missing")) from error
         if size > tail.length:
             os.ftruncate(self._segments.fd(tail.segment), tail.length)
         elif size < tail.length:
-            raise StorageError(f"{self._segments.path(tail.segment)} has {size} bytes; {tail.length} were written")
+            where = self._segments.path(tail.segment)
+            raise self._remember(DamageError(f"{where} has {size} bytes; {tail.length} were written"))
         return tail
 
     def _write(self, fd: int, content: bytes, at: int) -> None:
@@ -98,7 +120,7 @@ class FolderJournal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(fd, at)
-            raise StorageError(f"{self.folder} took no batch: {error}", error) from error
+            raise from_os(f"{self.folder} took no batch: {error}", error) from error
 
     def _next_segment(self, tail: Tail) -> Tail:
         """Begin a segment, with the one before on disk, so that a power failure takes only the journal's end."""
@@ -109,6 +131,9 @@ class FolderJournal:
         self._write(self._segments.fd(following.segment, create=True), link, 0)
         self._place.names_to_disk()
         self._place.write_tail(following)
+        self._place.confirm(following.segment, 0)
+        if self._reserve is not None:
+            self._reserve.grow()
         return following
 
     def _to_disk(self, number: int) -> None:
@@ -130,11 +155,15 @@ class FolderJournal:
 
     def _recover(self) -> Tail:
         """Find the journal's end by its checksums, after a start of the system or at its first use."""
-        tail = self._last_whole()
-        if not self._durable and not self._is_whole(tail):
+        try:
+            tail = self._last_whole()
+        except DamageError as error:
+            raise self._remember(error) from None
+        if not self._durable and self._damage_up_to(tail) is not None:
             log.warning("Emptied a transient queue after a power failure: %s", self.folder)
             for path in [*self._snapshots.paths(), *map(self._segments.path, self._segments.numbers())]:
                 path.unlink(missing_ok=True)
+            self._guard.forget()
             self._restart()
             tail = self._last_whole()
         if tail.length or tail.segment > 1:
@@ -144,33 +173,54 @@ class FolderJournal:
         if self._durable:
             self._to_disk(tail.segment)
             self._place.names_to_disk()
+        tail = tail._replace(boot=self._guard.boot_of(tail.boot))
         self._place.write_tail(tail)
+        self._place.confirm(tail.segment, tail.length)
         return tail
 
     def _last_whole(self) -> Tail:
-        """Return where the last segment's whole frames end, and cut off what comes after them."""
-        number = max(self._segments.numbers(), default=1)
-        fd = self._segments.fd(number, create=True)
-        content = self._segments.read(number, 0, os.fstat(fd).st_size)
-        end = max((start + len(body) for start, body in whole_frames(content)), default=0)
-        os.ftruncate(fd, end)
-        return Tail(this_boot(), number, end)
+        return Tail(this_boot(), *last_whole(self._segments, self._place.read_confirmed(), self._durable))
 
-    def _is_whole(self, tail: Tail) -> bool:
-        """Whether everything up to the tail can be read."""
+    # Damage and full disks.
+
+    def refusal(self) -> StorageError | None:
+        return self._guard.refusal(this_boot()) or (self._reserve.refusal() if self._reserve else None)
+
+    def make_room(self) -> bool:
+        return self._reserve is not None and self._reserve.give_up()
+
+    @property
+    def is_full(self) -> bool:
+        return self._reserve is not None and not self._reserve.is_there()
+
+    def _remember(self, error: DamageError) -> DamageError:
+        return self._guard.remember(error, this_boot())
+
+    def _remember_if_stuck(self, segment: int) -> None:
+        """After a payload could not be read: find out whether a process that begins now could read the queue."""
+
+        def look() -> None:
+            tail = self._trusted_tail()
+            is_needed = not tail.is_flagged(this_boot()) and segment >= self._snapshots.newest()[0]
+            if is_needed and (error := self._damage_up_to(tail)) is not None:
+                self._remember(error)
+
+        with suppress(StorageError):
+            self._place.locked(look)
+
+    def _damage_up_to(self, tail: Tail) -> DamageError | None:
+        """Return why a process that begins now could not read everything up to the tail; None where it could."""
         before = self._position, self.grown
         try:
-            for number in self._segments.numbers()[:-1]:
-                content = self._segments.read(number, 0, self._segments.size(number))
-                for _ in frames(content, 0, str(self._segments.path(number))):
-                    pass
             self._position = None
             self._read_on(_NullFollower(), tail)
-        except StorageError:
-            return False
+        except BehindError as error:
+            return DamageError(str(error))
+        except DamageError as error:
+            return error
         finally:
             self._position, self.grown = before
-        return True
+        return None
 
     # Following.
 
@@ -180,15 +230,21 @@ class FolderJournal:
         tail = self._place.locked(self._trusted_tail)
         try:
             self._read_on(follower, tail)
-        except BehindError:
+        except (BehindError, DamageError):
+            # Segments were dropped or replaced meanwhile; under the lock none is.
             self._place.locked(lambda: self._catch_up(follower, self._trusted_tail()))
 
     def _catch_up(self, follower: Follower, tail: Tail) -> None:
         """Feed all up to the tail. Only under the lock, when no segment is dropped."""
         try:
-            self._read_on(follower, tail)
-        except BehindError:
-            self._read_on(follower, tail)
+            try:
+                self._read_on(follower, tail)
+            except BehindError:
+                self._read_on(follower, tail)
+        except BehindError as error:
+            raise self._remember(DamageError(str(error))) from error
+        except DamageError as error:
+            raise self._remember(error) from None
 
     def _read_on(self, follower: Follower, tail: Tail) -> None:
         """Feed all up to the tail. Raises BehindError where some of it was dropped; the next call starts over."""
@@ -209,19 +265,14 @@ class FolderJournal:
             content = self._segments.read(number, offset, end - offset)
             for start, body in frames(content, 0, str(self._segments.path(number)), offset):
                 if body[:1] == LINK:
-                    self._check_length(number - 1, int.from_bytes(body[1:], "little"))
-                else:
+                    with suppress(BehindError):
+                        check_length(self._segments, number - 1, int.from_bytes(body[1:], "little"))
+                elif body[:1] != VOID:
                     follower.feed(number, offset + start, body)
                     self.grown += HEADER_BYTES + len(body)
                 self._position = (number, offset + start + len(body))
             if number < tail.segment:
                 self._position = (number + 1, 0)
-
-    def _check_length(self, number: int, length: int) -> None:
-        """Find out whether a segment lost whole frames, which its checksums do not show."""
-        with suppress(BehindError):
-            if (size := self._segments.size(number)) != length:
-                raise StorageError(f"{self._segments.path(number)} has {size} bytes; {length} were written")
 
     def _begin(self, follower: Follower) -> None:
         """Start at the latest snapshot that is whole, or at the first segment."""
@@ -236,8 +287,15 @@ class FolderJournal:
         self._position, self.grown = (1, 0), 0
 
     def read(self, segment: int, offset: int, length: int, checksum: int) -> bytes:
-        content = self._segments.read(segment, offset, length)
-        return verified(content, checksum, str(self._segments.path(segment)), offset)
+        try:
+            content = self._segments.read(segment, offset, length)
+            return verified(content, checksum, str(self._segments.path(segment)), offset)
+        except BehindError as error:
+            self._remember_if_stuck(segment)
+            raise DamageError(f"{self._segments.path(segment)} is missing") from error
+        except DamageError:
+            self._remember_if_stuck(segment)
+            raise
 
     # Snapshots.
 
@@ -264,7 +322,7 @@ class FolderJournal:
             return  # Another process was faster.
         self._snapshots.name(partial)
         self._place.names_to_disk()
-        first = self._snapshots.drop_old()
+        first = self._snapshots.drop_old(1 if self.is_full else 2)
         for number in self._segments.numbers():
             if number < first and number not in live:
                 self._segments.remove(number)
@@ -292,6 +350,7 @@ class FolderJournal:
         self._position = None
         self._refused.clear()
         self._segments.close()
+        self._is_verified = False
 
 
 class _NullFollower:

@@ -1,16 +1,23 @@
 """A batch in a segment, with its length and checksum before it, so that a torn one is found and never served."""
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
 
-from ami.transports.objectstore.storage.errors import StorageError
+from ami.transports.objectstore.storage.errors import DamageError
 
 _HEADER = struct.Struct("<II")
 HEADER_BYTES = _HEADER.size
 
 #: Longer than any batch may be; a length beyond it is damage.
 MAX_BODY_BYTES = 256 * 1024**2
+
+#: What a frame's body begins with: a batch, the length of the segment before, or bytes that a repair set aside.
+BATCH, LINK, VOID = b"[", b"\0", b"\1"
+
+#: Where a frame may begin: a length of at most `MAX_BODY_BYTES`, a checksum, and one of these.
+_CANDIDATE = re.compile(rb"(?s)(?=.{3}[\x00-\x10].{4}[\[\x00\x01])")
 
 
 def frame(body: bytes) -> bytes:
@@ -20,10 +27,15 @@ def frame(body: bytes) -> bytes:
     return _HEADER.pack(len(body), zlib.crc32(body)) + body
 
 
+def length_of(header: bytes) -> int | None:
+    """Return how many bytes the frame with this header has in all; None for a header that is too short."""
+    return HEADER_BYTES + int(_HEADER.unpack(header)[0]) if len(header) == HEADER_BYTES else None
+
+
 def verified(content: bytes, checksum: int, where: str, offset: int) -> bytes:
-    """Return ``content``, which lies ``offset`` bytes behind the beginning of ``where``. Raises StorageError."""
+    """Return ``content``, which lies ``offset`` bytes behind the beginning of ``where``. Raises DamageError."""
     if zlib.crc32(content) != checksum:
-        raise StorageError(f"{where} is damaged between byte {offset} and byte {offset + len(content)}")
+        raise DamageError(f"{where} is damaged between byte {offset} and byte {offset + len(content)}")
     return content
 
 
@@ -42,7 +54,7 @@ def whole_frames(content: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def frames(content: bytes, at: int, where: str, base: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield every frame of ``content``, which must hold nothing else. Raises StorageError where it does.
+    """Yield every frame of ``content``, which must hold nothing else. Raises DamageError where it does.
 
     ``content`` lies ``base`` bytes behind the beginning of ``where``.
     """
@@ -50,4 +62,17 @@ def frames(content: bytes, at: int, where: str, base: int = 0) -> Iterator[tuple
         yield start, body
         at = start + len(body)
     if at != len(content):
-        raise StorageError(f"{where} is damaged at byte {base + at} of {base + len(content)}")
+        raise DamageError(f"{where} is damaged at byte {base + at} of {base + len(content)}")
+
+
+def resynchronise(content: bytes, at: int) -> int | None:
+    """Return where the next whole frame of a batch or a link begins, from ``at`` on; None where there is none."""
+    for found in _CANDIDATE.finditer(content, at):
+        if next(whole_frames(content, found.start()), None) is not None:
+            return found.start()
+    return None
+
+
+def void(length: int) -> bytes:
+    """Return a frame of ``length`` bytes in all, which readers pass over; it takes the place of damaged bytes."""
+    return frame(VOID + bytes(length - HEADER_BYTES - 1))

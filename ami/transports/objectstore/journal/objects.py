@@ -276,6 +276,15 @@ class ObjectJournal:
                 return True
         return False
 
+    is_full = False
+
+    def refusal(self) -> StorageError | None:
+        """None: a bucket answers each write itself."""
+        return None
+
+    def make_room(self) -> bool:
+        return False
+
     def forget(self) -> None:
         self._position = self._head = None
 

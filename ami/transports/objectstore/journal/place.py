@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from ami.transports.objectstore.journal.damage import Confirmed
 from ami.transports.objectstore.journal.tail import Tail
-from ami.transports.objectstore.storage.errors import StorageError
+from ami.transports.objectstore.storage.errors import StorageError, from_os
 
 #: The name of a folder that is being removed, beside the original.
 DESTROYED = ".destroyed-queue-"
@@ -44,7 +45,7 @@ class Place:
             self._lock()
             return work()
         except OSError as error:
-            raise StorageError(f"{self.folder} failed: {error}", error) from error
+            raise from_os(f"{self.folder} failed: {error}", error) from error
         finally:
             if self._lock_fd >= 0:
                 fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
@@ -70,11 +71,20 @@ class Place:
 
     def read_tail(self) -> Tail | None:
         """Return the tail, None where it is missing or was read while it was written."""
-        return Tail.read(self._tail_fd)
+        return Tail.read(self._tail_fd) if self._tail_fd >= 0 else None
 
     def write_tail(self, tail: Tail) -> None:
         """Write the tail. Only under the lock."""
         tail.write(self._tail_fd)
+
+    def read_confirmed(self) -> Confirmed | None:
+        """Return the place up to which everything is on disk, None where it is not known."""
+        return Confirmed.read(self._lock_fd)
+
+    def confirm(self, segment: int, length: int) -> None:
+        """Write down that everything up to this place is on disk."""
+        if self._durable and self._lock_fd >= 0:
+            Confirmed(segment, length).write(self._lock_fd)
 
     def names_to_disk(self) -> None:
         """Let the names in the folder survive a power failure, as its files do."""
@@ -129,7 +139,7 @@ class Place:
             self.close()
         except OSError as error:
             self.close()
-            raise StorageError(f"{self.folder} cannot be used: {error}", error) from error
+            raise from_os(f"{self.folder} cannot be used: {error}", error) from error
 
     def _folders_to_disk(self, *folders: Path) -> None:
         for folder in folders if self._durable else ():

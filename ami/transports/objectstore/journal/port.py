@@ -35,6 +35,16 @@ class Journal(Protocol):
         `StorageError` it may be in the journal: then it is fed like another process's batch.
         """
 
+    def refusal(self) -> StorageError | None:
+        """Return why no further message is accepted now, or None: the journal is damaged, or its disk is full."""
+
+    def make_room(self) -> bool:
+        """Give up what was reserved on a full disk for going on without new messages; return whether that helps."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the reserve was given up and is not back yet: shortening the journal is urgent."""
+
     def follow(self, follower: Follower) -> None:
         """Feed what was appended since the last time; the first time begins at the latest snapshot."""
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from ami.transports.objectstore.journal.port import BehindError
-from ami.transports.objectstore.storage.errors import StorageError
+from ami.transports.objectstore.storage.errors import DamageError, StorageError
 
 #: So many segments stay open for reading payloads.
 OPEN_SEGMENTS = 16
@@ -41,17 +41,22 @@ class Segments:
         return fd
 
     def size(self, number: int) -> int:
-        """Return how many bytes a segment has."""
-        return os.fstat(self.fd(number)).st_size
+        """Return how many bytes a segment has. Raises BehindError for one that is not there."""
+        found = os.fstat(self.fd(number))
+        if not found.st_nlink:
+            # Removed or replaced while it was open: nothing that is written to it stays.
+            self.close(number)
+            found = os.fstat(self.fd(number))
+        return found.st_size
 
     def read(self, number: int, offset: int, length: int) -> bytes:
-        """Return a part of a segment. Raises StorageError where it is shorter."""
+        """Return a part of a segment. Raises DamageError where it is shorter."""
         try:
             content = os.pread(self.fd(number), length, offset) if length > 0 else b""
         except OSError as error:
             raise StorageError(f"{self.path(number)} cannot be read: {error}", error) from error
         if len(content) != length:
-            raise StorageError(f"{self.path(number)} ends before byte {offset + length}")
+            raise DamageError(f"{self.path(number)} ends before byte {offset + length}")
         return content
 
     def remove(self, number: int) -> None:

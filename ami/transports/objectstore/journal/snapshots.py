@@ -4,10 +4,11 @@ import logging
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames
-from ami.transports.objectstore.storage.errors import StorageError
+from ami.transports.objectstore.journal.frames import HEADER_BYTES, frame, frames, length_of
+from ami.transports.objectstore.storage.errors import DamageError, StorageError, from_os
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Snapshots:
                 content = path.read_bytes()
                 _, body = next(frames(content, 0, str(path)), (0, b""))
                 if HEADER_BYTES + len(body) != len(content):
-                    raise StorageError(f"{path} is damaged at byte {HEADER_BYTES + len(body)} of {len(content)}")
+                    raise DamageError(f"{path} is damaged at byte {HEADER_BYTES + len(body)} of {len(content)}")
             except FileNotFoundError:
                 continue
             except (StorageError, OSError) as error:
@@ -53,22 +54,30 @@ class Snapshots:
                     os.fsync(file.fileno())
         except OSError as error:
             partial.unlink(missing_ok=True)
-            raise StorageError(f"{self._folder} took no snapshot: {error}", error) from error
+            raise from_os(f"{self._folder} took no snapshot: {error}", error) from error
         return partial
 
     def name(self, partial: Path) -> None:
         """Give a written one its name."""
         partial.rename(partial.with_name(partial.name[1:].rpartition("-")[0]))
 
-    def drop_old(self) -> int:
-        """Keep the last two, and what is in the making after them; return the first segment that they need."""
+    def newest_of_its_length(self) -> int | None:
+        """Return the segment of the newest one that is as long as it says, without reading it; None without one."""
+        for path in reversed(self.paths()):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                if length_of(file.read(HEADER_BYTES)) == os.fstat(file.fileno()).st_size:
+                    return _place(path)[0]
+        return None
+
+    def drop_old(self, keep: int = 2) -> int:
+        """Keep the last ones, and what is in the making after them; return the first segment that they need."""
         paths = self.paths()
-        if len(paths) < 2:
+        if len(paths) < keep:
             return 0
-        for path in [*paths[:-2], *self._folder.glob(".snapshot-*")]:
-            if path.name.lstrip(".") < paths[-2].name:
+        for path in [*paths[:-keep], *self._folder.glob(".snapshot-*")]:
+            if path.name.lstrip(".") < paths[-keep].name:
                 path.unlink(missing_ok=True)
-        return _place(paths[-2])[0]
+        return _place(paths[-keep])[0]
 
 
 def _place(path: Path) -> tuple[int, int]:

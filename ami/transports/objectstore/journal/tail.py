@@ -19,6 +19,14 @@ class Tail(NamedTuple):
     segment: int
     length: int
 
+    def is_of(self, boot: bytes) -> bool:
+        """Whether this start of the system wrote it, whose id is ``boot``."""
+        return self.boot in (boot, flagged(boot))
+
+    def is_flagged(self, boot: bytes) -> bool:
+        """Whether damage was found in the journal since."""
+        return self.boot == flagged(boot)
+
     def write(self, fd: int) -> None:
         """Overwrite it, without fsync: after a power failure the checksums show the journal's end."""
         packed = _TAIL.pack(*self)
@@ -31,6 +39,12 @@ class Tail(NamedTuple):
         if len(content) < _CHECKED.size or zlib.crc32(content[: _TAIL.size]) != _CHECKED.unpack(content)[3]:
             return None
         return cls(*_TAIL.unpack(content[: _TAIL.size]))
+
+
+@cache
+def flagged(boot: bytes) -> bytes:
+    """Return what stands for ``boot`` in the tail of a damaged journal; every writer reads the tail first."""
+    return bytes(byte ^ 0xFF for byte in boot)
 
 
 @cache

@@ -46,6 +46,11 @@ class PendingCommit:
         return self.answers is not None or self.error is not None
 
     @property
+    def accepts(self) -> bool:
+        """Whether it adds a message to the queue."""
+        return any(line[0] == op.ENQUEUE for line in self.lines)
+
+    @property
     def is_blind(self) -> bool:
         """Whether its answers do not depend on what the queue holds."""
         return all(line[0] in BLIND for line in self.lines)

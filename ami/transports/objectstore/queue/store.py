@@ -16,12 +16,15 @@ from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.entry_index import LINE_BYTES
 from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
 from ami.transports.objectstore.queue.state import State
-from ami.transports.objectstore.storage.errors import JQueueError, StorageError
+from ami.transports.objectstore.storage.errors import JQueueError, StorageError, StorageFullError
 
 log = logging.getLogger(__name__)
 
 #: A snapshot is due when so many bytes were appended since the last one, and a multiple of its own size.
 SNAPSHOT_BYTES = 16 * 1024**2
+
+#: On a full disk it is due earlier: it lets segments be dropped.
+FULL_SNAPSHOT_BYTES = 256 * 1024
 
 #: A segment of which less than this share is needed is emptied into the journal's end, so that it can be dropped.
 SPARSE_SHARE = 0.25
@@ -203,7 +206,15 @@ class Store:
                 break
             batch.append(self._pending[number])
         try:
-            self._append(batch)
+            batch = self._accepted(batch, self._journal.refusal())
+            try:
+                self._append(batch)
+            except StorageFullError as error:
+                # What does not add messages may use the reserve.
+                batch = self._accepted(batch, error)
+                self._recover_from(error)
+                self._journal.make_room()
+                self._append(batch)
         except BaseException as error:
             self._recover_from(error)
             failure = error if isinstance(error, JQueueError) else StorageError(f"the storage failed: {error!r}", error)
@@ -216,9 +227,19 @@ class Store:
             while self._pending and self._pending[0].is_done:
                 self._pending.popleft()
 
+    @staticmethod
+    def _accepted(batch: list[PendingCommit], refusal: StorageError | None) -> list[PendingCommit]:
+        """Return those that add no message; where ``refusal`` is not None, it is the error of the others."""
+        if refusal is None:
+            return batch
+        for one in batch:
+            if one.accepts:
+                one.error = refusal
+        return [one for one in batch if not one.accepts]
+
     def _append(self, batch: list[PendingCommit]) -> None:
         lines = [line for one in batch for line in one.lines]
-        if self._answered_without(batch, lines):
+        if not batch or self._answered_without(batch, lines):
             return
         blind = self._is_publisher() and all(one.is_blind for one in batch)
         payloads = [payload for one in batch for payload in one.payloads]
@@ -259,17 +280,27 @@ class Store:
         """Save a snapshot when one is due. A failure changes nothing that was committed."""
         grown = self._journal.grown
         due = max(SNAPSHOT_BYTES, self._journal.snapshot_share * self._snapshot_bytes)
+        if self._journal.is_full:
+            due = min(due, FULL_SNAPSHOT_BYTES)
         if grown < max(due, self._put_off_to):
             return
         try:
             snapshot = snapshots.dump(self._state)
             self._snapshot_bytes, live = len(snapshot), set(self._state.in_segment)
-            self._journal.save(snapshot, live | self._live)
+            self._save(snapshot, live | self._live)
             self._live, self._put_off_to = live, 0
             self._empty_sparse_segments(int(grown * MOVED_SHARE))
         except (JQueueError, OSError) as error:
             log.warning("Shortening a journal failed; retrying later: %s", error)
             self._put_off_to = grown + due // 4
+
+    def _save(self, snapshot: bytes, live: set[int]) -> None:
+        try:
+            self._journal.save(snapshot, live)
+        except StorageFullError:
+            if not self._journal.make_room():
+                raise
+            self._journal.save(snapshot, live)
 
     def _empty_sparse_segments(self, most_bytes: int) -> None:
         """Append the last messages of old segments again; the next snapshot drops those segments."""

@@ -1,5 +1,7 @@
 """The errors of stores and their queues."""
 
+import errno
+
 
 class JQueueError(Exception):
     """Base of all errors of a queue over object storage."""
@@ -28,3 +30,17 @@ class StorageError(JQueueError):
         message, cause = super().__str__(), "" if self.cause is None else str(self.cause)
         # Most messages quote their cause already.
         return message if cause in message else f"{message}: {cause}"
+
+
+class DamageError(StorageError):
+    """A file or object is no longer as it was written; ``check --repair`` keeps what can be read of a folder."""
+
+
+class StorageFullError(StorageError):
+    """The disk, or the quota on it, has no room."""
+
+
+def from_os(message: str, cause: OSError) -> StorageError:
+    """Return the error for what the system refused: StorageFullError where it had no room."""
+    kind = StorageFullError if cause.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+    return kind(message, cause)

@@ -95,7 +95,6 @@ INTERNALS = (
     Internal("celery.events.dispatcher:EventDispatcher", "_publish", "ami.celery.events", "drop events while blocked"),
     Internal("kombu.messaging:Producer", "_publish", "ami.celery.producer", "give up an unconfirmed publish"),
     Internal("amqp.channel:Channel", "_basic_publish", "ami.celery.events", "publish events without confirmation"),
-    Internal("amqp.channel:Channel", "_basic_publish", "ami.celery.confirms", "wait once for the confirms of a batch"),
     Internal(
         "amqp.basic_message:Message", "_load_properties", "ami.celery.amqp_properties", "survive unreadable properties"
     ),

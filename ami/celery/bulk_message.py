@@ -10,7 +10,8 @@ from celery.app.task import Task
 from celery.utils import uuid
 from celery.utils.nodenames import anon_nodename
 from celery.utils.saferepr import saferepr
-from kombu import Broadcast, Producer
+from kombu import Producer
+from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 #: The options of a signature whose message is built here. With any other one its own `apply_async` publishes it.
@@ -40,13 +41,15 @@ OPTIONS = frozenset(
 class BulkMessage:
     """A message that was built and not yet sent. ``arguments`` are those of kombu's ``Producer._publish``.
 
-    ``properties`` are one object for all tries, so that a broker that knows a message by its id stores it once.
+    They are the same objects in every try, so that a broker that knows a message by an id in its properties stores it
+    once. ``declare`` has the entities that must be there before.
     ``announce`` sends Celery's signals and event once the broker has the message; ``size_bytes`` is that of its body.
     """
 
     signature: Signature
     task_id: str
     arguments: tuple[Any, ...] = ()
+    declare: tuple[Any, ...] = ()
     announce: Callable[[Any], None] = lambda _: None
     size_bytes: int = 0
 
@@ -147,7 +150,7 @@ class MessageBuilder:
             shadow=shadow,
             origin=self._node,
             ignore_result=ignored,
-            argsrepr=saferepr(args or (), self._amqp.argsrepr_maxsize, maxlevels=self._levels),
+            argsrepr=saferepr(args, self._amqp.argsrepr_maxsize, maxlevels=self._levels) if args else "()",
             kwargsrepr=saferepr(kwargs or {}, self._amqp.kwargsrepr_maxsize, maxlevels=self._levels),
         )
         sent = self._collect(message, task.name, headers, properties, body, options)
@@ -195,11 +198,10 @@ class MessageBuilder:
             serializer=serializer or self._serializer,
             compression=compression or self._compression,
             delivery_mode=mode,
-            declare=declare,
             headers=headers,
             **properties,
         )
-        message.arguments = self._collector.collected
+        message.arguments, message.declare = self._collector.collected, tuple(declare or ())
         message.size_bytes = len(message.arguments[0])
         return {"headers": headers, "exchange": exchange, "routing_key": key, "queue": queue}
 

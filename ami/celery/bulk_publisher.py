@@ -122,6 +122,9 @@ class _BulkPublisher:
 
     def _send_once(self, messages: dict[int, BulkMessage]) -> None:
         producer = self._producer
+        # Each once: to look whether one is declared already takes longer than to build a message.
+        for entity in {id(entity): entity for message in messages.values() for entity in message.declare}.values():
+            producer.maybe_declare(entity)
         if is_confirming(producer.connection):
             publish_confirmed(producer, messages)
         elif producer.supports_batch_publish:

@@ -4,7 +4,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from amqp.exceptions import MessageNacked, RecoverableConnectionError
+from amqp import spec
+from amqp.exceptions import MessageNacked
 
 from ami.celery.bulk_message import BulkMessage
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS, Unconfirmed
@@ -22,39 +23,39 @@ class ConfirmChannel:
         self._open: dict[int, int] = {}
         self.acked: list[int] = []
         self.nacked = 0
-        self._deadline = 0.0
         channel.events["basic_ack"].add(self._on_ack)
         channel.events["basic_nack"].add(self._on_nack)
         channel.confirm_select()
         channel.basic_publish = self._publish
 
-    def begin(self, deadline: float) -> None:
-        """Forget the last batch; ``deadline`` is on the monotonic clock."""
-        self._deadline = deadline
+    def begin(self) -> None:
+        """Forget the last batch."""
         self._open, self.acked, self.nacked = {}, [], 0
 
     def expect(self, number: int) -> None:
         """Wait for the confirmation of the message just published, which has this number."""
         self._open[self._published] = number
 
-    def wait(self) -> None:
-        """Wait until every message is confirmed or refused. Raises TimeoutError at the deadline, and amqp's errors."""
-        while self._open:
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self.channel.connection.drain_events(timeout=left)
+    def wait(self, deadline: float) -> None:
+        """Wait until every message is confirmed or refused.
 
-    def _publish(self, message: Any, exchange: str, routing_key: str, **options: Any) -> None:
-        left = max(self._deadline - time.monotonic(), 0.001)
-        options.update(timeout=left, confirm_timeout=None)
-        try:
-            self.channel._basic_publish(message, exchange, routing_key, **options)
-        except RecoverableConnectionError as error:
-            # A broker in an alarm stops reading, and then nothing can be written.
-            if time.monotonic() >= self._deadline:
-                raise TimeoutError from error
-            raise
+        Raises TimeoutError at the deadline, on the monotonic clock, and amqp's errors.
+        """
+        while self._open:
+            self.channel.connection.drain_events(timeout=_left(deadline))
+
+    def _publish(
+        self,
+        message: Any,
+        exchange: str,
+        routing_key: str,
+        mandatory: Any = False,
+        immediate: Any = False,
+        **_: Any,
+    ) -> None:
+        # Not py-amqp's own, which reads from the socket before each message: confirmations are read at the end.
+        where = (0, exchange, routing_key, mandatory, immediate)
+        self.channel.send_method(spec.Basic.Publish, "Bssbb", where, message)
         self._published += 1
 
     def _on_ack(self, tag: int, multiple: bool) -> None:
@@ -87,12 +88,14 @@ def publish_confirmed(producer: Any, messages: dict[int, BulkMessage]) -> None:
     confirms: ConfirmChannel | None = None
     try:
         confirms = _confirms(connection, deadline)
-        confirms.begin(deadline)
+        confirms.begin()
         own = type(producer)(confirms.channel, auto_declare=False)
-        for number, message in list(messages.items()):
-            own._publish(*message.arguments)
-            confirms.expect(number)
-        confirms.wait()
+        # A broker in an alarm stops reading, and then nothing can be written.
+        with connection.connection.transport.having_timeout(_left(deadline)):
+            for number, message in list(messages.items()):
+                own._publish(*message.arguments)
+                confirms.expect(number)
+        confirms.wait(deadline)
     except TimeoutError as error:
         connection.collect()  # To close it in order would wait for the same broker.
         raise Unconfirmed("The broker did not confirm the messages in time; it may have them all the same.") from error
@@ -113,11 +116,19 @@ def _confirms(connection: Any, deadline: float) -> ConfirmChannel:
     known: ConfirmChannel | None = vars(link).get(_ATTRIBUTE)
     if known is not None and known.channel.is_open:
         return known
-    with link.transport.having_timeout(max(deadline - time.monotonic(), 0.001)):
+    with link.transport.having_timeout(_left(deadline)):
         confirms = ConfirmChannel(connection.channel())
     with suppress(AttributeError):
         setattr(link, _ATTRIBUTE, confirms)
     return confirms
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until a deadline. Raises TimeoutError where it is over."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
 
 
 def is_confirming(connection: Any) -> bool:

@@ -37,6 +37,7 @@ _CONTROLLER, _WORKER_CONSUMER = "celery.worker.worker:WorkController", "celery.w
 _QOS = "kombu.transport.virtual.base:QoS"
 _CHILDREN, _ADAPTERS, _SLOTS = "ami.governor.pool_children", "ami.governor.pool_adapters", "ami.governor.slot_consumer"
 _SCHEDULER, _DATABASE_SCHEDULER = "ami.celery.scheduler", "django_celery_beat.schedulers:DatabaseScheduler"
+_BULK = "ami.celery.bulk_message"
 _GUARD, _UNACKED = "ami.celery.message_guard", "ami.transports.objectstore.broker.unacked"
 
 INTERNALS = (
@@ -82,6 +83,10 @@ INTERNALS = (
     ),
     # Publishing, events, beat.
     Internal("celery.app.amqp:AMQP", "producer_pool", "ami.celery.producer", "publish with our producer"),
+    Internal("celery.app.amqp:AMQP", "_event_dispatcher", _BULK, "announce the tasks of a batch"),
+    Internal("celery.app.task:Task", "_dump_pydantic_arguments", _BULK, "leave models to Celery"),
+    Internal("celery.app.task:Task", "_get_exec_options", _BULK, "publish with the options of the task"),
+    Internal("kombu.messaging:Producer", "_publish", _BULK, "serialize now and publish with the batch"),
     Internal("celery.beat:Scheduler", "_ensure_connected", _SCHEDULER, "show each try to connect"),
     Internal("celery.beat:Scheduler", "_heap", _SCHEDULER, "compute every next run again"),
     Internal("celery.beat:Scheduler", "_when", _SCHEDULER, "order the heap by the monotonic clock"),

@@ -10,7 +10,7 @@ from amqp.exceptions import NotFound
 from celery import Celery
 from celery.exceptions import QueueNotFound
 from celery.signals import before_task_publish
-from kombu import Queue
+from kombu import Connection, Queue
 from kombu.utils.objects import cached_property
 
 from ami.celery import origin
@@ -52,10 +52,19 @@ class AntennaCelery(Celery):
             celery.exceptions.QueueNotFound: ``queue=`` names a queue that no workload consumes.
             kombu.exceptions.OperationalError: the broker did not take the message.
         """
+        options = self._completed(kind_of(self.connection_for_write()), name, options)
+        send = super().send_task
+        return self._declaring_what_is_missing(lambda: send(name, args, kwargs, **_copied(options)))
+
+    def options_completer(self, connection: Connection) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
+        """Return what ``send_task`` does to the options of a task with this name, for many tasks to one broker."""
+        kind = kind_of(connection)
+        return lambda name, options: _copied(self._completed(kind, name, options))
+
+    def _completed(self, kind: BrokerKind, name: str, options: dict[str, Any]) -> dict[str, Any]:
         if options.get("retries"):
             _forget_destination(options)
         self._refuse_unknown_queue(options.get("queue"))
-        kind = kind_of(self.connection_for_write())
         due = _normalise_delay(kind, options)
         headers = dict(options.pop("headers", None) or {})
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
@@ -65,19 +74,22 @@ class AntennaCelery(Celery):
         if kind.routes:
             # A publisher that declares the queue would bind it again after a rollback took its key.
             options["declare"] = options.get("declare") or []
-        send = super().send_task
-        return self._declaring_what_is_missing(lambda: send(name, args, kwargs, headers=dict(headers), **dict(options)))
+        return {**options, "headers": headers}
 
     def _declaring_what_is_missing(self, send: Callable[[], Any]) -> Any:
         """Publish; on a broker that lacks the exchange (no worker has ever started) declare everything, once."""
         try:
             return send()
         except NotFound:
-            from ami.celery.declaration import declare
-
-            with self.connection_for_write() as connection:
-                declare(self.topology, connection)
+            self.declare_everything()
             return send()
+
+    def declare_everything(self) -> None:
+        """Declare the topology on the broker."""
+        from ami.celery.declaration import declare
+
+        with self.connection_for_write() as connection:
+            declare(self.topology, connection)
 
     def _refuse_unknown_queue(self, queue: Any) -> None:
         if queue is None or isinstance(queue, Queue) or queue in self.amqp.queues:
@@ -86,6 +98,11 @@ class AntennaCelery(Celery):
         raise QueueNotFound(
             f"No workload consumes the queue '{queue}'.{did_you_mean(str(queue), known)} Known: {', '.join(known)}."
         )
+
+
+def _copied(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options that Celery may change; a second try starts from the first ones."""
+    return {**options, "headers": dict(options["headers"])}
 
 
 def _forget_destination(options: dict[str, Any]) -> None:

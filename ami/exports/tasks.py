@@ -6,7 +6,7 @@ from ami.celery.origin import of_request
 from ami.exports.models import DataExport
 from ami.exports.services import requests, writer
 from ami.main.tasks import RETRIES
-from ami.queues.publish import publish_successor, publish_task
+from ami.queues.publish import publish_many, publish_successor, signature
 from ami.queues.slices import Slice
 
 
@@ -25,6 +25,6 @@ def run_scheduled_exports(self: Task) -> int:
     The tasks keep the origin of this tick, so scheduled exports run on housekeeping and do not delay users.
     """
     due = requests.due_exports()
-    for export_id in due:
-        publish_task(run_export, origin=of_request(self.request), export_id=export_id)
+    origin = of_request(self.request)
+    publish_many([signature(run_export, origin=origin, export_id=export_id) for export_id in due])
     return len(due)

@@ -10,7 +10,7 @@ from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingS
 from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
 from ami.queues.admin_site.user_messages import report_published, selected_rows
-from ami.queues.publish import publish_for_user
+from ami.queues.publish import publish_each_for_user
 
 
 class OwnedAdmin(admin.ModelAdmin):
@@ -44,10 +44,10 @@ class ProcessingServiceAdmin(OwnedAdmin):
 
     @admin.action(description="Check selected services now", permissions=["change"])
     def check_now(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for service in selected_rows(request, queryset):
-            report_published(
-                request, f"Checking {service.name}", publish_for_user(check_processing_service, service_id=service.pk)
-            )
+        services = selected_rows(request, queryset)
+        many = [{"service_id": service.pk} for service in services]
+        for service, published in zip(services, publish_each_for_user(check_processing_service, many), strict=True):
+            report_published(request, f"Checking {service.name}", published)
 
 
 class ProjectPipelineConfigInline(admin.TabularInline):

@@ -9,14 +9,18 @@ Each function raises :class:`kombu.exceptions.OperationalError` when the broker 
 transaction its commit raises it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from celery import current_app
+from celery import Signature, current_app
 from celery.utils import uuid
 from django.conf import settings
+from django.db import transaction
 
+from ami.celery import bulk_publisher
+from ami.celery.bulk_message import with_id
 from ami.celery.origin import PERSON, of_request
 from ami.queues.reserved_slot import LONG_HEADER, ROOM_SECONDS
 from ami.topology.router import ORIGIN_HEADER
@@ -45,14 +49,60 @@ def publish_task(
     Without ``origin`` the message gets what :func:`ami.celery.origin.of_publish` says of the running task.
     """
     task = _found(task)
-    task_id: str = uuid()
-    options: dict[str, Any] = {"args": args} if args else {}
+    options = _options(origin, headers, countdown)
+    task.apply_async_on_commit(**({"args": args} if args else {}), kwargs=kwargs, **options)
+    return str(options["task_id"])
+
+
+def _options(origin: str | None, headers: Mapping[str, Any] | None, countdown: float | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"task_id": uuid()}
     if countdown is not None:
         options["countdown"] = countdown
     if sent := {**(headers or {}), **({ORIGIN_HEADER: origin} if origin else {})}:
         options["headers"] = sent
-    task.apply_async_on_commit(kwargs=kwargs, task_id=task_id, **options)
-    return task_id
+    return options
+
+
+def signature(
+    task: Any,
+    /,
+    *args: Any,
+    origin: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    countdown: float | None = None,
+    **kwargs: Any,
+) -> Signature:
+    """Return what ``publish_task`` would publish, with its id, for `publish_many`."""
+    made: Signature = _found(task).signature(args, kwargs, **_options(origin, headers, countdown))
+    return made
+
+
+def publish_many(signatures: Iterable[Signature]) -> list[str]:
+    """Publish many tasks with few waits for the broker; return their ids.
+
+    Each message is what the signature's ``apply_async`` would publish; :mod:`ami.celery.bulk_publisher` says how it
+    gets there. Outside a transaction the signatures may come from a generator, of which one batch is in memory. Inside
+    one all of them are kept until its commit.
+
+    Raises:
+        ami.celery.bulk_message.UnconfirmedTasks: an OperationalError with the signatures to publish again; inside a
+            transaction its commit raises it.
+    """
+    if not transaction.get_connection().in_atomic_block:
+        return bulk_publisher.publish_many(current_app, signatures)
+    kept = [with_id(each) for each in signatures]
+    if kept:
+        transaction.on_commit(partial(bulk_publisher.publish_many, current_app, kept))
+    return [each.id for each in kept]
+
+
+def publish_each_for_user(task: Any, many: Iterable[Mapping[str, Any]], *, origin: str = PERSON) -> list[PublishedTask]:
+    """Publish ``task`` on behalf of a user, once for each mapping of arguments."""
+    task = _found(task)
+    return [
+        _published(task, task_id, origin)
+        for task_id in publish_many([signature(task, origin=origin, **kwargs) for kwargs in many])
+    ]
 
 
 def publish_for_user(
@@ -64,6 +114,10 @@ def publish_for_user(
     """
     task = _found(task)
     task_id = publish_task(task, *args, origin=origin, headers={LONG_HEADER: True} if is_long else None, **kwargs)
+    return _published(task, task_id, origin)
+
+
+def _published(task: Any, task_id: str, origin: str) -> PublishedTask:
     queue = settings.ANTENNA_TOPOLOGY.place(task.name, origin).queue
     flower = f"{settings.FLOWER_URL.rstrip('/')}/task/{task_id}" if settings.FLOWER_URL else None
     return PublishedTask(task_id, queue, flower)

@@ -81,15 +81,15 @@ class WorkerActions:
 
 
 def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:
-    """Store all results, then publish a task for each.
+    """Store all results, then publish a task for each, all at once.
 
     Raises:
         OSError: the storage failed.
-        kombu.exceptions.OperationalError: the broker refused a message; all results are stored.
+        kombu.exceptions.OperationalError: the broker did not take every message; all results are stored.
     """
     rows = [stored_results.store_text(job, item.reply_subject, item.text) for item in results]
     tasks: list[Any] = [
-        QueuedResult(reply_subject=item.reply_subject, task_id=stored_results.publish(row))
-        for item, row in zip(results, rows, strict=True)
+        QueuedResult(reply_subject=item.reply_subject, task_id=task_id)
+        for item, task_id in zip(results, stored_results.publish(rows), strict=True)
     ]
     return ResultAcceptedResponse(job_id=job.pk, results_queued=len(tasks), tasks=tasks)

@@ -5,27 +5,30 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from celery import Signature
 from django.conf import settings
 from django.core.files.base import File
 from django.core.files.storage import storages
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
+from ami.celery.bulk_message import UnconfirmedTasks
 from ami.jobs.errors import ResultMissing
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.signals import result_stored
-from ami.queues.publish import publish_task
+from ami.queues.publish import publish_many, signature
 
 COMPRESSION = 1
 GZIP = 31
 CHUNK_BYTES = 1024**2
 KEEP_SECONDS = 24 * 3600
 PURGE_BATCH = 1000
+MARK_BATCH = 200
 
 #: The task that handles one stored result.
 HANDLE_RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
@@ -93,22 +96,40 @@ def load(row: StoredResult) -> bytearray:
     return text
 
 
-def publish(row: StoredResult) -> str:
-    """Publish the task that handles a stored result, after commit; return its id.
+def publish(rows: Sequence[StoredResult]) -> list[str]:
+    """Publish the task that handles each stored result, after commit; return their ids, in the same order.
 
-    A handled result is not published again: the id of its old task is returned.
+    A handled result is not published again: the id of its old task is returned. A row that is there twice is published
+    once.
 
     Raises:
-        kombu.exceptions.OperationalError: the broker refused it; the audit publishes it later.
+        kombu.exceptions.OperationalError: the broker did not take every task; the audit publishes the others later.
     """
-    if row.handled_at is not None and row.task_id:
-        return row.task_id
-    kwargs = {"job_id": row.job_id, "result_key": row.key, "reply_subject": row.reply_subject}
-    task_id = publish_task(HANDLE_RESULT, **kwargs)
-    StoredResult.objects.filter(pk=row.pk).update(
-        task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
-    )
-    return task_id
+    ids = {row.pk: row.task_id for row in rows if row.handled_at is not None and row.task_id}
+    signatures = {row.pk: _signature(row) for row in rows if row.pk not in ids}
+    ids |= {key: signature.id for key, signature in signatures.items()}
+    try:
+        publish_many(signatures.values())
+    except UnconfirmedTasks as error:
+        refused = {each.id for each in error.unconfirmed}
+        _mark_published({key: each.id for key, each in signatures.items() if each.id not in refused})
+        raise
+    _mark_published({key: each.id for key, each in signatures.items()})
+    return [ids[row.pk] for row in rows]
+
+
+def _signature(row: StoredResult) -> Signature:
+    return signature(HANDLE_RESULT, job_id=row.job_id, result_key=row.key, reply_subject=row.reply_subject)
+
+
+def _mark_published(ids: Mapping[int, str]) -> None:
+    """Record the tasks of results, by their keys."""
+    for first in range(0, len(ids), MARK_BATCH):
+        part = dict(list(ids.items())[first : first + MARK_BATCH])
+        task_id = Case(*(When(pk=key, then=Value(task_id)) for key, task_id in part.items()))
+        StoredResult.objects.filter(pk__in=part).update(
+            task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
+        )
 
 
 def mark_handled(row: StoredResult) -> None:

@@ -11,7 +11,7 @@ from ami.main import tasks
 from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, file_urls
 from ami.queues.admin_site.user_messages import report_published, selected_rows
-from ami.queues.publish import publish_for_user
+from ami.queues.publish import publish_each_for_user, publish_for_user
 
 
 @admin.register(SourceImage)
@@ -77,6 +77,9 @@ class SourceImageCollectionAdmin(admin.ModelAdmin):
 
     @admin.action(description="Populate selected capture sets", permissions=["change"])
     def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for collection in selected_rows(request, queryset):
-            published = publish_for_user(tasks.populate_collection, collection_id=collection.pk)
+        collections = selected_rows(request, queryset)
+        many = [{"collection_id": collection.pk} for collection in collections]
+        for collection, published in zip(
+            collections, publish_each_for_user(tasks.populate_collection, many), strict=True
+        ):
             report_published(request, f"Populating {collection}", published)

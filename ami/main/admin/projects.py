@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ami.main import tasks
 from ami.main.models import Device, Project, Site
 from ami.queues.admin_site.user_messages import report_published, selected_rows
-from ami.queues.publish import publish_for_user
+from ami.queues.publish import publish_each_for_user
 
 
 @admin.register(Project)
@@ -33,8 +33,11 @@ class ProjectAdmin(admin.ModelAdmin):
 
     @admin.action(description="Refresh counts of selected projects", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for project in selected_rows(request, queryset):
-            published = publish_for_user(tasks.refresh_project_calculated_fields, project_id=project.pk)
+        projects = selected_rows(request, queryset)
+        many = publish_each_for_user(
+            tasks.refresh_project_calculated_fields, [{"project_id": project.pk} for project in projects]
+        )
+        for project, published in zip(projects, many, strict=True):
             report_published(request, f"Refreshing counts of {project}", published)
 
     def has_export_permission(self, request: HttpRequest) -> bool:

@@ -9,9 +9,15 @@ from django.http import HttpRequest
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
 from ami.queues.admin_site.user_messages import report_published, selected_rows
-from ami.queues.publish import publish_for_user
+from ami.queues.publish import publish_each_for_user
 
 COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated_fields_updated_at")
+
+
+def _publish(request: HttpRequest, what: str, task: Any, rows: list[Any], name: str = "deployment_id") -> None:
+    """Publish a task for each row, whose key is its argument ``name``, and show each."""
+    for row, published in zip(rows, publish_each_for_user(task, [{name: row.pk} for row in rows]), strict=True):
+        report_published(request, what.format(row), published)
 
 
 @admin.register(Deployment)
@@ -37,35 +43,34 @@ class DeploymentAdmin(admin.ModelAdmin):
 
     @admin.action(description="Refresh counts of selected stations", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for station in selected_rows(request, queryset):
-            published = publish_for_user(tasks.refresh_deployment_calculated_fields, deployment_id=station.pk)
-            report_published(request, f"Refreshing counts of {station}", published)
+        stations = selected_rows(request, queryset)
+        _publish(request, "Refreshing counts of {}", tasks.refresh_deployment_calculated_fields, stations)
 
     @admin.action(description="Group captures of selected stations into sessions", permissions=["change"])
     def regroup(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for station in selected_rows(request, queryset):
-            published = publish_for_user(tasks.regroup_events, deployment_id=station.pk)
-            report_published(request, f"Grouping {station} into sessions", published)
+        stations = selected_rows(request, queryset)
+        _publish(request, "Grouping {} into sessions", tasks.regroup_events, stations)
 
     @admin.action(description="Sync captures of selected stations", permissions=["change"])
     def sync(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for station in selected_rows(request, queryset):
-            if station.data_source_id is None:
-                self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
-                continue
-            published = publish_for_user(tasks.sync_source_images, deployment_id=station.pk)
-            report_published(request, f"Syncing {station}", published)
+        stations = self._with_source(request, queryset)
+        _publish(request, "Syncing {}", tasks.sync_source_images, stations)
 
     @admin.action(description="Take public URLs of captures from the storage source", permissions=["change"])
     def update_public_urls(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Publish a task per station that copies its source's public base URL to all its captures."""
-        for station in selected_rows(request, queryset.select_related("data_source")):
-            if station.data_source is None:
-                self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
-                continue
-            base_url = station.data_source.public_base_url
-            published = publish_for_user(tasks.update_public_urls, deployment_id=station.pk, base_url=base_url)
+        stations = self._with_source(request, queryset.select_related("data_source"))
+        many = [{"deployment_id": each.pk, "base_url": each.data_source.public_base_url} for each in stations]
+        for station, published in zip(stations, publish_each_for_user(tasks.update_public_urls, many), strict=True):
             report_published(request, f"Setting public URLs of {station}", published)
+
+    def _with_source(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        """Return the selected stations that have a storage source; warn of the others."""
+        stations = selected_rows(request, queryset)
+        for station in stations:
+            if station.data_source_id is None:
+                self.message_user(request, f"{station} has no storage source; choose one.", messages.WARNING)
+        return [station for station in stations if station.data_source_id is not None]
 
 
 @admin.register(Event)
@@ -82,9 +87,8 @@ class EventAdmin(admin.ModelAdmin):
 
     @admin.action(description="Refresh counts of selected sessions", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for event in selected_rows(request, queryset):
-            published = publish_for_user(tasks.refresh_event_calculated_fields, event_id=event.pk)
-            report_published(request, f"Refreshing counts of {event}", published)
+        events = selected_rows(request, queryset)
+        _publish(request, "Refreshing counts of {}", tasks.refresh_event_calculated_fields, events, "event_id")
 
 
 @admin.register(S3StorageSource)

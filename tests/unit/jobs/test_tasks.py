@@ -314,7 +314,7 @@ def test_job_that_kills_every_worker_is_failed(world: World, monkeypatch) -> Non
     from ami.jobs.services.audits import stalled_jobs
 
     republished: list[int] = []
-    monkeypatch.setattr(stalled_jobs, "publish_run_job", lambda job_id, reason: republished.append(job_id))
+    monkeypatch.setattr(stalled_jobs, "publish_run_jobs", republished.extend)
     job = world.claim(world.running(world.captures(1)))
     for _ in range(stalled_jobs.MOST_TRIES + 1):
         past = timezone.now() - timedelta(seconds=1)

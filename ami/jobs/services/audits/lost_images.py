@@ -12,7 +12,7 @@ from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
-from ami.jobs.services.audits.stalled_jobs import publish_run_job
+from ami.jobs.services.audits.stalled_jobs import publish_run_jobs
 from ami.jobs.services.image_settlement import RESET, settle_failed
 from ami.jobs.services.jetstream.streams import STREAM_MAX_AGE_SECONDS
 from ami.jobs.services.job_completion import complete_if_settled
@@ -92,6 +92,7 @@ def _with_stored_result(job_id: int, image_ids: set[int]) -> set[int]:
 def republish_expired_images() -> Findings:
     """Reset images whose messages expired or whose stream was deleted, and publish the job again (hazard 12)."""
     findings = Findings()
+    reasons: dict[int, str] = {}
     old = timezone.now() - timedelta(seconds=STREAM_MAX_AGE_SECONDS)
     for job_id in _async_jobs():
         rows = JobImage.objects.filter(job_id=job_id, state__in=UNSETTLED - {ImageState.PENDING})
@@ -102,5 +103,6 @@ def republish_expired_images() -> Findings:
             rows = rows.filter(published_at__lt=old)
         if again := rows.update(**RESET):
             findings.fixed += 1
-            publish_run_job(job_id, f"{again} messages are missing on JetStream; publishing them again.")
+            reasons[job_id] = f"{again} messages are missing on JetStream; publishing them again."
+    publish_run_jobs(reasons)
     return findings

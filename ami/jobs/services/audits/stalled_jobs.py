@@ -1,11 +1,13 @@
 """Runs stalled jobs again, republishes jobs that never began, and finishes complete or cancelled ones."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from ami.celery.bulk_message import UnconfirmedTasks
 from ami.celery.origin import PERSON
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
@@ -13,7 +15,7 @@ from ami.jobs.services import operations
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.job_completion import ALL_SETTLED, complete_if_settled
 from ami.jobs.services.job_slice import fail
-from ami.queues.publish import publish_task
+from ami.queues.publish import publish_many, signature
 
 SILENT_SECONDS = 900
 """A started job without a lease is run again after this time without a heartbeat; its message may be queued."""
@@ -27,14 +29,30 @@ QUEUED = frozenset({JobStatus.PENDING, JobStatus.RECEIVED})
 BATCH = 500
 
 
-def publish_run_job(job_id: int, reason: str) -> None:
-    """Publish a message that runs the job on the queue of user requests; a duplicate message drops itself.
+def publish_run_jobs(reasons: Mapping[int, str]) -> None:
+    """Publish a message that runs each job on the queue of user requests; a duplicate message drops itself.
+
+    ``reasons`` by the job's key are logged in the jobs whose messages are published.
 
     Raises:
-        kombu.exceptions.OperationalError: the broker refused it.
+        kombu.exceptions.OperationalError: the broker did not take every message.
     """
-    publish_task(operations.RUN_JOB, origin=PERSON, job_id=job_id)
-    Job.objects.get(pk=job_id).log(reason, level="WARNING")
+    refused: set[int] = set()
+    try:
+        publish_many([signature(operations.RUN_JOB, origin=PERSON, job_id=pk) for pk in reasons])
+    except UnconfirmedTasks as error:
+        refused = _jobs_of(error)
+        raise
+    except Exception:
+        refused = set(reasons)
+        raise
+    finally:
+        for job in Job.objects.filter(pk__in=set(reasons) - refused):
+            job.log(reasons[job.pk], level="WARNING")
+
+
+def _jobs_of(error: UnconfirmedTasks) -> set[int]:
+    return {each.kwargs["job_id"] for each in error.unconfirmed}
 
 
 def republish_unstarted_jobs() -> Findings:
@@ -47,15 +65,23 @@ def republish_unstarted_jobs() -> Findings:
     now = timezone.now()
     queued = Job.objects.filter(status__in=QUEUED, lease_owner="").annotate(since=Coalesce("queued_at", "updated_at"))
     old = now - timedelta(seconds=QUEUED_SECONDS)
-    for job in queued.filter(since__lt=old).order_by("since")[:BATCH]:
-        findings.checked += 1
-        if _due_again(job) > now:
-            continue
-        publish_run_job(job.pk, "The job has not begun; publishing its message again.")
+    waiting = list(queued.filter(since__lt=old).order_by("since")[:BATCH])
+    due = [job for job in waiting if _due_again(job) <= now]
+    try:
+        publish_run_jobs({job.pk: "The job has not begun; publishing its message again." for job in due})
+    except UnconfirmedTasks as error:
+        refused = _jobs_of(error)
+        _mark_queued([job for job in due if job.pk not in refused], now)
+        raise
+    _mark_queued(due, now)
+    findings.checked, findings.fixed = len(waiting), len(due)
+    return findings
+
+
+def _mark_queued(jobs: list[Job], now: datetime) -> None:
+    for job in jobs:
         same = Job.objects.filter(pk=job.pk, queued_at=job.queued_at)
         same.update(queued_at=now, queued_times=F("queued_times") + 1)
-        findings.fixed += 1
-    return findings
 
 
 def _due_again(job: Job) -> datetime:
@@ -73,6 +99,7 @@ def rerun_stalled_jobs() -> Findings:
     vanished = Q(lease_expires_at__lt=now) & ~Q(lease_owner="")
     long_ago = now - timedelta(seconds=SILENT_SECONDS)
     silent = Q(status__in=ACTIVE, lease_owner="", heartbeat_at__lt=long_ago) & ~_waits_for_results()
+    again: dict[int, str] = {}
     for job in Job.objects.filter(vanished | silent, status__in=ACTIVE | {JobStatus.PENDING, JobStatus.RECEIVED}):
         findings.checked += 1
         same = Job.objects.filter(pk=job.pk, lease_owner=job.lease_owner, heartbeat_at=job.heartbeat_at)
@@ -83,8 +110,9 @@ def rerun_stalled_jobs() -> Findings:
             # Its message was buried after its own retries each time: the job kills every process that runs it.
             fail(job, "The worker died repeatedly while running this job; see its message in the dead-letter queue.")
         else:
-            publish_run_job(job.pk, "No worker holds this job; running it again from its cursor.")
+            again[job.pk] = "No worker holds this job; running it again from its cursor."
         findings.fixed += 1
+    publish_run_jobs(again)
     return findings
 
 

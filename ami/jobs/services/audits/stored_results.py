@@ -1,6 +1,6 @@
 """Publishes accepted but unhandled results again, and purges old ones."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
@@ -25,10 +25,11 @@ def audit_stored_results() -> dict[str, int]:
     now = timezone.now()
     old = now - timedelta(seconds=WAIT_SECONDS)
     waiting = StoredResult.objects.filter(handled_at=None, error="", created_at__lt=old).order_by("created_at")
-    published = 0
-    for row in waiting[:BATCH]:
-        wait = timedelta(seconds=WAIT_SECONDS * 2 ** min(row.publishes, LONGEST_DOUBLINGS) / 2)
-        if published < AT_ONCE and (row.published_at is None or row.published_at < now - max(wait, now - old)):
-            stored_results.publish(row)
-            published += 1
-    return {"published_again": published, "purged": stored_results.purge()}
+    due = [row for row in waiting[:BATCH] if _is_due(row, now)][:AT_ONCE]
+    stored_results.publish(due)
+    return {"published_again": len(due), "purged": stored_results.purge()}
+
+
+def _is_due(row: StoredResult, now: datetime) -> bool:
+    wait = timedelta(seconds=max(WAIT_SECONDS, WAIT_SECONDS * 2 ** min(row.publishes, LONGEST_DOUBLINGS) / 2))
+    return row.published_at is None or row.published_at < now - wait

@@ -5,48 +5,51 @@ import os
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 #: How many failed publishes of this process are remembered, until they are tried again.
-REMEMBERED = 256
+REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
-class _Failed:
-    """A publish that failed. It holds on to its properties, so that no other dict gets their `id`."""
+class PublishAttempt:
+    """One try to publish a message; ``name`` is the id under which it is stored.
 
-    properties: dict[str, Any]
-    body: bytes
+    It holds on to the message's properties, so that no other dict gets their `id`.
+    """
+
     name: str
+    properties: dict[str, Any]
+    digest: bytes
 
 
-_failed: "OrderedDict[int, _Failed]" = OrderedDict()
+_failed: "OrderedDict[int, PublishAttempt]" = OrderedDict()
 _lock = threading.Lock()
 
 
-@contextmanager
-def publish_id(message: dict[str, Any]) -> Iterator[str]:
-    """Yield the id under which a message is stored; the same one again only for a retry of a publish that failed.
+def begin_attempt(message: dict[str, Any]) -> PublishAttempt:
+    """Return a new attempt; its name is that of an earlier one only for a retry of a publish that failed.
 
     kombu prepares a message anew for each try, from the same dict of properties and the same body, perhaps on another
     connection. Neither the caller's ``message_id`` nor anything within the message decides: a copy is a new message.
     """
-    properties, body = message["properties"], _digest(message["body"])
+    properties, digest = message["properties"], _digest(message["body"])
     with _lock:
         failed = _failed.pop(id(properties), None)
-    is_retry = failed is not None and failed.properties is properties and failed.body == body
+    is_retry = failed is not None and failed.properties is properties and failed.digest == digest
     name = failed.name if failed is not None and is_retry else uuid.uuid4().hex
-    try:
-        yield name
-    except BaseException:
-        with _lock:
-            _failed[id(properties)] = _Failed(properties, body, name)
-            while len(_failed) > REMEMBERED:
-                _failed.popitem(last=False)
-        raise
+    return PublishAttempt(name, properties, digest)
+
+
+def remember_failed(attempts: Iterable[PublishAttempt]) -> None:
+    """Let retries of these attempts have the same names."""
+    with _lock:
+        for attempt in attempts:
+            _failed[id(attempt.properties)] = attempt
+        while len(_failed) > REMEMBERED:
+            _failed.popitem(last=False)
 
 
 def _digest(body: Any) -> bytes:

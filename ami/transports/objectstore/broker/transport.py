@@ -41,7 +41,10 @@ class Transport(virtual.Transport):
     recoverable_connection_errors = connection_errors
     recoverable_channel_errors = ()
     implements = virtual.Transport.implements.extend(
-        asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False
+        asynchronous=True,
+        exchange_type=frozenset(["direct", "topic", "fanout"]),
+        heartbeats=False,
+        batch_publish=True,
     )
 
     def __init__(self, client: Any, **kwargs: Any) -> None:

@@ -1,0 +1,141 @@
+"""Publishes many tasks with few waits for the broker: what ``apply_async`` does in a loop, in batches."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from amqp.exceptions import NotFound
+from celery import Celery, Signature
+from kombu.exceptions import BatchPublishError
+
+from ami.celery.bulk_message import BulkMessage, MessageBuilder, UnconfirmedTasks, id_of, with_id
+from ami.celery.confirms import is_confirming, publish_confirmed
+
+#: A batch ends with whichever of them is reached first.
+BATCH_MESSAGES = 1000
+BATCH_BYTES = 4 * 1024**2
+
+
+def publish_many(app: Celery, signatures: Iterable[Signature]) -> list[str]:
+    """Publish a task for each signature; return their ids, in the same order.
+
+    Each message is what ``signature.apply_async()`` would publish, with the same signals, in the same order per queue.
+    The broker confirms a batch at once: on RabbitMQ with confirmations that are waited for together, on a folder with
+    one append and one sync per queue, on Redis with one pipeline. A signature that is more than a message to be sent
+    now (canvas, a delay, callbacks) is published by its own ``apply_async``, in its turn. The signatures may come from
+    a generator; one batch of them is in memory.
+
+    A lost connection and a refusal are retried by ``task_publish_retry_policy``, with the same ids and only for what
+    is not confirmed: a task may be published twice, under one id. A broker that does not answer is not retried.
+
+    Raises:
+        UnconfirmedTasks: not every task is confirmed; it has the signatures that are to be published again.
+        Exception: what ``apply_async`` raises for a signature that cannot be published. Those before it are.
+    """
+    waiting = iter(signatures)
+    with app.producer_or_acquire() as producer:
+        return _BulkPublisher(app, producer).publish(waiting)
+
+
+class _BulkPublisher:
+    def __init__(self, app: Celery, producer: Any) -> None:
+        self._app, self._producer = app, producer
+        self._builder = MessageBuilder(app, producer)
+        self._batch: dict[int, BulkMessage] = {}
+        self._bytes = 0
+        self._ids: list[str] = []
+        self._confirmed: list[str] = []
+
+    def publish(self, waiting: Iterator[Signature]) -> list[str]:
+        for signature in waiting:
+            try:
+                message = self._builder.build(signature)
+            except Exception:
+                self._flush(waiting)
+                raise
+            if message is None:
+                self._flush(waiting)
+                self._apply(signature, waiting)
+                continue
+            self._batch[len(self._ids)] = message
+            self._ids.append(message.task_id)
+            self._bytes += message.size_bytes
+            if len(self._batch) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
+                self._flush(waiting)
+        self._flush(waiting)
+        return self._ids
+
+    def _apply(self, signature: Signature, waiting: Iterator[Signature]) -> None:
+        """Publish a signature by its own ``apply_async``."""
+        options = {} if signature.get("subtask_type") else {"task_id": id_of(signature.options)}
+        try:
+            result = signature.apply_async(**options)
+        except self._producer.connection.recoverable_connection_errors as error:
+            raise self._unconfirmed([with_id(signature, **options)], waiting, error) from error
+        self._ids.append(result.id)
+        self._confirmed.append(result.id)
+
+    def _flush(self, waiting: Iterator[Signature]) -> None:
+        """Publish the batch. Raises UnconfirmedTasks."""
+        batch, self._batch, self._bytes = self._batch, {}, 0
+        if not batch:
+            return
+        open_ = dict(batch)
+        try:
+            self._send(open_)
+        except Exception as error:
+            left = [with_id(message.signature, message.task_id) for message in open_.values()]
+            self._announce(batch, open_)
+            raise self._unconfirmed(left, waiting, error) from error
+        self._announce(batch, open_)
+
+    def _announce(self, batch: dict[int, BulkMessage], left: dict[int, BulkMessage]) -> None:
+        for number, message in batch.items():
+            if number not in left:
+                self._confirmed.append(message.task_id)
+                message.announce(self._producer)
+
+    def _unconfirmed(
+        self, left: list[Signature], waiting: Iterator[Signature], error: BaseException
+    ) -> UnconfirmedTasks:
+        return UnconfirmedTasks(self._confirmed, [*left, *map(with_id, waiting)], error)
+
+    def _send(self, messages: dict[int, BulkMessage]) -> None:
+        """Publish messages, and remove from ``messages`` those that the broker has; tried again as the policy says."""
+        conf, connection = self._app.conf, self._producer.connection
+
+        def once() -> None:
+            self._send_once(messages)
+
+        send: Any = once
+        if conf.task_publish_retry:
+            policy = dict(conf.task_publish_retry_policy)
+            connection.transport_options.update(policy)
+            send = connection.ensure(self._producer, once, **policy)
+        declare = getattr(self._app, "declare_everything", None)
+        try:
+            send()
+        except NotFound:
+            if declare is None:
+                raise
+            declare()
+            send()
+
+    def _send_once(self, messages: dict[int, BulkMessage]) -> None:
+        producer = self._producer
+        # Each once: to look whether one is declared already takes longer than to build a message.
+        for entity in {id(entity): entity for message in messages.values() for entity in message.declare}.values():
+            producer.maybe_declare(entity)
+        if is_confirming(producer.connection):
+            publish_confirmed(producer, messages)
+        elif producer.supports_batch_publish:
+            try:
+                with producer.batch(max_size=BATCH_MESSAGES):
+                    for message in messages.values():
+                        producer._publish(*message.arguments)
+            except BatchPublishError as error:
+                raise error.__cause__ or error from None
+            messages.clear()
+        else:
+            for number, message in list(messages.items()):
+                producer._publish(*message.arguments)
+                del messages[number]

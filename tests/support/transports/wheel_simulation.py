@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ami.transports.objectstore.broker import broker_storage, open_slots, publish_mixin, wheel
+from ami.transports.objectstore.broker import broker_storage, open_slots, publish_batch, queue_writer, wheel
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import QueueRecord
@@ -95,7 +95,8 @@ def simulation(url: str, patch: pytest.MonkeyPatch) -> Iterator[Simulation]:
     made = Simulation(url)
     for module in (wheel, open_slots):
         patch.setattr(module, "time", made)
-    patch.setattr(publish_mixin, "time", made.time)
+    for module in (publish_batch, queue_writer):
+        patch.setattr(module, "time", made.time)
     commit, remove = Store.commit, Store.destroy_if_read
 
     def counted_commit(self: Store, *args: Any, **options: Any) -> Any:

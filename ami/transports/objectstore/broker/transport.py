@@ -15,6 +15,7 @@ from kombu.transport import virtual
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
+from ami.transports.objectstore.broker.consumer_turns import claim_in_turn
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
@@ -194,13 +195,26 @@ class Transport(virtual.Transport):
         self.consuming_thread = threading.get_ident()
         self._ready |= self._get_listener().notified()
         self._poll()
-        delivered = 0
+        if limit is None or all(channel.next_turn is None for channel in self.channels):
+            claim_in_turn(self.channels, self._ready)
         for channel in list(self.channels):
-            delivered += channel.pump(self._ready, None if limit is None else limit - delivered)
+            channel.flush()
+        delivered = self._deliver(limit)
         if delivered:
             # There may be more work.
             self._poll_seconds = POLL_SECONDS
             self._poll_at = min(self._poll_at, time.monotonic() + POLL_SECONDS)
+        return delivered
+
+    def _deliver(self, limit: int | None) -> int:
+        """Deliver claimed messages, to the consumer that was served least recently first; return how many."""
+        delivered = 0
+        while limit is None or delivered < limit:
+            turns = [(turn, channel) for channel in self.channels if (turn := channel.next_turn) is not None]
+            if not turns:
+                break
+            delivered += 1
+            min(turns, key=lambda each: each[0])[1].deliver_next()
         return delivered
 
     def _poll(self) -> None:

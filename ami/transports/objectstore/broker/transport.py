@@ -12,7 +12,7 @@ from amqp.exceptions import AMQPError
 from kombu.exceptions import ChannelError, InconsistencyError
 from kombu.transport import virtual
 
-from ami.transports.objectstore.broker.address import Address
+from ami.transports.objectstore.broker.address import PREFIX, Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
 from ami.transports.objectstore.broker.consumer_turns import claim_in_turn
@@ -34,7 +34,10 @@ class Transport(virtual.Transport):
     Channel = Channel
     driver_type = "objectstore"
     driver_name = "objectstore"
-    can_parse_url = False
+    # kombu leaves the address to `as_uri`; it does not hand over a URL that begins with objectstore+ unparsed.
+    can_parse_url = True
+    #: What follows ``objectstore+`` in the alias of this class, by which kombu finds it when it switches to a URL.
+    scheme = ""
     connection_errors = (JQueueError, OSError)
     channel_errors = (AMQPError, ChannelError, InconsistencyError)
     # A refusal stays one: only a storage that failed is tried again.
@@ -68,7 +71,28 @@ class Transport(virtual.Transport):
 
     @cached_property
     def _address(self) -> Address:
-        return Address.parse(self.client.hostname)
+        client = self.client
+        if not self.scheme:
+            return Address.parse(client.hostname)
+        # A copy of a switched connection has the prefix of the first URL before its host, and None for no host.
+        host, prefix = client.hostname or "", f"{client.uri_prefix}+"
+        while host.startswith(prefix):
+            host = host.removeprefix(prefix)
+        host = "" if host == "None" else host
+        path = None if client.virtual_host == "/" else client.virtual_host
+        return Address.of_switched(self.scheme, host, path, client.alt)
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        """None: a memory without a name is not called localhost."""
+        return {}
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        """Return the URL; one that is refused is left to kombu, which hides a password."""
+        try:
+            return f"{PREFIX}{self._address.url}"
+        except ValueError:
+            return super().as_uri(uri, include_password, mask)  # type: ignore[no-any-return]
 
     @property
     def broker(self) -> BrokerStorage:
@@ -229,3 +253,33 @@ class Transport(virtual.Transport):
             return
         self._poll_at = time.monotonic() + LEASE_CHECK_SECONDS
         self._ready |= {queue for queue in queues if self.broker.store(queue).is_due()}
+
+
+class FileTransport(Transport):
+    """``objectstore+file://``, when kombu switches to it from another URL."""
+
+    scheme = "file"
+
+
+class MemoryTransport(Transport):
+    """``objectstore+memory://``, as `FileTransport`."""
+
+    scheme = "memory"
+
+
+class S3Transport(Transport):
+    """``objectstore+s3://``, as `FileTransport`."""
+
+    scheme = "s3"
+
+
+class GSTransport(Transport):
+    """``objectstore+gs://``, as `FileTransport`."""
+
+    scheme = "gs"
+
+
+class AzureTransport(Transport):
+    """``objectstore+az://``, as `FileTransport`."""
+
+    scheme = "az"

@@ -3,9 +3,13 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+#: What the URL of a broker begins with, before its scheme.
+PREFIX = "objectstore+"
 
 SCHEMES = ("file", "memory", "s3", "gs", "az")
 HOW = "write objectstore+file:///path/to/a/folder, objectstore+memory://, or objectstore+s3://bucket/prefix (gs, az)"
@@ -36,6 +40,21 @@ class Address:
             raise ValueError(f"{parts.scheme}:// names no bucket; {HOW}")
         return cls(parts.scheme, parts.netloc, path.strip("/"))
 
+    @classmethod
+    def of_switched(cls, scheme: str, host: str | None, path: str | None, urls: Iterable[str]) -> "Address":
+        """Return the address of a connection that kombu has switched to one of its alternative ``urls``.
+
+        kombu keeps the parts of the URL only, the host in lower case, and the path of an earlier URL where the new one
+        has none; so the URL is found again among the alternatives. Raises ValueError as `parse` does.
+        """
+        path = path or ""
+        given = f"{scheme}://{host or ''}/{quote(path)}"
+        candidates = [cls.parse(url.removeprefix(PREFIX)) for url in urls if url.startswith(f"{PREFIX}{scheme}:")]
+        same_host = [each for each in candidates if each.bucket.lower() == (host or "").lower()]
+        same = [each for each in same_host if each.path.strip("/") == path.strip("/")]
+        without_path = [each for each in same_host if not each.path]
+        return next(iter([*same, *without_path]), None) or cls.parse(given)
+
     @property
     def folder(self) -> Path:
         """The folder of a ``file`` address."""
@@ -55,6 +74,12 @@ class Address:
     def is_one_process(self) -> bool:
         """Whether no other process can see the broker."""
         return self.scheme == "memory"
+
+    @property
+    def url(self) -> str:
+        """The URL that `parse` reads."""
+        path = quote(self.path)
+        return f"{self.scheme}://{self.bucket}{'/' if path and not path.startswith('/') else ''}{path}"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}{'/' if self.bucket and self.path else ''}{self.path}"

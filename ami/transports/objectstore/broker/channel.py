@@ -14,6 +14,7 @@ from kombu.transport import virtual
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.consumer import Consumer, notify_cancelled
+from ami.transports.objectstore.broker.consumer_turns import AT_ONCE
 from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_letters
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
@@ -26,8 +27,8 @@ from ami.transports.objectstore.storage.errors import JobNotFoundError, JQueueEr
 
 log = logging.getLogger(__name__)
 
-#: The most messages of one claim, and of one fetch of a consumer that does not acknowledge.
-AT_ONCE = 32
+#: Numbers the deliveries of this process.
+_turns = count(1)
 
 
 class StoredMessage(virtual.Message):
@@ -136,43 +137,44 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
     def consumers(self) -> Iterator[Consumer]:
         return iter(list(self._by_tag.values()))
 
-    def pump(self, ready: set[str], limit: int | None = None) -> int:
-        """Deliver messages of the ``ready`` queues, as far as prefetch and ``limit`` allow; return how many.
+    @property
+    def next_turn(self) -> int | None:
+        """The turn of the claimed message that is delivered next, the lowest first; None when nothing is claimed."""
+        return min((consumer.served for consumer, _, _ in self._claimed), default=None)
 
-        A queue that had fewer messages than the consumer could take is removed from ``ready``.
-        """
+    def cancel_consumers_of_deleted(self, ready: set[str]) -> None:
+        """End the consumers of ``ready`` queues that were deleted. Raises amqp's ConsumerCancelled."""
         for consumer in self.consumers:
             if consumer.queue in ready and not self.broker.declarations.has_queue(consumer.queue):
                 self._forget_consumer(consumer)
                 notify_cancelled(consumer)
-                continue
-            room = self._room(consumer)
-            if consumer.queue in ready and room and self._claim(consumer, room) < room:
-                ready.discard(consumer.queue)
-        self.flush()
-        delivered = 0
-        while self._claimed and not self.closed and (limit is None or delivered < limit):
-            consumer, entry, envelope = self._claimed.popleft()
-            delivered += 1
-            self._deliver(consumer, entry, envelope)
-        return delivered
+
+    def deliver_next(self) -> None:
+        """Deliver a claimed message to the consumer that was served least recently."""
+        number = min(range(len(self._claimed)), key=lambda number: self._claimed[number][0].served)
+        consumer, entry, envelope = self._claimed[number]
+        del self._claimed[number]
+        consumer.served = next(_turns)
+        self._deliver(consumer, entry, envelope)
 
     def may_consume(self, ready: set[str]) -> bool:
         """Whether a consumer of this channel could take messages of a ``ready`` queue."""
-        return any(consumer.queue in ready and self._room(consumer) for consumer in self.consumers)
+        return any(consumer.queue in ready and self.room(consumer) for consumer in self.consumers)
 
-    def _room(self, consumer: Consumer) -> int:
-        if consumer.no_ack:
-            return max(0, AT_ONCE - len(self._claimed))
-        if not self.qos.can_consume():
-            return 0
-        room = self.qos.can_consume_max_estimate()
-        return AT_ONCE if room is None else max(0, min(AT_ONCE, room - len(self._claimed)))
+    def room(self, consumer: Consumer) -> int:
+        """Return how many messages a consumer may claim now."""
+        room = AT_ONCE - len(self._claimed)
+        if not consumer.no_ack:
+            estimate = self.qos.can_consume_max_estimate() if self.qos.can_consume() else 0
+            room = room if estimate is None else min(room, estimate - len(self._claimed))
+        return max(0, room)
 
-    def _claim(self, consumer: Consumer, room: int) -> int:
-        """Claim for a consumer, in one batch with what was settled in its queue; return how many messages came."""
-        queue = consumer.queue
-        claim: Command = Take(room) if consumer.no_ack else Claim(room, self.owner, self.visibility_timeout)
+    def claim(self, queue: str, no_ack: bool, count: int) -> list[Entry]:
+        """Claim up to ``count`` messages, in one batch with what was settled in the queue.
+
+        The leases are the connection's: any of its channels may `accept` the messages.
+        """
+        claim: Command = Take(count) if no_ack else Claim(count, self.owner, self.visibility_timeout)
         settled = self._settled.pop(queue, [])
         try:
             answers = self.broker.store(queue).commit([*settled, claim], durable=False)
@@ -181,12 +183,14 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
             raise
         self._after_settling(queue, settled)
         entries: list[Entry] = answers[-1]
-        for entry in entries:
-            if (envelope := self._readable(queue, entry)) is not None:
-                self._claimed.append((consumer, entry, envelope))
-        if entries and not consumer.no_ack:
+        if entries and not no_ack:
             self.connection.renew_leases(queue)
-        return len(entries)
+        return entries
+
+    def accept(self, consumer: Consumer, entry: Entry) -> None:
+        """Keep a claimed message until it is delivered."""
+        if (envelope := self._readable(consumer.queue, entry)) is not None:
+            self._claimed.append((consumer, entry, envelope))
 
     def _readable(self, queue: str, entry: Entry) -> Envelope | None:
         """Return a claimed message. One whose bytes are damaged is buried, so that others run, and None is returned."""

@@ -7,15 +7,16 @@ from typing import Any
 from amqp.exceptions import ConsumerCancelled
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Consumer:
-    """One ``basic_consume``."""
+    """One ``basic_consume``; ``served`` orders consumers by their last delivery."""
 
     tag: str
     queue: str
     no_ack: bool
     callback: Callable[[Any], Any]
     on_cancel: Callable[[str], Any] | None = None
+    served: int = 0
 
 
 def notify_cancelled(consumer: Consumer) -> None:

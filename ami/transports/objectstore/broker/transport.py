@@ -12,9 +12,10 @@ from amqp.exceptions import AMQPError, ConsumerCancelled
 from kombu.exceptions import ChannelError, InconsistencyError
 from kombu.transport import virtual
 
-from ami.transports.objectstore.broker.address import Address
+from ami.transports.objectstore.broker.address import PREFIX, Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
+from ami.transports.objectstore.broker.consumer_turns import claim_in_turn
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
@@ -33,7 +34,10 @@ class Transport(virtual.Transport):
     Channel = Channel
     driver_type = "objectstore"
     driver_name = "objectstore"
-    can_parse_url = False
+    # kombu leaves the address to `as_uri`; it does not hand over a URL that begins with objectstore+ unparsed.
+    can_parse_url = True
+    #: What follows ``objectstore+`` in the alias of this class, by which kombu finds it when it switches to a URL.
+    scheme = ""
     # A consumer whose queue was deleted: a worker connects anew, and declares it.
     connection_errors = (JQueueError, OSError, ConsumerCancelled)
     channel_errors = (AMQPError, ChannelError, InconsistencyError)
@@ -71,7 +75,28 @@ class Transport(virtual.Transport):
 
     @cached_property
     def _address(self) -> Address:
-        return Address.parse(self.client.hostname)
+        client = self.client
+        if not self.scheme:
+            return Address.parse(client.hostname)
+        # A copy of a switched connection has the prefix of the first URL before its host, and None for no host.
+        host, prefix = client.hostname or "", f"{client.uri_prefix}+"
+        while host.startswith(prefix):
+            host = host.removeprefix(prefix)
+        host = "" if host == "None" else host
+        path = None if client.virtual_host == "/" else client.virtual_host
+        return Address.of_switched(self.scheme, host, path, client.alt)
+
+    @property
+    def default_connection_params(self) -> dict[str, Any]:
+        """None: a memory without a name is not called localhost."""
+        return {}
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        """Return the URL; one that is refused is left to kombu, which hides a password."""
+        try:
+            return f"{PREFIX}{self._address.url}"
+        except ValueError:
+            return super().as_uri(uri, include_password, mask)  # type: ignore[no-any-return]
 
     @property
     def broker(self) -> BrokerStorage:
@@ -198,13 +223,28 @@ class Transport(virtual.Transport):
         self.consuming_thread = threading.get_ident()
         self._ready |= self._get_listener().notified()
         self._poll()
-        delivered = 0
         for channel in list(self.channels):
-            delivered += channel.pump(self._ready, None if limit is None else limit - delivered)
+            channel.cancel_consumers_of_deleted(self._ready)
+        if limit is None or all(channel.next_turn is None for channel in self.channels):
+            claim_in_turn(self.channels, self._ready)
+        for channel in list(self.channels):
+            channel.flush()
+        delivered = self._deliver(limit)
         if delivered:
             # There may be more work.
             self._poll_seconds = POLL_SECONDS
             self._poll_at = min(self._poll_at, time.monotonic() + POLL_SECONDS)
+        return delivered
+
+    def _deliver(self, limit: int | None) -> int:
+        """Deliver claimed messages, to the consumer that was served least recently first; return how many."""
+        delivered = 0
+        while limit is None or delivered < limit:
+            turns = [(turn, channel) for channel in self.channels if (turn := channel.next_turn) is not None]
+            if not turns:
+                break
+            delivered += 1
+            min(turns, key=lambda each: each[0])[1].deliver_next()
         return delivered
 
     def _poll(self) -> None:
@@ -219,3 +259,33 @@ class Transport(virtual.Transport):
             return
         self._poll_at = time.monotonic() + LEASE_CHECK_SECONDS
         self._ready |= {queue for queue in queues if self.broker.store(queue).is_due()}
+
+
+class FileTransport(Transport):
+    """``objectstore+file://``, when kombu switches to it from another URL."""
+
+    scheme = "file"
+
+
+class MemoryTransport(Transport):
+    """``objectstore+memory://``, as `FileTransport`."""
+
+    scheme = "memory"
+
+
+class S3Transport(Transport):
+    """``objectstore+s3://``, as `FileTransport`."""
+
+    scheme = "s3"
+
+
+class GSTransport(Transport):
+    """``objectstore+gs://``, as `FileTransport`."""
+
+    scheme = "gs"
+
+
+class AzureTransport(Transport):
+    """``objectstore+az://``, as `FileTransport`."""
+
+    scheme = "az"

@@ -17,6 +17,7 @@ from ami.transports.objectstore.broker.consumer import Consumer, notify_cancelle
 from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_letters
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
+from ami.transports.objectstore.broker.exclusive_queues import refuse_locked
 from ami.transports.objectstore.broker.publish_mixin import PublishMixin
 from ami.transports.objectstore.broker.unacked import QoS
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Command, Return, Take
@@ -87,7 +88,7 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
 
         Raises amqp's NotFound, ResourceLocked.
         """
-        self._refuse_locked(queue, self._queue(queue))
+        refuse_locked(self.broker, queue, self._queue(queue), self.owner)
         tag = consumer_tag or uuid.uuid4().hex
         self._by_tag[tag] = Consumer(tag, queue, no_ack, callback, on_cancel)
         if no_ack:

@@ -15,6 +15,7 @@ from kombu.transport import virtual
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
+from ami.transports.objectstore.broker.exclusive_queues import delete_queues
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
@@ -55,6 +56,8 @@ class Transport(virtual.Transport):
         self._loop: Any = None
         self._is_scheduled = False
         self._ready: set[str] = set()
+        #: The queues that end with this connection.
+        self.exclusive_queues: set[str] = set()
         self._poll_at = 0.0
         self._poll_seconds = POLL_SECONDS
 
@@ -88,6 +91,7 @@ class Transport(virtual.Transport):
             return
         try:
             super().close_connection(connection)
+            delete_queues(self.broker, self.exclusive_queues)
         finally:
             # Also when the storage is unreachable and nothing can be requeued: the leases end on their own.
             renewer, self._lease_renewer, listener, self._listener = self._lease_renewer, None, self._listener, None

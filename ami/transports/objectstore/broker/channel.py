@@ -10,6 +10,7 @@ from itertools import count
 from time import time
 from typing import Any
 
+from amqp.exceptions import NotAllowed, RecoverableConnectionError
 from kombu.transport import virtual
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
@@ -64,6 +65,8 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
 
     @property
     def broker(self) -> BrokerStorage:
+        if self.connection is None:
+            raise RecoverableConnectionError("the channel is closed")
         broker: BrokerStorage = self.connection.broker
         return broker
 
@@ -86,10 +89,12 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
     ) -> str:
         """Consume from a queue; ``on_cancel`` is called with the tag when the queue was deleted.
 
-        Raises amqp's NotFound, ResourceLocked.
+        Raises amqp's NotFound, ResourceLocked, NotAllowed (a tag that is in use).
         """
         refuse_locked(self.broker, queue, self._queue(queue), self.owner)
         tag = consumer_tag or uuid.uuid4().hex
+        if tag in self._by_tag:
+            raise NotAllowed(f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'", (60, 20))
         self._by_tag[tag] = Consumer(tag, queue, no_ack, callback, on_cancel)
         if no_ack:
             self.no_ack_consumers.add(tag)

@@ -4,7 +4,7 @@ import time
 import uuid
 from typing import Any, NamedTuple
 
-from amqp.exceptions import NotFound, PreconditionFailed
+from amqp.exceptions import AccessRefused, NotFound, PreconditionFailed
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
@@ -122,12 +122,13 @@ class DeclarationMixin:
         return count
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
-        """Bind a queue. Raises amqp's NotFound."""
+        """Bind a queue. Raises amqp's NotFound, PreconditionFailed, AccessRefused (the default exchange)."""
         check_name("routing key", routing_key or "")
-        if exchange:
-            self._exchange(exchange)
-            self._queue(queue)
-            self.broker.declarations.change(lambda known: known.with_binding(exchange, queue, routing_key or ""))
+        if not exchange:
+            raise AccessRefused("ACCESS_REFUSED - operation not permitted on the default exchange")
+        self._exchange(exchange)
+        self._queue(queue)
+        self.broker.declarations.change(lambda known: known.with_binding(exchange, queue, routing_key or ""))
 
     def queue_unbind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
         self.broker.declarations.change(lambda known: known.without_binding(exchange, queue, routing_key or ""))

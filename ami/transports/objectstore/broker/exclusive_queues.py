@@ -13,7 +13,7 @@ def refuse_locked(broker: BrokerStorage, queue: str, record: QueueRecord, owner:
 
 
 def is_left_behind(broker: BrokerStorage, queue: str, record: QueueRecord, owner: str) -> bool:
-    """Whether an auto-delete or exclusive queue is another connection's that does not consume it: it may be replaced."""
+    """Whether an auto-delete or exclusive queue is another connection's that does not consume it."""
     return record.owner not in (None, owner) and not broker.consumers.count(queue)
 
 

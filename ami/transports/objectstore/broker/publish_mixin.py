@@ -4,7 +4,7 @@ import uuid
 from time import time
 from typing import Any
 
-from amqp.exceptions import ChannelError, MessageNacked, NotFound
+from amqp.exceptions import ChannelError, MessageNacked, NotFound, PreconditionFailed
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
@@ -29,7 +29,8 @@ class PublishMixin:
     ) -> None:
         """Store a message in every queue it is routed to; return when it is on disk.
 
-        Raises amqp's NotFound, PreconditionFailed for a routing key that is too long, ChannelError where the message is
+        Raises amqp's NotFound, PreconditionFailed for a routing key that is too long or an invalid
+        expiration, ChannelError where the message is
         ``mandatory`` and no queue takes it, and MessageNacked where a queue is full that rejects messages; the other
         queues have it then.
         """
@@ -73,7 +74,14 @@ def _priority(properties: dict[str, Any], record: QueueRecord) -> int:
 def _expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
     """The moment at which a message expires: by its own TTL or the queue's, whichever ends first."""
     own = properties.get("expiration")
-    ttls = [int(own) / 1000] if own is not None else []
+    ttls = [_milliseconds(own) / 1000] if own is not None else []
     if record.message_ttl_seconds is not None:
         ttls.append(record.message_ttl_seconds)
     return time() + min(ttls) if ttls else None
+
+
+def _milliseconds(expiration: Any) -> int:
+    """Raises amqp's PreconditionFailed for anything but a number of milliseconds."""
+    if not str(expiration).isdecimal():
+        raise PreconditionFailed(f"PRECONDITION_FAILED - invalid expiration {expiration!r}: milliseconds, 0 or more")
+    return int(expiration)

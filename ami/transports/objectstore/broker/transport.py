@@ -8,7 +8,7 @@ import uuid
 from functools import cached_property
 from typing import Any
 
-from amqp.exceptions import AMQPError, ConsumerCancelled
+from amqp.exceptions import AMQPError, RecoverableConnectionError
 from kombu.exceptions import ChannelError, InconsistencyError
 from kombu.transport import virtual
 
@@ -35,8 +35,8 @@ class Transport(virtual.Transport):
     driver_type = "objectstore"
     driver_name = "objectstore"
     can_parse_url = False
-    # A consumer whose queue was deleted: a worker connects anew, and declares it.
-    connection_errors = (JQueueError, OSError, ConsumerCancelled)
+    # RecoverableConnectionError: a consumer whose queue was deleted. A worker connects anew, and declares it.
+    connection_errors = (JQueueError, OSError, RecoverableConnectionError)
     channel_errors = (AMQPError, ChannelError, InconsistencyError)
     # A refusal stays one: only a storage that failed is tried again.
     recoverable_connection_errors = connection_errors

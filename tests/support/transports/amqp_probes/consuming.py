@@ -225,8 +225,13 @@ def consumer_of_deleted_queue_is_cancelled(session: Session) -> Any:
 def consumer_without_callback_of_deleted_queue_fails(session: Session) -> Any:
     queue = session.queue()
     session.consume(queue, print)
-    session.open_channel().queue_delete(queue=queue)
-    return session.attempt(session.drain, lambda: False, 5)
+    other = session.open_channel()
+
+    def delete() -> None:
+        other.queue_delete(queue=queue)
+        session.drain(lambda: False, seconds=5)
+
+    return session.attempt(delete)
 
 
 @probe

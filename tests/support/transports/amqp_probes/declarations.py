@@ -105,7 +105,7 @@ def reserved_exchange_name(session: Session) -> Any:
 @probe
 def odd_names(session: Session) -> Any:
     seen = []
-    for name in (".", "..", "a/b", "../up", "%2E", "sp ace", "ünï", "%", "~", ".hidden", "CON", "a\nb"):
+    for name in (".", "..", "a/b", "../up", "%2E", "sp ace", "ünï", "%", "~", ".hidden", "CON"):
         session.channel.queue_declare(queue=name, durable=True, auto_delete=False)
         session.fill(name, "one " + name)
         seen.append(session.get(name).body is not None)

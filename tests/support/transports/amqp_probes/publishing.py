@@ -78,7 +78,8 @@ def body_of_a_megabyte(session: Session) -> Any:
 def payloads_of_each_serializer(session: Session) -> Any:
     queue, seen = session.queue(), []
     for serializer in ("json", "yaml", "raw"):
-        Producer(session.channel).publish("ünï" if serializer != "raw" else b"raw", "", queue, serializer=serializer)
+        body = b"raw" if serializer == "raw" else "ünï"
+        Producer(session.channel).publish(body, routing_key=queue, serializer=serializer)
         message = session.get(queue)
         message.accept = {message.content_type}
         seen.append((message.content_type, str(message.decode())))
@@ -96,13 +97,13 @@ def three_messages_of_one_id(session: Session) -> Any:
 def republishing_a_delivered_message(session: Session) -> Any:
     first, second = session.queue("q1"), session.queue("q2")
     session.publish("x", first, headers={"h": 1})
+    described = ("application_headers", "content_type", "content_encoding", "delivery_info", "delivery_tag")
     for source, target in ((first, second), (second, first)):
         message = session.get(source)
-        known = {name: message.properties[name] for name in message.properties if name != "application_headers"}
+        known = {name: message.properties[name] for name in message.properties if name not in described}
         Producer(session.channel).publish(
             message.body,
-            "",
-            target,
+            routing_key=target,
             content_type="text/plain",
             content_encoding="utf-8",
             headers=message.headers,

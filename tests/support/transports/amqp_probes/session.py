@@ -29,8 +29,9 @@ def probe(function: Probe) -> Probe:
 class Session:
     """One connection and the channel in use. A broker closes a channel at an error: the next step gets a new one."""
 
-    def __init__(self, connection: Connection, prefix: str) -> None:
+    def __init__(self, connection: Connection, prefix: str, seconds: float = SECONDS) -> None:
         self.connection = connection
+        self.seconds = seconds
         self.prefix = prefix
         self._channels: list[Any] = []
 
@@ -99,7 +100,7 @@ class Session:
 
     def get(self, queue: str, *, no_ack: bool = True, waits: bool = True) -> Any:
         """Return the next message, None when none came in time (at once where it does not wait)."""
-        deadline = time.monotonic() + (SECONDS if waits else 0)
+        deadline = time.monotonic() + (self.seconds if waits else 0)
         while True:
             message = self.channel.basic_get(queue, no_ack=no_ack)
             if message is not None:
@@ -116,7 +117,7 @@ class Session:
 
     def depth(self, queue: str, expected: int | None = None) -> int:
         """Return how many messages wait; a quorum queue counts late: wait for an expected number."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + self.seconds
         while True:
             count: int = self.channel.queue_declare(queue=queue, passive=True).message_count
             if expected in (None, count) or time.monotonic() > deadline:
@@ -131,9 +132,18 @@ class Session:
 
         return channel.basic_consume(queue=queue, consumer_tag=tag or self.name("c"), callback=callback, **options)
 
-    def drain(self, is_done: Callable[[], Any], seconds: float = SECONDS) -> bool:
+    def wait(self, is_done: Callable[[], Any], seconds: float | None = None) -> bool:
+        """Ask until it is done; return False where the time passed first."""
+        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
+        while not is_done():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def drain(self, is_done: Callable[[], Any], seconds: float | None = None) -> bool:
         """Deliver until it is done; return False where the time passed first."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
         while not is_done():
             if time.monotonic() > deadline:
                 return False

@@ -10,6 +10,7 @@ from itertools import count
 from time import time
 from typing import Any
 
+from amqp.exceptions import NotAllowed, RecoverableConnectionError
 from kombu.transport import virtual
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
@@ -18,6 +19,7 @@ from ami.transports.objectstore.broker.consumer_turns import AT_ONCE
 from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_letters
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
+from ami.transports.objectstore.broker.exclusive_queues import refuse_locked
 from ami.transports.objectstore.broker.publish_mixin import PublishMixin
 from ami.transports.objectstore.broker.unacked import QoS
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Command, Return, Take
@@ -64,6 +66,8 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
 
     @property
     def broker(self) -> BrokerStorage:
+        if self.connection is None:
+            raise RecoverableConnectionError("the channel is closed")
         broker: BrokerStorage = self.connection.broker
         return broker
 
@@ -80,10 +84,12 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
     ) -> str:
         """Consume from a queue; ``on_cancel`` is called with the tag when the queue was deleted.
 
-        Raises amqp's NotFound, ResourceLocked.
+        Raises amqp's NotFound, ResourceLocked, NotAllowed (a tag that is in use).
         """
-        self._refuse_locked(queue, self._queue(queue))
+        refuse_locked(self.broker, queue, self._queue(queue), self.owner)
         tag = consumer_tag or uuid.uuid4().hex
+        if tag in self._by_tag:
+            raise NotAllowed(f"NOT_ALLOWED - attempt to reuse consumer tag '{tag}'", (60, 20))
         self._by_tag[tag] = Consumer(tag, queue, no_ack, callback, on_cancel)
         if no_ack:
             self.no_ack_consumers.add(tag)

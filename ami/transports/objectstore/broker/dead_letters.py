@@ -51,6 +51,10 @@ def _move(
         )
         return False
     _mark(envelope, queue, entry)
+    exchange, key = letters
+    envelope["properties"]["delivery_info"].update(
+        exchange=exchange, routing_key=_own_key(envelope) if key is None else key
+    )
     for target in targets:
         # The order makes the id unique, also when a replayed message of the same id dies again.
         if not _store(broker, target, declarations.queues[target], f"{queue}:{entry.order}:{entry.id}", envelope):
@@ -69,11 +73,18 @@ def _store(broker: BrokerStorage, queue: str, record: QueueRecord, name: str, en
 
 def _targets(declarations: Declarations, letters: tuple[str, str | None], envelope: Envelope) -> list[str]:
     exchange, key = letters
-    return declarations.route(exchange, envelope["properties"]["delivery_info"]["routing_key"] if key is None else key)
+    return declarations.route(exchange, _own_key(envelope) if key is None else key)
+
+
+def _own_key(envelope: Envelope) -> str:
+    return str(envelope["properties"]["delivery_info"]["routing_key"])
 
 
 def _mark(envelope: Envelope, queue: str, entry: Entry) -> None:
-    """Add an ``x-death`` as https://www.rabbitmq.com/docs/dlx describes it, the newest first."""
+    """Add an ``x-death`` as https://www.rabbitmq.com/docs/dlx describes it, the newest first.
+
+    One for each queue and reason, which counts.
+    """
     info = envelope["properties"]["delivery_info"]
     headers: dict[str, Any] = envelope["headers"]
     death = {
@@ -84,7 +95,20 @@ def _mark(envelope: Envelope, queue: str, entry: Entry) -> None:
         "count": 1,
         "time": int(time.time()),
     }
-    headers["x-death"] = [death, *headers.get("x-death", ())]
+    others = []
+    for earlier in _earlier(headers):
+        if (earlier.get("queue"), earlier.get("reason")) == (queue, entry.buried):
+            death = {**earlier, "count": earlier.get("count", 1) + 1}
+        else:
+            others.append(earlier)
+    headers["x-death"] = [death, *others]
     for name in ("reason", "queue", "exchange"):
         headers.setdefault(f"x-first-death-{name}", death[name])
-    envelope["properties"].pop("expiration", None)
+    if (expiration := envelope["properties"].pop("expiration", None)) is not None:
+        death.setdefault("original-expiration", expiration)
+
+
+def _earlier(headers: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the deaths that a message has on it; a publisher may have written anything there."""
+    found = headers.get("x-death")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -4,12 +4,13 @@ import time
 import uuid
 from typing import Any, NamedTuple
 
-from amqp.exceptions import NotFound, PreconditionFailed, ResourceLocked
+from amqp.exceptions import AccessRefused, NotFound, PreconditionFailed
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.dead_letters import move_dead_letters
 from ami.transports.objectstore.broker.declarations import Declarations, ExchangeRecord, QueueRecord
+from ami.transports.objectstore.broker.exclusive_queues import is_left_behind, refuse_locked
 from ami.transports.objectstore.broker.names import check_name, refuse_reserved
 from ami.transports.objectstore.broker.queue_arguments import check_arguments
 from ami.transports.objectstore.queue.commands import Purge, Sweep
@@ -27,6 +28,7 @@ class DeclarationMixin:
     """Mixed into the channel; ``broker`` and ``owner`` are the connection's."""
 
     owner: str
+    connection: Any
 
     @property
     def broker(self) -> BrokerStorage:
@@ -94,28 +96,17 @@ class DeclarationMixin:
         queue = queue or f"amq.gen-{uuid.uuid4().hex}"
         owner = self.owner if exclusive or auto_delete else None
         record = QueueRecord(durable, auto_delete, exclusive, arguments or {}, owner)
-        replaces = not is_new and self._is_left_behind(queue)
+        replaces = False
+        if not is_new:
+            known = self._queue(queue)
+            refuse_locked(self.broker, queue, known, self.owner)
+            replaces = is_left_behind(self.broker, queue, known, self.owner)
         self.broker.declarations.change(lambda known: known.with_queue(queue, record, replaces=replaces))
         if is_new:
             self.broker.configure(queue, record)
+        if exclusive:
+            self.connection.exclusive_queues.add(queue)
         return DeclareOk(queue, 0, 0)
-
-    def _is_left_behind(self, queue: str) -> bool:
-        """Whether an auto-delete queue is another connection's that consumes it no more, and so may be declared anew.
-
-        Raises amqp's ResourceLocked for another living connection's exclusive queue.
-        """
-        record = self._queue(queue)
-        if record.owner in (None, self.owner):
-            return False
-        if self.broker.consumers.count(queue):
-            self._refuse_locked(queue, record)
-            return False
-        return True
-
-    def _refuse_locked(self, queue: str, record: QueueRecord) -> None:
-        if record.exclusive and record.owner != self.owner and self.broker.consumers.count(queue):
-            raise ResourceLocked(f"RESOURCE_LOCKED - queue '{queue}' is exclusive to another connection")
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> int:
         """Delete a queue with its messages; return how many it had. Raises amqp's PreconditionFailed."""
@@ -131,12 +122,13 @@ class DeclarationMixin:
         return count
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
-        """Bind a queue. Raises amqp's NotFound."""
+        """Bind a queue. Raises amqp's NotFound, PreconditionFailed, AccessRefused (the default exchange)."""
         check_name("routing key", routing_key or "")
-        if exchange:
-            self._exchange(exchange)
-            self._queue(queue)
-            self.broker.declarations.change(lambda known: known.with_binding(exchange, queue, routing_key or ""))
+        if not exchange:
+            raise AccessRefused("ACCESS_REFUSED - operation not permitted on the default exchange")
+        self._exchange(exchange)
+        self._queue(queue)
+        self.broker.declarations.change(lambda known: known.with_binding(exchange, queue, routing_key or ""))
 
     def queue_unbind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:
         self.broker.declarations.change(lambda known: known.without_binding(exchange, queue, routing_key or ""))

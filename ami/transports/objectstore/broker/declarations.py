@@ -208,7 +208,12 @@ def _matches(kind: str, pattern: str, key: str) -> bool:
         return True
     if kind == "direct" or pattern == key:
         return pattern == key
-    return _topic(tuple(pattern.split(".")), tuple(key.split(".")))
+    return _topic(_words(pattern), _words(key))
+
+
+def _words(key: str) -> tuple[str, ...]:
+    """An empty key has no words, as on RabbitMQ; ``a..b`` has an empty one."""
+    return tuple(key.split(".")) if key else ()
 
 
 def _topic(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:

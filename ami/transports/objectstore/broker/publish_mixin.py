@@ -22,7 +22,8 @@ class PublishMixin:
     ) -> None:
         """Store a message in every queue it is routed to, or among the delayed ones; return when it is on disk.
 
-        Raises amqp's NotFound, PreconditionFailed for a routing key that is too long, ChannelError where the message is
+        Raises amqp's NotFound, PreconditionFailed for a routing key that is too long or an invalid
+        expiration, ChannelError where the message is
         ``mandatory`` and no queue takes it, and MessageNacked where a queue is full that rejects messages; the other
         queues have it then.
         """

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from time import time
 from typing import Any
 
+from amqp.exceptions import PreconditionFailed
+
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import QueueRecord
 from ami.transports.objectstore.queue.commands import Enqueue
@@ -18,10 +20,17 @@ def enqueue_command(name: str, content: bytes, properties: dict[str, Any], recor
 def expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
     """The moment at which a message expires: by its own TTL or the queue's, whichever ends first."""
     own = properties.get("expiration")
-    ttls = [int(own) / 1000] if own is not None else []
+    ttls = [_milliseconds(own) / 1000] if own is not None else []
     if record.message_ttl_seconds is not None:
         ttls.append(record.message_ttl_seconds)
     return time() + min(ttls) if ttls else None
+
+
+def _milliseconds(expiration: Any) -> int:
+    """Raises amqp's PreconditionFailed for anything but a number of milliseconds."""
+    if not str(expiration).isdecimal():
+        raise PreconditionFailed(f"PRECONDITION_FAILED - invalid expiration {expiration!r}: milliseconds, 0 or more")
+    return int(expiration)
 
 
 def _priority(properties: dict[str, Any], record: QueueRecord) -> int:

@@ -8,7 +8,7 @@ import uuid
 from functools import cached_property
 from typing import Any
 
-from amqp.exceptions import AMQPError, ConsumerCancelled
+from amqp.exceptions import AMQPError, RecoverableConnectionError
 from kombu.exceptions import ChannelError, InconsistencyError
 from kombu.transport import virtual
 
@@ -16,6 +16,7 @@ from ami.transports.objectstore.broker.address import PREFIX, Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
 from ami.transports.objectstore.broker.consumer_turns import claim_in_turn
+from ami.transports.objectstore.broker.exclusive_queues import delete_queues
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
@@ -38,8 +39,8 @@ class Transport(virtual.Transport):
     can_parse_url = True
     #: What follows ``objectstore+`` in the alias of this class, by which kombu finds it when it switches to a URL.
     scheme = ""
-    # A consumer whose queue was deleted: a worker connects anew, and declares it.
-    connection_errors = (JQueueError, OSError, ConsumerCancelled)
+    # RecoverableConnectionError: a consumer whose queue was deleted. A worker connects anew, and declares it.
+    connection_errors = (JQueueError, OSError, RecoverableConnectionError)
     channel_errors = (AMQPError, ChannelError, InconsistencyError)
     # A refusal stays one: only a storage that failed is tried again.
     recoverable_connection_errors = connection_errors
@@ -62,6 +63,8 @@ class Transport(virtual.Transport):
         self._loop: Any = None
         self._is_scheduled = False
         self._ready: set[str] = set()
+        #: The queues that end with this connection.
+        self.exclusive_queues: set[str] = set()
         self._poll_at = 0.0
         self._poll_seconds = POLL_SECONDS
 
@@ -116,6 +119,7 @@ class Transport(virtual.Transport):
             return
         try:
             super().close_connection(connection)
+            delete_queues(self.broker, self.exclusive_queues)
         finally:
             # Also when the storage is unreachable and nothing can be requeued: the leases end on their own.
             renewer, self._lease_renewer, listener, self._listener = self._lease_renewer, None, self._listener, None

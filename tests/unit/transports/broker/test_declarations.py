@@ -15,7 +15,8 @@ def expected(pattern: str, key: str) -> bool:
     """AMQP 0-9-1's rule, word by word, as a regular expression over words that each end with a dot."""
     parts = {"*": r"[^.]*\.", "#": r"(?:[^.]*\.)*"}
     regex = "".join(parts.get(word, re.escape(word) + r"\.") for word in pattern.split("."))
-    return re.fullmatch(regex, key + ".") is not None
+    # An empty key has no words.
+    return re.fullmatch(regex, key and key + ".") is not None
 
 
 @given(PATTERNS, WORDS)

@@ -133,7 +133,7 @@ def test_all_stores_of_a_journal_hold_the_same(
                 expected = alone(now.now, *batch)
                 assert comparable(answers) == comparable([expected] if len(batch) == 1 else expected)
             for command, answer in zip(batch, answers, strict=True):
-                if isinstance(command, Enqueue) and answer:
+                if isinstance(command, Enqueue) and answer is True:
                     payloads[command.id] = command.payload
         stores[0].commit([Sweep()])
         alone(now.now, Sweep())

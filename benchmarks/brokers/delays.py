@@ -17,9 +17,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from celery import Celery
+from kombu.transport.native_delayed_delivery import (
+    bind_queue_to_native_delayed_delivery_exchange,
+    declare_native_delayed_delivery_exchanges_and_queues,
+)
 from rich.console import Console
 from rich.table import Table
 
+from ami.celery.broker_kind import kind_of
+from ami.celery.declaration import DELAY_QUEUE_TYPE
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.cascade import Cascade
@@ -70,6 +77,7 @@ def lateness(contender: Contender, count: int) -> Lateness:
         with app.producer_pool.acquire(block=True) as producer:
             app.tasks[TASK].apply_async(producer=producer)
             worker.await_tasks(1, 60)
+            _declare_delays(app)
             due = []
             first = time.monotonic() + AHEAD_SECONDS
             for number in range(count):
@@ -84,6 +92,15 @@ def lateness(contender: Contender, count: int) -> Lateness:
     late = [1000 * (start - moment) for start, moment in zip(begun, due, strict=True)]
     p50, p99 = (float(np.percentile(late, of)) for of in (50, 99))
     return Lateness(contender.name, p50, p99, max(late), count)
+
+
+def _declare_delays(app: Celery) -> None:
+    """Declare RabbitMQ's delay exchanges, as ``queues declare`` does."""
+    with app.connection_for_write() as connection:
+        if kind_of(connection).delay_exchanges:
+            declare_native_delayed_delivery_exchanges_and_queues(connection, DELAY_QUEUE_TYPE)
+            for queue in app.amqp.queues.values():
+                bind_queue_to_native_delayed_delivery_exchange(connection, queue)
 
 
 def waiting(contender: Contender, messages: int, seconds: float) -> list[Waiting]:

@@ -9,6 +9,7 @@ from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
 from ami.transports.objectstore.broker.queue_writer import expires, store_messages
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
+from ami.transports.objectstore.queue.state import REJECTED
 
 #: Why a message is buried that cannot be read.
 DAMAGED = "damaged"
@@ -42,7 +43,9 @@ def _move(
 ) -> bool:
     store = broker.store(queue)
     envelope = unseal(store.payload(entry))
-    targets = _targets(declarations, letters, envelope)
+    targets = [
+        each for each in _targets(declarations, letters, envelope) if not _is_cycle(envelope, queue, entry, each)
+    ]
     if not targets:
         broker.log_once(
             f"No dead-letter queue for message {entry.id} of {queue}; it stays buried there",
@@ -78,6 +81,18 @@ def _targets(declarations: Declarations, letters: tuple[str, str | None], envelo
 
 def _own_key(envelope: Envelope) -> str:
     return str(envelope["properties"]["delivery_info"]["routing_key"])
+
+
+def _is_cycle(envelope: Envelope, queue: str, entry: Entry, target: str) -> bool:
+    """Whether a message would come to a queue again though no consumer rejected it: it would go round for ever."""
+    deaths = envelope["headers"].get("x-death")
+    past = [death for death in deaths if isinstance(death, dict)] if isinstance(deaths, list) else []
+    for death in [{"queue": queue, "reason": entry.buried}, *past]:
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == target:
+            return True
+    return False
 
 
 def _mark(envelope: Envelope, queue: str, entry: Entry) -> None:

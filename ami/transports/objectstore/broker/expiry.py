@@ -12,6 +12,9 @@ from ami.transports.objectstore.storage.errors import CASConflictError, JQueueEr
 #: The shortest time between two sweeps of a queue.
 PAUSE_SECONDS = 0.02
 
+#: A queue of which something expires within so many seconds stays in memory: reading it takes longer than a sweep.
+KEPT_SECONDS = 10.0
+
 #: A queue whose sweep fails is swept again after so long.
 FAILED_SECONDS = 30.0
 
@@ -22,12 +25,13 @@ MARKED = "expiry-marks"
 def sweep(broker: BrokerStorage, queue: str) -> None:
     """Bury what has expired in a queue, move it to its dead letters, and mark the next expiry. Raises StorageError.
 
-    A queue that this process has not read is read for that, and its memory freed afterwards.
+    A queue that this process has not read is read for that, and its memory freed when nothing expires soon.
     """
     if queue not in broker.declarations.current().queues:
         return
-    store = broker.store(queue)
-    was_followed = store.is_followed
+    store, loaded = broker.store(queue), broker.expiry_marks.loaded
+    if not store.is_followed:
+        loaded.add(queue)
     with store.lock:
         if store.look().is_overdue(time.time()):
             store.commit([Sweep()], durable=False)
@@ -35,7 +39,8 @@ def sweep(broker: BrokerStorage, queue: str) -> None:
         pass
     with store.lock:
         following = store.look().next_expiry()
-        if not was_followed:
+        if queue in loaded and (following is None or following > time.time() + KEPT_SECONDS):
+            loaded.discard(queue)
             store.release()
     if following is not None:
         broker.expiry_marks.mark(queue, max(following, time.time() + PAUSE_SECONDS))

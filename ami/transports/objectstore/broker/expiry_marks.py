@@ -19,6 +19,8 @@ class ExpiryMarks:
         self._wheel = wheel
         self._ahead_seconds = REMOTE_AHEAD_SECONDS if is_remote else AHEAD_SECONDS
         self._last: dict[str, float] = {}
+        #: The queues that this process has read for a sweep only.
+        self.loaded: set[str] = set()
 
     def before(self, queue: str, record: QueueRecord, expires: float | None) -> None:
         """Called before a message is stored that expires then (epoch seconds)."""

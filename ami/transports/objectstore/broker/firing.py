@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache, partial
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
+from ami.transports.objectstore.broker.declarations import QueueRecord
 from ami.transports.objectstore.broker.envelope import unseal
 from ami.transports.objectstore.broker.queue_writer import enqueue_command, store_messages
 from ami.transports.objectstore.broker.wheel import Delayed
@@ -19,28 +21,28 @@ def fire(broker: BrokerStorage, messages: Sequence[Delayed]) -> list[Delayed]:
     """
     refused: dict[str, Delayed] = {}
     by_queue: dict[str, list[Addressed]] = defaultdict(list)
+    route = cache(partial(_route, broker))
     for message in messages:
-        queues = _enqueues(broker, message)
-        if not queues:
+        properties = unseal(message.payload)["properties"]
+        info = properties["delivery_info"]
+        records = route(str(info.get("exchange") or ""), str(info.get("routing_key") or ""))
+        if not records:
             refused[message.id] = message
-        for queue, enqueue in queues.items():
-            by_queue[queue].append((message, enqueue))
+        for queue, record in records.items():
+            by_queue[queue].append((message, enqueue_command(message.id, message.payload, properties, record)))
     for queue, addressed in by_queue.items():
         refused |= {message.id: message for message in _store(broker, queue, addressed)}
     return list(refused.values())
 
 
-def _enqueues(broker: BrokerStorage, message: Delayed) -> dict[str, Enqueue]:
-    properties = unseal(message.payload)["properties"]
-    info = properties["delivery_info"]
-    address = str(info.get("exchange") or ""), str(info.get("routing_key") or "")
+def _route(broker: BrokerStorage, exchange: str, key: str) -> dict[str, QueueRecord]:
+    """Return the queues of an address."""
     declarations = broker.declarations.current()
-    queues = declarations.route(*address)
+    queues = declarations.route(exchange, key)
     if not queues and broker.storage.is_remote:
         declarations = broker.declarations.current(fresh=True)
-        queues = declarations.route(*address)
-    records = declarations.queues
-    return {queue: enqueue_command(message.id, message.payload, properties, records[queue]) for queue in queues}
+        queues = declarations.route(exchange, key)
+    return {queue: declarations.queues[queue] for queue in queues}
 
 
 def _store(broker: BrokerStorage, queue: str, addressed: Sequence[Addressed]) -> list[Delayed]:

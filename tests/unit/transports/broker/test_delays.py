@@ -69,6 +69,17 @@ def test_messages_expire_from_queue_to_queue_without_consumers(connect):
     assert [death["queue"] for death in got[0].headers["x-death"]] == ["second", "first"]
 
 
+def test_a_message_that_expires_in_a_circle_stays_where_it_is(connect, caplog):
+    connection = connect()
+    first = Queue("first", durable=True, queue_arguments=expiring(0.05, "second"))
+    second = Queue("second", durable=True, queue_arguments=expiring(0.05, "first"))
+    declare(connection, OTHER, first, second)
+    connection.Producer().publish(1, routing_key="first", serializer="json")
+    with consumed(connect(), OTHER):
+        until(lambda: "No dead-letter queue for message" in caplog.text, 60)
+    assert len(connection.transport.broker.store("second").look().buried) == 1
+
+
 def expiring(seconds: float, queue: str) -> dict[str, Any]:
     return {
         "x-message-ttl": int(1000 * seconds),

@@ -14,11 +14,13 @@ from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRegistry
 from ami.transports.objectstore.broker.declaration_store import DeclarationStore
 from ami.transports.objectstore.broker.declarations import QueueRecord
+from ami.transports.objectstore.broker.failure_backoff import FailureBackoff
 from ami.transports.objectstore.broker.notify import Notifier, make_private_folder
 from ami.transports.objectstore.queue.commands import Configure
 from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.port import Storage
+from ami.transports.objectstore.storage.reserve import Reserve
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +35,22 @@ _opening = threading.Lock()
 class BrokerStorage:
     """A broker's storage, opened once per process."""
 
-    def __init__(self, address: Address, storage: Storage) -> None:
+    def __init__(self, address: Address, storage: Storage, reserve: Reserve | None = None) -> None:
         self.address = address
         self.storage = storage
+        #: The space of a folder that is given up on a full disk.
+        self.reserve = reserve
+        self.backoff = FailureBackoff()
         self.declarations = DeclarationStore(storage)
-        self.consumers = _consumer_registry(address, storage)
+        self.consumers = _consumer_registry(address, storage, reserve)
         self._stores: dict[str, Store] = {}
         self._notifiers: dict[str, Notifier] = {}
         self._logged: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         if address.scheme == "file":
             address.notify_folder.mkdir(parents=True, exist_ok=True)
+            if reserve is not None:
+                reserve.restore()
         else:
             make_private_folder(address.notify_folder)
         if address.is_one_process:
@@ -67,7 +74,7 @@ class BrokerStorage:
             return open_store(self.storage, f"queues/{name}/")
         record = self.declarations.current().queues.get(queue)
         is_durable = record is None or not record.is_transient
-        return open_folder(self.address.folder / "queues" / name, durable=is_durable)
+        return open_folder(self.address.folder / "queues" / name, durable=is_durable, reserve=self.reserve)
 
     def log_once(self, message: str, **fields: Any) -> None:
         """Log a warning, unless this process logged it with the same fields before."""
@@ -97,6 +104,13 @@ class BrokerStorage:
         self._close(queue)
         self.notifier_path(queue).unlink(missing_ok=True)
 
+    def use_room(self) -> None:
+        """On a full disk: shorten the journals, and make the reserve again where there is room."""
+        if self.reserve is None or self.reserve.restore():
+            return
+        for store in list(self._stores.values()):
+            store.shorten()
+
     def close_deleted_queues(self) -> None:
         """Close the queues that others deleted: each remote control command makes one for its replies."""
         known = self.declarations.current().queues
@@ -124,7 +138,7 @@ def open_broker_storage(address: Address) -> BrokerStorage:
     with _opening:
         broker = _opened.get(key)
         if broker is None:
-            broker = _opened[key] = BrokerStorage(address, _storage(address))
+            broker = _opened[key] = _opened_at(address)
         if broker not in _recent:
             _recent.append(broker)
         return broker
@@ -141,16 +155,23 @@ def _forget_opened() -> None:
 os.register_at_fork(after_in_child=_forget_opened)
 
 
-def _consumer_registry(address: Address, storage: Storage) -> ConsumerRegistry:
+def _opened_at(address: Address) -> BrokerStorage:
+    reserve = Reserve(address.folder) if address.scheme == "file" else None
+    return BrokerStorage(address, _storage(address, reserve), reserve)
+
+
+def _consumer_registry(address: Address, storage: Storage, reserve: Reserve | None) -> ConsumerRegistry:
     if address.scheme != "file":
         return ConsumerRegistry(storage, None)
     from ami.transports.objectstore.storage.folder import FolderObjects
 
     # The records need not survive a power failure.
-    return ConsumerRegistry(FolderObjects(address.folder / "alive", durable=False), address.folder / "locks")
+    return ConsumerRegistry(
+        FolderObjects(address.folder / "alive", durable=False, reserve=reserve), address.folder / "locks"
+    )
 
 
-def _storage(address: Address) -> Storage:
+def _storage(address: Address, reserve: Reserve | None) -> Storage:
     if address.scheme == "memory":
         from ami.transports.objectstore.storage.memory import MemoryObjects
 
@@ -158,7 +179,7 @@ def _storage(address: Address) -> Storage:
     if address.scheme == "file":
         from ami.transports.objectstore.storage.folder import FolderObjects
 
-        return FolderObjects(address.folder / "objects")
+        return FolderObjects(address.folder / "objects", reserve=reserve)
     from ami.transports.objectstore.storage.cloud import CloudObjects
 
     if address.scheme == "s3":

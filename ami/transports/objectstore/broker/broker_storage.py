@@ -15,6 +15,7 @@ from ami.transports.objectstore.broker.consumer_registry import ConsumerRegistry
 from ami.transports.objectstore.broker.declaration_store import DeclarationStore
 from ami.transports.objectstore.broker.declarations import QueueRecord
 from ami.transports.objectstore.broker.expiry_marks import ExpiryMarks
+from ami.transports.objectstore.broker.failure_backoff import FailureBackoff
 from ami.transports.objectstore.broker.names import file_name, key_name
 from ami.transports.objectstore.broker.notify import Notifier, make_private_folder
 from ami.transports.objectstore.broker.wheel import Wheel
@@ -23,6 +24,7 @@ from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.keys import NAME_BYTES as KEY_NAME_BYTES
 from ami.transports.objectstore.storage.port import Storage
+from ami.transports.objectstore.storage.reserve import Reserve
 
 if TYPE_CHECKING:
     from ami.transports.objectstore.broker.timekeeper import Timekeeper
@@ -40,21 +42,26 @@ _opening = threading.Lock()
 class BrokerStorage:
     """A broker's storage, opened once per process."""
 
-    def __init__(self, address: Address, storage: Storage) -> None:
+    def __init__(self, address: Address, storage: Storage, reserve: Reserve | None = None) -> None:
         self.address = address
         self.storage = storage
+        #: The space of a folder that is given up on a full disk.
+        self.reserve = reserve
+        self.backoff = FailureBackoff()
         self.declarations = DeclarationStore(storage)
-        self.consumers = _consumer_registry(address, storage)
+        self.consumers = _consumer_registry(address, storage, reserve)
         self._stores: dict[str, Store] = {}
         self._notifiers: dict[str, Notifier] = {}
         self._logged: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         folder = address.folder if address.scheme == "file" else None
         #: No queue's file has this name: a percent sign stands before two digits there.
-        self.wheel = Wheel(storage, folder, address.notify_folder / "%timekeeper")
+        self.wheel = Wheel(storage, folder, address.notify_folder / "%timekeeper", reserve)
         self.expiry_marks = ExpiryMarks(self.wheel, is_remote=storage.is_remote)
         if address.scheme == "file":
             address.notify_folder.mkdir(parents=True, exist_ok=True)
+            if reserve is not None:
+                reserve.restore()
         else:
             make_private_folder(address.notify_folder)
         if address.is_one_process:
@@ -84,7 +91,8 @@ class BrokerStorage:
             return open_store(self.storage, f"queues/{key_name(queue, KEY_NAME_BYTES)}/")
         record = self.declarations.current().queues.get(queue)
         is_durable = record is None or not record.is_transient
-        return open_folder(self.address.folder / "queues" / file_name(queue), durable=is_durable)
+        folder = self.address.folder / "queues" / file_name(queue)
+        return open_folder(folder, durable=is_durable, reserve=self.reserve)
 
     def log_once(self, message: str, **fields: Any) -> None:
         """Log a warning, unless this process logged it with the same fields before."""
@@ -117,6 +125,13 @@ class BrokerStorage:
         self._close(queue)
         self.notifier_path(queue).unlink(missing_ok=True)
 
+    def use_room(self) -> None:
+        """On a full disk: shorten the journals, and make the reserve again where there is room."""
+        if self.reserve is None or self.reserve.restore():
+            return
+        for store in list(self._stores.values()):
+            store.shorten()
+
     def close_deleted_queues(self) -> None:
         """Close the queues that others deleted: each remote control command makes one for its replies."""
         known = self.declarations.current().queues
@@ -144,7 +159,7 @@ def open_broker_storage(address: Address) -> BrokerStorage:
     with _opening:
         broker = _opened.get(key)
         if broker is None:
-            broker = _opened[key] = BrokerStorage(address, _storage(address))
+            broker = _opened[key] = _opened_at(address)
         if broker not in _recent:
             _recent.append(broker)
         return broker
@@ -161,16 +176,23 @@ def _forget_opened() -> None:
 os.register_at_fork(after_in_child=_forget_opened)
 
 
-def _consumer_registry(address: Address, storage: Storage) -> ConsumerRegistry:
+def _opened_at(address: Address) -> BrokerStorage:
+    reserve = Reserve(address.folder) if address.scheme == "file" else None
+    return BrokerStorage(address, _storage(address, reserve), reserve)
+
+
+def _consumer_registry(address: Address, storage: Storage, reserve: Reserve | None) -> ConsumerRegistry:
     if address.scheme != "file":
         return ConsumerRegistry(storage, None)
     from ami.transports.objectstore.storage.folder import FolderObjects
 
     # The records need not survive a power failure.
-    return ConsumerRegistry(FolderObjects(address.folder / "alive", durable=False), address.folder / "locks")
+    return ConsumerRegistry(
+        FolderObjects(address.folder / "alive", durable=False, reserve=reserve), address.folder / "locks"
+    )
 
 
-def _storage(address: Address) -> Storage:
+def _storage(address: Address, reserve: Reserve | None) -> Storage:
     if address.scheme == "memory":
         from ami.transports.objectstore.storage.memory import MemoryObjects
 
@@ -178,7 +200,7 @@ def _storage(address: Address) -> Storage:
     if address.scheme == "file":
         from ami.transports.objectstore.storage.folder import FolderObjects
 
-        return FolderObjects(address.folder / "objects")
+        return FolderObjects(address.folder / "objects", reserve=reserve)
     from ami.transports.objectstore.storage.cloud import CloudObjects
 
     if address.scheme == "s3":

@@ -10,6 +10,7 @@ from ami.transports.objectstore.broker.queue_writer import expires, store_messag
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.state import REJECTED
+from ami.transports.objectstore.storage.errors import DamageError, StorageFullError
 
 #: Why a message is buried that cannot be read.
 DAMAGED = "damaged"
@@ -33,8 +34,14 @@ def move_dead_letters(broker: BrokerStorage, queue: str) -> int:
         buried = list(store.look().buried.values())[:AT_ONCE]
     for entry in buried:
         # A damaged message cannot be read: it stays for `python -m ami.transports.objectstore check`.
-        if entry.buried != DAMAGED:
+        if entry.buried == DAMAGED:
+            continue
+        try:
             moved += _move(broker, declarations, record.dead_letters, queue, entry)
+        except (StorageFullError, DamageError) as error:
+            # It stays buried here, and is moved when its dead-letter queue accepts messages again.
+            broker.log_once(f"Dead letters of {queue} are not moved: {error}", queue=queue)
+            continue
     return moved
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ami.transports.objectstore.broker.declarations import Declarations
-from ami.transports.objectstore.storage.errors import CASConflictError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.port import Storage
 
 KEY = "layout"
@@ -19,8 +19,10 @@ FRESH_SECONDS = 5.0
 class DeclarationStore:
     """The declarations under `KEY` of a storage. Thread-safe."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, failed: Callable[[StorageError], None] = lambda _: None) -> None:
         self._storage = storage
+        #: Called with the error of each write that failed.
+        self._failed = failed
         self._lock = threading.RLock()
         self._known: tuple[Declarations, str] | None = None
         self._signature: object = None
@@ -69,6 +71,9 @@ class DeclarationStore:
                     time.sleep(0.002 * random.random() * (attempt + 1))  # noqa: S311 - spreads writers apart
                     declarations, version = self._read()
                     continue
+                except StorageError as error:
+                    self._failed(error)
+                    raise
                 self._known, self._read_at, self._signature = (changed, new), time.monotonic(), None
                 return changed
         raise CASConflictError(f"another process changed the declarations first, {TRIES} times in a row")

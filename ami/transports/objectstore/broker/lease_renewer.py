@@ -99,6 +99,7 @@ class LeaseRenewer:
             self._broker.consumers.announce(self._owner, self._counts, self._lease_seconds)
 
     def _clean_up(self) -> None:
+        self._broker.use_room()
         self._broker.close_deleted_queues()
         records = self._broker.consumers.all()
         for record in records:

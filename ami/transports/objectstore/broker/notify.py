@@ -1,5 +1,6 @@
 """Wakes consumers on the same machine: a publisher writes to one file per queue, which its consumers watch."""
 
+import logging
 import os
 import select
 import stat
@@ -13,6 +14,8 @@ if sys.platform == "linux":
     from inotify_simple import INotify, flags
 else:  # Consumers poll instead.
     INotify = None
+
+log = logging.getLogger(__name__)
 
 #: The interval of consumers that cannot be notified.
 POLL_SECONDS = 0.1
@@ -57,7 +60,9 @@ class Listener:
     """Waits for notifications and for `wake`; its file descriptors fit an event loop."""
 
     def __init__(self) -> None:
-        self._inotify = INotify(nonblocking=True) if INotify else None
+        self._inotify = _inotify()
+        #: Queues whose file could not be watched: they are polled.
+        self._polled: set[str] = set()
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._queues: dict[int, str] = {}
         self._watched: dict[str, int] = {}
@@ -69,8 +74,8 @@ class Listener:
 
     @property
     def can_listen(self) -> bool:
-        """Whether notifications arrive; where they do not, the consumer polls."""
-        return self._inotify is not None
+        """Whether notifications of all queues arrive; where they do not, the consumer polls."""
+        return self._inotify is not None and not self._polled
 
     @property
     def watched(self) -> set[str]:
@@ -83,13 +88,20 @@ class Listener:
         if self._inotify is None:
             self._watched[queue] = 0
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(0o600)
-        number = self._inotify.add_watch(path, flags.MODIFY)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(0o600)
+            number = self._inotify.add_watch(path, flags.MODIFY)
+        except OSError as error:
+            _warn_once(f"{queue} cannot be watched ({error})")
+            self._polled.add(queue)
+            self._watched[queue] = 0
+            return
         self._queues[number], self._watched[queue] = queue, number
 
     def unwatch(self, queue: str) -> None:
         number = self._watched.pop(queue, None)
+        self._polled.discard(queue)
         if number and self._inotify is not None:
             self._queues.pop(number, None)
             with suppress(OSError):
@@ -102,12 +114,13 @@ class Listener:
                 pass
         if self._inotify is None:
             return set(self._watched)
+        # A watch that could not be set up is polled, each time that anything wakes this.
         queues = (self._queues.get(event.wd) for event in self._inotify.read(timeout=0))
-        return {queue for queue in queues if queue is not None}
+        return {queue for queue in queues if queue is not None} | self._polled
 
     def wait(self, seconds: float | None) -> None:
         """Return at a notification, at the latest after ``seconds``."""
-        if self._inotify is None:
+        if not self.can_listen:
             seconds = POLL_SECONDS if seconds is None else min(seconds, POLL_SECONDS)
         select.select(self.filenos, [], [], seconds)
 
@@ -120,5 +133,32 @@ class Listener:
         if self._inotify is not None:
             self._inotify.close()
         for fd in (self._wake_out, self._wake_in):
-            with suppress(OSError):
-                os.close(fd)
+            if fd >= 0:
+                with suppress(OSError):
+                    os.close(fd)
+        self._wake_out = self._wake_in = -1
+
+    def __del__(self) -> None:
+        # A connection that failed while it was closed may have opened another one.
+        self.close()
+
+
+def _inotify() -> "INotify | None":
+    """Return an inotify instance; None where the system has none, or none that is free."""
+    if INotify is None:
+        return None
+    try:
+        return INotify(nonblocking=True)
+    except OSError as error:
+        _warn_once(f"no inotify instance is free ({error}); see fs.inotify.max_user_instances")
+        return None
+
+
+_has_warned = False
+
+
+def _warn_once(reason: str) -> None:
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        log.warning("Consumers poll every %s s: %s", POLL_SECONDS, reason)

@@ -110,6 +110,7 @@ class Transport(virtual.Transport):
 
     def establish_connection(self) -> Any:
         """Raises ValueError for a URL that names no storage, StorageError when it does not answer."""
+        self.broker.backoff.check()
         self.broker.declarations.current(fresh=True)
         return super().establish_connection()
 
@@ -146,7 +147,8 @@ class Transport(virtual.Transport):
             listener.watch(queue, self.broker.notifier_path(queue))
         for queue in listener.watched - set(counts):
             listener.unwatch(queue)
-        self._get_lease_renewer().set_consumers(counts)
+        with self.broker.backoff.watched():
+            self._get_lease_renewer().set_consumers(counts)
 
     def renew_leases(self, queue: str) -> None:
         """Renew, from now on, the leases of this connection in ``queue``."""
@@ -224,6 +226,10 @@ class Transport(virtual.Transport):
     # Delivering.
 
     def _pump(self, limit: int | None = None) -> int:
+        with self.broker.backoff.watched():
+            return self._pump_once(limit)
+
+    def _pump_once(self, limit: int | None) -> int:
         self.consuming_thread = threading.get_ident()
         self._ready |= self._get_listener().notified()
         self._poll()

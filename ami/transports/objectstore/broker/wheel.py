@@ -17,6 +17,7 @@ from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage
+from ami.transports.objectstore.storage.reserve import Reserve
 
 #: The folder, or the prefix of the keys, of all slots.
 FOLDER = "delayed"
@@ -97,10 +98,10 @@ def slot_for(due: float, now: float, below: float = math.inf) -> Slot:
 class Wheel:
     """The slots of one broker. Thread-safe; writing to a slot reads nothing."""
 
-    def __init__(self, storage: Storage, folder: Path | None, bell: Path) -> None:
+    def __init__(self, storage: Storage, folder: Path | None, bell: Path, reserve: Reserve | None = None) -> None:
         """``folder``: the broker's, None where slots are in ``storage``. ``bell``: what the timekeeper listens to."""
         self.bell = bell
-        self._storage = storage
+        self._storage, self._reserve = storage, reserve
         self._folder = folder / FOLDER if folder is not None else None
         self._notifier = Notifier(bell)
         self._stores: OrderedDict[Slot, Store] = OrderedDict()
@@ -186,7 +187,7 @@ class Wheel:
     def _open(self, slot: Slot) -> Store:
         if self._folder is None:
             return open_store(self._storage, f"{FOLDER}/{slot.name}/")
-        return open_folder(self._folder / slot.name)
+        return open_folder(self._folder / slot.name, reserve=self._reserve)
 
     def remove(self, slot: Slot, store: Store) -> bool:
         """Remove a slot of which all was read and moved; return False where more was written meanwhile."""

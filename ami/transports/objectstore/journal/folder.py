@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 * 1024**2
 
+#: On a full disk a segment ends earlier, since only a segment that ended can be dropped.
+FULL_SEGMENT_BYTES = 64 * 1024
+
 
 class FolderJournal:
     """The segments ``00000001.log``, ``00000002.log`` ..., the snapshots, the tail and the lock of one queue.
@@ -87,9 +90,11 @@ class FolderJournal:
             self._write_again(number)
         if follower is not None:
             self._catch_up(follower, tail)
-        if tail.length >= self.segment_bytes:
+        if tail.length >= (min(FULL_SEGMENT_BYTES, self.segment_bytes) if self.is_full else self.segment_bytes):
             tail = self._next_segment(tail)
         segment, start = tail.segment, tail.length
+        if follower is None:
+            self._segments.keep_only(segment)
         self._write(self._segments.fd(segment), framed, start)
         self._place.write_tail(tail._replace(length=start + len(framed)))
         if follower is not None:
@@ -115,7 +120,9 @@ class FolderJournal:
 
     def _write(self, fd: int, content: bytes, at: int) -> None:
         try:
-            if os.pwrite(fd, content, at) != len(content):
+            written = os.pwrite(fd, content, at)
+            # The next call says why it took only a part.
+            if written < len(content) and os.pwrite(fd, content[written:], at + written) != len(content) - written:
                 raise OSError("the file took only a part of it")
         except OSError as error:
             with suppress(OSError):
@@ -184,6 +191,8 @@ class FolderJournal:
     # Damage and full disks.
 
     def refusal(self) -> StorageError | None:
+        if self.is_full:
+            self._segments.close_removed()
         return self._guard.refusal(this_boot()) or (self._reserve.refusal() if self._reserve else None)
 
     def make_room(self) -> bool:

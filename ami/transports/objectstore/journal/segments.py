@@ -64,6 +64,18 @@ class Segments:
         self.path(number).unlink(missing_ok=True)
         self.close(number)
 
+    def keep_only(self, number: int) -> None:
+        """Close all others: the disk keeps a removed file for as long as a process has it open."""
+        if len(self._open) > 1:
+            for each in [each for each in self._open if each != number]:
+                self.close(each)
+
+    def close_removed(self) -> None:
+        """Close those that another process removed."""
+        for number, fd in list(self._open.items()):
+            if not os.fstat(fd).st_nlink:
+                self.close(number)
+
     def close(self, number: int | None = None) -> None:
         """Close a segment's file, or all of them."""
         for each in [number] if number is not None else list(self._open):

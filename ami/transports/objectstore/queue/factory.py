@@ -9,6 +9,7 @@ from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue.batch import encode, encode_line
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.port import Storage
+from ami.transports.objectstore.storage.reserve import Reserve
 
 
 def open_store(storage: Storage, prefix: str = "") -> Store:
@@ -16,7 +17,10 @@ def open_store(storage: Storage, prefix: str = "") -> Store:
     return Store(ObjectJournal(storage, prefix))
 
 
-def open_folder(folder: Path, *, durable: bool = True) -> Store:
-    """Return the store of the queue in a local folder, whose journal is appended to."""
+def open_folder(folder: Path, *, durable: bool = True, reserve: Reserve | None = None) -> Store:
+    """Return the store of the queue in a local folder, whose journal is appended to.
+
+    On a full disk ``reserve`` is given up for what adds no message.
+    """
     power_failure, _ = encode(time.time(), [encode_line([op.POWER_FAILURE])], [], "doubt")
-    return Store(FolderJournal(folder, power_failure=power_failure, durable=durable))
+    return Store(FolderJournal(folder, power_failure=power_failure, durable=durable, reserve=reserve))

@@ -11,7 +11,7 @@ from ami.transports.objectstore.journal.port import Follower, Journal
 from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue import snapshot as snapshots
 from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encode_line
-from ami.transports.objectstore.queue.commands import Command
+from ami.transports.objectstore.queue.commands import Command, Sweep
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.entry_index import LINE_BYTES
 from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
@@ -25,6 +25,9 @@ SNAPSHOT_BYTES = 16 * 1024**2
 
 #: On a full disk it is due earlier: it lets segments be dropped.
 FULL_SNAPSHOT_BYTES = 256 * 1024
+
+#: The shortest pause between two such times for a queue that nothing is written to.
+SHORTEN_SECONDS = 2.0
 
 #: A segment of which less than this share is needed is emptied into the journal's end, so that it can be dropped.
 SPARSE_SHARE = 0.25
@@ -56,6 +59,7 @@ class Store:
         self._is_applying = False
         self._snapshot_bytes = 0
         self._put_off_to = 0
+        self._shorten_at = 0.0
         #: Segments that were needed at the last snapshot: messages taken since may still be read from them.
         self._live: set[int] = set()
         self._pending: deque[PendingCommit] = deque()
@@ -212,9 +216,9 @@ class Store:
             except StorageFullError as error:
                 # What does not add messages may use the reserve.
                 batch = self._accepted(batch, error)
-                self._recover_from(error)
-                self._journal.make_room()
-                self._append(batch)
+                if batch:
+                    self._journal.make_room()
+                    self._append(batch)
         except BaseException as error:
             self._recover_from(error)
             failure = error if isinstance(error, JQueueError) else StorageError(f"the storage failed: {error!r}", error)
@@ -276,13 +280,13 @@ class Store:
 
     # Keeping the journal short.
 
-    def _maintain(self) -> None:
+    def _maintain(self, *, is_urgent: bool = False) -> None:
         """Save a snapshot when one is due. A failure changes nothing that was committed."""
         grown = self._journal.grown
         due = max(SNAPSHOT_BYTES, self._journal.snapshot_share * self._snapshot_bytes)
         if self._journal.is_full:
             due = min(due, FULL_SNAPSHOT_BYTES)
-        if grown < max(due, self._put_off_to):
+        if grown < max(due, self._put_off_to) and not is_urgent:
             return
         try:
             snapshot = snapshots.dump(self._state)
@@ -293,6 +297,19 @@ class Store:
         except (JQueueError, OSError) as error:
             log.warning("Shortening a journal failed; retrying later: %s", error)
             self._put_off_to = grown + due // 4
+
+    def shorten(self) -> None:
+        """Drop what is not needed any more, on a full disk; the pause between two times follows what one takes."""
+        began = time.monotonic()
+        if began < self._shorten_at:
+            return
+        with self.lock:
+            try:
+                self.commit([Sweep()], durable=False)
+                self._maintain(is_urgent=True)
+            except JQueueError as error:
+                log.warning("Shortening a journal on a full disk failed; retrying later: %s", error)
+        self._shorten_at = time.monotonic() + max(SHORTEN_SECONDS, 20 * (time.monotonic() - began))
 
     def _save(self, snapshot: bytes, live: set[int]) -> None:
         try:

@@ -3,14 +3,15 @@
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError, StorageFullError, from_os
 from ami.transports.objectstore.storage.frame import HEADER_BYTES, TOKEN_BYTES, Torn, header, token_of, unframed
 from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.lock import locked
 from ami.transports.objectstore.storage.port import Stored
+from ami.transports.objectstore.storage.reserve import Reserve
 
 #: A temporary file of this age was left by a killed process; writing one takes much less.
 LEFT_BEHIND_SECONDS = 3600.0
@@ -24,7 +25,8 @@ class FolderObjects:
 
     Any number of processes and threads may use it, and one that forks may go on using it on both sides. A version is
     a random token, different for every write. With ``durable`` a write that returned survives a power failure;
-    without, only the death of processes. A lock that others hold for ``lock_seconds`` raises StorageError.
+    without, only the death of processes. A lock that others hold for ``lock_seconds`` raises StorageError. On a full
+    disk ``reserve`` is given up, and the write is tried again.
 
     Raises:
         StorageError: the folder cannot be made.
@@ -32,12 +34,20 @@ class FolderObjects:
 
     is_remote = False
 
-    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, lock_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durable: bool = True,
+        lock_seconds: float = 10.0,
+        reserve: Reserve | None = None,
+    ) -> None:
         # Absolute, since a worker may change its working folder.
         self._root = os.path.abspath(path)
         self._unfinished = f"{self._root}/.unfinished"
         self._durable = durable
         self._lock_seconds = lock_seconds
+        self._reserve = reserve
         with self._storage_errors("make"):
             self._make_folder(self._unfinished)
             self._clear_left_behind()
@@ -58,6 +68,20 @@ class FolderObjects:
         return Stored(content, token.hex())
 
     def create(self, key: str, content: bytes) -> str:
+        return self._with_room(lambda: self._create(key, content))
+
+    def replace(self, key: str, content: bytes, version: str) -> str:
+        return self._with_room(lambda: self._replace(key, content, version))
+
+    def _with_room(self, write: Callable[[], str]) -> str:
+        try:
+            return write()
+        except StorageFullError:
+            if self._reserve is None or not self._reserve.give_up():
+                raise
+            return write()
+
+    def _create(self, key: str, content: bytes) -> str:
         path = self._path(key)
         with self._storage_errors("create", key):
             try:
@@ -70,7 +94,7 @@ class FolderObjects:
             self._to_disk(os.path.dirname(path))
         return version
 
-    def replace(self, key: str, content: bytes, version: str) -> str:
+    def _replace(self, key: str, content: bytes, version: str) -> str:
         path = self._path(key)
         with self._storage_errors("replace", key):
             self._compare(key, version)
@@ -206,6 +230,4 @@ class FolderObjects:
         try:
             yield
         except OSError as error:
-            raise StorageError(
-                f"cannot {what} '{key or self._root}' in {self._root}: {error.strerror}", error
-            ) from error
+            raise from_os(f"cannot {what} '{key or self._root}' in {self._root}: {error.strerror}", error) from error

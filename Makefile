@@ -75,6 +75,7 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m benchmarks.objectstore_requests
 	$(V) -m provision run --private -- $(V) -m benchmarks.results_memory
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
+	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.publishing
 
 requirements: setup ## Resolve requirements/*.in again and pin them with hashes
 	$(V) -m pip install --quiet uv

@@ -76,6 +76,7 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.results_memory
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
 	$(V) -m provision run --private --need rabbitmq,redis -- $(V) -m benchmarks.brokers.delays
+	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.publishing
 
 requirements: setup ## Resolve requirements/*.in again and pin them with hashes
 	$(V) -m pip install --quiet uv

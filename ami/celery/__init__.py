@@ -8,7 +8,8 @@ Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_proper
 consume or publish).
 
 Publish: ``app`` (``send_task``: origin, delay, unknown queues), ``origin`` (who published), ``producer`` (bounded wait
-for confirmations).
+for confirmations), ``bulk_publisher`` (many tasks at once), ``bulk_message`` (builds one of them), ``confirms`` (waits
+for RabbitMQ's confirmations together).
 
 Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a message), ``dead_letter_publisher``
 (stores what is buried).

@@ -14,6 +14,8 @@ from kombu import Producer
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
+from ami import celery_internals
+
 #: The options of a signature whose message is built here. With any other one its own `apply_async` publishes it.
 OPTIONS = frozenset(
     {
@@ -35,6 +37,9 @@ OPTIONS = frozenset(
         "time_limit",
     }
 )
+
+#: What is done here in their stead; where a library has replaced them, the replacement is called for each task.
+_APPLY_ASYNC, _SEND_TASK = Task.apply_async, Celery.send_task
 
 
 @dataclass(slots=True)
@@ -97,7 +102,7 @@ class MessageBuilder:
             raise ValueError("soft_time_limit must be less than or equal to time_limit")
         if task.typing and hasattr(task, "__header__"):
             task.__header__(*args, **kwargs)
-        options = {**task._get_exec_options(), **signature.options}
+        options = {**celery_internals.execution_options(task), **signature.options}
         seconds = self._seconds_left(options.get("expires"))
         if seconds is not None and seconds < 0:
             return None
@@ -115,8 +120,8 @@ class MessageBuilder:
         if not OPTIONS.issuperset(signature.options):
             return None
         task = self._app.tasks.get(signature.task)
-        is_plain = task is not None and type(task).apply_async is Task.apply_async
-        return task if is_plain and task._dump_pydantic_arguments is None else None
+        is_plain = task is not None and getattr(task.apply_async, "__func__", None) is _APPLY_ASYNC
+        return task if is_plain and not celery_internals.dumps_models(task) else None
 
     def _seconds_left(self, expires: Any) -> float | None:
         if expires is None or isinstance(expires, (int, float)):
@@ -237,7 +242,8 @@ class MessageBuilder:
             if event:
                 exchange = getattr(sent["exchange"], "name", sent["exchange"])
                 where = {"queue": queue and queue.name, "exchange": exchange, "routing_key": sent["routing_key"]}
-                self._amqp._event_dispatcher.publish("task-sent", {**event, **where}, producer, retry=True)
+                dispatcher = celery_internals.event_dispatcher(self._amqp)
+                dispatcher.publish("task-sent", {**event, **where}, producer, retry=True)
             if self._parent is not None:
                 result = task.AsyncResult(task_id)
                 result.ignored = ignored
@@ -248,10 +254,12 @@ class MessageBuilder:
 
 def _own_options(app: Celery, connection: Any) -> Callable[[str, dict[str, Any]], dict[str, Any]] | None:
     """Return what an application adds to the options of a task; None where only its ``send_task`` knows."""
+    if Celery.send_task is not _SEND_TASK:
+        return None
     if completed := getattr(app, "options_completer", None):
         completer: Callable[[str, dict[str, Any]], dict[str, Any]] = completed(connection)
         return completer
-    return (lambda _, options: options) if type(app).send_task is Celery.send_task else None
+    return (lambda _, options: options) if type(app).send_task is _SEND_TASK else None
 
 
 class UnconfirmedTasks(OperationalError):

@@ -5,8 +5,9 @@ from typing import Any
 
 from amqp.exceptions import NotFound
 from celery import Celery, Signature
-from kombu.exceptions import BatchPublishError
+from kombu.exceptions import BatchPublishError, OperationalError
 
+from ami import celery_internals
 from ami.celery.bulk_message import BulkMessage, MessageBuilder, UnconfirmedTasks, id_of, with_id
 from ami.celery.confirms import is_confirming, publish_confirmed
 
@@ -68,11 +69,19 @@ class _BulkPublisher:
         """Publish a signature by its own ``apply_async``."""
         options = {} if signature.get("subtask_type") else {"task_id": id_of(signature.options)}
         try:
-            result = signature.apply_async(**options)
-        except self._producer.connection.recoverable_connection_errors as error:
+            result = self._applied(signature, options)
+        except (OperationalError, *self._producer.connection.recoverable_connection_errors) as error:
             raise self._unconfirmed([with_id(signature, **options)], waiting, error) from error
-        self._ids.append(result.id)
-        self._confirmed.append(result.id)
+        task_id = options.get("task_id") or result.id
+        self._ids.append(task_id)
+        self._confirmed.append(task_id)
+
+    def _applied(self, signature: Signature, options: dict[str, Any]) -> Any:
+        task = None if signature.get("subtask_type") else self._app.tasks.get(signature.task)
+        if task is None:
+            return signature.apply_async(**options)
+        given = {"args": signature.args} if signature.args else {}
+        return task.apply_async(**given, kwargs=signature.kwargs, **{**signature.options, **options})
 
     def _flush(self, waiting: Iterator[Signature]) -> None:
         """Publish the batch. Raises UnconfirmedTasks."""
@@ -131,11 +140,11 @@ class _BulkPublisher:
             try:
                 with producer.batch(max_size=BATCH_MESSAGES):
                     for message in messages.values():
-                        producer._publish(*message.arguments)
+                        celery_internals.publish_serialized(producer, message.arguments)
             except BatchPublishError as error:
                 raise error.__cause__ or error from None
             messages.clear()
         else:
             for number, message in list(messages.items()):
-                producer._publish(*message.arguments)
+                celery_internals.publish_serialized(producer, message.arguments)
                 del messages[number]

@@ -1,12 +1,12 @@
 """Publishes a batch on a channel of AMQP and waits once for all of its confirmations."""
 
 import time
-from contextlib import suppress
 from typing import Any
 
 from amqp import spec
-from amqp.exceptions import MessageNacked
+from amqp.exceptions import ChannelError, MessageNacked
 
+from ami import celery_internals
 from ami.celery.bulk_message import BulkMessage
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS, Unconfirmed
 
@@ -19,14 +19,19 @@ class ConfirmChannel:
 
     def __init__(self, channel: Any) -> None:
         self.channel = channel
-        self._published = 0
+        self._published, self.is_selected = 0, False
         self._open: dict[int, int] = {}
         self.acked: list[int] = []
         self.nacked = 0
         channel.events["basic_ack"].add(self._on_ack)
         channel.events["basic_nack"].add(self._on_nack)
-        channel.confirm_select()
         channel.basic_publish = self._publish
+        self.select()
+
+    def select(self) -> None:
+        """Put the channel into confirm mode; what was not confirmed before never is."""
+        self.channel.confirm_select()
+        self._published, self.is_selected = 0, True
 
     def begin(self) -> None:
         """Forget the last batch."""
@@ -93,9 +98,13 @@ def publish_confirmed(producer: Any, messages: dict[int, BulkMessage]) -> None:
         # A broker in an alarm stops reading, and then nothing can be written.
         with connection.connection.transport.having_timeout(_left(deadline)):
             for number, message in list(messages.items()):
-                own._publish(*message.arguments)
+                celery_internals.publish_serialized(own, message.arguments)
                 confirms.expect(number)
         confirms.wait(deadline)
+    except ChannelError:
+        if confirms:
+            confirms.is_selected = False  # The broker closed the channel, and py-amqp has opened it again.
+        raise
     except TimeoutError as error:
         connection.collect()  # To close it in order would wait for the same broker.
         raise Unconfirmed("The broker did not confirm the messages in time; it may have them all the same.") from error
@@ -114,12 +123,14 @@ def _confirms(connection: Any, deadline: float) -> ConfirmChannel:
     """Return the connection's channel for batches, which is opened once per connection."""
     link = connection.connection
     known: ConfirmChannel | None = vars(link).get(_ATTRIBUTE)
-    if known is not None and known.channel.is_open:
+    if known is not None and known.channel.is_open and known.is_selected:
         return known
     with link.transport.having_timeout(_left(deadline)):
+        if known is not None and known.channel.is_open:
+            known.select()
+            return known
         confirms = ConfirmChannel(connection.channel())
-    with suppress(AttributeError):
-        setattr(link, _ATTRIBUTE, confirms)
+    setattr(link, _ATTRIBUTE, confirms)
     return confirms
 
 

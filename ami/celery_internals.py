@@ -72,6 +72,7 @@ INTERNALS = (
     Internal(_CONTROLLER, "_process_task", _GUARD, "bury a message whose start fails"),
     Internal("celery.worker.components:Pool", "_quick_release", _GUARD, "release a task's semaphore"),
     Internal(_WORKER_CONSUMER, "apply_eta_task", "ami.governor.bootstep", "requeue a due task without a free slot"),
+    Internal("celery.worker.consumer.tasks:Tasks", "qos_global", "ami.governor.bootstep", "lift its limit"),
     Internal(_WORKER_CONSUMER, "create_task_handler", _GUARD, "check each message before Celery does"),
     Internal(_WORKER_CONSUMER, "on_task_request", _GUARD, "bury a message whose start fails"),
     Internal("celery.worker.consumer.tasks:Tasks", "requires", "ami.celery.bootsteps", "declare before consuming"),

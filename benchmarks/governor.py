@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Celery's own empty task; no rule claims it, and it is not counted as unrouted.
 NOTHING = "celery.accumulate"
 QUEUES = ("antenna", "antenna-housekeeping")
+#: Few, so that most of the time is spent on replacing children.
+TASKS_PER_CHILD = 2
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -80,6 +82,25 @@ def idle_percent(governor: str, seconds: float) -> float:
         return 100 * (_ticks(worker) - before) / TICKS_A_SECOND / (time.monotonic() - began)
 
 
+def gap_seconds(governor: str, children: int) -> float:
+    """Return the median pause of a worker with one child while that is replaced after its last task.
+
+    It is the time from the start of a child's last task, which does nothing, to the start of its successor's first.
+    """
+    with new_place("benchmark") as place:
+        journal, tasks = place.environment["ANTENNA_JOURNAL_DIR"], TASKS_PER_CHILD * children
+        _prepare(place)
+        place.environment["ANTENNA_JOURNAL_DIR"] = journal
+        place.environment["ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD"] = str(TASKS_PER_CHILD)
+        for _ in range(tasks):
+            place.send(NOTHING, queue=QUEUES[0])
+        place.worker(QUEUES[0], MEMORY_GOVERNOR=governor)
+        until(lambda: len(place.journal) == tasks, 30 * children, "all have run")
+        started = np.array([each["started_at"] for each in place.journal])
+        last, first = started[TASKS_PER_CHILD - 1 : -1 : TASKS_PER_CHILD], started[TASKS_PER_CHILD::TASKS_PER_CHILD]
+        return float(np.median(first - last))
+
+
 def _prepare(place: Place) -> None:
     place.environment.pop("ANTENNA_JOURNAL_DIR")
     for key in ("FALLBACK", "HOUSEKEEPING"):
@@ -101,6 +122,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=6, help="pairs of workers; even, since they swap queues (6)")
     parser.add_argument("--tasks", type=int, default=6000, help="tasks per worker (6000)")
     parser.add_argument("--idle-seconds", type=float, default=30, help="duration of the idle measurement (30)")
+    parser.add_argument("--children", type=int, default=20, help="children that are replaced, per worker (20)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     pairs = []
@@ -108,9 +130,11 @@ def main() -> int:
         order = ("off", "on") if number % 2 else ("on", "off")
         found = rates(dict(zip(QUEUES, order, strict=True)), options.tasks)
         pairs.append((found["off"], found["on"]))
-    rows = [_measured("tasks that do nothing, a second", pairs)]
+    rows = [_measured("tasks that do nothing, a second", pairs)] if pairs else []
     idle = [(idle_percent("off", options.idle_seconds), idle_percent("on", options.idle_seconds))]
     rows.append(_measured("idle parent, percent of a core", idle))
+    gaps = [(gap_seconds("off", options.children), gap_seconds("on", options.children))]
+    rows.append(_measured("pause for a new child, seconds", gaps))
     if options.json:
         print(json.dumps([asdict(row) for row in rows]))
         return 0

@@ -1,9 +1,8 @@
 """The Celery application that `celery -A config` finds."""
 
-from ami import transports
+from ami import governor, transports
 from ami.celery import bootsteps
 from ami.celery.app import AntennaCelery
-from ami.governor import bootstep as governor
 from ami.telemetry import pulse
 from config import flower, settings_module, start_checks, task_routes  # noqa: F401 - two listen to a signal
 

@@ -9,7 +9,7 @@ from kombu.exceptions import OperationalError
 from ami.celery import priority
 from ami.celery.broker_kind import kind_of
 from ami.celery.message_guard import GuardedConsumer
-from ami.governor.slot_consumer import SlotAMQP
+from ami.governor.consumer_class import SlotAMQP
 
 #: A publisher waits this long for the broker's confirmation, then raises (incidents 7 and 13).
 CONFIRM_TIMEOUT_SECONDS = 10.0

@@ -149,6 +149,8 @@ class PreforkPoolAdapter(PoolAdapter):
         self._children = Children(celery_internals.inner_pool(pool), self._changed, call_later)
         if settings.acts:
             self._children.soft_kib = soft_kib
+            self._children.ceiling_kib = hard_kib if settings.memory_ceiling else 0
+            self._children.task_name = self._task_name
             self._children.single_job = settings.worker_single_job_mode
             self._children.cooldown_seconds = settings.worker_cooldown_seconds
 
@@ -198,6 +200,10 @@ class PreforkPoolAdapter(PoolAdapter):
         running = {request.worker_pid: request for request in tuple(state.active_requests) if request.worker_pid}
         self._interrupted &= {request.id for request in running.values()}
         return running
+
+    def _task_name(self, pid: int) -> str:
+        request = self._running().get(pid)
+        return request.name if request is not None else "a task"
 
     def _child(self, pid: int, kib: int, request: Any) -> Child:
         return Child(

@@ -8,19 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
 from billiard.pool import DEATH, READY
 from celery.concurrency.asynpool import WORKER_UP, AsynPool
 
 from ami import celery_internals
-from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+from ami.governor.errors import MemoryLimitExceeded
+from ami.governor.outcome import as_einfo, reached_ceiling, without_memory_error
 from ami.governor.probes import process
 
 #: Why a child is draining that has run as many tasks as it may: it exits without being asked.
 MAX_TASKS = "max-tasks"
 
-#: The pool checks for exited children every 5 s; a terminated one is replaced after this time.
-REAP_SECONDS = 0.1
+#: The pool checks for exited children every 5 s; one that was recycled is replaced after the second time.
+POOL_CHECK_SECONDS, REAP_SECONDS = 5.0, 0.1
 
 #: A draining child that has not exited after this time is killed.
 LEAVE_SECONDS = 10.0
@@ -49,7 +49,9 @@ class Children:
     def __init__(self, pool: AsynPool, changed: Callable[[], None], call_later: Callable[..., Any]) -> None:
         self._pool, self._changed, self._call_later = pool, changed, call_later
         self._states: dict[int, ChildState] = {}
-        self.soft_kib = 0
+        self.soft_kib = self.ceiling_kib = 0
+        #: The name of the task that a child runs, by its pid.
+        self.task_name: Callable[[int], str] = lambda _: "a task"
         self.max_tasks = celery_internals.max_tasks_per_child(pool)
         self.cooldown_seconds = 0.0
         self.single_job = False
@@ -123,14 +125,10 @@ class Children:
             return False
         state = self._state_of(pid)
         state.draining = state.draining or "ended"
-        try:
-            raise MemoryLimitExceeded(task, used_kib, limit_kib)
-        except MemoryLimitExceeded:
-            outcome = ExceptionInfo()
         celery_internals.expect_exit(child)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        celery_internals.fail_job(job, outcome)
+        celery_internals.fail_job(job, as_einfo(MemoryLimitExceeded(task, used_kib, limit_kib)))
         return True
 
     def _around_ready(self, handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,19 +137,27 @@ class Children:
             continues = child is None or self._may_continue(child, result)
             if not continues:
                 self._changed()  # Before the handler, which settles the message and so requests the next one.
-            handler(job, i, result, fd)
+            handler(job, i, self._settleable(child, result), fd)
             if not continues:
                 self._after_last_task(child)
 
         return on_ready
 
+    def _settleable(self, child: Any, result: Any) -> Any:
+        """Return a task's outcome without the error for which Celery ends the whole worker."""
+        if child is None or not self.ceiling_kib:
+            return result
+        return without_memory_error(result, self.task_name(child.pid), self.ceiling_kib)
+
     def _may_continue(self, child: Any, result: Any) -> bool:
         """Decide whether the child may start the next task at once."""
         state = self._state_of(child.pid)
         state.tasks += 1
-        if _reached_ceiling(result):
+        if reached_ceiling(result, self.ceiling_kib):
             self._drain(state, "ceiling")
         if self.max_tasks and state.tasks >= self.max_tasks:
+            if not state.draining:
+                self._drain(state, MAX_TASKS)
             state.draining = MAX_TASKS
         elif not state.draining and (why := self._recycle_reason(child.pid)):
             self._drain(state, why)
@@ -210,6 +216,9 @@ class Children:
             if not self.draining(pid):
                 handler(pid, exitcode)
                 return
+            if child := self._by_pid(pid):
+                celery_internals.expect_exit(child)
+                self._call_later(REAP_SECONDS, self._reap, child, REAP_SECONDS)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -229,8 +238,14 @@ class Children:
         self._withhold(child)
         with suppress(OSError):
             child.terminate_controlled()
-        self._call_later(REAP_SECONDS, self._pool.maintain_pool)
+        self._call_later(REAP_SECONDS, self._reap, child, REAP_SECONDS)
         self._call_later(LEAVE_SECONDS, self._kill, child)
+
+    def _reap(self, child: Any, waited_seconds: float) -> None:
+        """Replace a child that has exited; look again, ever later, for one that is still on its way."""
+        self._pool.maintain_pool()
+        if self._by_pid(child.pid) is child and waited_seconds < POOL_CHECK_SECONDS:
+            self._call_later(waited_seconds, self._reap, child, 2 * waited_seconds)
 
     def _kill(self, child: Any) -> None:
         """Kill a draining child that has not exited: its place would stay empty for ever."""
@@ -261,12 +276,3 @@ class Children:
 
     def _by_pid(self, pid: int) -> Any:
         return next((child for child in celery_internals.processes(self._pool) if child.pid == pid), None)
-
-
-def _reached_ceiling(result: Any) -> bool:
-    """Whether a task's outcome, as its child sent it, is that the kernel refused it memory."""
-    _, value = result
-    if not isinstance(value, tuple) or not value or not value[0]:
-        return False
-    error = getattr(value[1], "exception", None)
-    return isinstance(getattr(error, "exc", error), CeilingReached) or isinstance(error, CeilingReached)

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -133,17 +134,23 @@ class GovernorSettings(GovernorVariables):
 NAMES = tuple(each.name for each in variables(GovernorVariables))
 
 
-def load(row: Workload | None = None, environ: Mapping[str, str] | None = None) -> GovernorSettings:
+def load(
+    row: Workload | None = None,
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, object] = MappingProxyType({}),
+) -> GovernorSettings:
     """Return the settings of the worker that consumes ``row``'s queue (None: a queue that is not in the table).
+
+    ``defaults`` replace the defaults of the variables; any other source takes precedence over them.
 
     Raises:
         GovernorError: naming the variable, its value and the remedy.
     """
     environ = os.environ if environ is None else environ
     try:
-        values = _given(environ)
+        values = _checked(defaults, "ami.governor.install", "in its settings") | _given(environ)
         if row is not None:
-            values |= _of_the_row(row) | _given(environ, prefix(row.key))
+            values |= _checked(row.governor, row.queue, "in the topology table") | _given(environ, prefix(row.key))
     except EnvironmentRefused as error:
         raise GovernorError(str(error)) from None
     try:
@@ -157,19 +164,19 @@ def _given(environ: Mapping[str, str], prefix: str = "") -> dict[str, object]:
     return read(GovernorVariables, environ, prefix).model_dump(exclude_unset=True)
 
 
-def _of_the_row(row: Workload) -> dict[str, object]:
-    """Return the settings in the row.
+def _checked(given: Mapping[str, object], owner: str, where: str) -> dict[str, object]:
+    """Return the settings that ``owner`` (a row's queue, or a call) gives in code.
 
     Raises:
         GovernorError: a name is not a setting, or a value has the wrong type.
     """
     fields = GovernorVariables.model_fields
-    for name, value in row.governor.items():
+    for name, value in given.items():
         if name not in fields:
-            raise GovernorError(f"{row.queue}: '{name}' is not a setting of the governor.{did_you_mean(name, fields)}")
+            raise GovernorError(f"{owner}: '{name}' is not a setting of the governor.{did_you_mean(name, fields)}")
         default = fields[name].default
         number = isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool)
         if not number and type(value) is not type(default):
             kind = type(default).__name__
-            raise GovernorError(f"{row.queue}: {name} is {value!r} in the topology table; it must be a {kind}.")
-    return dict(row.governor)
+            raise GovernorError(f"{owner}: {name} is {value!r} {where}; it must be a {kind}.")
+    return dict(given)

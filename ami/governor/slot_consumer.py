@@ -4,14 +4,13 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from amqp.exceptions import ChannelError, RecoverableConnectionError
-from celery.app.amqp import AMQP
 from kombu import Consumer
 
 from ami import celery_internals
+from ami.governor.eta import due_at
 
 #: A message this near to its ETA counts as due: the timer may be a little early.
 NEAR_SECONDS = 0.5
@@ -27,8 +26,10 @@ class SlotConsumer(Consumer):
 
     Virtual transports read the prefetch from the channel before each fetch; there the channel's ``can_consume`` is
     computed from the slots. A message that an earlier fetch still brings is requeued, which does not count as a
-    delivery. A message with an ETA takes no slot until it is due: those transports cannot delay a message, and a retry
-    in an hour must not occupy a slot for an hour.
+    delivery.
+
+    A message with an ETA takes no slot until it is due: a retry in an hour must not occupy a slot for an hour. Virtual
+    transports cannot delay a message, and on RabbitMQ Celery uses the broker's delay for quorum queues only.
 
     Until :meth:`manage` is called it behaves like kombu's consumer. All methods run on the thread of the worker's loop,
     but an acknowledgement may come from a task's greenlet, or, on virtual transports, from any thread.
@@ -130,7 +131,10 @@ class SlotConsumer(Consumer):
     @property
     def _taken(self) -> int:
         """Open slots, and closed slots whose message still runs, in messages."""
-        orphans = [tag for tag in self._outstanding.values() if tag not in self._open]
+        self._forget_due()
+        orphans = [
+            tag for number, tag in self._outstanding.items() if tag not in self._open and number not in self._waiting
+        ]
         return len(self._open) * self._multiplier + len(orphans)
 
     @property
@@ -146,11 +150,15 @@ class SlotConsumer(Consumer):
 
     @property
     def _waiting_count(self) -> int:
+        self._forget_due()
+        return len(self._waiting)
+
+    def _forget_due(self) -> None:
+        """Count messages that have become due like any other."""
         soon = time.time() + NEAR_SECONDS
         if soon >= self._next_due:
             self._waiting = {tag: due for tag, due in self._waiting.items() if due > soon}
             self._next_due = min(self._waiting.values(), default=math.inf)
-        return len(self._waiting)
 
     def _tag_with_room(self) -> str | None:
         """Return the slot with the fewest messages to which the broker may send one now, or None."""
@@ -237,10 +245,19 @@ class SlotConsumer(Consumer):
             self.channel.basic_reject(message.delivery_tag, requeue=True)
             return None
         self._outstanding[message.delivery_tag] = tag
-        if not self.amqp and (due := _due(message)):
-            self._waiting[message.delivery_tag] = due
-            self._next_due = min(due, self._next_due)
-        return super()._receive_callback(message)
+        due = due_at(message)
+        if due and not self.amqp:
+            self._wait(message, due)
+        handled = super()._receive_callback(message)
+        if due > time.time() + NEAR_SECONDS and self.amqp and message.delivery_tag in self._outstanding:
+            self._wait(message, due)
+            self._set_aside.append(tag)
+            self.adjust_soon()
+        return handled
+
+    def _wait(self, message: Any, due: float) -> None:
+        self._waiting[message.delivery_tag] = due
+        self._next_due = min(due, self._next_due)
 
     def _watch_settling(self, channel: Any) -> None:
         """Wrap the channel's methods that settle a message."""
@@ -262,11 +279,12 @@ class SlotConsumer(Consumer):
         self._on_settled(delivery_tag)
         tag, taken, allowed = self._outstanding[delivery_tag], self._taken, self._allowed
         if tag not in self._open:
-            taken -= 1
+            taken -= delivery_tag not in self._waiting
         elif taken > allowed:
             self._close_behind_its_message(tag)
             taken -= self._multiplier
         del self._outstanding[delivery_tag]
+        self._waiting.pop(delivery_tag, None)
         if self._consuming and taken + self._multiplier <= allowed:
             self.adjust_soon()
 
@@ -278,19 +296,3 @@ class SlotConsumer(Consumer):
         """
         qos.can_consume = lambda: self._free > 0 or celery_internals.is_fetching(self.channel)
         qos.can_consume_max_estimate = lambda: max(0, self._free)
-
-
-def _due(message: Any) -> float:
-    """Return the task's ETA in epoch seconds; 0 without one, or with one that Celery will refuse."""
-    eta = (message.headers or {}).get("eta")
-    try:
-        moment = datetime.fromisoformat(eta) if eta else None
-    except (TypeError, ValueError):
-        return 0.0
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() if moment else 0.0
-
-
-class SlotAMQP(AMQP):
-    """Celery's AMQP with task consumers that the governor can manage."""
-
-    Consumer = SlotConsumer

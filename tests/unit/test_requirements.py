@@ -16,9 +16,9 @@ from tests.support.place import ROOT
 PINNED = {
     "production": ("ami", "config"),
     "processing": ("processing_service",),
-    "local": ("ami", "config", "demo", "provision", "benchmarks", "processing_service", "tests"),
+    "local": ("ami", "config", "demo", "provision", "benchmarks", "examples", "processing_service", "tests"),
 }
-OURS = {"ami", "config", "demo", "provision", "benchmarks", "processing_service", "tests", "manage"}
+OURS = {"ami", "config", "demo", "examples", "provision", "benchmarks", "processing_service", "tests", "manage"}
 
 #: What an image has beside its pins: code of another folder that it copies, and what is asked for only if it is there.
 ELSEWHERE = {"smoke_tasks"}

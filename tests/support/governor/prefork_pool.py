@@ -39,8 +39,12 @@ class Pool:
         self._maxtasksperchild = max_tasks
         self.maintained = 0
 
-        def ready(job: int, *_: Any) -> None:
+        #: What each task's message is settled by.
+        self.results: list[Any] = []
+
+        def ready(job: int, _: Any, result: Any, *__: Any) -> None:
             events.append("settled")
+            self.results.append(result)
             del self._cache[job]
             self._busy_workers.discard(self.fd_of[job])
 

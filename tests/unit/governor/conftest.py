@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.app.utils import Settings
 from celery.concurrency.prefork import TaskPool
 from celery.signals import (
     task_postrun,
@@ -17,6 +18,7 @@ from celery.signals import (
 )
 
 from ami.governor.settings import NAMES
+from ami.governor.slot_consumer import SlotConsumer
 from ami.topology.topology import Topology
 
 SIGNALS = (worker_init, worker_process_init, worker_shutting_down, worker_shutdown, task_prerun, task_postrun)
@@ -50,8 +52,8 @@ def worker_of(signals: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_
     def make(*queues: str) -> Worker:
         app = SimpleNamespace(
             topology=topology,
-            amqp=SimpleNamespace(queues=SimpleNamespace(consume_from=dict.fromkeys(queues))),
-            conf=SimpleNamespace(worker_proc_alive_timeout=4.0),
+            amqp=SimpleNamespace(Consumer=SlotConsumer, queues=SimpleNamespace(consume_from=dict.fromkeys(queues))),
+            conf=Settings({"worker_proc_alive_timeout": 4.0, "worker_max_memory_per_child": 200_000}),
         )
         return Worker(
             app=app,

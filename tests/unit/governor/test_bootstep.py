@@ -5,18 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
+from celery.concurrency.base import BasePool
 from celery.concurrency.prefork import TaskPool
 from celery.concurrency.thread import TaskPool as ThreadPool
 from celery.signals import task_prerun, worker_init, worker_process_init, worker_shutdown, worker_shutting_down
+from kombu import Consumer
 
-from ami.governor import bootstep, memory_limit
-from ami.governor.bootstep import SINGLE_JOB_REFUSED, START_SECONDS, GovernorStep, Plan
+from ami import governor
+from ami.governor import memory_limit
+from ami.governor.bootstep import GovernorStep
+from ami.governor.plan import POOL_REFUSED, SINGLE_JOB_REFUSED, START_SECONDS, Options, Plan
+from ami.governor.slot_consumer import SlotConsumer
 
 QUEUE, KEY = "antenna", "FALLBACK"
 
 
 def plan(worker: Any) -> Plan:
-    return Plan(worker, lambda _: False)
+    return Plan(worker)
 
 
 @pytest.fixture
@@ -176,16 +182,92 @@ def test_worker_of_an_unknown_queue_has_no_row_and_no_hard_limit(worker_of: Any,
 
 def test_the_operators_pause_is_that_of_the_workers_queue(worker: Any) -> None:
     asked: list[str] = []
-    assert Plan(worker, lambda queue: asked.append(queue) or True).paused()
+    assert Plan(worker, Options(paused=lambda queue: asked.append(queue) or True)).paused()
     assert asked == [QUEUE]
 
 
 def test_only_workers_of_its_own_application_get_a_plan(worker: Any, worker_of: Any) -> None:
     worker.app.steps = {"consumer": set()}
-    bootstep.install(worker.app)
+    governor.install(worker.app)
     assert worker.app.steps == {"consumer": {GovernorStep}}
     stranger = worker_of(QUEUE)
     for each in (worker, stranger):
         worker_init.send(sender=each)
     assert isinstance(worker.governor_plan, Plan)
     assert not hasattr(stranger, "governor_plan")
+
+
+@pytest.fixture
+def plain(worker: Any) -> Any:
+    """A worker of a Celery application that is not this project's."""
+    worker.app = Celery("plain", set_as_current=False, fixups=())
+    return worker
+
+
+def test_plain_application_gets_consumers_that_the_governor_can_manage(plain: Any) -> None:
+    class OwnConsumer(Consumer):
+        pass
+
+    plan(plain)
+    assert plain.app.amqp.Consumer is SlotConsumer
+    plain.app.amqp.Consumer = OwnConsumer
+    plan(plain)
+    assert issubclass(plain.app.amqp.Consumer, SlotConsumer)
+    assert issubclass(plain.app.amqp.Consumer, OwnConsumer)
+
+
+@pytest.mark.parametrize(
+    ("configured", "command_line", "given", "limits"),
+    [
+        ({}, None, {}, (0, 0)),
+        ({"worker_max_memory_per_child": 100_000}, 100_000, {}, (100_000, 0)),
+        ({"worker_hard_memory_per_child": 300_000}, None, {"soft_kib": 200_000}, (200_000, 300_000)),
+        ({}, None, {"soft_kib": 200_000, "hard_kib": 400_000}, (200_000, 400_000)),
+        ({}, 150_000, {"soft_kib": 200_000}, (150_000, 0)),
+    ],
+)
+def test_limits_come_from_the_call_or_celerys_settings(
+    plain: Any, configured: Any, command_line: int | None, given: Any, limits: tuple[int, int]
+) -> None:
+    plain.app.conf.update(configured)
+    plain.max_memory_per_child = command_line
+    made = Plan(plain, Options(**given))
+    assert (made.soft_kib, made.hard_kib) == limits
+
+
+def test_environment_takes_precedence_over_the_settings_of_the_call(
+    plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(settings={"memory_throttle_threshold": 85, "worker_cooldown_seconds": 3})
+    monkeypatch.setenv("WORKER_COOLDOWN_SECONDS", "4")
+    made = Plan(plain, options).settings
+    assert (made.memory_throttle_threshold, made.worker_cooldown_seconds) == (85, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"settings": {"memory_throtle_threshold": 85}}, "Did you mean 'memory_throttle_threshold'?"),
+        ({"settings": {"memory_throttle_threshold": "85"}}, "it must be a float"),
+        ({"soft_kib": 200_000, "hard_kib": 200_000}, "hard memory limit (200000 KiB) must be above its soft limit"),
+    ],
+)
+def test_wrong_options_stop_the_worker_with_one_sentence(plain: Any, given: Any, says: str) -> None:
+    plain.max_memory_per_child = None
+    with pytest.raises(SystemExit) as refused:
+        Plan(plain, Options(**given))
+    assert says in str(refused.value)
+
+
+def test_only_pools_that_the_governor_knows_are_taken(plain: Any) -> None:
+    class OwnPool(BasePool):
+        pass
+
+    for pool in ("prefork", "threads", "solo"):
+        plain.pool_cls = pool
+        plan(plain)
+    for pool, name in (("gevent", "gevent"), (OwnPool, f"{__name__}.{OwnPool.__qualname__}")):
+        plain.pool_cls = pool
+        with pytest.raises(SystemExit) as refused:
+            plan(plain)
+        assert str(refused.value) == POOL_REFUSED.format(pool=name)

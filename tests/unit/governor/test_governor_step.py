@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from celery.worker import state
 
-from ami.governor.bootstep import FIRST_CHECK_SECONDS, GovernorStep, Plan
+from ami.governor.bootstep import FIRST_CHECK_SECONDS, GovernorStep
+from ami.governor.plan import Plan
 
 
 class PoolAdapter:
@@ -52,12 +53,13 @@ class Governor:
 
 @pytest.fixture
 def consumer(worker: Any) -> SimpleNamespace:
-    controller = SimpleNamespace(governor_plan=Plan(worker, lambda _: False))
+    controller = SimpleNamespace(governor_plan=Plan(worker))
     return SimpleNamespace(
         controller=controller,
         apply_eta_task=lambda request: request.done.append("started"),
         event_dispatcher=None,
-        task_consumer=SimpleNamespace(over_capacity=False),
+        task_consumer=SimpleNamespace(over_capacity=False, adjust=lambda: None),
+        qos_global=False,
         call_soon=lambda function, *args: function(*args),
         connection_errors=(ConnectionError,),
         qos=SimpleNamespace(decrement_eventually=lambda: None),

@@ -9,6 +9,7 @@ from billiard.einfo import ExceptionInfo
 from billiard.pool import DEATH
 
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+from ami.governor.outcome import as_einfo
 from ami.governor.pool_children import LEAVE_SECONDS, REAP_SECONDS
 from tests.support.governor.prefork_pool import MIB, World
 
@@ -79,7 +80,7 @@ def test_a_child_at_its_maximum_of_tasks_exits_by_itself(monkeypatch: pytest.Mon
     world.runs(child)
     assert world.events == [("ready", 0), "settled"]
     assert (world.free(child), child.dismissed, world.children.draining(1)) == (False, 0, True)
-    assert world.children.recycled == {}
+    assert world.children.recycled == {"max-tasks": 1}
 
 
 def test_a_child_above_its_soft_limit_is_replaced_between_two_tasks(world: World) -> None:
@@ -122,6 +123,16 @@ def test_a_child_that_reached_its_ceiling_is_replaced(world: World, wrapped: boo
         info.exception = error
     world.runs(child, (True, (True, info, 0.1)))
     assert (child.dismissed, world.children.recycled) == (1, {"ceiling": 1})
+
+
+def test_memory_error_at_the_ceiling_fails_the_task_not_the_worker(world: World) -> None:
+    world.children.ceiling_kib, world.children.task_name = 500, lambda _: "ml.detect"
+    child = world.starts(1)
+    world.runs(child, (True, (True, as_einfo(MemoryError()), 0.1)))
+    (_, (failed, info, _)) = world.pool.results[-1]
+    assert failed
+    assert str(getattr(info.exception, "exc", info.exception)).startswith("ml.detect took more than it was given")
+    assert world.children.recycled == {"ceiling": 1}
 
 
 @pytest.mark.parametrize("result", [(False, None), (True, ()), (True, (True, SimpleNamespace(exception=ValueError())))])
@@ -220,12 +231,15 @@ def test_a_child_that_is_not_up_yet_takes_no_task(world: World) -> None:
 
 
 def test_a_draining_child_that_reports_its_exit_is_killed(world: World) -> None:
-    world.starts(1)
+    ended = world.starts(1)
     world.starts(2)
     world.children.recycle(1, "held")
     for pid in (1, 2):
         world.say(DEATH, pid, 0)
     assert world.killed == [(1, signal.SIGKILL)]
+    assert ended._controlled_termination, "the pool reports no error for it"
+    world.passes(REAP_SECONDS)
+    assert world.pool.maintained >= 1
     assert ("death", 2, 0) in world.events
     assert ("death", 1, 0) not in world.events
 

@@ -159,6 +159,14 @@ def next_check_seconds(
     return max(SHORTEST_CHECK_SECONDS, left * elapsed_seconds / growth)
 
 
+def seconds_to_release(settings: GovernorSettings, gate: Gate, inputs: DecisionInput) -> float | None:
+    """Return the seconds until the grace period or the minimum hold ends; None where time alone releases nothing."""
+    left = [settings.master_grace_period_seconds - (inputs.now - inputs.started_at)]
+    if gate.throttled_since is not None and _all_back(gate.triggers, inputs.now):
+        left.append(gate.throttled_since + gate.hold_for_seconds - inputs.now)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
 def announce(before: Gate, after: Gate, sample: Sample) -> str | None:
     """Return the log line of a change, in the style of the governor's specification, or None."""
     lines = _announced_waits(before, after)

@@ -65,6 +65,23 @@ def test_the_operators_pause_takes_effect_without_delay() -> None:
     assert world.look(ROOM) == 4
 
 
+@pytest.mark.parametrize(("elapsed", "seconds"), [(0, 3), (1.5, 1.5), (2.99, 0.01), (3, 5)])
+def test_the_next_look_comes_when_the_grace_period_ends(elapsed: float, seconds: float) -> None:
+    world = World(SETTINGS.model_copy(update={"master_grace_period_seconds": 3.0}))
+    world.now += elapsed
+    assert world.governor.check() == pytest.approx(seconds, abs=0.02)
+
+
+def test_the_next_look_comes_when_the_minimum_hold_ends() -> None:
+    world = World(SETTINGS.model_copy(update={"memory_min_hold_seconds": 7.0}))
+    world.look(FULL)
+    world.now += 5
+    world.machine.now = ROOM
+    assert world.governor.check() == pytest.approx(2, abs=0.02)
+    world.now += world.governor.monitor.schedule_next(5)
+    assert world.look(ROOM) == 4
+
+
 def test_a_message_settled_while_held_leaves_no_slot() -> None:
     world = World()
     world.consumer.settled(1)

@@ -1,5 +1,6 @@
 """All probes at once: one sample, with one sentence for each probe that failed."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,10 +17,12 @@ T = TypeVar("T")
 class Machine:
     """The container, the host and the GPUs of this process."""
 
-    def __init__(self, root: Path = Path("/"), gpu: Gpu | None = None) -> None:
+    def __init__(
+        self, root: Path = Path("/"), gpu: Gpu | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._root = root
         self.cgroup = Cgroup(root)
-        self._cpu = Cpu(root)
+        self._cpu = Cpu(root, clock=clock)
         self._gpu = gpu or Gpu()
 
     def read(self) -> Sample:
@@ -30,13 +33,17 @@ class Machine:
         """
         faults: list[str] = []
         scope, used, limit = _ask("memory", self._memory, faults) or ("host", None, None)
+        swap = _ask("swap", lambda: host.swap_percent(self._root), faults)
+        stalled = _ask("pressure", lambda: pressure.some_avg10(self._root, self.cgroup), faults)
+        cpu_scope, cpu_percent = _ask("CPU", self._cpu.percent, faults) or ("host", None)
         return Sample(
             memory_used_bytes=used,
             memory_limit_bytes=limit,
             scope=scope,
-            swap_percent=_ask("swap", lambda: host.swap_percent(self._root), faults),
-            pressure_percent=_ask("pressure", lambda: pressure.some_avg10(self._root, self.cgroup), faults),
-            cpu_percent=_ask("CPU", self._cpu.percent, faults),
+            swap_percent=swap,
+            pressure_percent=stalled,
+            cpu_percent=cpu_percent,
+            cpu_scope=cpu_scope,
             gpu_percent=_ask("GPU", self._gpu.percent, faults),
             faults=tuple(faults),
         )

@@ -9,6 +9,7 @@ from ami.governor.probes import host, pressure
 from ami.governor.probes.cgroup import Cgroup
 from ami.governor.probes.cpu import Cpu
 from ami.governor.probes.gpu import Gpu
+from ami.governor.probes.rocm import Rocm
 from ami.governor.sample import Sample
 
 T = TypeVar("T")
@@ -18,12 +19,16 @@ class Machine:
     """The container, the host and the GPUs of this process."""
 
     def __init__(
-        self, root: Path = Path("/"), gpu: Gpu | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        root: Path = Path("/"),
+        gpu: Gpu | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        rocm: Rocm | None = None,
     ) -> None:
         self._root = root
         self.cgroup = Cgroup(root)
         self._cpu = Cpu(root, clock=clock)
-        self._gpu = gpu or Gpu()
+        self._gpus = (gpu or Gpu(), rocm or Rocm())
 
     def read(self) -> Sample:
         """Return a sample of now; never raises. A failed probe is None and a sentence in ``faults``.
@@ -44,9 +49,14 @@ class Machine:
             pressure_percent=stalled,
             cpu_percent=cpu_percent,
             cpu_scope=cpu_scope,
-            gpu_percent=_ask("GPU", self._gpu.percent, faults),
+            gpu_percent=_ask("GPU", self._gpu_percent, faults),
             faults=tuple(faults),
         )
+
+    def _gpu_percent(self) -> float | None:
+        """Return the fuller of NVIDIA's and AMD's GPUs; a failure of either makes both unknown."""
+        percents = [gpu.percent() for gpu in self._gpus]
+        return max((percent for percent in percents if percent is not None), default=None)
 
     def _memory(self) -> tuple[str, int, int]:
         container, machine = self.cgroup.memory(), host.memory(self._root)

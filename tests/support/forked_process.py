@@ -38,6 +38,7 @@ LIBRARIES = (
     "regex",
     "rest_framework.permissions",
     "rest_framework.serializers",
+    "tests.support.time_zones",
 )
 
 

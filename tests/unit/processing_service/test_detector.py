@@ -35,7 +35,7 @@ class Seen:
 
 
 #: Of one night.
-FRAMES = soak(3, 12)
+FRAMES = soak(6, 12)
 
 
 @pytest.fixture(scope="module", params=soak([5], [1, 5, 11]))

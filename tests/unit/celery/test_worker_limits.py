@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,15 @@ import click
 import pytest
 from celery.bin.base import CLIContext
 from celery.bin.worker import worker as celery_worker
-from celery.utils.sysinfo import CpuBudget
 from django.test import override_settings
 from kombu import Queue
 
 from ami.celery import worker, worker_limits
 from ami.celery.worker_limits import WorkerLimits
-from ami.governor import container_capacity
 from ami.governor.container_capacity import children_held
 from ami.topology.errors import TopologyError
 from ami.topology.table import FALLBACK, HOUSEKEEPING, INGEST, INTERACTIVE
 from ami.topology.topology import Topology, load
-from ami.topology.workload import PARENT_MEMORY_KIB
 from tests.support.governor.proc_trees import MIB, host
 
 ROWS = load({})
@@ -182,60 +178,6 @@ def test_row_larger_than_its_machine_starts_with_a_warning(app: Any, monkeypatch
         (warning,) = decided.warnings
         assert "holds 6" in warning
     assert "Name at most 6" in refusal(app, "-Q", INGEST, "-c", "7")
-
-
-def cores(monkeypatch: pytest.MonkeyPatch, available: int, quota: float | None = None) -> None:
-    """Let Celery find so many processors, and a quota of the container."""
-
-    def budget(use_cgroup_quota: bool) -> CpuBudget:
-        used = quota if use_cgroup_quota else None
-        return CpuBudget(min(available, ceil(used or available)), available, used)
-
-    monkeypatch.setattr(container_capacity, "cpu_budget", budget)
-
-
-@pytest.mark.parametrize("argv", [["-c", "auto"], []], ids=["command line", "row"])
-@pytest.mark.parametrize(
-    ("available", "quota", "number", "says"),
-    [
-        (1, None, 1, "90% of 1 cores; its memory holds"),
-        (2, None, 2, "90% of 2 cores"),
-        (10, None, 9, "90% of 10 cores"),
-        (64, 3.5, 4, "90% of 4 cores (a quota of 3.5)"),
-        (64, None, 16, "The concurrency of antenna-ingest is 16: 90% of 64 cores; its memory holds 16."),
-    ],
-)
-def test_auto_concurrency_is_90_percent_of_the_cores_that_memory_holds(
-    app: Any, monkeypatch: pytest.MonkeyPatch, argv: list[str], available: int, quota: float, number: int, says: str
-):
-    cores(monkeypatch, available, quota)
-    environ = {} if argv else {f"ANTENNA_{ROWS.workload(INGEST).key}_CONCURRENCY": "auto"}
-    with override_settings(ANTENNA_TOPOLOGY=load(environ)):
-        decided = limits(app, "-Q", INGEST, *argv)
-    assert decided is not None
-    assert decided.info()["concurrency"] == number
-    assert says in decided.sizing
-    assert decided.warnings == ()
-
-
-def test_auto_concurrency_is_bounded_by_the_containers_own_memory(app: Any, monkeypatch: pytest.MonkeyPatch):
-    cores(monkeypatch, 64)
-    row = ROWS.workload(INGEST)
-    memory_kib = PARENT_MEMORY_KIB + 40 * row.child_limit_kib
-    own = {"ANTENNA_INGEST_CONCURRENCY": "auto", "ANTENNA_INGEST_CONTAINER_MEMORY_KIB": str(memory_kib)}
-    small = {**own, "ANTENNA_INGEST_CONTAINER_MEMORY_KIB": str(PARENT_MEMORY_KIB + 3 * row.child_limit_kib)}
-    for environ, number in ((own, 40), (small, 3)):
-        with override_settings(ANTENNA_TOPOLOGY=load(environ)):
-            assert shown(app, "-Q", INGEST)["concurrency"] == number
-
-
-@pytest.mark.parametrize(("pool", "number"), [("threads", 9), ("solo", 1)])
-def test_auto_concurrency_of_other_pools_ignores_quota_and_memory(
-    app: Any, monkeypatch: pytest.MonkeyPatch, pool: str, number: int
-):
-    cores(monkeypatch, 10, 1.0)
-    for argv in (["-c", "auto"], ["-c", " AUTO "]):
-        assert shown(app, "-Q", INGEST, "-P", pool, *argv)["concurrency"] == number
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def _accept(context: click.Context, **options: Any) -> None:
             ctx=context,
         ) from None
     if context.info_name == "worker":
-        worker.limits_of(app, options)
+        limits = worker.limits_of(app, options)
+        if limits and limits.sizing:
+            print(limits.sizing, file=sys.stderr)
 
 
 if __name__ == "__main__":

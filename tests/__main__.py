@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import services
+from tests.support import migrated_database, services
 from tests.support.locks import locked
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     LOGS.mkdir(exist_ok=True)
     keep_bytecode()
+    os.environ.setdefault(migrated_database.VARIABLE, str(migrated_database.kept_below(LOGS / "migrated")))
     if options.what == "fast":
         return run(FAST, options.workers)
     if options.what == "services":

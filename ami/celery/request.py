@@ -1,5 +1,7 @@
 """How a delivered message is settled: acknowledged, retried, or buried in its queue's dead letters."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
@@ -25,7 +27,8 @@ class Request(CeleryRequest):
     - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
       broker's delivery limit.
     - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
-    - A memory limit: the same as a hard time limit.
+    - A memory limit: the same as a hard time limit, but after 1, 2, 4, ... seconds, at most the task's retry delay:
+      the next process starts empty.
     - A ``MemoryError`` of the task: an ordinary failure of that task.
     """
 
@@ -65,10 +68,24 @@ class Request(CeleryRequest):
         limit = self.task.max_retries
         if limit is not None and self._context.retries >= limit:
             return False
-        if not self._retry_worker_lost(exception, exc_info):
-            return False
+        delay = self.task.default_retry_delay
+        soon = isinstance(exception, MemoryLimitExceeded)
+        with _retry_delay(self.task, min(2**self._context.retries, delay) if soon else delay):
+            if not self._retry_worker_lost(exception, exc_info):
+                return False
         task_ready(self)
         return True
+
+
+@contextmanager
+def _retry_delay(task: Any, seconds: float) -> Iterator[None]:
+    """Let Celery's retry of an ended task wait so long: it knows the task's default delay only."""
+    before = task.default_retry_delay
+    task.default_retry_delay = seconds
+    try:
+        yield
+    finally:
+        task.default_retry_delay = before
 
 
 def _as_own(error: Exception, cause: BaseException | None = None) -> ExceptionInfo:

@@ -32,10 +32,14 @@ class Worker(worker.Worker):
         super().setup_defaults(**options)
         for name, value in (self.limits.attributes if self.limits else {}).items():
             setattr(self, name, value)
+        if self.limits:
+            self.app.conf.worker_concurrency = self.concurrency  # For its tasks, which share its slots.
 
     def on_start(self) -> None:
         """Log the warnings; before, logging is not set up."""
         super().on_start()
+        if self.limits and self.limits.sizing:
+            logger.info(self.limits.sizing)
         for warning in self.limits.warnings if self.limits else ():
             logger.warning(warning)
 

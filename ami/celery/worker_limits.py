@@ -7,10 +7,10 @@ from typing import Any
 
 from celery import concurrency
 from celery.concurrency.prefork import TaskPool
-from celery.utils.sysinfo import cpu_budget, is_auto_concurrency
+from celery.utils.sysinfo import is_auto_concurrency
 
 from ami.celery.worker_command import WorkerCommand
-from ami.governor.container_capacity import children_held
+from ami.governor.container_capacity import auto_concurrency, children_held
 from ami.topology.app import APP
 from ami.topology.errors import TopologyError
 from ami.topology.workload import Workload
@@ -42,6 +42,8 @@ class WorkerLimits:
 
     attributes: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
+    #: How the machine decided the concurrency; empty where it did not.
+    sizing: str = ""
 
     def info(self) -> dict[str, Any]:
         """Return what ``celery inspect stats`` shows, by option: numbers (0 or None: no limit) and the pool's alias."""
@@ -61,18 +63,21 @@ def decide(command: WorkerCommand, rows: Sequence[Workload]) -> WorkerLimits:
     row = combined(rows, command)
     pool = _pool(command, row)
     values = {name: command.named.get(name, getattr(row, field)) for name, field in FIELDS.items()}
-    if "concurrency" not in command.named and pool.__module__.endswith("solo"):
-        values["concurrency"] = 1
+    is_named, is_solo = "concurrency" in command.named, pool.__module__.endswith("solo")
+    is_auto = is_auto_concurrency(values["concurrency"]) if is_named else row.auto_concurrency
+    if is_solo and (is_auto or not is_named):
+        values["concurrency"], is_auto = 1, False
     values.update(_time_limits(command, row))
     warnings = [_several(rows)] if len(rows) > 1 else []
-    if issubclass(pool, TaskPool):
-        held = _children_held(command, row)
-        if is_auto_concurrency(values["concurrency"]):
-            values["concurrency"] = min(cpu_budget(use_cgroup_quota=True).count, held)
+    is_prefork, sizing = issubclass(pool, TaskPool), ""
+    held = _children_held(command, row) if is_prefork else 0
+    if is_auto:
+        values["concurrency"], sizing = auto_concurrency(row, is_prefork, held)
+    if is_prefork:
         number = command.autoscale or values["concurrency"]
         if number > held:
             warnings.append(_beyond(command, row, number, held))
-    return WorkerLimits({**values, "pool_cls": pool}, tuple(warnings))
+    return WorkerLimits({**values, "pool_cls": pool}, tuple(warnings), sizing)
 
 
 def combined(rows: Sequence[Workload], command: WorkerCommand) -> Workload:
@@ -91,6 +96,7 @@ def combined(rows: Sequence[Workload], command: WorkerCommand) -> Workload:
         first,
         queue=_names(rows),
         concurrency=min(row.concurrency for row in rows),
+        auto_concurrency=all(row.auto_concurrency for row in rows),
         prefetch_multiplier=min(row.prefetch_multiplier for row in rows),
         max_tasks_per_child=min(row.max_tasks_per_child for row in rows),
         max_memory_per_child_kib=max(row.max_memory_per_child_kib for row in rows),

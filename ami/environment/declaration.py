@@ -47,6 +47,7 @@ def variable(
     needed_by: tuple[str, ...] = (),
     by_image: bool = False,
     schemes: tuple[str, ...] = (),
+    words: tuple[str, ...] = (),
 ) -> Any:
     """Return a pydantic field.
 
@@ -54,10 +55,10 @@ def variable(
     and may be given as the path of a file in ``<NAME>_FILE``. ``example`` is shown where there is no default.
     ``written``: `.env.example` has it without a ``#``. ``needed_by`` names the processes that production does not
     start without it. ``by_image``: the image sets it for every container. ``schemes`` are those of
-    a URL.
+    a URL. ``words`` may stand in place of a number; their reader takes them out of the environment first.
     """
     facts: Any = {"secret": secret, "example": example, "written": written, "needed_by": needed_by}
-    facts |= {"by_image": by_image, "schemes": schemes}
+    facts |= {"by_image": by_image, "schemes": schemes, "words": words}
     return Field(default, description=line, ge=low, le=high, repr=not secret, json_schema_extra={"facts": facts})
 
 
@@ -78,6 +79,7 @@ class Variable:
     needed_by: tuple[str, ...]
     by_image: bool
     schemes: tuple[str, ...]
+    words: tuple[str, ...]
 
     @property
     def default_text(self) -> str:
@@ -109,7 +111,8 @@ class Variable:
         if self.kind is bool:
             return f"use 1 or 0{default}"
         number = "a whole number" if self.kind is int else "a number"
-        return f"it must be {number} from {self.low:g} to {self.high:.15g}{default}"
+        words = "".join(f" or '{word}'" for word in self.words)
+        return f"it must be {number} from {self.low:g} to {self.high:.15g}{words}{default}"
 
 
 def variables(declared: type[BaseSettings], prefix: str = "") -> Iterator[Variable]:

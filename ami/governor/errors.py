@@ -16,12 +16,15 @@ class CeilingReached(Retry):
     its own retry could be ended for its size before it reported that, and the task would run twice.
     """
 
+    def __str__(self) -> str:
+        return f"Memory limit reached, the worker retries or buries the task: {self.exc}"
+
 
 class MemoryLimitExceeded(Exception):
     """A task took more memory than one process may have; it was ended, and its siblings were not.
 
     Not a ``MemoryError``: Celery 5.7 ends the whole worker on one. ``args`` are plain values, which travel between
-    processes: task name, KiB used, KiB allowed.
+    processes: task name, KiB used (0: unknown, the kernel refused it more), KiB allowed.
     """
 
     def __init__(self, task: str, used_kib: int, limit_kib: int) -> None:
@@ -29,8 +32,12 @@ class MemoryLimitExceeded(Exception):
         self.task, self.used_kib, self.limit_kib = task, used_kib, limit_kib
 
     def __str__(self) -> str:
-        used = f"{self.used_kib} KiB" if self.used_kib else "more than it was given"
+        used = f"took {self.used_kib} KiB of memory" if self.used_kib else "asked for more memory than it was given"
         return (
-            f"{self.task} took {used} of memory; one process of this worker may have {self.limit_kib} KiB. Make the "
+            f"{self.task} {used}; one process of this worker may have {self.limit_kib} KiB. Make the "
             "task smaller, or raise MAX_MEMORY_PER_CHILD_KIB and the container's memory of its queue."
         )
+
+    def __repr__(self) -> str:
+        """Return the sentence: Celery logs and reports the representation of an error."""
+        return f"{type(self).__name__}({str(self)!r})"

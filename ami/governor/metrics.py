@@ -1,4 +1,4 @@
-"""The four watched metrics beside their thresholds, and their text for an operator."""
+"""The watched metrics beside their thresholds, and their text for an operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ami.governor.settings import GovernorSettings
 if TYPE_CHECKING:
     from ami.governor.policy import Gate
 
-LABELS = {"memory": "RAM", "swap": "swap", "gpu": "GPU", "pressure": "memory pressure"}
+LABELS = {"memory": "RAM", "swap": "swap", "gpu": "GPU", "pressure": "memory pressure", "cpu": "CPU"}
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,15 @@ def metrics(settings: GovernorSettings, sample: Sample) -> tuple[Metric, ...]:
         # cold long ago: a hold would end neither.
         pressure = None if pressure is None else 0.0
         swapped = None if swapped is None else 0.0
-    swap = settings.swap_throttle_threshold
+    swap, cpu = settings.swap_throttle_threshold, settings.cpu_throttle_threshold
+    processors = () if cpu is None else (Metric("cpu", sample.cpu_percent, cpu, settings.cpu_resumes_at),)
     return (
         Metric("memory", memory, settings.memory_throttle_threshold, settings.memory_resume_threshold),
         # Swap seldom empties by itself and has no resume threshold: it holds while it is at its only threshold.
         Metric("swap", swapped, swap, math.nextafter(swap, 0)),
         Metric("gpu", sample.gpu_percent, settings.gpu_throttle_threshold, settings.gpu_resume_threshold),
         Metric("pressure", pressure, settings.pressure_throttle_threshold, settings.pressure_resume_threshold),
+        *processors,
     )
 
 
@@ -63,7 +65,8 @@ def reason(metric: Metric, sample: Sample) -> str:
     """Return why a metric holds: ``RAM at 91.2% (throttle at 90%, container)``."""
     below = metric.percent is not None and not metric.crossed
     edge = f"resume at {metric.resume:g}%" if below else f"throttle at {metric.throttle:g}%"
-    scope = f", {sample.scope}" if metric.cause == "memory" else ""
+    scopes = {"memory": f", {sample.scope}", "cpu": f", {sample.cpu_scope}"}
+    scope = scopes.get(metric.cause, "")
     return f"{format_metric(metric.cause, sample)} ({edge}{scope})"
 
 

@@ -14,6 +14,9 @@ from ami.governor.settings import GovernorSettings
 
 logger = get_logger(__name__)
 
+#: A timer may fire a little early.
+AFTER_RELEASE_SECONDS = 0.01
+
 
 class Monitor:
     """The latest sample, the gate decided from it, and how often and for how long the worker was held.
@@ -75,10 +78,13 @@ class Monitor:
             self.change = f"{self.change} | {line}" if self.change else line
 
     def schedule_next(self, at_most_seconds: float) -> float:
-        """Return the seconds until the next check: sooner when memory grows fast."""
+        """Return the seconds until the next check: sooner when memory grows fast, or a wait ends before."""
         previous, interval = (self._previous if self._previous_at else None), self._settings.memory_check_interval
         elapsed = self._checked_at - self._previous_at if self._previous_at else interval
         seconds = policy.next_check_seconds(self._settings, previous, self.sample, elapsed)
+        release = self.inputs and policy.seconds_to_release(self._settings, self.gate, self.inputs)
+        if release:
+            seconds = min(seconds, release + AFTER_RELEASE_SECONDS)
         self._next_seconds = min(seconds, at_most_seconds)
         return self._next_seconds
 

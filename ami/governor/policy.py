@@ -32,8 +32,8 @@ class Trigger:
 class Gate:
     """Whether the worker takes tasks, why not, and what the next decision needs; times are monotonic seconds.
 
-    ``causes`` are ``memory``, ``swap``, ``gpu``, ``pressure``, ``paused``, ``grace``, and ``settling``: every metric is
-    back, but the minimum hold is not over. ``reasons`` are sentences for an operator, with numbers.
+    ``causes`` are ``memory``, ``swap``, ``gpu``, ``pressure``, ``cpu``, ``paused``, ``grace``, and ``settling``: every
+    metric is back, but the minimum hold is not over. ``reasons`` are sentences for an operator, with numbers.
     """
 
     held: bool = False
@@ -159,22 +159,31 @@ def next_check_seconds(
     return max(SHORTEST_CHECK_SECONDS, left * elapsed_seconds / growth)
 
 
+def seconds_to_release(settings: GovernorSettings, gate: Gate, inputs: DecisionInput) -> float | None:
+    """Return the seconds until the grace period or the minimum hold ends; None where time alone releases nothing."""
+    left = [settings.master_grace_period_seconds - (inputs.now - inputs.started_at)]
+    if gate.throttled_since is not None and _all_back(gate.triggers, inputs.now):
+        left.append(gate.throttled_since + gate.hold_for_seconds - inputs.now)
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
 def announce(before: Gate, after: Gate, sample: Sample) -> str | None:
     """Return the log line of a change, in the style of the governor's specification, or None."""
     lines = _announced_waits(before, after)
     was, now = _cause_names(before.triggers), _cause_names(after.triggers)
-    why = "; ".join(after.reasons)
+    why, kind = "; ".join(after.reasons), "CPU" if was | now == {"cpu"} else "MEMORY"
     if now and not was:
-        lines.append(f"🚨 MEMORY THROTTLE ACTIVE: {why}")
+        lines.append(f"🚨 {kind} THROTTLE ACTIVE: {why}")
     elif was and not now:
         held_for = after.checked_at - min(trigger.since for trigger in before.triggers)
-        now_at = ", ".join(format_metric(cause, sample) for cause in ("memory", *sorted(was - {"memory"})))
-        lines.append(f"✅ MEMORY THROTTLE RELEASED: {now_at} after {held_for:.0f} s")
+        shown = ("cpu",) if kind == "CPU" else ("memory", *sorted(was - {"memory"}))
+        now_at = ", ".join(format_metric(cause, sample) for cause in shown)
+        lines.append(f"✅ {kind} THROTTLE RELEASED: {now_at} after {held_for:.0f} s")
     elif was != now:
         lines.append(f"🚨 MEMORY THROTTLE CHANGED: {why}")
     if after.admit_one and not before.admit_one:
         idle = after.checked_at - after.idle_since
-        lines.append(f"🚪 MEMORY THROTTLE: nothing ran for {idle:.0f} s, so one task is let through: {why}")
+        lines.append(f"🚪 {kind} THROTTLE: nothing ran for {idle:.0f} s, so one task is let through: {why}")
     return " | ".join(lines) or None
 
 

@@ -54,6 +54,8 @@ class Children:
         self.task_name: Callable[[int], str] = lambda _: "a task"
         self.max_tasks = celery_internals.max_tasks_per_child(pool)
         self.cooldown_seconds = 0.0
+        #: When the cooldowns end of places whose child is being replaced; a replacement waits for the earliest.
+        self._cooldown_ends: list[float] = []
         self.single_job = False
         self.recycled: dict[str, int] = {}
         handlers = celery_internals.result_handlers(pool)
@@ -108,6 +110,8 @@ class Children:
             return
         self._drain(state, why)
         if not self._is_busy(child) or self._is_cooling_down(child, time.monotonic()):
+            if state.cooling_until:
+                self._cooldown_ends.append(state.cooling_until)
             self._terminate(child)
 
     def interrupt(self, pid: int) -> bool:
@@ -161,11 +165,25 @@ class Children:
             state.draining = MAX_TASKS
         elif not state.draining and (why := self._recycle_reason(child.pid)):
             self._drain(state, why)
-        if not state.draining and self.cooldown_seconds:
-            state.cooling_until = time.monotonic() + self.cooldown_seconds
-            self._call_later(self.cooldown_seconds, self._end_cooldown, child)
-            return False
-        return not state.draining
+        if self.cooldown_seconds:
+            ends = time.monotonic() + self.cooldown_seconds
+            if state.draining:
+                self._cooldown_ends.append(ends)
+            else:
+                self._cool_down(child, ends)
+        return not state.draining and not self.cooldown_seconds
+
+    def _cool_down(self, child: Any, ends: float) -> None:
+        self._state_of(child.pid).cooling_until = ends
+        self._call_later(ends - time.monotonic(), self._end_cooldown, child)
+
+    def _continue_cooldown(self, pid: int) -> None:
+        """Let the replacement of a child wait for the rest of its place's cooldown."""
+        now, child = time.monotonic(), self._by_pid(pid)
+        self._cooldown_ends = sorted(ends for ends in self._cooldown_ends if ends > now)
+        if self._cooldown_ends and child is not None:
+            self._cool_down(child, self._cooldown_ends.pop(0))
+            self._withhold(child)
 
     def _drain(self, state: ChildState, why: str) -> None:
         state.draining = why
@@ -205,6 +223,7 @@ class Children:
             for ended in set(self._states) - {child.pid for child in celery_internals.processes(self._pool)}:
                 if resident := self._states.pop(ended).resident:
                     resident.close()
+            self._continue_cooldown(pid)
             self._changed()
 
         return on_up

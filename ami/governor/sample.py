@@ -9,8 +9,8 @@ class Sample:
 
     Percentages are 0 to 100. ``memory_limit_bytes`` is the smallest limit of the container and its parents, or the
     host's memory without one; ``memory_used_bytes`` is what the kernel cannot reclaim without killing a process (never
-    page cache). ``scope`` is ``container`` or ``host``. ``faults`` has one sentence per failed probe; the values of a
-    failed probe are None, and None changes nothing.
+    page cache). ``scope`` and ``cpu_scope`` are ``container`` or ``host``. ``cpu_percent`` is a mean over 15 s.
+    ``faults`` has one sentence per failed probe; the values of a failed probe are None, and None changes nothing.
     """
 
     memory_used_bytes: int | None = None
@@ -19,6 +19,7 @@ class Sample:
     swap_percent: float | None = None
     pressure_percent: float | None = None
     cpu_percent: float | None = None
+    cpu_scope: str = "host"
     gpu_percent: float | None = None
     faults: tuple[str, ...] = field(default=())
 

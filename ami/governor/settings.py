@@ -55,6 +55,16 @@ class GovernorVariables(Variables):
     pressure_resume_threshold: float = variable(
         5.0, "The percentage of time at which it takes tasks again.", low=1, high=100
     )
+    cpu_throttle_threshold: float | None = variable(
+        None,
+        "The percentage of CPU, of the container's quota or the host's, as a mean over 15 s, from which a worker takes "
+        "no tasks; not set: CPU does not hold.",
+        low=1,
+        high=100,
+    )
+    cpu_resume_threshold: float | None = variable(
+        None, "The percentage of CPU at which it takes tasks again; not set: 10 below.", low=1, high=100
+    )
     memory_check_interval: float = variable(
         5.0,
         "Seconds between two measurements of memory; shorter automatically when memory grows fast.",
@@ -105,19 +115,28 @@ class GovernorSettings(GovernorVariables):
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
-        for kind in ("memory", "gpu", "pressure"):
+        for kind in ("memory", "gpu", "pressure", "cpu"):
             throttle, resume = getattr(self, f"{kind}_throttle_threshold"), getattr(self, f"{kind}_resume_threshold")
-            if resume >= throttle:
+            if throttle is not None and resume is not None and resume >= throttle:
                 raise ValueError(
                     f"{kind.upper()}_RESUME_THRESHOLD ({resume:g}) must be below {kind.upper()}_THROTTLE_THRESHOLD "
                     f"({throttle:g}), or the worker would hold and release at every check."
                 )
+        if self.cpu_resume_threshold is not None and self.cpu_throttle_threshold is None:
+            raise ValueError("CPU_RESUME_THRESHOLD is set and CPU_THROTTLE_THRESHOLD is not: set both or neither.")
         if self.memory_max_hold_seconds < self.memory_min_hold_seconds:
             raise ValueError(
                 f"MEMORY_MAX_HOLD_SECONDS ({self.memory_max_hold_seconds:g}) is below MEMORY_MIN_HOLD_SECONDS "
                 f"({self.memory_min_hold_seconds:g})."
             )
         return self
+
+    @property
+    def cpu_resumes_at(self) -> float:
+        """The percentage of CPU at which a hold ends."""
+        if self.cpu_resume_threshold is not None:
+            return self.cpu_resume_threshold
+        return max(0.0, (self.cpu_throttle_threshold or 100.0) - 10)
 
     @property
     def acts(self) -> bool:
@@ -174,7 +193,7 @@ def _checked(given: Mapping[str, object], owner: str, where: str) -> dict[str, o
     for name, value in given.items():
         if name not in fields:
             raise GovernorError(f"{owner}: '{name}' is not a setting of the governor.{did_you_mean(name, fields)}")
-        default = fields[name].default
+        default = 0.0 if fields[name].default is None else fields[name].default  # Those without one are numbers.
         number = isinstance(default, float) and isinstance(value, int | float) and not isinstance(value, bool)
         if not number and type(value) is not type(default):
             kind = type(default).__name__

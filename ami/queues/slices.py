@@ -67,7 +67,8 @@ class Slice:
         return self._has_slot
 
     def _slots(self) -> int:
-        return int(self._task.app.topology.workload(_queue_of(self._task)).concurrency)
+        app = self._task.app
+        return int(app.conf.worker_concurrency or app.topology.workload(_queue_of(self._task)).concurrency)
 
 
 def _headers(task: Any) -> dict[str, Any]:

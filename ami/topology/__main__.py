@@ -13,7 +13,7 @@ from ami.topology import broker, command, compose, definitions, nats_login
 from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
-from ami.topology.overrides import BOUNDS
+from ami.topology.overrides import AUTO, BOUNDS
 from ami.topology.process import Kind
 from ami.topology.process_group import Command, ProcessGroup
 from ami.topology.topology import Topology, load
@@ -162,6 +162,7 @@ def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) 
         "hard_time_limit_seconds",
         "memory_limit_kib",
     )
+    rows = [{**row, "concurrency": AUTO} if row["auto_concurrency"] else row for row in rows]
     for column in columns:
         print(f"{column:28}", *(f"{row[column]!s:>26}" for row in rows))
     print(f"routing {topology.routing}, fingerprint {topology.fingerprint}")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ami.topology.app import APP
+from ami.topology.overrides import AUTO
 from ami.topology.process import PROCESS, Kind
 from ami.topology.topology import Topology, override_name
 
@@ -28,7 +29,7 @@ def worker(topology: Topology, queue: str, extra: Sequence[str] = ()) -> list[st
         *("--queues", row.queue),
         *("--hostname", f"{row.key.lower()}@%h"),
         *("--pool", row.pool),
-        *("--concurrency", str(row.concurrency)),
+        *("--concurrency", AUTO if row.auto_concurrency else str(row.concurrency)),
         *("--prefetch-multiplier", str(row.prefetch_multiplier)),
         *("--max-tasks-per-child", str(row.max_tasks_per_child)),
         *("--max-memory-per-child", str(row.max_memory_per_child_kib)),

@@ -9,6 +9,9 @@ from ami.environment.declaration import Variables, variable, variables
 Pool = Literal["prefork", "threads", "gevent", "solo"]
 PREFIX = "ANTENNA_"
 
+#: In place of a concurrency: the worker takes the number from its machine when it starts.
+AUTO = "auto"
+
 DAY_SECONDS = 24 * 3600
 GIB = 1024**2
 
@@ -16,7 +19,13 @@ GIB = 1024**2
 class Overrides(Variables):
     """The numbers of one queue"""
 
-    concurrency: int | None = variable(None, "Tasks at the same time in one worker.", low=1, high=512)
+    concurrency: int | None = variable(
+        None,
+        "Tasks at the same time in one worker; `auto`: 90% of its cores, as many as its container's memory holds.",
+        low=1,
+        high=512,
+        words=(AUTO,),
+    )
     prefetch_multiplier: int | None = variable(
         None, "Messages that a worker reserves for each of its slots.", low=1, high=128
     )
@@ -65,6 +74,13 @@ BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
         if each.low is not None and each.high is not None
     }
 )
+
+
+def without_auto(environ: Mapping[str, str], name: str) -> tuple[Mapping[str, str], bool]:
+    """Return ``environ`` without the variable ``name`` if that is ``auto``, and whether it was."""
+    if environ.get(name, "").strip().lower() != AUTO:
+        return environ, False
+    return {key: value for key, value in environ.items() if key != name}, True
 
 
 def prefix(key: str) -> str:

@@ -79,7 +79,7 @@ class ProcessGroup:
         return code
 
     def _start(self) -> None:
-        prepare = _end_with_parent()
+        prepare = _preparation()
         for command in self._commands:
             process = subprocess.Popen(  # noqa: S603 - our own command lines.
                 list(command.argv),
@@ -164,18 +164,22 @@ def _kill(child: Child) -> None:
         os.killpg(child.process.pid, signal.SIGKILL)
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what a child calls before it becomes its command, so that it is killed when its parent is.
+def _preparation() -> Callable[[], None]:
+    """Return what a child calls before it becomes its command: it obeys the signals that stop it, and on Linux it is
+    killed when its parent is.
 
-    None where the kernel cannot do that: a killed parent leaves its workers there.
+    A shell starts what it runs in the background with SIGINT and SIGQUIT ignored, which a command would inherit: the
+    second request to stop would have no effect.
     """
     library, parent = ctypes.CDLL(None), os.getpid()
-    if not hasattr(library, "prctl"):
-        return None
+    dies_with_parent = hasattr(library, "prctl")
 
     def prepare() -> None:
-        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        if dies_with_parent:
+            library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
 
     return prepare

@@ -15,7 +15,7 @@ from ami.environment.declaration import Variable, Variables, of, variable
 from ami.environment.errors import EnvironmentRefused, did_you_mean
 from ami.environment.reader import read
 from ami.topology.errors import TopologyError
-from ami.topology.overrides import PREFIX, Overrides, prefix
+from ami.topology.overrides import PREFIX, Overrides, prefix, without_auto
 from ami.topology.table import FALLBACK, ROWS
 from ami.topology.workload import Workload
 
@@ -237,7 +237,10 @@ def _enabled(row: Workload, environ: Mapping[str, str]) -> bool:
 
 def _overridden(row: Workload, environ: Mapping[str, str]) -> Workload:
     table = {field: getattr(row, field) for field in Overrides.model_fields}
+    environ, is_auto = without_auto(environ, override_name(row, "concurrency"))
     changes = read(Overrides, environ, prefix(row.key), shown=table).model_dump(exclude_none=True)
+    if is_auto:
+        changes["auto_concurrency"] = True
     try:
         return replace(row, **changes)
     except TopologyError as error:

@@ -27,6 +27,8 @@ class Workload:
     ``tasks`` are exact task names or globs (``*`` only). ``redirects`` maps an origin to the queue for this row's
     tasks from that origin. ``inherits_origin``: a task of this row published by another task keeps that one's origin.
     ``enabled_by`` names the environment variable that enables the row; without it the row is off.
+    ``auto_concurrency``: the worker takes its concurrency from its machine when it starts; ``concurrency`` is then only
+    what the container's memory is made for.
     ``cpus`` is a hard limit; without one ``cpu_shares`` decides when cores are scarce.
     ``governor`` overrides settings of the memory-aware worker for this queue, by field name.
 
@@ -41,6 +43,7 @@ class Workload:
     tasks: tuple[str, ...] = ()
     pool: str = "prefork"
     concurrency: int
+    auto_concurrency: bool = False
     prefetch_multiplier: int = 1
     max_tasks_per_child: int
     max_memory_per_child_kib: int
@@ -81,7 +84,8 @@ class Workload:
                 f"{self.queue}: hard_time_limit_seconds ({self.hard_time_limit_seconds}) must stay a minute below "
                 f"RabbitMQ's consumer timeout ({CONSUMER_TIMEOUT_SECONDS}); work in slices instead (incident 4)."
             )
-        if self.container_memory_kib is not None and self.container_memory_kib < self.needed_memory_kib:
+        too_small = self.container_memory_kib is not None and self.container_memory_kib < self.needed_memory_kib
+        if too_small and not self.auto_concurrency:
             raise TopologyError(
                 f"{self.queue}: container_memory_kib ({self.container_memory_kib}) is less than the "
                 f"{self.needed_memory_kib} KiB that {self.concurrency} children of {self.max_memory_per_child_kib} KiB "

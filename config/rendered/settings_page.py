@@ -69,7 +69,7 @@ def _values(each: Variable) -> str:
     if each.kind is bool:
         return "`1`, `0`"
     if each.low is not None:
-        return f"{each.low:g} to {each.high:.15g}"
+        return ", ".join([f"{each.low:g} to {each.high:.15g}", *(f"`{word}`" for word in each.words)])
     return ""
 
 

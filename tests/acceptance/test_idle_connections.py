@@ -16,9 +16,9 @@ from tests.support.place import ROOT, Place, until
 from tests.support.soak import soak
 
 #: An hour with the product's own keep-alive, and one that lets the same be seen in less time.
-IDLE_SECONDS = soak(10, 3600)
+IDLE_SECONDS = soak(6, 3600)
 #: Less than the two minutes after which NATS asks its clients, or it would keep its connections alive by itself.
-FIREWALL_SECONDS = soak(5, 100)
+FIREWALL_SECONDS = soak(3, 100)
 KEEPALIVE_SECONDS = soak(1, 60)
 #: Longer than any firewall here remembers a connection.
 NO_KEEPALIVE_SECONDS = 3600

@@ -1,6 +1,10 @@
-"""Migrations of the test database, applied by one process of a run; the others begin with a copy of the result."""
+"""Migrations of the test database, applied by one process of a run; the others begin with a copy of the result.
+
+``python -m tests`` keeps SQLite's for its parts and for later runs, until a migration or a requirement changes.
+"""
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -11,6 +15,23 @@ from urllib.parse import urlsplit
 from django.db import connection
 
 from tests.support.locks import locked
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Names the folder of SQLite's migrated database for every process of a run.
+VARIABLE = "TESTS_MIGRATED_FOLDER"
+
+
+def kept_below(folder: Path) -> Path:
+    """Return the folder of the migrated database of this code, below ``folder``; those of other code are removed."""
+    files = sorted([*ROOT.glob("ami/*/migrations/*.py"), ROOT / "requirements/base.txt"])
+    content = hashlib.sha256(b"".join(str(file).encode() + file.read_bytes() for file in files))
+    kept = folder / content.hexdigest()[:16]
+    for other in folder.glob("*"):
+        if other != kept:
+            shutil.rmtree(other, ignore_errors=True)
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
 
 
 def share(folder: Path) -> None:
@@ -23,8 +44,10 @@ def share(folder: Path) -> None:
     create = creation.create_test_db
 
     def create_test_db(*args: Any, **kwargs: Any) -> str:
-        migrated = folder / f"migrated-{connection.vendor}"
-        with locked(folder / "migrating.lock"):
+        # PostgreSQL's is in the run's own server.
+        kept = folder if connection.vendor == "postgresql" else Path(os.environ.get(VARIABLE, folder))
+        migrated = kept / f"migrated-{connection.vendor}"
+        with locked(kept / "migrating.lock"):
             if not migrated.exists():
                 name = create(*args, **kwargs)
                 _keep(name, migrated)
@@ -39,7 +62,8 @@ def _keep(name: str, migrated: Path) -> None:
     """Copy a migrated database: SQLite's into the file, PostgreSQL's under a name that the file has."""
     connection.close()
     if connection.vendor == "sqlite":
-        shutil.copyfile(name, migrated)
+        shutil.copyfile(name, whole := migrated.with_suffix(".new"))
+        whole.rename(migrated)
     else:
         template = template_name()
         drop_template()

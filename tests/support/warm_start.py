@@ -24,19 +24,15 @@ from tests.support.forked_process import LIBRARIES
 #: What a worker imports and needs no settings.
 PACKAGES = (
     *LIBRARIES,
-    "django.contrib.auth.hashers",
     "django.contrib.staticfiles.finders",
     "django.core.cache.backends.redis",
     "django.core.mail",
     "django.core.management",
     "django.template.loader",
     "django.views.generic",
-    "drf_spectacular.drainage",
     "prometheus_client",
     "psutil",
-    "pydantic.main",
     "redis.asyncio",
-    "regex",
     "requests",
 )
 

@@ -1,4 +1,4 @@
-"""The memory cgroup of a process: what is used of which limit, on cgroup v1, v2 and hosts with both."""
+"""The cgroup of a process: what is used of which memory limit, on cgroup v1, v2 and hosts with both."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a hierarchy with (v1) or possibly with (v2) memory control can be seen, as /proc/PID/mountinfo puts it."""
+    """Where a hierarchy with (v1) or possibly with (v2) a controller can be seen, as /proc/PID/mountinfo puts it."""
 
     version: int
     root: str
@@ -52,14 +52,17 @@ class Place:
 
 
 class Cgroup:
-    """The memory cgroup of process ``pid``, looked up at every call: processes move, and limits are resized.
+    """The cgroup of process ``pid``, looked up at every call: processes move, and limits are resized.
+
+    ``controller`` is what the cgroup must control: ``memory``, or ``cpu``, for which the methods about memory mean
+    nothing.
 
     Sources: kernel Documentation/admin-guide/cgroup-v1/memory.rst (5.2, 6), cgroup-v2.rst ("Memory Interface Files"),
     proc_pid_mountinfo(5), cgroup_namespaces(7).
     """
 
-    def __init__(self, root: Path = Path("/"), pid: int | str = "self") -> None:
-        self._root = root
+    def __init__(self, root: Path = Path("/"), pid: int | str = "self", controller: str = "memory") -> None:
+        self._root, self._controller = root, controller
         self._process = root / "proc" / str(pid)
         self._mounts: tuple[Mount, ...] | None = None
 
@@ -74,6 +77,12 @@ class Cgroup:
         """The folder of the cgroup; None where none can be seen. Raises OSError and ValueError like ``memory``."""
         place = self._place()
         return place.folder if place else None
+
+    def folders(self) -> Iterator[Path]:
+        """Yield the folder of the cgroup and all above it that can be seen. Raises like ``memory``."""
+        place = self._place()
+        if place is not None:
+            yield from place.levels
 
     def memory(self) -> tuple[int, int] | None:
         """Return (used, limit) in bytes at the fullest of the cgroup and all above it that have a limit, else None.
@@ -125,7 +134,7 @@ class Cgroup:
         version, path = belongs
         if self._mounts is None:
             lines = (self._process / "mountinfo").read_text().splitlines()
-            self._mounts = tuple(mount for line in lines if (mount := _mount(line)))
+            self._mounts = tuple(mount for line in lines if (mount := _mount(line, self._controller)))
         mounts = [mount for mount in self._mounts if mount.version == version]
         # The mount that shows most of what is above comes first.
         for mount in sorted(mounts, key=lambda mount: len(mount.root.rstrip("/"))):
@@ -140,7 +149,7 @@ class Cgroup:
         return self._root / mount.point.lstrip("/")
 
     def _membership(self) -> tuple[int, str] | None:
-        """Return the version and path of the hierarchy that has the memory controller."""
+        """Return the version and path of the hierarchy that has the controller."""
         path = self._process / "cgroup"
         if not path.exists() and self._process.is_dir():
             return None  # A kernel without cgroups.
@@ -149,17 +158,17 @@ class Cgroup:
             columns = line.split(":", 2)
             if len(columns) != 3:
                 raise ValueError(f"{path} has the line {line!r}, which is not ID:CONTROLLERS:PATH")
-            if "memory" in columns[1].split(","):
+            if self._controller in columns[1].split(","):
                 return 1, columns[2]
             if not columns[1]:
                 unified = columns[2]
         return None if unified is None else (2, unified)
 
 
-def _mount(line: str) -> Mount | None:
+def _mount(line: str, controller: str) -> Mount | None:
     left, _, right = line.partition(" - ")
     columns, (kind, _, options) = left.split(" "), (right.split(" ") + ["", "", ""])[:3]
-    if kind == "cgroup" and "memory" in options.split(","):
+    if kind == "cgroup" and controller in options.split(","):
         return Mount(1, _unescaped(columns[3]), _unescaped(columns[4]))
     if kind == "cgroup2":
         return Mount(2, _unescaped(columns[3]), _unescaped(columns[4]))

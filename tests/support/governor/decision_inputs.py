@@ -14,13 +14,16 @@ LIMIT_BYTES = 100 * GIB
 ONE_PERCENT_KIB = GIB // 1024
 
 
-def sample(memory=None, swap=None, gpu=None, pressure=None, scope="container") -> Sample:
+def sample(memory=None, swap=None, gpu=None, pressure=None, scope="container", cpu=None) -> Sample:
     used = None if memory is None else round(memory * GIB)
-    return Sample(used, LIMIT_BYTES, scope, swap_percent=swap, gpu_percent=gpu, pressure_percent=pressure)
+    own = {"swap_percent": swap, "gpu_percent": gpu, "pressure_percent": pressure, "cpu_percent": cpu}
+    return Sample(used, LIMIT_BYTES, scope, **own)
 
 
-def look(now, memory=None, *, swap=None, gpu=None, pressure=None, **rest) -> DecisionInput:
-    return DecisionInput(sample(memory, swap, gpu, pressure), now=now, started_at=rest.pop("started_at", -1e6), **rest)
+def look(now, memory=None, *, swap=None, gpu=None, pressure=None, cpu=None, **rest) -> DecisionInput:
+    return DecisionInput(
+        sample(memory, swap, gpu, pressure, cpu=cpu), now=now, started_at=rest.pop("started_at", -1e6), **rest
+    )
 
 
 def drive(settings: GovernorSettings, looks: Iterable[DecisionInput], gate: Gate | None = None) -> list[Gate]:

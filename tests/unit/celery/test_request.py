@@ -130,6 +130,27 @@ def test_memory_limit_is_retried_once_while_retries_are_left(
 
 
 @LIMITS
+@pytest.mark.parametrize(("retries", "seconds"), [(0, 1), (1, 2), (2, 4), (12, 180)])
+def test_memory_limit_is_retried_soon_and_says_when(
+    request_of: Any, sent: list[dict[str, Any]], caplog: Any, error: Exception, retries: int, seconds: int
+):
+    caplog.set_level("INFO")
+    request = request_of(retries=retries, max_retries=None)
+    request.on_failure(raised(error))
+    assert [message["countdown"] for message in sent] == [seconds]
+    assert f"retry: Retry in {seconds}s: " in caplog.text
+    assert request.task.default_retry_delay == 180
+
+
+def test_memory_ceiling_tells_no_size_and_no_time_that_are_unknown():
+    error = beyond_its_ceiling()
+    assert "None" not in f"{error}"
+    assert "worker retries or buries" in f"{error}"
+    assert "0," not in f"{error!r} {error.exc!r} {error.exc}"
+    assert "asked for more memory than it was given" in f"{error.exc}"
+
+
+@LIMITS
 @pytest.mark.parametrize("limits", [{"retries": 1, "max_retries": 1}, {"retries": 0, "max_retries": 0}])
 def test_memory_limit_without_retries_left_is_buried_with_what_was_too_much(
     request_of: Any, sent: list[dict[str, Any]], caplog: Any, error: Exception, limits: dict[str, int]

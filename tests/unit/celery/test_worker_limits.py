@@ -180,11 +180,6 @@ def test_row_larger_than_its_machine_starts_with_a_warning(app: Any, monkeypatch
     assert "Name at most 6" in refusal(app, "-Q", INGEST, "-c", "7")
 
 
-def test_auto_concurrency_stays_within_the_container(app: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(worker_limits, "cpu_budget", lambda use_cgroup_quota: type("Budget", (), {"count": 64}))
-    assert shown(app, "-Q", INGEST, "-c", "auto")["concurrency"] == 16
-
-
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

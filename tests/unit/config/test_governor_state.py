@@ -29,7 +29,8 @@ def worker(checkout: Path, shared: Path) -> Iterator[Path]:
     }
     log = checkout / "worker.log"
     with log.open("wb") as output:
-        argv = ["-m", "ami.topology", "worker", "antenna"]
+        # Not by its start command, which would import everything again in a new interpreter.
+        argv = ["-m", "celery", "-A", "config", "worker", "-Q", "antenna", "-n", "fallback@%h", "--loglevel", "INFO"]
         process = forked_python.start(argv, cwd=checkout, env=environment, stdout=output, stderr=output)
     try:
 

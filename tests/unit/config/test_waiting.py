@@ -91,10 +91,10 @@ def test_wrong_addresses_are_named_within_ten_seconds_and_no_password_is(start):
 
 @processes
 def test_after_the_limit_one_sentence_names_all_that_do_not_answer(start):
-    process = start(*SAY, ANTENNA_WAIT_SECONDS="4")
+    process = start(*SAY, ANTENNA_WAIT_SECONDS="2")
     assert process.popen.wait(60) == 1
     last = process.text.splitlines()[-1]
-    assert last == f"Gave up after 4 s (ANTENNA_WAIT_SECONDS) on {'; on '.join(NAMED.values())}."
+    assert last == f"Gave up after 2 s (ANTENNA_WAIT_SECONDS) on {'; on '.join(NAMED.values())}."
     assert "the command runs" not in process.text
     assert "Traceback" not in process.text
 

@@ -13,6 +13,7 @@ from ami.governor.crash_log import Entry, RunLog, RunRecord
 from ami.governor.memory_reclaimer import EXIT_CODE
 from ami.governor.reclaim import Child
 from ami.governor.suspects import Suspects
+from tests.support.governor.decision_inputs import sample
 from tests.support.governor.recorded_worker import FULL, MIB, ROOM, SETTINGS, Consumer, World, message
 
 
@@ -62,6 +63,35 @@ def test_the_operators_pause_takes_effect_without_delay() -> None:
     assert world.look(ROOM) == 0
     assert world.governor.info()["causes"] == ["paused"]
     world.paused = False
+    assert world.look(ROOM) == 4
+
+
+def test_cpu_holds_and_its_status_says_so(logged: pytest.LogCaptureFixture) -> None:
+    world = World(SETTINGS.model_copy(update={"cpu_throttle_threshold": 90.0}))
+    assert [world.look(sample(40, cpu=95)), world.look(sample(40, cpu=80))] == [0, 4]
+    world.look(sample(40, cpu=95))
+    info = world.governor.info()
+    assert (info["state"], info["causes"], info["percent"]["cpu"]) == ("held", ["cpu"], 95)
+    assert info["reasons"] == ["CPU at 95.0% (throttle at 90%, host)"]
+    assert info["thresholds"]["cpu"] == [90, 80]
+    assert logged.records[0].getMessage() == "🚨 CPU THROTTLE ACTIVE: CPU at 95.0% (throttle at 90%, host)"
+    assert world.pool.done == []
+
+
+@pytest.mark.parametrize(("elapsed", "seconds"), [(0, 3), (1.5, 1.5), (2.99, 0.01), (3, 5)])
+def test_the_next_look_comes_when_the_grace_period_ends(elapsed: float, seconds: float) -> None:
+    world = World(SETTINGS.model_copy(update={"master_grace_period_seconds": 3.0}))
+    world.now += elapsed
+    assert world.governor.check() == pytest.approx(seconds, abs=0.02)
+
+
+def test_the_next_look_comes_when_the_minimum_hold_ends() -> None:
+    world = World(SETTINGS.model_copy(update={"memory_min_hold_seconds": 7.0}))
+    world.look(FULL)
+    world.now += 5
+    world.machine.now = ROOM
+    assert world.governor.check() == pytest.approx(2, abs=0.02)
+    world.now += world.governor.monitor.schedule_next(5)
     assert world.look(ROOM) == 4
 
 

@@ -111,6 +111,35 @@ def test_in_single_job_mode_each_task_has_a_child_of_its_own(world: World) -> No
     assert (child.dismissed, world.children.ready, world.children.recycled) == (1, 0, {"single-job": 1})
 
 
+@pytest.mark.parametrize("why", ["single-job", "max-tasks", "soft-limit", "held"])
+def test_a_replacement_waits_for_the_rest_of_its_places_cooldown(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    world = World(monkeypatch, max_tasks=1 if why == "max-tasks" else 0)
+    child = world.starts(1)
+    world.children.cooldown_seconds, world.children.single_job = 3, why == "single-job"
+    world.children.soft_kib = 1 if why == "soft-limit" else 0
+    world.runs(child)
+    if why == "held":
+        world.children.recycle(1, why)
+    world.passes(0.4)
+    world.dies(child)
+    replacement = world.starts(2, kib=0)
+    assert (world.free(replacement), world.children.ready) == (False, 0)
+    world.passes(2.5)
+    assert not world.free(replacement)
+    world.passes(0.1)
+    assert (world.free(replacement), world.children.ready) == (True, 1)
+    assert world.free(world.starts(3)), "the place of another child has no cooldown"
+
+
+def test_a_replacement_that_starts_after_the_cooldown_does_not_wait(world: World) -> None:
+    child = world.starts(1)
+    world.children.cooldown_seconds, world.children.single_job = 3, True
+    world.runs(child)
+    world.dies(child)
+    world.passes(3)
+    assert world.free(world.starts(2))
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_child_that_reached_its_ceiling_is_replaced(world: World, wrapped: bool) -> None:
     child = world.starts(1)

@@ -8,9 +8,7 @@ import pytest
 from ami.governor.probes import host as memory_of
 from ami.governor.probes import pressure
 from ami.governor.probes.cgroup import Cgroup
-from ami.governor.probes.cpu import Cpu
 from tests.support.governor.proc_trees import MEMORY_V1, MIB, UNIFIED, host, member, v1, v2, write
-from tests.support.place import until
 
 PRESSURE = "some avg10={} avg60=2.00 avg300=3.00 total=400\nfull avg10=90.00 avg60=91.00 avg300=92.00 total=300".format
 
@@ -89,48 +87,3 @@ def test_a_broken_pressure_file_is_an_error(tmp_path, text):
 
     with pytest.raises(ValueError):
         pressure.some_avg10(tmp_path)
-
-
-def test_the_first_processor_sample_is_none(tmp_path):
-    cpu = Cpu(host(tmp_path))
-    first = cpu.percent()
-    # 400 ticks on: 50 user, 50 system, 200 idle, 60 waiting for a disk, 40 taken by the hypervisor.
-    write(tmp_path, "proc/stat", "cpu  150 0 150 900 160 0 0 40 30 0\ncpu0 1 2 3")
-
-    assert (first, cpu.percent()) == (None, 35)
-
-
-def test_no_time_between_two_looks_is_none(tmp_path):
-    cpu = Cpu(host(tmp_path))
-    cpu.percent()
-
-    assert cpu.percent() is None
-
-
-def test_a_disk_wait_that_runs_backwards_stays_within_bounds(tmp_path):
-    cpu = Cpu(host(tmp_path))
-    cpu.percent()
-    write(tmp_path, "proc/stat", "cpu  150 0 100 700 90 0 0 0 0 0")
-
-    assert cpu.percent() == 100
-
-
-@pytest.mark.parametrize("text", ["", "cpu0 1 2 3 4 5", "cpu 1 2", "cpu a b c d e f"])
-def test_a_broken_stat_file_is_an_error_and_the_next_look_is_a_first(tmp_path, text):
-    cpu = Cpu(host(tmp_path))
-    cpu.percent()
-    write(tmp_path, "proc/stat", text)
-
-    with pytest.raises(ValueError):
-        cpu.percent()
-    host(tmp_path)
-    assert cpu.percent() is None
-
-
-def test_this_machines_processors_show_a_percent():
-    cpu = Cpu()
-    cpu.percent()
-
-    percent = until(cpu.percent, 10, "some processor was busy")
-
-    assert 0 < percent <= 100

@@ -27,8 +27,10 @@ def root(tmp_path):
 
 def test_everything_is_read(root):
     v2(root, "worker", 200 * MIB)
-    machine = Machine(root, Half())
+    now = 0.0
+    machine = Machine(root, Half(), clock=lambda: now)
     machine.read()
+    now = 15.0
     write(root, "proc/stat", "cpu  150 0 100 750 100 0 0 0 0 0")
 
     sample = machine.read()

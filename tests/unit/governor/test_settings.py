@@ -71,6 +71,12 @@ def test_switches_are_read(raw, value):
         ({"GPU_THROTTLE_THRESHOLD": "70"}, r"GPU_RESUME_THRESHOLD \(75\) must be below GPU_THROTTLE_THRESHOLD \(70\)"),
         ({"PRESSURE_RESUME_THRESHOLD": "30"}, "PRESSURE_RESUME_THRESHOLD"),
         ({"MEMORY_MAX_HOLD_SECONDS": "5"}, r"MEMORY_MAX_HOLD_SECONDS \(5\) is below MEMORY_MIN_HOLD_SECONDS \(10\)"),
+        ({"CPU_RESUME_THRESHOLD": "50"}, "CPU_RESUME_THRESHOLD is set and CPU_THROTTLE_THRESHOLD is not"),
+        (
+            {"CPU_THROTTLE_THRESHOLD": "50", "CPU_RESUME_THRESHOLD": "50"},
+            r"CPU_RESUME_THRESHOLD \(50\) must be below CPU_THROTTLE_THRESHOLD \(50\)",
+        ),
+        ({"CPU_THROTTLE_THRESHOLD": "0"}, "CPU_THROTTLE_THRESHOLD is '0'; it must be a number from 1 to 100"),
         ({"MEMORY_GOVERNOR": "yes"}, "MEMORY_GOVERNOR is 'yes'; use one of off, dry-run, on"),
         ({"MEMORY_RESERVATION": "1"}, "MEMORY_RESERVATION is '1'"),
         ({"WORKER_SINGLE_JOB_MODE": "maybe"}, "WORKER_SINGLE_JOB_MODE is 'maybe'; use 1 or 0"),
@@ -92,6 +98,7 @@ def test_contradiction_is_refused_with_its_name_and_value(environ, sentence):
         ({"worker_cooldown_seconds": True}, "it must be a float"),
         ({"worker_single_job_mode": "no"}, "worker_single_job_mode is 'no' in the topology table; it must be a bool"),
         ({"memory_governor": False}, "it must be a str"),
+        ({"cpu_throttle_threshold": "90"}, "cpu_throttle_threshold is '90' in the topology table; it must be a float"),
         ({"memory_resume_threshold": 95}, r"must be below.*\(queue antenna-ingest\)"),
     ],
 )

@@ -87,8 +87,8 @@ def test_one_table_has_a_line_for_each_worker_in_order(answers: dict[str, Any], 
     # Columns: running, held s, recycled, ended, buried, reasons.
     assert [" ".join(line.split()) for line in lines] == [
         f"fallback@a off{' -' * 10}",
-        "ingest@a on consuming 32.4% 332MiB/1.0GiB container 12.5%/-/- 3/4 2 0 0 0 0 -",
-        "ingest@b on held 92.3% 945MiB/1.0GiB container 12.5%/-/- 0/1 0 0 5 (held 3, soft-limit 2) 0 0 " + REASON,
+        "ingest@a on consuming 32.4% 332MiB/1.0GiB container 12.5%/-/-/- 3/4 2 0 0 0 0 -",
+        "ingest@b on held 92.3% 945MiB/1.0GiB container 12.5%/-/-/- 0/1 0 0 5 (held 3, soft-limit 2) 0 0 " + REASON,
         f"other@a{' -' * 11}",
     ]
 

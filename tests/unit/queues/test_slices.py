@@ -26,7 +26,7 @@ class FakeTask:
 
     def __init__(self, task_id: str, concurrency: int = 2, **headers: Any) -> None:
         topology = load({"ANTENNA_INTERACTIVE_CONCURRENCY": str(concurrency)})
-        self.app = SimpleNamespace(topology=topology)
+        self.app = SimpleNamespace(topology=topology, conf=SimpleNamespace(worker_concurrency=None))
         self.request = SimpleNamespace(
             id=task_id, hostname="interactive@host", headers=headers, kwargs={"export_id": 7}
         )
@@ -97,6 +97,13 @@ def test_lone_slot_makes_room_only_when_another_message_waits(monkeypatch: pytes
     task = FakeTask("a", concurrency=1)
     assert Slice(task).over() is waiting
     assert task.request.antenna_makes_room is waiting
+
+
+def test_slots_are_those_that_the_worker_was_started_with(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slices, "others_wait", lambda _: True)
+    task = FakeTask("a", concurrency=4)
+    task.app.conf.worker_concurrency = 1
+    assert Slice(task).over()
 
 
 def test_broker_that_does_not_answer_ends_no_slice(caplog: Any):

@@ -2,8 +2,10 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,11 @@ ASK = "os.kill(os.getppid(), signal.SIGTERM)\n"
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 
 
-def run(grace_seconds: float = 30, **scripts: str) -> tuple[int, list[str]]:
+#: Longer than any test waits for anything else.
+GRACE_SECONDS = 30.0
+
+
+def run(grace_seconds: float = GRACE_SECONDS, **scripts: str) -> tuple[int, list[str]]:
     """Run one Python script per name; return the exit code and the lines."""
     out = io.StringIO()
     code = ProcessGroup([command(name, text, grace_seconds) for name, text in scripts.items()], out).run()
@@ -59,6 +65,16 @@ def test_signal_stops_all_and_is_a_success():
 def test_second_signal_ends_commands_that_do_not_stop():
     _, lines = run(ingest=f"{READY}{DEAF}time.sleep(60)", fallback=f"{READY}{asks_at('SIGTERM')}{ASK}time.sleep(60)")
     assert [line.split()[2] for line in lines if line.startswith("all ")] == ["SIGTERM", "SIGQUIT"]
+
+
+def test_second_signal_ends_commands_of_a_background_job():
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # As a shell starts one.
+    try:
+        began = time.monotonic()
+        test_second_signal_ends_commands_that_do_not_stop()
+        assert time.monotonic() - began < GRACE_SECONDS
+    finally:
+        signal.signal(signal.SIGQUIT, before)
 
 
 def test_third_signal_kills():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ami.topology.command import worker
 from ami.topology.errors import TopologyError
 from ami.topology.table import ROWS
 from ami.topology.topology import Topology, load
@@ -63,7 +64,7 @@ def test_every_name_has_exactly_one_queue(task, origin):
     ("name", "value", "sentence"),
     [
         ("ANTENNA_INGEST_CONCURRENCY", "0", "ANTENNA_INGEST_CONCURRENCY is '0'; it must be a whole number from 1"),
-        ("ANTENNA_INGEST_CONCURRENCY", "many", "from 1 to 512 (default 16)"),
+        ("ANTENNA_INGEST_CONCURRENCY", "many", "from 1 to 512 or 'auto' (default 16)"),
         ("ANTENNA_INGEST_CONCURRENCY", "-3", "from 1 to 512"),
         ("ANTENNA_INGST_CONCURRENCY", "3", "Did you mean 'ANTENNA_INGEST_CONCURRENCY'"),
         ("ANTENNA_HOUSEKEEPING_HARD_TIME_LIMIT_SECONDS", "60", "Set through ANTENNA_HOUSEKEEPING_HARD_TIME_LIMIT"),
@@ -82,6 +83,15 @@ def test_every_number_can_be_overridden():
     loaded = load({"ANTENNA_INGEST_CONCURRENCY": "32", "ANTENNA_INTERACTIVE_WAIT_TARGET_SECONDS": "2.5"})
     assert loaded.workload("antenna-ingest").concurrency == 32
     assert loaded.workload("antenna-interactive").wait_target_seconds == 2.5
+
+
+def test_auto_concurrency_keeps_the_memory_that_the_row_is_made_for():
+    row, auto = load({}).workload("antenna-ingest"), load({"ANTENNA_INGEST_CONCURRENCY": "Auto"})
+    assert auto.workload("antenna-ingest") == replace(row, auto_concurrency=True)
+    small = {"ANTENNA_INGEST_CONCURRENCY": "auto", "ANTENNA_INGEST_CONTAINER_MEMORY_KIB": "1048576"}
+    assert load(small).workload("antenna-ingest").memory_limit_kib == 1048576
+    words = worker(auto, "antenna-ingest")
+    assert words[words.index("--concurrency") + 1] == "auto"
 
 
 def test_slow_queue_is_off_until_switched_on():

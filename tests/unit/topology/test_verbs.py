@@ -1,6 +1,7 @@
 """The output of each verb of ``python -m ami.topology``."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -48,6 +49,19 @@ def test_worker_print_shows_the_command_with_extra_celery_options(capsys):
     argv = shlex.split(capsys.readouterr().out)
     assert argv[argv.index("--queues") + 1] == "antenna-ingest"
     assert argv[-2:] == ["--concurrency", "3"]
+
+
+@pytest.mark.processes
+def test_printed_auto_concurrency_says_what_it_is_here(capfd, monkeypatch):
+    monkeypatch.setenv("ANTENNA_INGEST_CONCURRENCY", "auto")
+    assert main(["worker", "antenna-ingest", "--print"]) == 0
+    printed = capfd.readouterr()
+    assert "--concurrency auto" in printed.out
+    assert re.search(r"The concurrency of antenna-ingest is \d+: 90% of \d+ cores", printed.err)
+
+
+@pytest.mark.processes
+def test_beat_print_shows_the_command(capsys):
     assert main(["beat", "--print"]) == 0
     assert "beat" in shlex.split(capsys.readouterr().out)
 

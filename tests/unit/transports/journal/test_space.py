@@ -14,9 +14,9 @@ SEGMENT_BYTES = 512 * 1024
 SNAPSHOT_BYTES = 2 * 1024**2
 SIZE = 16 * 1024
 #: So much goes through the queue.
-MIB = soak(80, 2000)
+MIB = soak(40, 2000)
 #: So many messages stay; more goes through after the last of them.
-STAYING = soak(20, 50)
+STAYING = soak(10, 50)
 
 
 def size_of(folder: Path) -> int:

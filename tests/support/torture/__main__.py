@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kombu import Consumer
 
+from ami.transports.objectstore.check.journal import read_queue
 from ami.transports.objectstore.queue.factory import open_folder
 from tests.support.place import until
 from tests.support.small_disk import Ballast
@@ -29,7 +30,7 @@ FORKS.set_forkserver_preload([program.__name__])
 
 EACH = 2
 #: So many publishes are rejected before the disk gets free space again.
-REJECTED = 20
+REJECTED = 10
 
 
 class Torture:
@@ -44,7 +45,7 @@ class Torture:
         self.killed: list[str] = []
         self.killed_on_full_disk = 0
         self.running: dict[str, ForkServerProcess] = {}
-        self.names = [f"{role}-{number}" for role in ("publish", "consume") for number in range(EACH)]
+        self.names = [f"{role}-{number}" for role in ("consume", "publish") for number in range(EACH)]
 
     def start(self, name: str) -> None:
         arguments = (name.partition("-")[0], name, self.url, self.folder, self.seed, self.messages)
@@ -88,12 +89,15 @@ class Torture:
         moments = sorted(chance.uniform(0.05, 0.85) for _ in range(kills))
         victims = [self.names[number % len(self.names)] for number in range(kills)]
         chance.shuffle(victims)
+        # A consumer dies on the full disk.
+        middle, consumer = kills // 2, victims.index("consume-0")
+        victims[middle], victims[consumer] = victims[consumer], victims[middle]
         for name in self.names:
             self.start(name)
         for number, (moment, victim) in enumerate(zip(moments, victims, strict=True)):
             published = int(moment * self.messages * EACH)
             self.wait(f"{published} published", lambda least=published: self.count("publish", "done") >= least)
-            if number == kills // 2:
+            if number == middle:
                 self.fill_disk(victim)
             else:
                 time.sleep(chance.uniform(0, 0.05))  # A moment at random.
@@ -120,10 +124,13 @@ class Torture:
         self.end()
         dead = open_folder(self.broker / "queues" / DEAD_LETTERS.name)
         diary = Diary(self.folder / "dead")
-        with program.connect(self.url) as connection, connection.channel() as channel:
-            with Consumer(channel, [DEAD_LETTERS], callbacks=[lambda _, message: _take(message, diary)]):
-                while dead.look().entries:
-                    connection.drain_events(timeout=30)
+        take = [lambda _, message: _take(message, diary)]
+        with program.connect(self.url) as connection, Consumer(connection.channel(), [DEAD_LETTERS], callbacks=take):
+            for _ in range(dead.look().depth()):
+                connection.drain_events(timeout=30)
+        assert not _holds(dead), "dead letters were left"
+        damage = [one for folder in (self.broker / "queues").iterdir() for one in read_queue(folder).damage]
+        assert not damage, damage
 
 
 def _holds(store) -> bool:

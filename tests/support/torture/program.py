@@ -17,7 +17,7 @@ from tests.support.torture.plan import CONSUMED, WORK, Kind, Planned, planned, q
 #: Short enough for a test: messages of a killed consumer are requeued after it, or sooner by its lock.
 LEASE_SECONDS = 5.0
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.5
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.2
 
 
 def connect(url: str) -> Connection:

@@ -1,7 +1,8 @@
 """``python -m benchmarks.objectstore_opening``: how long a fresh process takes until it has a queue's first message.
 
-A queue of 10,000 messages is the reference of one of 100,000, round by round. "Never consumed": publishers filled it, so
-all of its journal is read. "Consumed before": a consumer had it open and died. The processor time excludes imports.
+A queue of 10,000 messages is the reference of one of 100,000, round by round. "Never consumed": publishers filled it,
+so all of its journal is read. "Consumed before": a consumer had it open and died. Imports are not measured. The ratio
+is that of processor times: what others do on the machine changes it least.
 """
 
 from __future__ import annotations

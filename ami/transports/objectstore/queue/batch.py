@@ -12,7 +12,7 @@ from ami.transports.objectstore.storage.errors import StorageError
 encode_line = json.JSONEncoder(separators=(",", ":")).encode
 
 #: Without what ``json.loads`` does around it, which takes longer than a short line: opening a queue decodes each batch.
-_scan = json.JSONDecoder().scan_once
+_scan = json.JSONDecoder().raw_decode
 
 
 def encode(moment: float, lines: Sequence[str], payloads: list[bytes], token: str) -> tuple[bytes, int]:
@@ -26,10 +26,10 @@ def decode(body: bytes) -> tuple[float, list[list[Any]], int]:
     try:
         # The payloads, which are most of it, are not copied.
         length = body.index(b"\n")
-        (version, *rest), end = _scan(str(body[:length], "ascii"), 0)
+        (version, *rest), end = _scan(str(body[:length], "ascii"))
         if end != length:
             raise ValueError(f"its line has {length} bytes; {end} were read")
-    except (ValueError, TypeError, StopIteration) as error:
+    except (ValueError, TypeError) as error:
         raise StorageError(f"the journal holds a batch that cannot be read: {error}", error) from error
     if version != FORMAT:
         raise StorageError(f"the journal has format {version}; this version reads {FORMAT}")

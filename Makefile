@@ -72,6 +72,7 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
 	$(V) -m provision run --private -- $(V) -m benchmarks.governor
 	$(V) -m benchmarks.objectstore
+	$(V) -m benchmarks.objectstore_opening
 	$(V) -m benchmarks.objectstore_requests
 	$(V) -m provision run --private -- $(V) -m benchmarks.results_memory
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers

@@ -25,7 +25,7 @@ COPIED_FROM, BATCH = 10_000, 500
 
 #: Timeout of the first task, and the measured part of a long drain.
 FIRST_SECONDS, DRAIN_SECONDS = 60.0, 8.0
-PUBLISH_ROUNDS, FLOOR_SECONDS = 3, 0.1
+PUBLISH_ROUNDS, FLOOR_SECONDS = 5, 0.1
 LATENCY_SAMPLES, LATENCY_SECONDS = 100, 12.0
 
 
@@ -36,6 +36,7 @@ class Responsiveness:
     contender: str
     publishes_per_second: float
     floor_per_second: float
+    publish_ratio: float | None
     p50_ms: float
     p99_ms: float
     samples: int
@@ -79,28 +80,46 @@ def _copy(settings: Settings, task_id: str, copies: int) -> None:
         store.commit([Enqueue(name, published.replace(task_id.encode(), name.encode())) for name in ids])
 
 
-def publish_rates(contenders: Sequence[Contender], seconds: float) -> list[tuple[float, float]]:
-    """Return each contender's medians of publishes per second in one process, and of the disk's appends per second.
+@dataclass(frozen=True)
+class Publishes:
+    """Medians over the rounds: publishes per second in one process, and the disk's appends per second.
 
-    The queues have no consumers, and the contenders alternate.
+    ``ratio`` is the median of each round's ratio to the contender's reference; None without one.
     """
+
+    contender: str
+    per_second: float
+    floor_per_second: float
+    ratio: float | None
+
+
+def publish_rates(contenders: Sequence[Contender], seconds: float, rounds: int = PUBLISH_ROUNDS) -> list[Publishes]:
+    """Measure every contender, its queue without consumers; in each round the contenders take turns."""
     with ExitStack() as stack:
         apps = [make(stack.enter_context(contender.place())) for contender in contenders]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokers-benchmark-")))
-        rounds = [
-            [(_publish_rate(app, seconds / PUBLISH_ROUNDS), append_floor(folder, FLOOR_SECONDS)) for app in apps]
-            for _ in range(PUBLISH_ROUNDS)
-        ]
+        floors: list[list[float]] = [[] for _ in apps]
+        rates: list[list[float]] = [[] for _ in apps]
+        for _ in range(rounds):
+            for number, app in enumerate(apps):
+                rates[number].append(_publish_rate(app, seconds / rounds))
+                floors[number].append(append_floor(folder, FLOOR_SECONDS))
         for app in apps:
             app.close()
+    names = [contender.name for contender in contenders]
     return [
-        (float(np.median(rates)), float(np.median(floors)))
-        for rates, floors in map(_columns, zip(*rounds, strict=True))
+        Publishes(
+            contender.name,
+            float(np.median(rate)),
+            float(np.median(floor)),
+            _ratio(rate, rates[names.index(contender.reference)]) if contender.reference in names else None,
+        )
+        for contender, rate, floor in zip(contenders, rates, floors, strict=True)
     ]
 
 
-def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [rate for rate, _ in pairs], [floor for _, floor in pairs]
+def _ratio(rates: Sequence[float], references: Sequence[float]) -> float:
+    return float(np.median([rate / reference for rate, reference in zip(rates, references, strict=True)]))
 
 
 def _publish_rate(app: Celery, seconds: float) -> float:
@@ -153,8 +172,7 @@ def latencies(worker: Worker) -> list[float]:
     return found[1:]
 
 
-def _responsiveness(
-    contender: Contender, rates: tuple[float, float], waits: list[float], idle: float
-) -> Responsiveness:
+def _responsiveness(contender: Contender, publishes: Publishes, waits: list[float], idle: float) -> Responsiveness:
     p50, p99 = (float(np.percentile(waits, of)) for of in (50, 99))
+    rates = publishes.per_second, publishes.floor_per_second, publishes.ratio
     return Responsiveness(contender.name, *rates, p50, p99, len(waits), idle)

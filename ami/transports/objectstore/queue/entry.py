@@ -91,7 +91,24 @@ class Entry:
     @classmethod
     def load(cls, values: list[Any]) -> "Entry":
         """Return the entry that `dump` wrote."""
-        entry = cls(*values[:6])
-        for name, value in zip(FIELDS[6:], values[6:], strict=True):
-            setattr(entry, name, value)
+        entry = cls.__new__(cls)
+        # One assignment: opening a queue loads all its entries.
+        (
+            entry.id,
+            entry.entrypoint,
+            entry.priority,
+            entry.order,
+            entry.created,
+            entry.expires,
+            entry.deliveries,
+            entry.redelivered,
+            entry.owner,
+            entry.beat,
+            entry.until,
+            entry.buried,
+            entry.segment,
+            entry.offset,
+            entry.length,
+            entry.checksum,
+        ) = values
         return entry

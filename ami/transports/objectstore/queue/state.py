@@ -63,6 +63,8 @@ class State(EntryIndex):
 
     def _sweep(self) -> None:
         """Requeue ended leases, bury expired messages, and forget old acknowledgements."""
+        if not (self._leases or self._expiring or self.acknowledged):
+            return  # As while a queue that nothing consumed yet is opened.
         while (due := self.next_due()) is not None and due <= self.now:
             _, name = heappop(self._leases)
             self._requeue(self.leased[name], counted=True)

@@ -60,6 +60,7 @@ class Store:
         self._snapshot_bytes = 0
         self._put_off_to = 0
         self._shorten_at = 0.0
+        self._is_opening = False
         #: Segments that were needed at the last snapshot: messages taken since may still be read from them.
         self._live: set[int] = set()
         self._pending: deque[PendingCommit] = deque()
@@ -177,6 +178,7 @@ class Store:
 
     def reset(self, snapshot: bytes | None) -> None:
         """Start from a snapshot, or from nothing."""
+        self._is_opening = True
         self._state = snapshots.load(snapshot) if snapshot else State()
         self._snapshot_bytes = len(snapshot or b"")
 
@@ -282,6 +284,10 @@ class Store:
 
     def _maintain(self, *, is_urgent: bool = False) -> None:
         """Save a snapshot when one is due. A failure changes nothing that was committed."""
+        if self._is_opening and not is_urgent:
+            # The first message is not kept waiting: the next commit sees to it.
+            self._is_opening = False
+            return
         grown = self._journal.grown
         due = max(SNAPSHOT_BYTES, self._journal.snapshot_share * self._snapshot_bytes)
         if self._journal.is_full:

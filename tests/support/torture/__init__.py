@@ -1,0 +1,1 @@
+"""Publishers and consumers on a folder, killed at random moments while its disk fills up."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from amqp.exceptions import NotFound
+from amqp.exceptions import MessageNacked, NotFound
 from celery import Celery, Signature
 from kombu.exceptions import BatchPublishError, OperationalError
 
@@ -47,30 +47,33 @@ class _BulkPublisher:
         self._confirmed: list[str] = []
 
     def publish(self, waiting: Iterator[Signature]) -> list[str]:
-        for signature in waiting:
-            try:
-                message = self._builder.build(signature)
-            except Exception:
-                self._flush(waiting)
-                raise
-            if message is None:
-                self._flush(waiting)
-                self._apply(signature, waiting)
-                continue
-            self._batch[len(self._ids)] = message
-            self._ids.append(message.task_id)
-            self._bytes += message.size_bytes
-            if len(self._batch) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
-                self._flush(waiting)
+        try:
+            for signature in waiting:
+                self._add(signature, waiting)
+        except Exception:
+            self._flush(waiting)  # What came before it is published, as in a loop.
+            raise
         self._flush(waiting)
         return self._ids
+
+    def _add(self, signature: Signature, waiting: Iterator[Signature]) -> None:
+        message = self._builder.build(signature)
+        if message is None:
+            self._flush(waiting)
+            self._apply(signature, waiting)
+            return
+        self._batch[len(self._ids)] = message
+        self._ids.append(message.task_id)
+        self._bytes += message.size_bytes
+        if len(self._batch) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
+            self._flush(waiting)
 
     def _apply(self, signature: Signature, waiting: Iterator[Signature]) -> None:
         """Publish a signature by its own ``apply_async``."""
         options = {} if signature.get("subtask_type") else {"task_id": id_of(signature.options)}
         try:
             result = self._applied(signature, options)
-        except (OperationalError, *self._producer.connection.recoverable_connection_errors) as error:
+        except self._errors() as error:
             raise self._unconfirmed([with_id(signature, **options)], waiting, error) from error
         task_id = options.get("task_id") or result.id
         self._ids.append(task_id)
@@ -91,11 +94,22 @@ class _BulkPublisher:
         open_ = dict(batch)
         try:
             self._send(open_)
-        except Exception as error:
+        except self._errors() as error:
             left = [with_id(message.signature, message.task_id) for message in open_.values()]
             self._announce(batch, open_)
             raise self._unconfirmed(left, waiting, error) from error
         self._announce(batch, open_)
+
+    def _errors(self) -> tuple[type[BaseException], ...]:
+        """Return the errors of broker and network. Any other, a time limit, ends the call as it ends a loop."""
+        connection = self._producer.connection
+        return (
+            OperationalError,
+            MessageNacked,
+            *connection.connection_errors,
+            *connection.channel_errors,
+            *connection.recoverable_connection_errors,
+        )
 
     def _announce(self, batch: dict[int, BulkMessage], left: dict[int, BulkMessage]) -> None:
         for number, message in batch.items():

@@ -89,14 +89,16 @@ def publish_confirmed(producer: Any, messages: dict[int, BulkMessage]) -> None:
         amqp.exceptions.MessageNacked: it refused some: a queue is full.
         amqp.exceptions.AMQPError, OSError: the connection or the channel was lost.
     """
-    connection, deadline = producer.connection, time.monotonic() + CONFIRM_TIMEOUT_SECONDS
+    connection = producer.connection
+    link = connection.connection  # To connect may take too long as well; that is tried again.
+    deadline = time.monotonic() + CONFIRM_TIMEOUT_SECONDS
     confirms: ConfirmChannel | None = None
     try:
-        confirms = _confirms(connection, deadline)
+        confirms = _confirms(connection, link, deadline)
         confirms.begin()
         own = type(producer)(confirms.channel, auto_declare=False)
         # A broker in an alarm stops reading, and then nothing can be written.
-        with connection.connection.transport.having_timeout(_left(deadline)):
+        with link.transport.having_timeout(_left(deadline)):
             for number, message in list(messages.items()):
                 celery_internals.publish_serialized(own, message.arguments)
                 confirms.expect(number)
@@ -119,9 +121,8 @@ def _remove(messages: dict[int, BulkMessage], confirms: ConfirmChannel | None) -
         del messages[number]
 
 
-def _confirms(connection: Any, deadline: float) -> ConfirmChannel:
-    """Return the connection's channel for batches, which is opened once per connection."""
-    link = connection.connection
+def _confirms(connection: Any, link: Any, deadline: float) -> ConfirmChannel:
+    """Return the channel for batches, which is opened once for each connection of py-amqp (``link``)."""
     known: ConfirmChannel | None = vars(link).get(_ATTRIBUTE)
     if known is not None and known.channel.is_open and known.is_selected:
         return known

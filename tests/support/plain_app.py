@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from celery.signals import worker_ready
 
 from ami.transports import register
 
@@ -60,3 +61,18 @@ def wait_for(self: Any, path: str, seconds: float = 60) -> bool:
 @app.task(rate_limit="2/s")
 def slowly(number: int) -> None:
     note(f"slowly {number} {time.time()}")
+
+
+@app.task
+def stamp(published: float) -> None:
+    """Note when the task was published and when it started, in epoch seconds."""
+    note(f"stamp {published} {time.time()}")
+
+
+@worker_ready.connect
+def _note_ready(**_: Any) -> None:
+    note(f"ready {time.time()}")
+
+@app.task
+def slowly2(number):
+    note(f"slow2 {time.time()}"); time.sleep(0.3)

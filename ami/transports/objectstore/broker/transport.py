@@ -160,10 +160,14 @@ class Transport(virtual.Transport):
         self._schedule_pump()
 
     def _schedule_pump(self) -> None:
-        """Settle and deliver before the event loop waits again, once per turn of the loop."""
+        """Settle and deliver before the event loop waits again, once per turn of the loop.
+
+        Not by ``call_soon``: the loop would wait before it runs what a delivery has scheduled in turn. A solo pool runs
+        the task within its delivery and schedules the acknowledgement, so each next task started up to a second late.
+        """
         if self._loop is not None and not self._is_scheduled and threading.get_ident() == self.consuming_thread:
             self._is_scheduled = True
-            self._loop.call_soon(self._run_scheduled_pump)
+            self.wake()
 
     def wake(self) -> None:
         """Let the consuming thread check its queues; from any thread."""
@@ -205,14 +209,10 @@ class Transport(virtual.Transport):
         for fd in listener.filenos:
             loop.add_reader(fd, self._pump)
         loop.on_tick.add(self._tick)
-        loop.call_repeatedly(LEASE_CHECK_SECONDS if listener.can_listen else NOTIFY_POLL_SECONDS, self._pump)
+        loop.call_repeatedly(LEASE_CHECK_SECONDS if listener.can_listen else NOTIFY_POLL_SECONDS, self.wake)
         self.wake()
 
     def on_readable(self, fd: int) -> None:  # noqa: ARG002
-        self._pump()
-
-    def _run_scheduled_pump(self) -> None:
-        self._is_scheduled = False
         self._pump()
 
     def _tick(self) -> None:
@@ -230,7 +230,7 @@ class Transport(virtual.Transport):
             return self._pump_once(limit)
 
     def _pump_once(self, limit: int | None) -> int:
-        self.consuming_thread = threading.get_ident()
+        self.consuming_thread, self._is_scheduled = threading.get_ident(), False
         self._ready |= self._get_listener().notified()
         self._poll()
         for channel in list(self.channels):

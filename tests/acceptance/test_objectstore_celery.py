@@ -147,6 +147,15 @@ def test_canvas_retries_countdowns_and_remote_control_work(served):
 
 
 @prefork
+def test_worker_declares_its_queue_again_after_it_was_deleted(served):
+    with served.app.connection_for_write() as connection:
+        connection.default_channel.queue_delete("celery")
+        declared = connection.transport.broker.declarations
+        until(lambda: "celery" in declared.current().queues, what="the worker's declaration")
+    assert task(served, "add").delay(1, 2).get(timeout=60) == 3
+
+
+@prefork
 def test_a_waiting_task_can_be_revoked_and_a_running_one_ended(served):
     site = served
     never = site.folder / "never"

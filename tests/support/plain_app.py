@@ -73,6 +73,8 @@ def stamp(published: float) -> None:
 def _note_ready(**_: Any) -> None:
     note(f"ready {time.time()}")
 
+
 @app.task
 def slowly2(number):
-    note(f"slow2 {time.time()}"); time.sleep(0.3)
+    note(f"slow2 {time.time()}")
+    time.sleep(0.3)

@@ -20,6 +20,7 @@ from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_le
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
 from ami.transports.objectstore.broker.exclusive_queues import refuse_locked
+from ami.transports.objectstore.broker.expiry import mark_requeued
 from ami.transports.objectstore.broker.publish_mixin import PublishMixin
 from ami.transports.objectstore.broker.unacked import QoS
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Command, Return, Take
@@ -259,6 +260,7 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
 
     def _after_settling(self, queue: str, commands: list[Command]) -> None:
         if any(isinstance(command, Return) for command in commands):
+            mark_requeued(self.broker, queue)
             self.broker.notifier(queue).notify()
         if self.broker.store(queue).holds_buried:
             move_dead_letters(self.broker, queue)

@@ -1,11 +1,15 @@
 """The moment until which a message waits: the ``eta`` that Celery writes into its headers."""
 
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 #: Why a message was buried. A dead letter does not wait; a replay drops this header, and the ETA counts again.
 REASON_HEADER = "antenna_reason"
+
+#: A message that is due later is delivered at once, so that its consumer can refuse it. RabbitMQ's delays are no longer.
+LONGEST_SECONDS = 9 * 366 * 86_400.0
 
 
 def eta_of(headers: Any) -> float | None:
@@ -18,6 +22,9 @@ def eta_of(headers: Any) -> float | None:
     eta = headers.get("eta")
     try:
         moment = datetime.fromisoformat(eta) if isinstance(eta, str) else None
-        return None if moment is None or moment.tzinfo is None else moment.timestamp()
+        if moment is None or moment.tzinfo is None:
+            return None
+        due = moment.timestamp()
+        return due if due < time.time() + LONGEST_SECONDS else None
     except (ValueError, OverflowError):
         return None

@@ -46,6 +46,15 @@ def sweep(broker: BrokerStorage, queue: str) -> None:
         broker.expiry_marks.mark(queue, max(following, time.time() + PAUSE_SECONDS))
 
 
+def mark_requeued(broker: BrokerStorage, queue: str) -> None:
+    """Mark the next expiry after messages were requeued: while they were leased, a sweep did not see them."""
+    store = broker.store(queue)
+    with store.lock:
+        following = store.look().next_expiry()
+    if following is not None:
+        broker.expiry_marks.ensure(queue, max(following, time.time()))
+
+
 def sweep_or_mark(broker: BrokerStorage, queue: str) -> None:
     """Sweep a queue; one that fails is swept again later, and does not hold up the others."""
     try:

@@ -25,14 +25,16 @@ class ExpiryMarks:
     def before(self, queue: str, record: QueueRecord, expires: float | None) -> None:
         """Called before a message is stored that expires then (epoch seconds)."""
         if expires is not None and not is_invisible(record):
-            self._mark(queue, expires, self._ahead_seconds)
+            self.ensure(queue, expires)
 
     def after(self, queue: str, record: QueueRecord, expires: float | None) -> None:
         """Called after it was stored: the sweep may have been earlier."""
         if expires is not None and not is_invisible(record):
-            self._mark(queue, expires, 0.0)
+            self.ensure(queue, expires, 0.0)
 
-    def _mark(self, queue: str, moment: float, ahead: float) -> None:
+    def ensure(self, queue: str, moment: float, ahead: float | None = None) -> None:
+        """Have the queue swept then, unless it will be before then and in ``ahead`` seconds at the earliest."""
+        ahead = self._ahead_seconds if ahead is None else ahead
         if not time.time() + ahead < self._last.get(queue, 0.0) <= moment:
             self.mark(queue, moment)
             self._last[queue] = moment

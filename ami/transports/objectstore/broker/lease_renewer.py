@@ -9,6 +9,7 @@ from functools import partial
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRecord
 from ami.transports.objectstore.broker.declarations import Declarations
+from ami.transports.objectstore.broker.expiry import mark_requeued
 from ami.transports.objectstore.queue.commands import RenewAll, Rescue
 from ami.transports.objectstore.storage.errors import JQueueError
 
@@ -123,6 +124,7 @@ class LeaseRenewer:
             if self._broker.is_local and queue in self._broker.declarations.current().queues:
                 self._broker.store(queue).commit([Rescue(0.0, consumer.owner)], durable=False)
                 self._broker.notifier(queue).notify()
+                mark_requeued(self._broker, queue)
         self._broker.consumers.remove(consumer.owner)
 
     def _delete_orphaned_queues(self, alive: set[str]) -> None:

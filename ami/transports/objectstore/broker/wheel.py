@@ -106,6 +106,8 @@ class Wheel:
         self._notifier = Notifier(bell)
         self._stores: OrderedDict[Slot, Store] = OrderedDict()
         self._lock = threading.Lock()
+        #: The slots that the timekeeper knows of, because this process has told it.
+        self._announced: set[Slot] = set()
         #: In a remote storage: the version of `CHANGED`, until when it is believed, and the slots listed after it.
         self._listed: tuple[str, float, list[Slot]] | None = None
 
@@ -115,23 +117,30 @@ class Wheel:
         Called again with the same ids after a failure, it stores nothing twice that is not due yet.
         """
         by_slot: dict[Slot, list[Delayed]] = {}
-        now = time.time()
+        began = time.time()
         for message in messages:
-            by_slot.setdefault(slot_for(message.due, now, below), []).append(message)
+            by_slot.setdefault(self._slot_for(message.due, below), []).append(message)
         for slot, those in by_slot.items():
             self._append(slot, those, durable)
-            if self._storage.is_remote and time.time() > slot.start + REMOTE_GRACE_SECONDS / 2:
+            if self._storage.is_remote and time.time() - began > REMOTE_GRACE_SECONDS / 2:
                 # The slot may have been removed while this was written; a second copy is recognised by its id.
-                self._append(slot_for(max(those[0].due, time.time()), time.time()), those, durable)
+                self._append(self._slot_for(max(those[0].due, time.time())), those, durable)
+
+    def _slot_for(self, due: float, below: float = math.inf) -> Slot:
+        now = time.time()
+        slot = slot_for(due, now, below)
+        # In a remote storage only a young slot is certain to stay while it is written to.
+        return Slot(int(now), 1) if self._storage.is_remote and slot.start < now - 1 else slot
 
     def _append(self, slot: Slot, messages: Sequence[Delayed], durable: bool) -> None:
-        is_new = slot not in self._stores
         store = self.store(slot)
         store.commit([one.enqueue() for one in messages], durable=durable)
         if self._folder is not None:
             store.close()  # Else the blocks of a removed slot would stay in use.
-        if is_new or slot.opens <= time.time() + RING_SECONDS:
+        now = time.time()
+        if slot not in self._announced or slot.opens <= now + RING_SECONDS:
             self.ring()
+            self._announced = {each for each in self._announced if each.opens > now} | {slot}
 
     def ring(self) -> None:
         """Let the timekeeper look for new slots: this machine's at once, another one's at its next poll."""

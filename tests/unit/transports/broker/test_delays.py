@@ -122,11 +122,25 @@ def test_expired_messages_of_an_older_version_are_found_at_the_start(connect, mo
     connection = connect()
     declare(connection, dying(), LETTERS, OTHER)
     with monkeypatch.context() as patch:
-        patch.setattr(expiry_marks.ExpiryMarks, "_mark", lambda *_: None)
+        patch.setattr(expiry_marks.ExpiryMarks, "ensure", lambda *_: None)
         send(connection, 1, expiration=0.05)
         send(connection, 2, expiration=0.4)
     with consumed(connect(), OTHER):
         until(lambda: depth(connection, "moths.dlq") == 2, 60)
+
+
+def test_a_message_that_expired_while_it_was_held_expires_when_it_is_requeued(connect):
+    connection, holder = connect(), connect()
+    queue = dying(**{"x-message-ttl": 200})
+    declare(connection, queue, LETTERS, OTHER)
+    send(connection, 1)
+    expires = time.time() + 0.2
+    with consumed(connect(), OTHER):
+        with consumed(holder, queue) as held:
+            holder.drain_events(timeout=60)
+            until(lambda: time.time() > expires + 0.1)
+            assert len(held) == 1
+        until(lambda: depth(connection, "moths.dlq") == 1, 60)
 
 
 def test_a_sweep_frees_the_memory_of_a_queue_without_consumers(connect):
@@ -161,7 +175,9 @@ def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(folder_url, cap
         assert "Expired messages cannot be moved" in caplog.text
 
 
-@pytest.mark.parametrize("headers", [{REASON_HEADER: "malformed"}, {"eta": "tomorrow"}, {"eta": 5}])
+@pytest.mark.parametrize(
+    "headers", [{REASON_HEADER: "malformed"}, {"eta": "tomorrow"}, {"eta": 5}, {"eta": "9999-12-31T23:59:59+00:00"}]
+)
 def test_dead_letters_and_unreadable_etas_are_stored_at_once(connect, headers):
     connection = connect()
     declare(connection, QUEUE)

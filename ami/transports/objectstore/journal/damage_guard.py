@@ -24,9 +24,8 @@ class DamageGuard:
         self._snapshots = snapshots
 
     def refusal(self, boot: bytes) -> DamageError | None:
-        """Return why no message is accepted; None where no damage was found. Costs one read of the tail."""
-        tail = self._place.read_tail()
-        if tail is None or not tail.is_flagged(boot) or not self._place.is_there():
+        """Return why no message is accepted; None where no damage was found. Costs one read of 16 bytes."""
+        if self._place.boot_of_tail() != flagged(boot) or not self._place.is_there():
             return None
         return self._refused()
 

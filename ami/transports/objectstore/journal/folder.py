@@ -267,7 +267,8 @@ class FolderJournal:
         if self._position is None:
             self._begin(follower)
         if self.position > (tail.segment, tail.length):
-            raise StorageError(f"{self._segments.path(tail.segment)} ends before what was read from it")
+            # The folder was replaced since the tail was read, or the journal lost its end.
+            raise BehindError(f"{self._segments.path(tail.segment)} ends before what was read from it")
         for number in range(self.position[0], tail.segment + 1):
             end = tail.length if number == tail.segment else self._segments.size(number)
             offset = self.position[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ami.transports.objectstore.journal.damage import Confirmed
-from ami.transports.objectstore.journal.tail import Tail
+from ami.transports.objectstore.journal.tail import BOOT_BYTES, Tail
 from ami.transports.objectstore.storage.errors import StorageError, from_os
 
 #: The name of a folder that is being removed, beside the original.
@@ -72,6 +72,10 @@ class Place:
     def read_tail(self) -> Tail | None:
         """Return the tail, None where it is missing or was read while it was written."""
         return Tail.read(self._tail_fd) if self._tail_fd >= 0 else None
+
+    def boot_of_tail(self) -> bytes:
+        """Return what the tail begins with, unchecked: the id of a start of the system, or the flag for damage."""
+        return os.pread(self._tail_fd, BOOT_BYTES, 0) if self._tail_fd >= 0 else b""
 
     def write_tail(self, tail: Tail) -> None:
         """Write the tail. Only under the lock."""

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_TAIL = struct.Struct("<16sQQ")
+#: The tail begins with the id of a start of the system.
+BOOT_BYTES = 16
+_TAIL = struct.Struct(f"<{BOOT_BYTES}sQQ")
 _CHECKED = struct.Struct("<16sQQI")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -1,7 +1,9 @@
 """The check reads a broker's folder as it is and reports its damage."""
 
+import fcntl
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ami.transports.objectstore.check.journal import read_queue
 from ami.transports.objectstore.queue.commands import Ack, Bury, Claim
 from ami.transports.objectstore.queue.store import Store
 from tests.support.place import until
+from tests.support.soak import soak
 from tests.support.transports.small_stores import message as enqueue
 from tests.support.transports.small_stores import on_folder, snapshots_every
 
@@ -210,32 +213,54 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
     assert str(tmp_path / name) in capsys.readouterr().err
 
 
-def test_a_queue_in_use_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 120.0)
-    is_over = threading.Event()
+def test_a_busy_queue_is_never_taken_for_damaged(tmp_path: Path):
+    """Writers shorten and destroy it all the time; each check answers, and with what was there."""
+    is_over, folder, failures = threading.Event(), tmp_path / "queue", []
 
-    def write() -> None:
-        number = 0
-        with snapshots_every(3000):
-            store = on_folder(tmp_path)
+    def write(writer: int) -> None:
+        try:
+            store = on_folder(folder)
             while not is_over.is_set():
-                store.commit([enqueue(str(number), 60)])
-                if number > 20:
-                    [[entry]] = store.commit([Claim(1, "worker", 60.0)])
-                    store.commit([Ack(entry.id)])
-                number += 1
+                for number in range(30):
+                    store.commit([enqueue(f"{writer}-{number}-{time.monotonic()}", 60)])
+                    [entries] = store.commit([Claim(1, "worker", 60.0)])
+                    store.commit([Ack(entry.id) for entry in entries])
+                if writer == 0:
+                    store.destroy()
+        except Exception as error:
+            failures.append(error)
 
-    writing = threading.Thread(target=write)
-    writing.start()
-    try:
-        until(lambda: list(tmp_path.glob("snapshot-*")), 60)
-        for _ in range(100):
-            report = read_queue(tmp_path)
-            assert not report.damage
-            assert 20 <= report.waiting <= 22
-    finally:
-        is_over.set()
-        writing.join()
+    writing = [threading.Thread(target=write, args=(writer,)) for writer in range(3)]
+    with snapshots_every(3000):
+        for each in writing:
+            each.start()
+        try:
+            until(lambda: list(folder.glob("snapshot-*")), 60)
+            ends = time.monotonic() + soak(1.5, 60.0)
+            reports = []
+            while time.monotonic() < ends or len(reports) < 20:
+                reports.append(read_queue(folder))
+        finally:
+            is_over.set()
+            for each in writing:
+                each.join()
+    assert failures == []
+    assert [report.damage for report in reports if report.damage] == []
+    assert [report.notes for report in reports if report.is_busy] == []
+    assert max(report.waiting for report in reports) <= 4
+
+
+def test_a_queue_whose_lock_is_held_is_busy_not_damaged(tmp_path: Path, check: Check, monkeypatch):
+    folder = tmp_path / "queues" / "held"
+    filled(folder)
+    spoil(folder / "00000001.log", 60)
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 0.05)
+    with (folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, answer = check(tmp_path)
+    assert (code, answer["damage"], answer["queues"][0]["is_busy"]) == (3, [], True)
+    monkeypatch.undo()
+    assert check(tmp_path)[0] == 1
 
 
 def test_a_segment_that_came_and_went_during_a_read_is_no_damage(tmp_path: Path):

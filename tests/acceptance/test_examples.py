@@ -38,15 +38,15 @@ def test_plain_worker_with_the_governor_keeps_to_its_limits(kind: str, tmp_path:
 
             for _ in range(3):
                 keep(1, countdown=3600)  # These occupy no slot, of which there is one.
-            assert [each.get(60) for each in [keep(1) for _ in range(7)]] == [1, 2, 3, 1, 2, 3, 1]
+            assert [each.get(120) for each in [keep(1) for _ in range(7)]] == [1, 2, 3, 1, 2, 3, 1]
             assert recycled() == {"max-tasks": 2}
-            assert keep(SOFT).get(60) == 2
+            assert keep(SOFT).get(120) == 2
             until(lambda: recycled() == {"max-tasks": 2, "soft-limit": 1}, what="it was recycled for its size")
-            assert keep(1).get(60) == 1
+            assert keep(1).get(120) == 1
             assert "ERROR" not in (tmp_path / "log").read_text()
             with pytest.raises(MemoryError):
-                keep(HARD).get(60)
-            assert keep(1).get(60) == 1, "the worker goes on, with another process"
+                keep(HARD).get(120)
+            assert keep(1).get(120) == 1, "the worker goes on, with another process"
             assert recycled() == {"max-tasks": 2, "soft-limit": 1, "ceiling": 1}
         assert process.returncode == 0
 

@@ -13,6 +13,7 @@ from celery.signals import worker_shutdown, worker_shutting_down
 from celery.utils.log import get_logger
 
 from ami.governor import settings as governor_settings
+from ami.governor import shared_memory
 from ami.governor.child_process import ChildHooks
 from ami.governor.consumer_class import managed_class
 from ami.governor.crash_log import RunLog
@@ -93,6 +94,8 @@ class Plan:
             raise SystemExit(SINGLE_JOB_REFUSED)
         amqp = worker.app.amqp
         amqp.Consumer = managed_class(amqp.Consumer)
+        if forks:
+            shared_memory.keep_shared()
         if forks and acts and worker.use_eventloop:
             # The governor compares the child's present size after each task; Celery compares its peak.
             worker.max_memory_per_child = None

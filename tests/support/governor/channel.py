@@ -47,11 +47,12 @@ class Channel:
     def basic_reject(self, delivery_tag: int, requeue: bool = False) -> None:
         self.calls.append(("reject", delivery_tag, requeue))
 
-    def deliver(self, consumer_tag: str) -> Message:
+    def deliver(self, consumer_tag: str, eta: str | None = None) -> Message:
         """Deliver the next message to one consumer."""
         self.delivered += 1
         info = {"consumer_tag": consumer_tag}
-        message = Message(b"", self.delivered, channel=self, delivery_info=info, headers={"id": str(self.delivered)})
+        headers = {"id": str(self.delivered), "eta": eta}
+        message = Message(b"", self.delivered, channel=self, delivery_info=info, headers=headers)
         self.callbacks[consumer_tag](message)
         return message
 

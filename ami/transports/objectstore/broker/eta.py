@@ -8,7 +8,7 @@ from typing import Any
 #: Why a message was buried. A dead letter does not wait; a replay drops this header, and the ETA counts again.
 REASON_HEADER = "antenna_reason"
 
-#: A message that is due later is delivered at once, so that its consumer can refuse it. RabbitMQ's delays are no longer.
+#: A message that is due later is delivered at once, so that its consumer refuses it. RabbitMQ's delays are no longer.
 LONGEST_SECONDS = 9 * 366 * 86_400.0
 
 

@@ -26,7 +26,6 @@ from ami.transports.objectstore.queue.commands import (
     Take,
 )
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.errors import JobNotFoundError
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from tests.support.soak import soak
 from tests.support.transports.queue_state import AppliedState, assert_consistent, line, picture
@@ -73,7 +72,7 @@ def comparable(answers: list[Any]) -> list[Any]:
         [(entry.id, entry.redelivered, entry.deliveries) for entry in answer]
         if isinstance(answer, list)
         else type(answer)
-        if isinstance(answer, JobNotFoundError)
+        if isinstance(answer, Exception)
         else answer
         for answer in answers
     ]

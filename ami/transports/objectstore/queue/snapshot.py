@@ -1,13 +1,11 @@
 """A state as bytes, so that another process need not read the journal from its beginning."""
 
-import gc
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.format import FORMAT
+from ami.transports.objectstore.queue.garbage import collections_paused
 from ami.transports.objectstore.queue.limits import LengthLimit
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import StorageError
@@ -32,7 +30,7 @@ def dump(state: State) -> bytes:
 def load(content: bytes) -> State:
     """Return the state of a snapshot. Raises StorageError for one that this version cannot read."""
     try:
-        with _without_collections():
+        with collections_paused():
             whole = json.loads(content)
             if whole["format"] != FORMAT:
                 raise StorageError(f"the snapshot has format {whole['format']}; this version reads {FORMAT}")
@@ -51,16 +49,3 @@ def _state(whole: dict[str, Any]) -> State:
     for entry in map(Entry.load, whole["entries"]):
         state.place(entry)
     return state
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Put the garbage collector off: it would look at all that is loaded again and again, and find no garbage."""
-    if not gc.isenabled():
-        yield  # Another thread enables it again, or it stays off.
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -5,6 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ami.transports.objectstore.journal.port import Follower, Journal
@@ -14,6 +15,7 @@ from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encod
 from ami.transports.objectstore.queue.commands import Command, Sweep
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.entry_index import LINE_BYTES
+from ami.transports.objectstore.queue.garbage import collections_paused
 from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError, StorageFullError
@@ -91,7 +93,8 @@ class Store:
         """Return the state with all that any writer has appended; hold ``lock`` while reading it."""
         with self.lock:
             try:
-                self._journal.follow(self)
+                with collections_paused() if self._followed_at is None else nullcontext():
+                    self._journal.follow(self)
             except BaseException as error:
                 self._recover_from(error)
                 if isinstance(error, OSError):

@@ -18,7 +18,8 @@ Run: ``task`` (base class of every task).
 
 Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks).
 
-Beside tasks: ``events``, ``control`` (``celery inspect``) and ``control_commands`` (``celery control``) of a worker.
+Beside tasks: ``broker_info`` (hides the broker's password), ``events``, ``control`` (``celery inspect``) and
+``control_commands`` (``celery control``) of a worker.
 
 Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two
 beats one sends a tick), ``watchdog`` (ends a frozen beat).

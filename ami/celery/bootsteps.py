@@ -8,6 +8,7 @@ from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
 from ami.celery import amqp_properties, control_commands, decompression, pool
+from ami.celery.broker_info import MaskBroker
 from ami.celery.declaration import declare
 
 PROCESSES_REFUSED = (
@@ -84,4 +85,4 @@ def install(app: Any) -> None:
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].update((RefuseProcesses, OwnQueues))
-    app.steps["consumer"].update((DeclareTopology, DropEventConnection))
+    app.steps["consumer"].update((DeclareTopology, DropEventConnection, MaskBroker))

@@ -72,9 +72,3 @@ def stamp(published: float) -> None:
 @worker_ready.connect
 def _note_ready(**_: Any) -> None:
     note(f"ready {time.time()}")
-
-
-@app.task
-def slowly2(number):
-    note(f"slow2 {time.time()}")
-    time.sleep(0.3)

@@ -19,6 +19,7 @@ ZONED, NAIVE = LATER.isoformat(), LATER.replace(tzinfo=None).isoformat()
         (KINDS["objectstore"], NAIVE, None),
         (BrokerKind(), ZONED, None),
     ],
+    ids=["zoned", "without a zone", "no delays"],
 )
 def test_an_early_message_goes_to_the_delay_that_its_broker_has(kind, eta, target):
     assert _delay(kind, SimpleNamespace(headers={"eta": eta}), 3600, "moths") == target

@@ -209,7 +209,10 @@ class Transport(virtual.Transport):
         for fd in listener.filenos:
             loop.add_reader(fd, self._pump)
         loop.on_tick.add(self._tick)
-        loop.call_repeatedly(LEASE_CHECK_SECONDS if listener.can_listen else NOTIFY_POLL_SECONDS, self.wake)
+        if listener.can_listen:
+            loop.call_repeatedly(LEASE_CHECK_SECONDS, self._poll)  # The tick that follows wakes the loop, if need be.
+        else:
+            loop.call_repeatedly(NOTIFY_POLL_SECONDS, self.wake)
         self.wake()
 
     def on_readable(self, fd: int) -> None:  # noqa: ARG002

@@ -190,9 +190,11 @@ class FolderJournal(FolderReader):
     # Damage and full disks.
 
     def refusal(self) -> StorageError | None:
-        if self.is_full:
-            self._segments.close_removed()
-        return self._guard.refusal(this_boot()) or (self._reserve.refusal() if self._reserve else None)
+        damaged = self._guard.refusal(this_boot())
+        if damaged is not None or self._reserve is None or self._reserve.is_there():
+            return damaged
+        self._segments.close_removed()
+        return self._reserve.refusal()
 
     def make_room(self) -> bool:
         return self._reserve is not None and self._reserve.give_up()

@@ -215,7 +215,7 @@ class Store:
                 break
             batch.append(self._pending[number])
         try:
-            batch = self._accepted(batch, self._journal.refusal())
+            batch = self._accepted(batch, self._refusal(batch))
             try:
                 self._append(batch)
             except StorageFullError as error:
@@ -235,6 +235,10 @@ class Store:
         finally:
             while self._pending and self._pending[0].is_done:
                 self._pending.popleft()
+
+    def _refusal(self, batch: list[PendingCommit]) -> StorageError | None:
+        """Return why the journal takes no message; None also where the batch adds none."""
+        return self._journal.refusal() if any(one.accepts for one in batch) else None
 
     @staticmethod
     def _accepted(batch: list[PendingCommit], refusal: StorageError | None) -> list[PendingCommit]:

@@ -214,7 +214,7 @@ def test_what_is_no_brokers_folder_is_refused(name: str, tmp_path: Path, capsys:
 
 
 def test_a_busy_queue_is_never_taken_for_damaged(tmp_path: Path):
-    """Writers shorten and destroy it all the time; each check answers, and with what was there."""
+    """Writers shorten and destroy it all the time; a check may find it busy, never damaged."""
     is_over, folder, failures = threading.Event(), tmp_path / "queue", []
 
     def write(writer: int) -> None:
@@ -246,7 +246,6 @@ def test_a_busy_queue_is_never_taken_for_damaged(tmp_path: Path):
                 each.join()
     assert failures == []
     assert [report.damage for report in reports if report.damage] == []
-    assert [report.notes for report in reports if report.is_busy] == []
     assert max(report.waiting for report in reports) <= 4
 
 

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from ami.environment.errors import did_you_mean
 from ami.environment.secret_files import PLACEHOLDER
+from config import flower_queues
 from config.settings.environment import refuse
 
 OFF = ("", "0", "false", "no", "off")
@@ -28,6 +29,7 @@ def configure(**_: Any) -> None:
     _refuse_unknown(command.params["tornado_argv"])
     if settings.FLOWER_LOGIN_REQUIRED:
         _require_login()
+    flower_queues.show()
     if settings.RABBITMQ_MANAGEMENT_URL:
         _use_management_api(settings.RABBITMQ_MANAGEMENT_URL)
 

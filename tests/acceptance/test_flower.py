@@ -1,6 +1,7 @@
 """A running Flower shows nothing without the login, and RabbitMQ's queues with it."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from ami.topology.topology import load
+from tests.support.brokers import FOLDER
 from tests.support.place import Place, Process, management, new_place, until
 
 LOGIN = ("operator", "sesame")
@@ -115,6 +117,18 @@ def test_broker_page_of_the_virtual_host_slash_shows_no_other(running: tuple[str
     assert page.status_code == 200
     assert "management API call failed" not in process.text
     assert ("antenna-interactive" in page.text) == ("antenna-interactive" in [queue["name"] for queue in own])
+
+
+def test_broker_page_shows_the_queues_of_a_folder():
+    with new_place("flower-folder", FOLDER) as place:
+        place.queues("declare")
+        place.app.send_task("tests.nowhere", queue="antenna-interactive")
+        url, process = _start(place, FLOWER_BASIC_AUTH=":".join(LOGIN))
+        page = until(lambda: _page_with(url, "antenna-interactive"), 20, "the page lists the queues")
+        for queue in load({}).queues:
+            assert queue in page
+        row = page.partition('id="antenna-interactive"')[2].partition("</tr>")[0]
+        assert re.findall(r">(\d+)<", row) == ["1", "0", "1", "0"], process.text
 
 
 def _page_with(url: str, queue: str) -> str:

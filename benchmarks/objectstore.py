@@ -30,7 +30,7 @@ from ami.jqueue import BrokerQueue, InMemoryStorage, LocalFileSystemStorage
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.queue import snapshot
 from ami.transports.objectstore.queue.commands import Enqueue
-from ami.transports.objectstore.queue.store import SNAPSHOT_BYTES
+from ami.transports.objectstore.queue.shortener import SNAPSHOT_BYTES
 
 PAYLOAD = os.urandom(700)
 FILE = os.urandom(1000)

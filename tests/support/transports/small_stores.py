@@ -9,6 +9,7 @@ from unittest.mock import patch
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue import opcodes as op
+from ami.transports.objectstore.queue import shortener
 from ami.transports.objectstore.queue import store as store_module
 from ami.transports.objectstore.queue.batch import encode, encode_line
 from ami.transports.objectstore.queue.commands import Claim, Enqueue
@@ -43,7 +44,7 @@ def clock(now: float = 0.0) -> Iterator[Clock]:
 def snapshots_every(size: int) -> Iterator[None]:
     """Let stores keep a snapshot each time so many bytes were appended, however much they hold."""
     with (
-        patch.object(store_module, "SNAPSHOT_BYTES", size),
+        patch.object(shortener, "SNAPSHOT_BYTES", size),
         patch.object(FolderJournal, "snapshot_share", 0),
         patch.object(ObjectJournal, "snapshot_share", 0),
     ):

@@ -1,13 +1,10 @@
 """The channel: claims messages from stores for its consumers, and settles them."""
 
 import logging
-import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from itertools import count
-from time import time
 from typing import Any
 
 from amqp.exceptions import NotAllowed, RecoverableConnectionError
@@ -16,17 +13,17 @@ from kombu.transport import virtual
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.consumer import Consumer, notify_cancelled
 from ami.transports.objectstore.broker.consumer_turns import AT_ONCE
-from ami.transports.objectstore.broker.dead_letters import DAMAGED, move_dead_letters
+from ami.transports.objectstore.broker.dead_letters import DAMAGED
 from ami.transports.objectstore.broker.declaration_mixin import DeclarationMixin
 from ami.transports.objectstore.broker.envelope import Envelope, unseal
 from ami.transports.objectstore.broker.exclusive_queues import refuse_locked
-from ami.transports.objectstore.broker.expiry import mark_requeued
 from ami.transports.objectstore.broker.publish_mixin import PublishMixin
+from ami.transports.objectstore.broker.settling_mixin import SettlingMixin
+from ami.transports.objectstore.broker.stored_message import StoredMessage
 from ami.transports.objectstore.broker.unacked import QoS
-from ami.transports.objectstore.queue.commands import Ack, Bury, Claim, Command, Return, Take
+from ami.transports.objectstore.queue.commands import Bury, Claim, Command, Return, Take
 from ami.transports.objectstore.queue.entry import Entry
-from ami.transports.objectstore.queue.state import REJECTED
-from ami.transports.objectstore.storage.errors import JobNotFoundError, JQueueError, StorageError
+from ami.transports.objectstore.storage.errors import JQueueError, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +31,7 @@ log = logging.getLogger(__name__)
 _turns = count(1)
 
 
-class StoredMessage(virtual.Message):
-    """A message with its place: the queue, and the id of its entry there."""
-
-    def __init__(self, payload: Envelope, channel: Any = None, place: tuple[str, str] | None = None, **kwargs: Any):
-        super().__init__(payload, channel=channel, **kwargs)
-        self.place = place
-
-
-class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
+class Channel(DeclarationMixin, PublishMixin, SettlingMixin, virtual.Channel):
     """A channel over one store per queue."""
 
     QoS = QoS
@@ -233,68 +222,6 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
             envelope["headers"]["x-delivery-count"] = entry.deliveries
         return StoredMessage(envelope, channel=self, place=(consumer.queue, entry.id))
 
-    # Settling.
-
-    def settle(self, queue: str, command: Command) -> None:
-        """Acknowledge, requeue or bury: on the consuming thread together with the next claim, elsewhere at once."""
-        if threading.get_ident() == self.connection.consuming_thread:
-            self._settled.setdefault(queue, []).append(command)
-            self.connection.mark_ready(queue)
-            return
-        self._commit_settled(queue, [command])
-        self.connection.wake()
-
-    def flush(self) -> None:
-        while self._settled:
-            self._commit_settled(*self._settled.popitem())
-
-    def _commit_settled(self, queue: str, commands: list[Command]) -> None:
-        if not self.broker.declarations.has_queue(queue):
-            return  # Its messages ended with it.
-        answers = self.broker.store(queue).commit(commands, durable=False)
-        for answer in answers:
-            # JobNotFoundError: this consumer was taken for dead, and the message was redelivered, flagged.
-            if isinstance(answer, Exception) and not isinstance(answer, JobNotFoundError):
-                raise answer
-        self._after_settling(queue, commands)
-
-    def _after_settling(self, queue: str, commands: list[Command]) -> None:
-        if any(isinstance(command, Return) for command in commands):
-            mark_requeued(self.broker, queue)
-            self.broker.notifier(queue).notify()
-        if self.broker.store(queue).holds_buried:
-            move_dead_letters(self.broker, queue)
-
-    def reject(self, message: StoredMessage, requeue: bool) -> None:
-        """Requeue a message, counting toward the delivery limit, or bury it."""
-        if message.place is not None:
-            queue, name = message.place
-            self.settle(queue, Return(name, owner=self.owner) if requeue else Bury(name, REJECTED, self.owner))
-
-    def basic_ack(self, delivery_tag: int, multiple: bool = False) -> None:
-        """Acknowledge a message, or all up to it. Raises amqp's PreconditionFailed for an unknown tag."""
-        self.qos.ack(delivery_tag, multiple)
-
-    def acknowledge(self, message: StoredMessage) -> None:
-        if message.place is not None:
-            queue, name = message.place
-            self.settle(queue, Ack(name))
-
-    def requeue_unacked(self, messages: list[StoredMessage]) -> None:
-        """Requeue delivered messages that were not settled; it counts toward the delivery limit, as on RabbitMQ.
-
-        A worker that a message crashes may still close its connection in order: if that did not count, the message
-        would crash one worker after the other. A message that was held until its ETA is not counted.
-        """
-        by_queue: dict[str, list[Command]] = {}
-        for message in messages:
-            if message.place is not None:
-                queue, name = message.place
-                counted = not _is_early(message)
-                by_queue.setdefault(queue, []).append(Return(name, counted=counted, owner=self.owner))
-        for queue, commands in by_queue.items():
-            self._commit_settled(queue, commands)
-
     def close(self) -> None:
         """Stop the consumers and requeue what was not acknowledged."""
         if self.closed:
@@ -306,13 +233,3 @@ class Channel(DeclarationMixin, PublishMixin, virtual.Channel):
             self.basic_cancel(tag)
         self.flush()
         super().close()
-
-
-def _is_early(message: StoredMessage) -> bool:
-    """Whether its task's ETA, as Celery writes it, is still to come."""
-    eta = message.headers.get("eta")
-    try:
-        moment = datetime.fromisoformat(eta) if eta else None
-        return moment is not None and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() > time()
-    except (TypeError, ValueError, OverflowError):
-        return False

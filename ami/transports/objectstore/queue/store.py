@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,29 +14,13 @@ from ami.transports.objectstore.queue import snapshot as snapshots
 from ami.transports.objectstore.queue.batch import Tokens, decode, encode, encode_line
 from ami.transports.objectstore.queue.commands import Command, Sweep
 from ami.transports.objectstore.queue.entry import Entry
-from ami.transports.objectstore.queue.entry_index import LINE_BYTES
 from ami.transports.objectstore.queue.garbage import collections_paused
 from ami.transports.objectstore.queue.pending_commit import BLIND, PendingCommit
+from ami.transports.objectstore.queue.shortener import Shortener
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import JQueueError, StorageError, StorageFullError
 
 log = logging.getLogger(__name__)
-
-#: A snapshot is due when so many bytes were appended since the last one, and a multiple of its own size.
-SNAPSHOT_BYTES = 16 * 1024**2
-
-#: On a full disk it is due earlier: it lets segments be dropped.
-FULL_SNAPSHOT_BYTES = 256 * 1024
-
-#: The shortest pause between two such times for a queue that nothing is written to.
-SHORTEN_SECONDS = 2.0
-
-#: A segment of which less than this share is needed is emptied into the journal's end, so that it can be dropped.
-SPARSE_SHARE = 0.25
-MOVED_AT_ONCE = 500
-
-#: The most that is moved, of what was appended since the last snapshot; each moved byte frees three.
-MOVED_SHARE = 0.5
 
 #: Commands of several callers share a batch up to this size.
 BATCH_BYTES = 4 * 1024**2
@@ -59,12 +43,7 @@ class Store:
         self._followed_at: float | None = None
         #: Whether a batch is being applied: an interruption leaves a state that no other process has.
         self._is_applying = False
-        self._snapshot_bytes = 0
-        self._put_off_to = 0
-        self._shorten_at = 0.0
-        self._is_opening = False
-        #: Segments that were needed at the last snapshot: messages taken since may still be read from them.
-        self._live: set[int] = set()
+        self._shortener = Shortener(journal, self._read, self._append_moved)
         self._pending: deque[PendingCommit] = deque()
         self._tokens = Tokens()
 
@@ -156,8 +135,8 @@ class Store:
             self._journal.forget()
             self._journal.close()
             self._state = State()
-            self._live = set()
-            self._followed_at, self._snapshot_bytes, self._put_off_to = None, 0, 0
+            self._shortener.reset()
+            self._followed_at = None
 
     def stream(self, follower: Follower) -> None:
         """Feed the whole journal to ``follower``; no state is kept here. Raises StorageError.
@@ -181,9 +160,8 @@ class Store:
 
     def reset(self, snapshot: bytes | None) -> None:
         """Start from a snapshot, or from nothing."""
-        self._is_opening = True
         self._state = snapshots.load(snapshot) if snapshot else State()
-        self._snapshot_bytes = len(snapshot or b"")
+        self._shortener.open(len(snapshot or b""))
 
     def feed(self, segment: int, offset: int, body: bytes) -> None:
         """Apply a batch of another writer."""
@@ -271,7 +249,7 @@ class Store:
         for one in batch:
             one.answers, answers = answers[: len(one.lines)], answers[len(one.lines) :]
         if not blind:
-            self._maintain()
+            self._shortener.maintain(self._state)
 
     def _answered_without(self, batch: list[PendingCommit], lines: list[list[Any]]) -> bool:
         """Answer claims on an empty queue, without a batch."""
@@ -289,87 +267,24 @@ class Store:
 
     # Keeping the journal short.
 
-    def _maintain(self, *, is_urgent: bool = False) -> None:
-        """Save a snapshot when one is due. A failure changes nothing that was committed."""
-        if self._is_opening and not is_urgent:
-            # The first message is not kept waiting: the next commit sees to it.
-            self._is_opening = False
-            return
-        grown = self._journal.grown
-        due = max(SNAPSHOT_BYTES, self._journal.snapshot_share * self._snapshot_bytes)
-        if self._journal.is_full:
-            due = min(due, FULL_SNAPSHOT_BYTES)
-        if grown < max(due, self._put_off_to) and not is_urgent:
-            return
-        try:
-            snapshot = snapshots.dump(self._state)
-            self._snapshot_bytes, live = len(snapshot), set(self._state.in_segment)
-            self._save(snapshot, live | self._live)
-            self._live, self._put_off_to = live, 0
-            self._empty_sparse_segments(int(grown * MOVED_SHARE))
-        except (JQueueError, OSError) as error:
-            log.warning("Shortening a journal failed; retrying later: %s", error)
-            self._put_off_to = grown + due // 4
-
     def shorten(self) -> None:
         """Drop what is not needed any more, on a full disk; the pause between two times follows what one takes."""
-        began = time.monotonic()
-        if began < self._shorten_at:
+        if not self._shortener.is_urgent_time():
             return
+        began = time.monotonic()
         with self.lock:
             try:
                 self.commit([Sweep()], durable=False)
-                self._maintain(is_urgent=True)
+                self._shortener.maintain(self._state, is_urgent=True)
             except JQueueError as error:
                 log.warning("Shortening a journal on a full disk failed; retrying later: %s", error)
-        self._shorten_at = time.monotonic() + max(SHORTEN_SECONDS, 20 * (time.monotonic() - began))
+        self._shortener.pause(time.monotonic() - began)
 
-    def _save(self, snapshot: bytes, live: set[int]) -> None:
-        try:
-            self._journal.save(snapshot, live)
-        except StorageFullError:
-            if not self._journal.make_room():
-                raise
-            self._journal.save(snapshot, live)
-
-    def _empty_sparse_segments(self, most_bytes: int) -> None:
-        """Append the last messages of old segments again; the next snapshot drops those segments."""
-        journal = self._journal
-        sparse = list(self._state.sparse(journal.position[0], int(journal.segment_bytes * SPARSE_SHARE)))
-        for entries in _parts(sparse, journal.segment_bytes, most_bytes):
-            moved = [(entry, payload) for entry in entries if (payload := self._readable(entry)) is not None]
-            if moved:
-                self._move(moved)
-
-    def _readable(self, entry: Entry) -> bytes | None:
-        """Return the bytes of a message; None where they are damaged, and its segment stays."""
-        try:
-            return self._read(entry)
-        except StorageError as error:
-            log.warning("Moving message %s failed: %s", entry.id, error, extra={"message_id": entry.id})
-            return None
-
-    def _move(self, moved: list[tuple[Entry, bytes]]) -> None:
+    def _append_moved(self, moved: Sequence[tuple[Entry, bytes]]) -> None:
+        """Append the bytes of messages again. Only under the lock."""
         lines: list[list[Any]] = [[op.MOVED, entry.id, entry.length] for entry, _ in moved]
         payloads = [payload for _, payload in moved]
         moment = self._state.now
         body, payloads_at = encode(moment, [encode_line(line) for line in lines], payloads, self._tokens.next())
         segment, offset = self._journal.append(body, self, durable=True)
         self._apply(moment, lines, segment, offset + payloads_at)
-
-
-def _parts(entries: Iterable[Entry], bytes_each: int, bytes_together: int) -> Iterator[list[Entry]]:
-    """Yield the first entries, in lists of about ``bytes_each``, ``bytes_together`` in all."""
-    part: list[Entry] = []
-    size = together = 0
-    for entry in entries:
-        part.append(entry)
-        size += entry.length + LINE_BYTES
-        together += entry.length + LINE_BYTES
-        if size >= bytes_each or len(part) == MOVED_AT_ONCE or together >= bytes_together:
-            yield part
-            part, size = [], 0
-        if together >= bytes_together:
-            return
-    if part:
-        yield part

@@ -8,7 +8,7 @@ import pytest
 
 from ami.transports.objectstore.broker.transport import LONGEST_POLL_SECONDS, POLL_SECONDS
 from ami.transports.objectstore.journal.objects import SEGMENT_BYTES
-from ami.transports.objectstore.queue import store as store_module
+from ami.transports.objectstore.queue import shortener
 from ami.transports.objectstore.queue.commands import Ack, Claim, Enqueue
 from ami.transports.objectstore.queue.factory import open_store
 from tests.support.soak import soak
@@ -29,7 +29,7 @@ QUEUE = task_queue("tasks")
 GET = Requests(get=1)
 
 #: The journal is shortened once per snapshot: the smaller, the fewer messages have to go through.
-SNAPSHOT_BYTES = soak(2 * 1024**2, store_module.SNAPSHOT_BYTES)
+SNAPSHOT_BYTES = soak(2 * 1024**2, shortener.SNAPSHOT_BYTES)
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def upkeep(message_bytes: int, workers: int) -> Requests:
 
 
 def test_upkeep_grows_with_bytes_and_with_the_workers_that_read_them(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(store_module, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
+    monkeypatch.setattr(shortener, "SNAPSHOT_BYTES", SNAPSHOT_BYTES)
     small, large, two = upkeep(5_000, 1), upkeep(20_000, 1), upkeep(20_000, 2)
     assert small.put < large.put < 3 * 20_000 / SEGMENT_BYTES
     # A closed segment is deleted in the end, and each worker reads it once.

@@ -10,7 +10,7 @@ import pytest
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.journal.port import Journal
-from ami.transports.objectstore.queue import store as store_module
+from ami.transports.objectstore.queue import shortener
 from ami.transports.objectstore.queue.commands import Ack, Take
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.errors import StorageError
@@ -98,7 +98,7 @@ def test_a_few_old_messages_do_not_keep_their_segments(place: Place, journal: Wa
 def test_many_small_messages_that_stay_are_moved_as_fast_as_they_come(
     place: Place, journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(store_module, "MOVED_AT_ONCE", 3)
+    monkeypatch.setattr(shortener, "MOVED_AT_ONCE", 3)
     store = Store(journal)
     store.look()
     count = soak(150, 400)

@@ -49,6 +49,9 @@ def drained(url: str, queues: tuple[str, ...], count: int, options: Any = None) 
     found: list[dict[str, Any]] = []
     with Connection(url, transport_options=options or {}) as connection:
         channel = connection.channel()
+        # A broker without a server sends delayed messages while a consumer lives, of whichever queue.
+        watched = channel.queue_declare(auto_delete=True).queue
+        channel.basic_consume(watched, no_ack=True, callback=print, consumer_tag="watch")
 
         def take() -> bool:
             for queue in queues:

@@ -49,7 +49,7 @@ class Simulation:
 
     def restart(self) -> None:
         """Another process takes over: it knows nothing but what is stored."""
-        self.broker = BrokerStorage(self._address, broker_storage._storage(self._address))
+        self.broker = BrokerStorage(self._address, broker_storage._storage(self._address, None))
         self.slots = OpenSlots(self.broker)
 
     def publish(self, seconds: float) -> None:

@@ -3,6 +3,7 @@
 import uuid
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,5 +208,6 @@ def test_transport_without_batches_publishes_one_by_one(app: Any):
         ids = publish_many(app, [app.tasks[AUDIT].s() for _ in range(3)])
         with app.connection_for_read() as connection:
             channel = connection.channel()
-            found = [channel.basic_get("antenna-housekeeping") for _ in range(4)]
-    assert [each and each.headers["id"] for each in found] == [*ids, None]
+            found = iter(partial(channel.basic_get, "antenna-housekeeping"), None)
+            # Other tests of this process may have left messages there.
+            assert [each.headers["id"] for each in found if each.headers["id"] in ids] == ids

@@ -160,7 +160,7 @@ def test_memory_error_at_the_ceiling_fails_the_task_not_the_worker(world: World)
     world.runs(child, (True, (True, as_einfo(MemoryError()), 0.1)))
     (_, (failed, info, _)) = world.pool.results[-1]
     assert failed
-    assert str(getattr(info.exception, "exc", info.exception)).startswith("ml.detect took more than it was given")
+    assert str(getattr(info.exception, "exc", info.exception)).startswith("ml.detect asked for more memory than")
     assert world.children.recycled == {"ceiling": 1}
 
 

@@ -85,7 +85,7 @@ class PublishBatch:
                 self._broker.wheel.put(delayed, durable=is_durable)
             full = [queue for queue, waiting in by_queue.items() if not self._store(queue, waiting)]
             if full:
-                raise MessageNacked(f"full and rejecting: {', '.join(full)}; a message was not stored there")
+                raise MessageNacked(f"is full, so a message was not stored there: {', '.join(full)}")
         except BaseException:
             remember_failed(attempts)
             raise

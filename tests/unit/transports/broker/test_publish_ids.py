@@ -95,7 +95,7 @@ def test_ten_tasks_are_moved_there_and_back_by_celery(url):
     app: Any = Celery("mover", broker=url, set_as_current=False)
     app.conf.task_ignore_result = True
 
-    @app.task(name="task")
+    @app.task(name="task", shared=False)
     def task(number: int) -> None: ...
 
     with app.connection_for_write() as connection:

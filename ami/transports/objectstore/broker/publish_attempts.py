@@ -13,19 +13,25 @@ from typing import Any
 REMEMBERED = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PublishAttempt:
-    """One try to publish a message; ``name`` is the id under which it is stored.
+    """One try to publish a message; ``name`` is the id under which it is stored."""
 
-    It holds on to the message's properties, so that no other dict gets their `id`.
-    """
+    name: str
+    properties: dict[str, Any]
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """It holds on to the message's properties, so that no other dict gets their `id`, and not to its body."""
 
     name: str
     properties: dict[str, Any]
     digest: bytes
 
 
-_failed: "OrderedDict[int, PublishAttempt]" = OrderedDict()
+_failed: "OrderedDict[int, _Failed]" = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -35,19 +41,24 @@ def begin_attempt(message: dict[str, Any]) -> PublishAttempt:
     kombu prepares a message anew for each try, from the same dict of properties and the same body, perhaps on another
     connection. Neither the caller's ``message_id`` nor anything within the message decides: a copy is a new message.
     """
-    properties, digest = message["properties"], _digest(message["body"])
+    properties, body = message["properties"], message["body"]
+    name = _failed_name(properties, body) if _failed else None
+    return PublishAttempt(name or uuid.uuid4().hex, properties, body)
+
+
+def _failed_name(properties: dict[str, Any], body: Any) -> str | None:
     with _lock:
         failed = _failed.pop(id(properties), None)
-    is_retry = failed is not None and failed.properties is properties and failed.digest == digest
-    name = failed.name if failed is not None and is_retry else uuid.uuid4().hex
-    return PublishAttempt(name, properties, digest)
+    if failed is None or failed.properties is not properties or failed.digest != _digest(body):
+        return None
+    return failed.name
 
 
 def remember_failed(attempts: Iterable[PublishAttempt]) -> None:
     """Let retries of these attempts have the same names."""
     with _lock:
-        for attempt in attempts:
-            _failed[id(attempt.properties)] = attempt
+        for one in attempts:
+            _failed[id(one.properties)] = _Failed(one.name, one.properties, _digest(one.body))
         while len(_failed) > REMEMBERED:
             _failed.popitem(last=False)
 

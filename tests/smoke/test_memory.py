@@ -1,5 +1,6 @@
 """A task that takes more memory than its container has: the governor ends it alone, or else the kernel does."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,4 +78,5 @@ def test_incident_6_with_the_governor_the_same_task_is_ended_before_the_kernel_m
     assert (after["State"]["OOMKilled"], after["RestartCount"]) == (False, 0)
     assert [letter["task"] for letter in buried] == ["smoke.grow"]
     assert len(effects.begun(key)) == TRIES
-    assert "MemoryLimitExceeded: smoke.grow took" in deployment.logs(SERVICE)
+    # Its parent ended it, or the kernel refused it more.
+    assert re.search(r"MemoryLimitExceeded\W+smoke\.grow (took|asked for)", deployment.logs(SERVICE))

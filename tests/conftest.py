@@ -76,8 +76,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
 @pytest.fixture(scope="session", autouse=True)
 def migrated_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let the processes of a run in parallel migrate one test database between them."""
-    if "PYTEST_XDIST_WORKER" in os.environ or migrated_database.VARIABLE in os.environ:
-        migrated_database.share(tmp_path_factory.getbasetemp().parent)
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        migrated_database.share(folder.parent)
+    elif migrated_database.VARIABLE in os.environ:
+        migrated_database.share(folder)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

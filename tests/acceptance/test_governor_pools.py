@@ -51,6 +51,11 @@ class Ground:
         return 40 if self.pool == "solo" else 100
 
     @property
+    def delays(self) -> bool:
+        """Whether the broker keeps what is due later."""
+        return self.broker == "embedded"
+
+    @property
     def quiet_seconds(self) -> float:
         """For how long nothing may happen after a hold was announced."""
         return 3 if self.synloop else 2
@@ -250,7 +255,8 @@ def test_what_arrives_or_falls_due_while_held_is_left_to_others(governed: Govern
     ran, received = len(governed.ran), governed.received
     due_at = time.time() + DUE_SECONDS
     later = governed.send(6, countdown=DUE_SECONDS)
-    until(lambda: governed.received == received + len(later), what="what is due later was received")
+    if not governed.ground.delays:
+        until(lambda: governed.received == received + len(later), what="what is due later was received")
     sent = later | governed.send(4)
     until(lambda: len(governed.ran) == ran + 4, what="what is due later takes no slot")
     governed.hold()

@@ -125,9 +125,17 @@ class Place:
         """The URL of the broker."""
         return self.environment["CELERY_BROKER_URL"]
 
+    @contextmanager
+    def consumer(self) -> Iterator[None]:
+        """Consume a queue of its own: a broker without a server sends delayed messages while any consumer lives."""
+        with self.app.connection_for_read() as connection, connection.channel() as channel:
+            queue = channel.queue_declare("", auto_delete=True).queue
+            channel.basic_consume(queue, no_ack=True, callback=print)
+            yield
+
     @property
-    def has_delays(self) -> bool:
-        """Whether the broker itself keeps a delayed message until it is due, where no depth counts it."""
+    def is_rabbitmq(self) -> bool:
+        """Whether the broker is RabbitMQ, which may be asked by its management API."""
         return self.broker_url.startswith("amqp")
 
     @property

@@ -73,7 +73,8 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     left = place.depth("antenna")
     place.send(f"{T}.succeed", queue="antenna-ingest", expires=1)
     place.send(f"{T}.succeed", queue="antenna-ingest", countdown=1, expires=1)
-    until(lambda: place.depth("antenna") == left + 2)
+    with place.consumer():
+        until(lambda: place.depth("antenna") == left + 2)
     assert place.depth("antenna-ingest") == 0
 
     # A worker that comes back takes its key again, so that no delayed message is in two queues.

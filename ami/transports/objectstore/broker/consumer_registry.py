@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import time
+import weakref
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from ami.transports.objectstore.storage.errors import CASConflictError
 from ami.transports.objectstore.storage.port import Storage
 
 PREFIX = "presence/"
+
+_registries: "weakref.WeakSet[ConsumerRegistry]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class ConsumerRegistry:
         self._storage = storage
         self._locks = locks
         self._held: dict[str, int] = {}
+        _registries.add(self)
         self._versions: dict[str, str] = {}
 
     def announce(self, owner: str, queues: dict[str, int], seconds: float) -> None:
@@ -94,3 +98,17 @@ class ConsumerRegistry:
         fd = os.open(folder / owner, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         self._held[owner] = fd
+
+    def close_in_child(self) -> None:
+        """Close the locks, which stay the parent's: a child that outlives it would make it look alive."""
+        for fd in self._held.values():
+            os.close(fd)
+        self._held.clear()
+
+
+def _close_in_child() -> None:
+    for registry in list(_registries):
+        registry.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -7,8 +7,12 @@ from ami.transports.objectstore.broker.declarations import Declarations, QueueRe
 
 
 def refuse_locked(broker: BrokerStorage, queue: str, record: QueueRecord, owner: str) -> None:
-    """Raises amqp's ResourceLocked for an exclusive queue that another connection consumes."""
-    if record.exclusive and record.owner != owner and broker.consumers.count(queue):
+    """Raises amqp's ResourceLocked for an exclusive queue that another connection consumes.
+
+    Not in a bucket: no lock shows there whether the other one lives, and a worker that is started again after its death
+    has to get its queue for remote control.
+    """
+    if broker.is_local and record.exclusive and record.owner != owner and broker.consumers.count(queue):
         raise ResourceLocked(f"RESOURCE_LOCKED - queue '{queue}' is exclusive to another connection")
 
 

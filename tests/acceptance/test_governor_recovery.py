@@ -94,7 +94,8 @@ def test_reservation_admits_as_many_as_fit(governed: Place, group: Group) -> Non
     }
     worker = place.worker("antenna", inside=group.enter)
     place.send(f"{T}.burst", 300, 1.0, queue="antenna")
-    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="the size of one is learned")
+    until(lambda: len(place.ran("burst", state="SUCCESS")) == 1, what="one has run")
+    until(lambda: "burst" in place.stats()["reservation"], what="its size is learned, at the next check")
     for _ in range(MORE):
         place.send(f"{T}.burst", 300, 1.0, queue="antenna")
     until(lambda: len(place.ran("burst", state="SUCCESS")) == MORE + 1, 120, "all of them ran")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ami.environment.url_login import masked_url
 from ami.jqueue.adapters.storage.bucket import BucketStorage
 from ami.jqueue.adapters.storage.gcs import GCSStorage
 from ami.jqueue.adapters.storage.local_import import import_queue
@@ -63,7 +64,7 @@ def _bucket(options: argparse.Namespace) -> BucketStorage:
     url = urlsplit(options.source)
     bucket, key = url.netloc, url.path.strip("/")
     if not bucket or not key:
-        raise ValueError(f"{options.source} is not a URL like s3://BUCKET/KEY or gs://BUCKET/NAME")
+        raise ValueError(f"{masked_url(options.source)} is not a URL like s3://BUCKET/KEY or gs://BUCKET/NAME")
     match url.scheme:
         case "s3":
             return S3Storage(bucket, key, region_name=options.region, endpoint_url=options.endpoint_url, journal=True)

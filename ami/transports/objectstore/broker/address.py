@@ -26,10 +26,14 @@ class Address:
     @classmethod
     def parse(cls, url: str) -> "Address":
         """Raises ValueError that says what to write instead."""
+        scheme, separator, rest = url.partition("://")
+        if not separator:
+            raise ValueError(f"it has no ://; {HOW}")
+        if scheme not in SCHEMES:
+            raise ValueError(f"'{scheme}' is not an object storage; {HOW}")
         parts = urlsplit(url)
-        if parts.scheme not in SCHEMES:
-            raise ValueError(f"'{parts.scheme or url}' is not an object storage; {HOW}")
-        if parts.username or parts.password:
+        # A secret may have a slash: the part after it would be a key's prefix, which is shown.
+        if "@" in (parts.netloc if scheme == "file" else rest):
             raise ValueError(f"credentials belong into the environment, not into a broker URL; {HOW}")
         path = unquote(parts.path)
         if parts.scheme == "file":

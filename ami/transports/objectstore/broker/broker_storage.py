@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 from collections import deque
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, finalize
@@ -13,11 +13,12 @@ from weakref import WeakValueDictionary, finalize
 from ami.transports.objectstore.broker.address import Address
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRegistry
 from ami.transports.objectstore.broker.declaration_store import DeclarationStore
-from ami.transports.objectstore.broker.declarations import QueueRecord
+from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.expiry_marks import ExpiryMarks
 from ami.transports.objectstore.broker.failure_backoff import FailureBackoff
 from ami.transports.objectstore.broker.names import file_name, key_name
 from ami.transports.objectstore.broker.notify import Notifier, make_private_folder
+from ami.transports.objectstore.broker.refused_letters import RefusedLetters
 from ami.transports.objectstore.broker.wheel import Wheel
 from ami.transports.objectstore.queue.commands import Configure
 from ami.transports.objectstore.queue.factory import open_folder, open_store
@@ -53,6 +54,10 @@ class BrokerStorage:
         self._stores: dict[str, Store] = {}
         self._notifiers: dict[str, Notifier] = {}
         self._logged: set[tuple[str, str]] = set()
+        self._configured: dict[str, Configure] = {}
+        #: By queue, the buried message that was tried last to be moved to its dead letters.
+        self.last_letters: dict[str, str] = {}
+        self.refused_letters = RefusedLetters()
         self._lock = threading.Lock()
         folder = address.folder if address.scheme == "file" else None
         #: No queue's file has this name: a percent sign stands before two digits there.
@@ -101,11 +106,16 @@ class BrokerStorage:
             self._logged.add(key)
             log.warning(message, extra=fields)
 
-    def configure(self, queue: str, record: QueueRecord) -> None:
-        """Write the queue's limits and dead lettering to its journal, if they are not the default."""
+    def configure(self, queue: str, record: QueueRecord, *, is_new: bool) -> None:
+        """Write the queue's limits and dead lettering to its journal, if they are not the default.
+
+        Each process does so once also for a queue that is not new: the process that declared it first may have been
+        killed before it wrote them.
+        """
         configure = Configure(record.delivery_limit, record.dead_letters is not None, *record.limit)
-        if configure != Configure():
+        if configure != Configure() and (is_new or self._configured.get(queue) != configure):
             self.store(queue).commit([configure], durable=False)
+            self._configured[queue] = configure
 
     def notifier(self, queue: str) -> Notifier:
         notifier = self._notifiers.get(queue)
@@ -116,6 +126,19 @@ class BrokerStorage:
     def notifier_path(self, queue: str) -> Path:
         """The file that is written to when the queue got work."""
         return self.address.notify_folder / file_name(queue)
+
+    def delete(self, queue: str) -> None:
+        """Delete a queue with its messages.
+
+        They are removed first. Killed then, this process leaves an empty queue, which can be declared and deleted; the
+        other way round, the next queue of that name would have them.
+        """
+        record = self.declarations.current().queues.get(queue)
+        self._configured.pop(queue, None)
+        if record is not None and not record.is_transient:
+            self.store(queue).destroy()
+        self.declarations.change(partial(Declarations.without_queue, name=queue))
+        self.destroy(queue)
 
     def destroy(self, queue: str) -> None:
         """Remove what a deleted queue held."""

@@ -1,8 +1,10 @@
 """Moves a queue's buried messages to its dead-letter queue, with the ``x-death`` header that RabbitMQ writes."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
+from ami.transports.objectstore.broker import expiry_marks
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
 from ami.transports.objectstore.broker.envelope import Envelope, seal, unseal
@@ -10,7 +12,7 @@ from ami.transports.objectstore.broker.queue_writer import expires, store_messag
 from ami.transports.objectstore.queue.commands import Ack, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.state import REJECTED
-from ami.transports.objectstore.storage.errors import DamageError, StorageFullError
+from ami.transports.objectstore.storage.errors import DamageError, JQueueError, StorageError, StorageFullError
 
 #: Why a message is buried that cannot be read.
 DAMAGED = "damaged"
@@ -23,26 +25,40 @@ def move_dead_letters(broker: BrokerStorage, queue: str) -> int:
     """Move what is buried in ``queue`` to its dead-letter queue; return how many messages were moved.
 
     A message is stored there, under an id made of this death, before it is removed here. A crash between the two leaves
-    it in both, and the second move is deduplicated by its id. A message that no binding takes stays buried here.
+    it in both, and the second move is deduplicated by its id. A message that no binding takes stays buried here; so
+    does one that its dead-letter queue refuses, until a pause is over.
     """
     declarations = broker.declarations.current()
     record = declarations.queues.get(queue)
     if record is None or record.dead_letters is None:
         return 0
+    exchange, key = record.dead_letters
+    # Where all its letters go; unknown where each keeps its own routing key.
+    targets = [] if key is None else declarations.route(exchange, key)
+    if any(map(broker.refused_letters.is_pausing, targets)):
+        return 0
     store, moved = broker.store(queue), 0
     with store.lock:
-        buried = list(store.look().buried.values())[:AT_ONCE]
-    for entry in buried:
         # A damaged message cannot be read: it stays for `python -m ami.transports.objectstore check`.
-        if entry.buried == DAMAGED:
-            continue
+        buried = [entry for entry in store.look().buried.values() if entry.buried != DAMAGED]
+    for entry in _next_in_turn(buried, broker.last_letters.get(queue)):
         try:
             moved += _move(broker, declarations, record.dead_letters, queue, entry)
-        except (StorageFullError, DamageError) as error:
-            # It stays buried here, and is moved when its dead-letter queue accepts messages again.
+        except StorageError as error:
+            if error.cause is not None and not isinstance(error, StorageFullError | DamageError):
+                raise
+            # It stays buried here, and is moved when its dead-letter queue accepts messages again, if it is a message.
             broker.log_once(f"Dead letters of {queue} are not moved: {error}", queue=queue)
-            continue
+        if any(map(broker.refused_letters.is_pausing, targets)):
+            break  # It is the first of the next time.
+        broker.last_letters[queue] = entry.id
     return moved
+
+
+def _next_in_turn(buried: list[Entry], last: str | None) -> list[Entry]:
+    """Return up to `AT_ONCE` after the one that was tried last: those that stay do not hold up the others."""
+    after = next((number for number, entry in enumerate(buried, 1) if entry.id == last), 0)
+    return (buried[after:] + buried[:after])[:AT_ONCE]
 
 
 def _move(
@@ -53,6 +69,8 @@ def _move(
     targets = [
         each for each in _targets(declarations, letters, envelope) if not _is_cycle(envelope, queue, entry, each)
     ]
+    if any(map(broker.refused_letters.is_pausing, targets)):
+        return False
     if not targets:
         broker.log_once(
             f"No dead-letter queue for message {entry.id} of {queue}; it stays buried there",
@@ -67,17 +85,32 @@ def _move(
     )
     for target in targets:
         # The order makes the id unique, also when a replayed message of the same id dies again.
-        if not _store(broker, target, declarations.queues[target], f"{queue}:{entry.order}:{entry.id}", envelope):
+        letter = _letter(f"{queue}:{entry.order}:{entry.id}", envelope, declarations.queues[target])
+        if not _is_stored(broker, queue, target, letter, declarations.queues[target]):
             broker.log_once(f"Dead-letter queue {target} is full; dead letters stay buried in {queue}", queue=queue)
             return False
     store.commit([Ack(entry.id)], durable=False)
     return True
 
 
-def _store(broker: BrokerStorage, queue: str, record: QueueRecord, name: str, envelope: Envelope) -> bool:
-    """Store a dead letter, which expires as any message of the queue: it may be one of a chain."""
-    letter = Enqueue(name, seal(envelope), expires=expires(envelope["properties"], record))
-    [is_stored] = store_messages(broker, queue, [letter], record, durable=True)
+def _letter(name: str, envelope: Envelope, record: QueueRecord) -> Enqueue:
+    """Return what stores a dead letter, which expires as any message of the queue: it may be one of a chain."""
+    return Enqueue(name, seal(envelope), expires=expires(envelope["properties"], record))
+
+
+def _is_stored(broker: BrokerStorage, queue: str, target: str, letter: Enqueue, record: QueueRecord) -> bool:
+    """Store a dead letter of ``queue``, unless its target refuses it. Raises StorageError."""
+    is_stored = False
+    try:
+        [is_stored] = store_messages(broker, target, [letter], record, durable=True)
+    finally:
+        if is_stored:
+            broker.refused_letters.accepted(target)
+        else:
+            pause = broker.refused_letters.refused(target)
+            # The queue may have no consumer that would try again.
+            with suppress(JQueueError):
+                broker.expiry_marks.mark(queue, time.time() + pause + expiry_marks.AHEAD_SECONDS)
     return is_stored
 
 
@@ -120,7 +153,8 @@ def _mark(envelope: Envelope, queue: str, entry: Entry) -> None:
     others = []
     for earlier in _earlier(headers):
         if (earlier.get("queue"), earlier.get("reason")) == (queue, entry.buried):
-            death = {**earlier, "count": earlier.get("count", 1) + 1}
+            count = earlier.get("count")
+            death |= {**earlier, "count": (count if isinstance(count, int) else 1) + 1}
         else:
             others.append(earlier)
     headers["x-death"] = [death, *others]

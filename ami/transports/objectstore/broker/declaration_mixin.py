@@ -14,6 +14,7 @@ from ami.transports.objectstore.broker.exclusive_queues import is_left_behind, r
 from ami.transports.objectstore.broker.names import check_name, refuse_reserved
 from ami.transports.objectstore.broker.queue_arguments import check_arguments
 from ami.transports.objectstore.queue.commands import Purge, Sweep
+from ami.transports.objectstore.storage.errors import DamageError, StorageError
 
 
 class DeclareOk(NamedTuple):
@@ -102,23 +103,38 @@ class DeclarationMixin:
             refuse_locked(self.broker, queue, known, self.owner)
             replaces = is_left_behind(self.broker, queue, known, self.owner)
         self.broker.declarations.change(lambda known: known.with_queue(queue, record, replaces=replaces))
-        if is_new:
-            self.broker.configure(queue, record)
+        self._configure(queue, record, is_new)
         if exclusive:
             self.connection.exclusive_queues.add(queue)
         return DeclareOk(queue, 0, 0)
 
+    def _configure(self, queue: str, record: QueueRecord, is_new: bool) -> None:
+        try:
+            self.broker.configure(queue, record, is_new=is_new)
+        except StorageError as error:
+            if is_new:
+                raise
+            # It was done before, but for a process that was killed; what a damaged queue holds can be consumed.
+            self.broker.log_once(f"The limits of {queue} cannot be written: {error}", queue=queue)
+
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> int:
-        """Delete a queue with its messages; return how many it had. Raises amqp's PreconditionFailed."""
+        """Delete a queue with its messages; return how many it had, 0 for a damaged one.
+
+        Raises amqp's PreconditionFailed, and DamageError where it is not known whether a queue is empty (``if_empty``).
+        """
         if queue not in self.broker.declarations.current(fresh=True).queues:
             return 0
-        count = self._size(queue)
+        try:
+            count = self._size(queue)
+        except DamageError:
+            if if_empty:
+                raise
+            count = 0
         if if_empty and count:
             raise PreconditionFailed(f"PRECONDITION_FAILED - queue '{queue}' not empty")
         if if_unused and self.broker.consumers.count(queue):
             raise PreconditionFailed(f"PRECONDITION_FAILED - queue '{queue}' in use")
-        self.broker.declarations.change(lambda known: known.without_queue(queue))
-        self.broker.destroy(queue)
+        self.broker.delete(queue)
         return count
 
     def queue_bind(self, queue: str, exchange: str = "", routing_key: str = "", **_: Any) -> None:

@@ -3,7 +3,7 @@
 from amqp.exceptions import ResourceLocked
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
-from ami.transports.objectstore.broker.declarations import Declarations, QueueRecord
+from ami.transports.objectstore.broker.declarations import QueueRecord
 
 
 def refuse_locked(broker: BrokerStorage, queue: str, record: QueueRecord, owner: str) -> None:
@@ -25,10 +25,5 @@ def delete_queues(broker: BrokerStorage, queues: set[str]) -> None:
     """Delete the exclusive queues of a connection that closes."""
     while queues:
         queue = queues.pop()
-
-        def without(known: Declarations, queue: str = queue) -> Declarations:
-            return known.without_queue(queue)
-
         if broker.declarations.has_queue(queue):
-            broker.declarations.change(without)
-            broker.destroy(queue)
+            broker.delete(queue)

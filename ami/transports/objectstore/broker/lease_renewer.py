@@ -8,7 +8,6 @@ from functools import partial
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.consumer_registry import ConsumerRecord
-from ami.transports.objectstore.broker.declarations import Declarations
 from ami.transports.objectstore.broker.expiry import mark_requeued
 from ami.transports.objectstore.queue.commands import RenewAll, Rescue
 from ami.transports.objectstore.storage.errors import JQueueError
@@ -34,6 +33,8 @@ class LeaseRenewer:
         self.turns = 0
         self._leased_queues: set[str] = set()
         self._counts: dict[str, int] = {}
+        #: False from an unexpected error until the next beat.
+        self._cleans_up = True
         self._orphaned_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -75,23 +76,47 @@ class LeaseRenewer:
         elapsed = 0.0
         while not self._stopped.wait(pause):
             elapsed += pause
-            try:
-                if elapsed >= beat_seconds:
-                    elapsed = 0.0
-                    self._renew()
-                self._clean_up()
-            except JQueueError as error:
-                # The next beat tries again; a lease outlives two that fail.
-                log.warning("Renewing leases failed: %s", error, extra={"consumer": self._owner})
+            is_beat = elapsed >= beat_seconds
+            if is_beat:
+                elapsed = 0.0
+                self._renew()
+            if is_beat or self._cleans_up:
+                self._cleans_up = self._attempt(self._clean_up)
             self.turns += 1
 
+    def _attempt(self, work: Callable[[], None]) -> bool:
+        """Do some work; return False after an error that is no failure of the storage.
+
+        The thread must outlive whatever a storage, a record or a queue does: without it, the messages of a living
+        worker are requeued. The next beat tries again; a lease outlives two that fail.
+        """
+        try:
+            work()
+        except JQueueError as error:
+            log.warning("Renewing leases failed: %s", error, extra={"consumer": self._owner})
+        except Exception as error:
+            log.exception("Renewing leases failed: %r", error, extra={"consumer": self._owner})
+            return False
+        return True
+
     def _renew(self) -> None:
+        """Renew the leases of each queue: one that fails does not end those of the others."""
         for queue in list(self._leased_queues):
-            store = self._broker.store(queue)
-            with store.lock:
-                is_held = any(entry.owner == self._owner for entry in store.look().leased.values())
-            if is_held:
-                store.commit([RenewAll(self._owner, self._lease_seconds)], durable=False)
+            self._attempt(partial(self._renew_in, queue))
+        self._attempt(self._announce_again)
+
+    def _renew_in(self, queue: str) -> None:
+        if not self._broker.declarations.has_queue(queue):
+            # Deleted; looking into it would make its folder again.
+            self._leased_queues.discard(queue)
+            return
+        store = self._broker.store(queue)
+        with store.lock:
+            is_held = any(entry.owner == self._owner for entry in store.look().leased.values())
+        if is_held:
+            store.commit([RenewAll(self._owner, self._lease_seconds)], durable=False)
+
+    def _announce_again(self) -> None:
         with self._lock:
             self._announce()
 
@@ -108,7 +133,7 @@ class LeaseRenewer:
                 self._requeue_orphans(record)
         if self._broker.is_local or any(record.owner == self._owner for record in records):
             alive = {record.owner for record in records if self._broker.consumers.is_alive(record)}
-            self._broker.timekeeper.observe(alive)
+            self._broker.timekeeper.observe(alive, self._lease_seconds)
             self._delete_orphaned_queues(alive)
 
     def _requeue_orphans(self, consumer: ConsumerRecord) -> None:
@@ -134,5 +159,4 @@ class LeaseRenewer:
         self._orphaned_since = {name: self._orphaned_since.get(name, time.monotonic()) for name in orphaned}
         for name, since in self._orphaned_since.items():
             if time.monotonic() - since > ORPHANED_QUEUE_SECONDS:
-                self._broker.declarations.change(partial(Declarations.without_queue, name=name))
-                self._broker.destroy(name)
+                self._broker.delete(name)

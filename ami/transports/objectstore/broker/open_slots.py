@@ -17,7 +17,7 @@ from ami.transports.objectstore.broker.wheel import Delayed, Slot
 from ami.transports.objectstore.queue.commands import Ack, Bury, Enqueue
 from ami.transports.objectstore.queue.entry import Entry
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.errors import JQueueError, StorageError
+from ami.transports.objectstore.storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ AGAIN_SECONDS = 0.02
 
 
 class _Stopped(Exception):
-    """The thread ends; the next timekeeper begins the slot again."""
+    """The thread ends, or another process keeps the time now; it begins the slot again."""
 
 
 class OpenSlots:
@@ -45,8 +45,11 @@ class OpenSlots:
     place. Killed between the two, the next timekeeper moves it again, and its id shows that it is there already.
     """
 
-    def __init__(self, broker: BrokerStorage) -> None:
+    def __init__(self, broker: BrokerStorage, term: Callable[[], int | None] = lambda: 0) -> None:
+        """``term``: see `Election`; a process that was stopped may have been replaced."""
         self._broker = broker
+        self._term = term
+        self._begun: int | None = None
         self._wheel = broker.wheel
         self._put_off: dict[Slot, float] = {}
         #: Whether there was an open slot.
@@ -54,6 +57,7 @@ class OpenSlots:
 
     def work(self, stopped: threading.Event) -> float:
         """Move and fire all that is due; return the moment at which there is more (epoch seconds, or infinity)."""
+        self._begun = self._term()
         following: list[float] = []
         slots: list[Slot] = []
         is_moved = True
@@ -72,7 +76,7 @@ class OpenSlots:
             return work(slot)
         except _Stopped:
             return math.inf
-        except JQueueError as error:
+        except Exception as error:
             self._broker.log_once(f"Delayed messages cannot be read; trying again: {error}", slot=slot.name)
             self._put_off = {each: until for each, until in self._put_off.items() if until > time.time()}
             self._put_off[slot] = time.time() + DAMAGED_SLOT_SECONDS
@@ -97,10 +101,14 @@ class OpenSlots:
         return 0.0 if is_new else math.inf
 
     def _move_on(self, messages: Sequence[Delayed], width: int, stopped: threading.Event) -> None:
-        if stopped.is_set():
+        if stopped.is_set() or not self._is_current():
             raise _Stopped
         self._wheel.put(messages, below=width)
         self._fire_all(self._wheel.slots())
+
+    def _is_current(self) -> bool:
+        """Whether this process has kept the time since the work began."""
+        return self._begun is not None and self._term() == self._begun
 
     def _fire_all(self, slots: Sequence[Slot]) -> float:
         """Fire what is due in the slots of a second; return when the next message there is due."""
@@ -125,13 +133,18 @@ class OpenSlots:
 
     def _fire_part(self, store: Store, entries: Sequence[Entry]) -> None:
         messages = [message for entry in entries if (message := self._readable(store, entry)) is not None]
-        refused = fire(self._broker, [message for message in messages if message.kind != SWEEP])
-        if refused:
-            self._try_later(refused)
+        if not self._is_current():
+            raise _Stopped  # Another process may have fired them, and they may be done.
+        fired = fire(self._broker, [message for message in messages if message.kind != SWEEP])
+        if fired.refused:
+            self._try_later(fired.refused)
         for message in messages:
             if message.kind == SWEEP:
                 sweep_or_mark(self._broker, message.payload.decode())
-        store.commit([Ack(message.enqueue().id) for message in messages], durable=False)
+        # What no queue could ever take stays in its slot, for the command ``check``.
+        invalid = {message.enqueue().id for message in fired.invalid}
+        names = [message.enqueue().id for message in messages]
+        store.commit([Bury(name, DAMAGED) if name in invalid else Ack(name) for name in names], durable=False)
 
     def _readable(self, store: Store, entry: Entry) -> Delayed | None:
         """Return a message; one whose bytes are damaged stays in its slot, for the command ``check``."""
@@ -147,12 +160,7 @@ class OpenSlots:
     def _try_later(self, messages: Sequence[Delayed]) -> None:
         """Keep messages that no queue takes. Their kind counts how often that was so."""
         self._broker.log_once("Delayed messages are kept: no queue takes them", message_id=messages[0].id)
-        later = []
-        for message in messages:
-            tries = int(message.kind or 0)
-            pause = min(FIRST_RETRY_SECONDS * 2**tries, LONGEST_RETRY_SECONDS)
-            later.append(message._replace(due=time.time() + pause, kind=str(tries + 1)))
-        self._wheel.put(later)
+        self._wheel.put([message.again(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS) for message in messages])
 
 
 def _moved_before(store: Store) -> int:

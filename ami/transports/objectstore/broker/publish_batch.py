@@ -13,7 +13,7 @@ from ami.transports.objectstore.broker.envelope import Envelope, published, seal
 from ami.transports.objectstore.broker.eta import eta_of
 from ami.transports.objectstore.broker.names import check_name
 from ami.transports.objectstore.broker.publish_attempts import PublishAttempt, begin_attempt, remember_failed
-from ami.transports.objectstore.broker.queue_writer import enqueue_command, store_messages
+from ami.transports.objectstore.broker.queue_writer import check_properties, enqueue_command, store_messages
 from ami.transports.objectstore.broker.wheel import Delayed
 from ami.transports.objectstore.queue.commands import Enqueue
 
@@ -48,6 +48,7 @@ class PublishBatch:
     ) -> None:
         """Add a message; it is stored with the batch. Raises as ``Channel.basic_publish`` does."""
         check_name("routing key", routing_key)
+        check_properties(message["properties"])
         declarations, queues = self._route(exchange, routing_key)
         if not queues:
             if mandatory:

@@ -8,6 +8,9 @@ from amqp.exceptions import PreconditionFailed
 #: The most priorities that a queue may have, as on RabbitMQ.
 MAX_PRIORITY = 255
 
+#: The longest time to live that RabbitMQ takes, too: what fits into an unsigned number of 32 bits.
+LONGEST_MILLISECONDS = 2**32 - 1
+
 #: What a queue does with one message too many; reject-publish-dlx is not supported.
 DROP_HEAD, REJECT_PUBLISH = "drop-head", "reject-publish"
 
@@ -17,7 +20,10 @@ def _is_number(value: Any, least: int = 0) -> bool:
 
 
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "x-message-ttl": (_is_number, "milliseconds, 0 or more"),
+    "x-message-ttl": (
+        lambda value: _is_number(value) and value <= LONGEST_MILLISECONDS,
+        f"milliseconds, 0 to {LONGEST_MILLISECONDS}",
+    ),
     "x-expires": (lambda value: _is_number(value, 1), "milliseconds, 1 or more"),
     "x-max-length": (_is_number, "a number of messages, 0 or more"),
     "x-max-priority": (lambda value: _is_number(value) and value <= MAX_PRIORITY, f"from 0 to {MAX_PRIORITY}"),

@@ -8,6 +8,7 @@ from amqp.exceptions import PreconditionFailed
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.declarations import QueueRecord
+from ami.transports.objectstore.broker.queue_arguments import LONGEST_MILLISECONDS
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.limits import QueueFullError
 
@@ -26,15 +27,34 @@ def expires(properties: dict[str, Any], record: QueueRecord) -> float | None:
     return time() + min(ttls) if ttls else None
 
 
+def check_properties(properties: dict[str, Any]) -> None:
+    """Raise amqp's PreconditionFailed for a message whose expiration or priority no queue could read."""
+    if properties.get("expiration") is not None:
+        _milliseconds(properties["expiration"])
+    _number(properties)
+
+
 def _milliseconds(expiration: Any) -> int:
     """Raises amqp's PreconditionFailed for anything but a number of milliseconds."""
-    if not str(expiration).isdecimal():
-        raise PreconditionFailed(f"PRECONDITION_FAILED - invalid expiration {expiration!r}: milliseconds, 0 or more")
-    return int(expiration)
+    text = str(expiration)
+    if len(text) > 10 or not text.isdecimal() or int(text) > LONGEST_MILLISECONDS:
+        raise PreconditionFailed(
+            f"PRECONDITION_FAILED - invalid expiration {text[:40]!r}: milliseconds, 0 to {LONGEST_MILLISECONDS}"
+        )
+    return int(text)
+
+
+def _number(properties: dict[str, Any]) -> int:
+    """Raises amqp's PreconditionFailed for a priority that is not a number."""
+    try:
+        return int(properties.get("priority") or 0)
+    except (TypeError, ValueError, OverflowError):
+        text = str(properties["priority"])[:40]
+        raise PreconditionFailed(f"PRECONDITION_FAILED - invalid priority {text!r}: a whole number") from None
 
 
 def _priority(properties: dict[str, Any], record: QueueRecord) -> int:
-    return min(max(int(properties.get("priority") or 0), 0), record.max_priority)
+    return min(max(_number(properties), 0), record.max_priority)
 
 
 def store_messages(
@@ -45,12 +65,11 @@ def store_messages(
     A message is refused by a queue that is full and rejects publishes. Raises StorageError.
     """
     store = broker.store(queue)
-    if record.limit.messages is not None and record.limit.rejects_publish:
-        # A process that only publishes does not know the queue's depth, so its answers are always True.
-        store.look()
+    # A process that only publishes does not know the queue's depth, and would answer True.
+    is_exact = record.limit.messages is not None and record.limit.rejects_publish
     first = min((each.expires for each in enqueues if each.expires is not None), default=None)
     broker.expiry_marks.before(queue, record, first)
-    answers = store.commit(enqueues, durable=durable)
+    answers = store.commit(enqueues, durable=durable, is_exact=is_exact)
     broker.expiry_marks.after(queue, record, first)
     broker.notifier(queue).notify()
     return [not isinstance(answer, QueueFullError) for answer in answers]

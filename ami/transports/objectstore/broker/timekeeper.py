@@ -57,9 +57,9 @@ class Timekeeper:
             run, self._run_now = self._run_now, None
         run.stop()
 
-    def observe(self, alive: set[str]) -> None:
-        """Take into account which connections consume."""
-        self._election.observe(self._owners, alive)
+    def observe(self, alive: set[str], seconds: float) -> None:
+        """Take into account which connections consume, for so long at least."""
+        self._election.observe(self._owners, alive, seconds)
 
 
 class _Run:
@@ -67,7 +67,7 @@ class _Run:
 
     def __init__(self, broker: BrokerStorage, election: Election) -> None:
         self._broker = broker
-        self._slots = OpenSlots(broker)
+        self._slots = OpenSlots(broker, election.term)
         self._election = election
         self._stopped = threading.Event()
         self._listener: Listener | None = None

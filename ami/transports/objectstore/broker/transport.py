@@ -12,6 +12,7 @@ from amqp.exceptions import AMQPError, RecoverableConnectionError
 from kombu.exceptions import ChannelError, InconsistencyError
 from kombu.transport import virtual
 
+from ami.environment.url_login import masked_url
 from ami.transports.objectstore.broker.address import PREFIX, Address
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open_broker_storage
 from ami.transports.objectstore.broker.channel import Channel
@@ -95,11 +96,11 @@ class Transport(virtual.Transport):
         return {}
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
-        """Return the URL; one that is refused is left to kombu, which hides a password."""
+        """Return the URL; it has no password, or is refused."""
         try:
             return f"{PREFIX}{self._address.url}"
         except ValueError:
-            return super().as_uri(uri, include_password, mask)  # type: ignore[no-any-return]
+            return uri if include_password else masked_url(uri, mask)
 
     @property
     def broker(self) -> BrokerStorage:

@@ -15,7 +15,7 @@ from ami.transports.objectstore.broker.notify import Notifier
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.factory import open_folder, open_store
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.errors import CASConflictError
+from ami.transports.objectstore.storage.errors import CASConflictError, DamageError
 from ami.transports.objectstore.storage.port import Storage
 from ami.transports.objectstore.storage.reserve import Reserve
 
@@ -43,12 +43,32 @@ RING_SECONDS = 0.1
 
 
 class Delayed(NamedTuple):
-    """Something to do at ``due`` (epoch seconds). ``kind``: empty for a message, whose payload is its envelope."""
+    """Something to do at ``due`` (epoch seconds).
+
+    ``kind``: empty for a message, whose payload is its envelope. One that queues refused has the number of times, and
+    after a colon the queue, where others of its queues have it.
+    """
 
     id: str
     due: float
     payload: bytes
     kind: str = ""
+
+    @property
+    def only_queue(self) -> str | None:
+        """The queue to which it goes alone; None for all to which it is routed."""
+        _, colon, queue = self.kind.partition(":")
+        return queue if colon else None
+
+    def to(self, queue: str) -> "Delayed":
+        return self._replace(kind=f"{self.kind or 0}:{queue}")
+
+    def again(self, first_seconds: float, longest_seconds: float) -> "Delayed":
+        """Return it due later, after twice as long as the last time."""
+        tries, colon, queue = self.kind.partition(":")
+        count = int(tries or 0)
+        pause = min(first_seconds * 2.0 ** min(count, 60), longest_seconds)
+        return self._replace(due=time.time() + pause, kind=f"{count + 1}{colon}{queue}")
 
     def enqueue(self) -> Enqueue:
         """Return what stores it in a slot. Its kind is a part of the id there: a retry may meet the first try."""
@@ -121,10 +141,21 @@ class Wheel:
         for message in messages:
             by_slot.setdefault(self._slot_for(message.due, below), []).append(message)
         for slot, those in by_slot.items():
-            self._append(slot, those, durable)
+            try:
+                self._append(slot, those, durable)
+            except DamageError:
+                # One damaged slot must not keep a wider one from being emptied, which would be repeated for the others.
+                self._append_beside(slot, those, durable)
             if self._storage.is_remote and time.time() - began > REMOTE_GRACE_SECONDS / 2:
                 # The slot may have been removed while this was written; a second copy is recognised by its id.
                 self._append(self._slot_for(max(those[0].due, time.time())), those, durable)
+
+    def _append_beside(self, slot: Slot, messages: Sequence[Delayed], durable: bool) -> None:
+        """Store the messages of a damaged slot in narrower ones, or a second later."""
+        if slot.width > 1:
+            self.put(messages, durable=durable, below=slot.width)
+        else:
+            self._append(Slot(slot.start + 1, 1), messages, durable)
 
     def _slot_for(self, due: float, below: float = math.inf) -> Slot:
         now = time.time()

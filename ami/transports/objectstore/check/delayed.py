@@ -22,6 +22,6 @@ def delayed_reports(broker: Path, read: Callable[[Path], Report]) -> list[Report
         report.queue = f"(delayed until {datetime.fromtimestamp(slot.start, UTC):%Y-%m-%dT%H:%M:%SZ})"
         # Marks of expiry are not messages.
         report.waiting -= report.marks
-        if report.waiting or report.damage or report.is_busy:
+        if report.waiting or report.buried or report.damage or report.is_busy:
             reports.append(report)
     return reports

@@ -19,6 +19,7 @@ from ami.transports.objectstore.journal.frames import (
 from ami.transports.objectstore.queue import opcodes as op
 from ami.transports.objectstore.queue.batch import decode
 from ami.transports.objectstore.queue.entry import Entry
+from ami.transports.objectstore.queue.limits import LengthLimit
 from ami.transports.objectstore.queue.snapshot import load
 from ami.transports.objectstore.queue.state import State
 from ami.transports.objectstore.storage.errors import StorageError
@@ -74,9 +75,13 @@ class Salvage:
         self.missing: list[int] = []
         self.extras: list[Gap] = []
         self.has_lost_batches = False
+        #: The queue's limit, which is not applied while claims may be missing: more seems to wait than did.
+        self._limit: LengthLimit | None = None
         self._read_snapshots()
         self._read_segments()
         self._verify_messages()
+        if self._limit is not None:
+            self.state.limit = self._limit
 
     def _read_snapshots(self) -> None:
         for path in sorted(self._folder.glob("snapshot-*")):
@@ -124,7 +129,8 @@ class Salvage:
             if end is None:
                 self._gap(Gap(number, at, max(len(content), length or 0, at + VOID_BYTES), content[at:]))
                 return
-            self._gap(Gap(number, at, end, content[at:end]))
+            gap = Gap(number, at, end, content[at:end])
+            self._gap(gap, _with_room(gap, content))
             at = end
         if length is not None and length > at:
             self._gap(Gap(number, at, max(length, at + VOID_BYTES), b""))
@@ -133,8 +139,9 @@ class Salvage:
         """Whether the whole length of a segment is known; a sync tells a part of it only."""
         return number < self.last or self._tail is not None
 
-    def _gap(self, gap: Gap) -> None:
-        self.gaps.append(gap)
+    def _gap(self, gap: Gap, filled: Gap | None = None) -> None:
+        """Lose what ``gap`` held; ``filled``: what a void frame will take the place of, if that is more."""
+        self.gaps.append(filled or gap)
         self._lost((gap.segment, gap.end))
         with suppress(StorageError, ValueError, TypeError, IndexError, KeyError):
             self._apply_part(gap)
@@ -144,6 +151,8 @@ class Salvage:
         if end <= self._place:
             return
         self.has_lost_batches = True
+        if self._limit is None:
+            self._limit, self.state.limit = self.state.limit, LengthLimit()
         self._do([[op.RETURN, name, False, None] for name in self.state.leased])
         self._do([[op.POWER_FAILURE]])
 
@@ -158,7 +167,14 @@ class Salvage:
         if not self.has_lost_batches:
             self.state.apply(moment, lines, number, start + at)
             return
-        self.state.apply(moment, [line for line in lines if line[0] in AFTER_A_GAP], number, start + at)
+        lines = [self._without_limit(line) for line in lines if line[0] in AFTER_A_GAP]
+        self.state.apply(moment, lines, number, start + at)
+
+    def _without_limit(self, line: list[Any]) -> list[Any]:
+        if line[0] != op.CONFIGURE:
+            return line
+        self._limit = LengthLimit(*line[3:])
+        return line[:3]
 
     def _apply_part(self, gap: Gap) -> None:
         """Apply the messages of a damaged batch whose own checksums are right, where its lines can be read."""
@@ -223,3 +239,15 @@ class Salvage:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08d}.log"
+
+
+def _with_room(gap: Gap, content: bytes) -> Gap:
+    """Return a gap that a void frame fits into: one that is too small takes the frame after it along.
+
+    That frame's messages can be read: they count as lying inside the gap, and are moved.
+    """
+    if gap.end - gap.start >= VOID_BYTES:
+        return gap
+    start, body = next(whole_frames(content, gap.end))
+    end = start + len(body)
+    return Gap(gap.segment, gap.start, end, content[gap.start : end])

@@ -31,6 +31,8 @@ class Place:
     def __init__(self, folder: Path, durable: bool, opened: Callable[[], None]) -> None:
         self._lock_fd = self._tail_fd = -1
         self.folder = folder
+        self._tail_path = str(folder / "tail")
+        self._tail_inode = 0, 0
         self._durable = durable
         self._opened = opened
         _places.add(self)
@@ -60,14 +62,19 @@ class Place:
         raise StorageError(f"{self.folder} was removed {TRIES} times while it was locked")
 
     def is_there(self) -> bool:
-        """Whether it is open, and was not removed or replaced since."""
+        """Whether it is open, and was not removed or replaced since.
+
+        One look at a path, since every append asks: a repair replaces the tail, and where the folder is a mount point,
+        the tail is removed first and the lock last.
+        """
+        if self._lock_fd < 0:
+            return False
         try:
-            return self._lock_fd >= 0 and all(
-                os.path.samestat(os.stat(f"{self.folder}/{name}"), os.fstat(fd))
-                for name, fd in (("lock", self._lock_fd), ("tail", self._tail_fd))
-            )
+            tail = os.stat(self._tail_path)
         except FileNotFoundError:
             return False
+        # No other file has the inode of one that is open.
+        return (tail.st_dev, tail.st_ino) == self._tail_inode and os.fstat(self._lock_fd).st_nlink > 0
 
     def read_tail(self) -> Tail | None:
         """Return the tail, None where it is missing or was read while it was written."""
@@ -137,7 +144,9 @@ class Place:
                 # Those above it may be new as well.
                 self._folders_to_disk(self.folder.parent, self.folder.parent.parent)
             self._lock_fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._tail_fd = os.open(self.folder / "tail", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._tail_fd = os.open(self._tail_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            tail = os.fstat(self._tail_fd)
+            self._tail_inode = tail.st_dev, tail.st_ino
         except FileNotFoundError:
             # Removed by others between two of these steps; `_lock` tries again.
             self.close()

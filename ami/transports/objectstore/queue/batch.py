@@ -17,7 +17,8 @@ _scan = json.JSONDecoder().raw_decode
 
 def encode(moment: float, lines: Sequence[str], payloads: list[bytes], token: str) -> tuple[bytes, int]:
     """Return the batch and the offset of its payloads; ``lines`` are in JSON."""
-    head = f"[{FORMAT},{encode_line(token)},{encode_line(moment)},[{','.join(lines)}]]\n".encode()
+    # JSON writes a moment as Python does, and an encoder takes longer for it than for the rest.
+    head = f"[{FORMAT},{encode_line(token)},{moment!r},[{','.join(lines)}]]\n".encode()
     return head + b"".join(payloads), len(head)
 
 

@@ -13,7 +13,7 @@ from ami.transports.objectstore.storage.errors import JQueueError
 COMMIT_BYTES = MAX_BODY_BYTES - 4096
 
 #: Commands whose answers do not depend on what the queue holds.
-BLIND = (op.ENQUEUE, op.CONFIGURE)
+BLIND = frozenset({op.ENQUEUE, op.CONFIGURE})
 
 
 class PendingCommit:
@@ -22,9 +22,14 @@ class PendingCommit:
     Raises TypeError and ValueError for commands that cannot be stored.
     """
 
-    __slots__ = ("answers", "durable", "encoded", "error", "lines", "payloads", "size")
+    __slots__ = ("accepts", "answers", "durable", "encoded", "error", "is_blind", "lines", "payloads", "size")
 
-    def __init__(self, commands: Sequence[Command], durable: bool) -> None:
+    #: Whether it adds a message to the queue.
+    accepts: bool
+    #: Whether it can be appended without reading what the queue holds.
+    is_blind: bool
+
+    def __init__(self, commands: Sequence[Command], durable: bool, is_exact: bool = False) -> None:
         self.lines: list[list[Any]] = []
         self.encoded: list[str] = []
         self.payloads: list[bytes] = []
@@ -38,19 +43,12 @@ class PendingCommit:
         if self.size > COMMIT_BYTES:
             raise ValueError(f"a commit of {self.size} bytes; up to {COMMIT_BYTES} fit")
         self.durable = durable
+        opcodes = {line[0] for line in self.lines}
+        self.accepts = op.ENQUEUE in opcodes
+        self.is_blind = not is_exact and opcodes <= BLIND
         self.answers: list[Any] | None = None
         self.error: JQueueError | None = None
 
     @property
     def is_done(self) -> bool:
         return self.answers is not None or self.error is not None
-
-    @property
-    def accepts(self) -> bool:
-        """Whether it adds a message to the queue."""
-        return any(line[0] == op.ENQUEUE for line in self.lines)
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether its answers do not depend on what the queue holds."""
-        return all(line[0] in BLIND for line in self.lines)

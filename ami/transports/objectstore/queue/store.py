@@ -47,18 +47,18 @@ class Store:
         self._pending: deque[PendingCommit] = deque()
         self._tokens = Tokens()
 
-    def commit(self, commands: Sequence[Command], *, durable: bool = True) -> list[Any]:
+    def commit(self, commands: Sequence[Command], *, durable: bool = True, is_exact: bool = False) -> list[Any]:
         """Append the commands and return their answers, in order; an answer may be an exception instance.
 
         A durable commit is on disk when this returns. An `Enqueue` of a store that only publishes answers True also
-        for a message that was stored before.
+        for a message that was stored before, or that a full queue rejected, unless the commit ``is_exact``.
 
         Raises:
             StorageError: the storage failed; it is unknown whether the commands were stored.
             CASConflictError: other writers were faster too many times over; nothing was stored.
             TypeError, ValueError: a command holds something of another type, or all together are too large.
         """
-        mine = PendingCommit(commands, durable)
+        mine = PendingCommit(commands, durable, is_exact)
         self._pending.append(mine)
         with self.lock:
             while not mine.is_done:

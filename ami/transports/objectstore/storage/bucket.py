@@ -12,6 +12,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
+from ami.environment.url_login import LOGIN
 from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
 from ami.transports.objectstore.storage.keys import folder_of, quoted, unquoted
 from ami.transports.objectstore.storage.port import Stored
@@ -206,7 +207,7 @@ def _description(raised: Exception, place: Place) -> str:
     elif system := re.search(r'(?:message|error): "([^"]+)"', details):
         text = system[1]
     else:
-        text = re.sub(r"(https?://)(?:[^/@\s]*@)?([^\s?]+)(?:\?\S*)?", r"\1\2", head)
+        text = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", LOGIN.sub("", head))
     for name, value in place.config:
         if SECRET.search(name) and isinstance(value, str) and len(value) >= SECRET_LENGTH:
             text = text.replace(value, "***")

@@ -6,6 +6,7 @@ import pytest
 from amqp.exceptions import ConsumerCancelled, MessageNacked, PreconditionFailed, ResourceLocked
 from kombu import Exchange, Queue
 
+from ami.transports.objectstore.queue import store
 from tests.support.place import until
 from tests.support.transports.messages import depth
 
@@ -48,6 +49,16 @@ def test_a_process_that_only_publishes_is_refused_by_a_full_queue(connect):
     assert other.default_channel.basic_get("q", no_ack=True)
     publish(channel, "q", "d")
     assert bodies(channel, "q") == ["b", "d"]
+
+
+def test_a_full_queue_refuses_also_where_the_depth_was_read_long_ago(connect, monkeypatch):
+    # As after a long wait for the lock: nothing that was read counts as new.
+    monkeypatch.setattr(store, "FOLLOWING_SECONDS", -1.0)
+    channel = declare(connect(), **REJECTS)
+    publish(channel, "q", "a", "b")
+    with pytest.raises(MessageNacked, match="is full"):
+        publish(channel, "q", "c")
+    assert bodies(channel, "q") == ["a", "b"]
 
 
 def test_a_dead_letter_that_finds_its_queue_full_is_kept(connect):

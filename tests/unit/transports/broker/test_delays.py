@@ -1,5 +1,9 @@
 """Delays and expiry happen by themselves while any queue of the broker has a consumer."""
 
+import itertools
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +14,9 @@ import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
 from ami.transports.objectstore.broker import expiry_marks, open_slots, timekeeper
+from ami.transports.objectstore.broker.envelope import unseal
 from ami.transports.objectstore.broker.eta import REASON_HEADER
+from ami.transports.objectstore.storage.errors import DamageError
 from tests.support.place import until
 from tests.support.transports import python_processes
 from tests.support.transports.messages import LETTERS, QUEUE, declare, depth, dying, receive, send
@@ -175,6 +181,24 @@ def test_a_queue_that_cannot_be_read_does_not_hold_up_the_others(folder_url, cap
         assert "Expired messages cannot be moved" in caplog.text
 
 
+def test_a_queue_that_refuses_a_due_message_does_not_repeat_those_of_others(folder_url):
+    with Connection(folder_url) as connection:
+        declare(connection, QUEUE, OTHER)
+        send(connection, "before", key="beetles")
+        log = connection.transport._address.folder / "queues" / "beetles" / "00000001.log"
+        log.write_bytes(bytes(log.stat().st_size))
+        send(connection, "to a damaged queue", key="beetles", headers=eta(0.05))
+        send(connection, "fired", headers=eta(0.05))
+        broker = connection.transport.broker
+        with pytest.raises(DamageError):
+            broker.store("beetles").look()
+        slots = open_slots.OpenSlots(broker)
+        until(lambda: slots.work(threading.Event()) and depth(connection, "moths") == 1, 20)
+        stores = [broker.wheel.store(slot) for slot in broker.wheel.slots()]
+        kept = [(store, entry) for store in stores for entry in store.look().entries.values()]
+        assert [unseal(store.payload(entry))["body"] for store, entry in kept] == [b'"to a damaged queue"']
+
+
 @pytest.mark.parametrize(
     "headers", [{REASON_HEADER: "malformed"}, {"eta": "tomorrow"}, {"eta": 5}, {"eta": "9999-12-31T23:59:59+00:00"}]
 )
@@ -209,6 +233,36 @@ def test_another_process_fires_when_the_one_that_kept_the_time_is_killed(folder_
             lines = [other.stdout.readline().split() for _ in range(20)]
     assert [int(number) for number, _ in lines] == list(range(20))
     assert all(float(at) >= due for _, at in lines)
+
+
+@pytest.mark.processes
+def test_one_that_kept_the_time_and_was_stopped_repeats_nothing(folder_url, tmp_path):
+    lock = tmp_path / "broker" / "delayed" / timekeeper.LOCK
+    with Connection(folder_url) as connection:
+        declare(connection, QUEUE, OTHER)
+        with started_consumer(folder_url, "beetles") as stopped, started_consumer(folder_url, "moths") as other:
+            for number in range(20):
+                send(connection, number, headers=eta(1 + number / 100))
+            stopped.send_signal(signal.SIGSTOP)
+            # As if it had been stopped for long.
+            os.utime(lock, (0, 0))
+            lines = [other.stdout.readline().split() for _ in range(20)]
+            stopped.send_signal(signal.SIGCONT)
+            send(connection, "after", headers=eta(0.3))
+            lines.append(other.stdout.readline().split())
+    assert [number for number, _ in lines] == [*map(str, range(20)), '"after"']
+
+
+def test_nothing_is_fired_by_one_that_was_replaced(folder_url):
+    with Connection(folder_url) as connection:
+        declare(connection, QUEUE, OTHER)
+        send(connection, 1, headers=eta(0.05))
+        broker, terms = connection.transport.broker, itertools.count()
+        replaced = open_slots.OpenSlots(broker, lambda: next(terms))
+        until(lambda: replaced.work(threading.Event()) and time.time() > broker.wheel.slots()[0].start + 1, 20)
+        assert depth(connection, "moths") == 0
+        current = open_slots.OpenSlots(broker)
+        until(lambda: current.work(threading.Event()) and depth(connection, "moths") == 1, 20)
 
 
 @contextmanager

@@ -1,15 +1,23 @@
 """Each publish is a message of its own: only the retries of one publish are stored once."""
 
+import errno
+import math
+import os
+import threading
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.contrib.migrate import move
-from kombu import Producer
+from kombu import Connection, Producer, Queue
 
+from ami.celery.bulk_publisher import publish_many
+from ami.transports.objectstore.broker.open_slots import OpenSlots
 from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.errors import StorageError
+from tests.support.place import until
 from tests.support.transports.messages import QUEUE, declare, depth, receive, send
 
 
@@ -110,4 +118,73 @@ def test_ten_tasks_are_moved_there_and_back_by_celery(url):
             assert (depth(connection, source), depth(connection, target)) == (0, 10)
         channel = connection.default_channel
         assert sorted(channel.basic_get("celery").headers["id"] for _ in range(10)) == sent
+    app.close()
+
+
+def _refuse_syncs(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+    """Let the disk refuse the first ``number`` of syncs: what they were for is in the journal."""
+    sync, refused = os.fdatasync, []
+
+    def refusing(fd: int) -> None:
+        if len(refused) < number:
+            refused.append(fd)
+            raise OSError(errno.EIO, "the disk failed")
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", refusing)
+    return refused
+
+
+RETRY = {"retry": True, "retry_policy": {"max_retries": 5, "interval_start": 0, "interval_step": 0, "interval_max": 0}}
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_a_publish_whose_sync_failed_is_stored_once(folder_url, monkeypatch, is_consumed):
+    with Connection(folder_url) as connection:
+        channel = declare(connection, QUEUE)
+        if is_consumed:
+            assert channel.basic_get("moths") is None
+        refused = _refuse_syncs(monkeypatch, 2)
+        send(connection, 1, **RETRY)
+        assert len(refused) == 2
+        assert depth(connection, "moths") == 1
+
+
+def test_a_publish_whose_first_try_was_consumed_already_is_stored_once(folder_url, monkeypatch):
+    with Connection(folder_url) as connection:
+        channel = declare(connection, QUEUE)
+        properties = {"delivery_mode": 2}
+        _refuse_syncs(monkeypatch, 1)
+        with pytest.raises(StorageError):
+            channel.basic_publish(channel.prepare_message("a", properties=properties), "site", "moths.new")
+        channel.basic_ack(channel.basic_get("moths").delivery_tag)
+        channel.basic_publish(channel.prepare_message("a", properties=properties), "site", "moths.new")
+        assert depth(connection, "moths") == 0
+
+
+def test_a_delayed_publish_whose_sync_failed_is_fired_once(folder_url, monkeypatch):
+    with Connection(folder_url) as connection:
+        declare(connection, QUEUE)
+        refused = _refuse_syncs(monkeypatch, 2)
+        send(connection, 1, headers={"eta": (datetime.now(UTC) + timedelta(seconds=0.5)).isoformat()}, **RETRY)
+        assert len(refused) == 2
+        slots = OpenSlots(connection.transport.broker)
+        until(lambda: slots.work(threading.Event()) and depth(connection, "moths"), 20)
+        until(lambda: slots.work(threading.Event()) == math.inf, 20)
+        assert depth(connection, "moths") == 1
+
+
+def test_a_batch_whose_sync_failed_is_stored_once(folder_url, monkeypatch):
+    app: Any = Celery("publisher", broker=folder_url, set_as_current=False)
+    app.conf.task_publish_retry_policy = RETRY["retry_policy"]
+
+    @app.task(name="task", shared=False)
+    def task(number: int) -> None: ...
+
+    with Connection(folder_url) as connection:
+        declare(connection, Queue("celery", durable=True))
+        refused = _refuse_syncs(monkeypatch, 2)
+        publish_many(app, [task.s(number) for number in range(20)])
+        assert len(refused) == 2
+        assert depth(connection, "celery") == 20
     app.close()

@@ -38,6 +38,8 @@ _QOS = "kombu.transport.virtual.base:QoS"
 _CHILDREN, _ADAPTERS, _SLOTS = "ami.governor.pool_children", "ami.governor.pool_adapters", "ami.governor.slot_consumer"
 _SCHEDULER, _DATABASE_SCHEDULER = "ami.celery.scheduler", "django_celery_beat.schedulers:DatabaseScheduler"
 _BULK = "ami.celery.bulk_message"
+_FIXUP, _WORKER_FIXUP = "celery.fixups.django:DjangoFixup", "celery.fixups.django:DjangoWorkerFixup"
+_OWN_FIXUP = "ami.celery.django_fixup"
 _GUARD, _UNACKED = "ami.celery.message_guard", "ami.transports.objectstore.broker.unacked"
 
 INTERNALS = (
@@ -82,9 +84,15 @@ INTERNALS = (
         "ami.celery.bootsteps",
         "leave out the step that binds every queue",
     ),
+    # Django.
+    Internal("celery.app.base:Celery", "builtin_fixups", "ami.celery.app", "replace the support of Django"),
+    Internal(_FIXUP, "worker_fixup", _OWN_FIXUP, "keep database connections between tasks"),
+    Internal(_WORKER_FIXUP, "on_task_prerun", _OWN_FIXUP, "keep database connections between tasks"),
+    Internal(_WORKER_FIXUP, "on_task_postrun", _OWN_FIXUP, "keep database connections between tasks"),
+    Internal(_WORKER_FIXUP, "close_cache", _OWN_FIXUP, "close caches after each task"),
     # Publishing, events, beat.
     Internal("celery.app.amqp:AMQP", "producer_pool", "ami.celery.producer", "publish with our producer"),
-    Internal("celery.app.amqp:AMQP", "_event_dispatcher", _BULK, "announce the tasks of a batch"),
+    Internal("celery.app.amqp:AMQP", "_event_dispatcher", "ami.celery.bulk_publisher", "announce the tasks of a batch"),
     Internal("celery.app.task:Task", "_dump_pydantic_arguments", _BULK, "leave models to Celery"),
     Internal("celery.app.task:Task", "_get_exec_options", _BULK, "publish with the options of the task"),
     Internal("kombu.messaging:Producer", "_publish", "ami.celery.confirms", "publish what is serialized already"),

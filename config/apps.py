@@ -3,12 +3,12 @@
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.core.management import call_command
 from django.db.models.signals import post_migrate
 
 
-class AntennaAdminConfig(AdminConfig):
+class AntennaAdminConfig(SimpleAdminConfig):
     """Django's admin on a site that hides secrets, records actions and counts sign-ins."""
 
     default_site = "ami.main.admin_site.AdminSite"

@@ -1,10 +1,10 @@
 """The Celery application that `celery -A config` finds."""
 
 from ami import governor, transports
-from ami.celery import bootsteps
+from ami.celery import bootsteps, publish_settings
 from ami.celery.app import AntennaCelery
 from ami.telemetry import pulse
-from config import flower, settings_module, start_checks, task_routes  # noqa: F401 - two listen to a signal
+from config import flower, settings_module, shared_imports, start_checks, task_routes  # noqa: F401 - three listen to signals
 
 settings_module.choose()
 
@@ -13,6 +13,7 @@ app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.loader.override_backends = dict.fromkeys(("redis", "rediss"), "config.redis_results:Backend")
 app.on_configure.connect(task_routes.apply)
+publish_settings.keep(app)
 app.autodiscover_tasks()
 bootsteps.install(app)
 governor.install(app)

@@ -7,14 +7,16 @@ Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_proper
 ``decompression`` and ``pool`` (installed by ``bootsteps``), ``declaration`` (declares the topology before the first
 consume or publish).
 
-Publish: ``app`` (``send_task``: origin, delay, unknown queues), ``origin`` (who published), ``producer`` (bounded wait
-for confirmations), ``bulk_publisher`` (many tasks at once), ``bulk_message`` (builds one of them), ``confirms`` (waits
-for RabbitMQ's confirmations together).
+Publish: ``publish_settings`` (keeps what each publish reads), ``app`` (``send_task``: origin, delay, unknown queues),
+``origin`` (who published), ``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once),
+``bulk_message`` (builds one of them), ``replaced_calls`` (whether Celery's code publishes it), ``confirms`` (waits for
+RabbitMQ's confirmations together).
 
 Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a message), ``dead_letter_publisher``
 (stores what is buried).
 
-Run: ``task`` (base class of every task).
+Run: ``django_fixup`` (keeps database connections between tasks), ``database_connections`` (which may be kept), ``task``
+(base class of every task).
 
 Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks).
 

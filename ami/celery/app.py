@@ -27,10 +27,14 @@ PUBLISHED_HEADER = "antenna_published_at"
 class AntennaCelery(Celery):
     """Celery with the origin on each message, retries routed again, and short countdowns sent at once."""
 
+    builtin_fixups = frozenset({"ami.celery.django_fixup:fixup"})
     task_cls = "ami.celery.task:Task"
     amqp_cls = "ami.celery.producer:AntennaAMQP"
     events_cls = "ami.celery.events:Events"
     control_cls = "ami.celery.control:Control"
+
+    #: The settings of the broker that is published to, and its kind.
+    _known_kind: tuple[Any, BrokerKind] | None = None
 
     @cached_property
     def Worker(self) -> Any:  # noqa: N802 - Celery's name.
@@ -52,9 +56,17 @@ class AntennaCelery(Celery):
             celery.exceptions.QueueNotFound: ``queue=`` names a queue that no workload consumes.
             kombu.exceptions.OperationalError: the broker did not take the message.
         """
-        options = self._completed(kind_of(self.connection_for_write()), name, options)
+        options = self._completed(self._broker_kind(), name, options)
         send = super().send_task
         return self._declaring_what_is_missing(lambda: send(name, args, kwargs, **_copied(options)))
+
+    def _broker_kind(self) -> BrokerKind:
+        # A connection that is only built costs a fifth of a publish, so it is built once for each setting.
+        conf = self.conf
+        setting = (conf.broker_write_url, conf.broker_transport)
+        if self._known_kind is None or self._known_kind[0] != setting:
+            self._known_kind = (setting, kind_of(self.connection_for_write()))
+        return self._known_kind[1]
 
     def options_completer(self, connection: Connection) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
         """Return what ``send_task`` does to the options of a task with this name, for many tasks to one broker."""

@@ -61,14 +61,14 @@ class DeclareTopology(bootsteps.StartStopStep):
         }
 
 
-class DropEventConnection(bootsteps.StartStopStep):
-    """Drops the events' connection before Celery closes it, while the broker does not read from it."""
+class CloseEvents(bootsteps.StartStopStep):
+    """Publishes the events that wait before Celery closes their connection, or drops it while the broker is blocked."""
 
     requires = (Events,)
 
     def stop(self, consumer: Any) -> None:
         if consumer.event_dispatcher:
-            consumer.event_dispatcher.drop_blocked_connection()
+            consumer.event_dispatcher.before_close()
 
 
 def install(app: Any) -> None:
@@ -85,4 +85,4 @@ def install(app: Any) -> None:
     DelayedDelivery.include_if = lambda *_: False
     Tasks.requires = (*Tasks.requires, DeclareTopology)
     app.steps["worker"].update((RefuseProcesses, OwnQueues))
-    app.steps["consumer"].update((DeclareTopology, DropEventConnection, MaskBroker))
+    app.steps["consumer"].update((DeclareTopology, CloseEvents, MaskBroker))

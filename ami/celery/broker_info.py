@@ -6,20 +6,12 @@ from typing import Any
 from celery import bootsteps
 from celery.worker.consumer import Connection
 
+from ami.environment.url_login import masked_url
+
 MASK = "**"
 
 #: An option whose name contains one of these is not shown, unless it is a prefix of names.
 SECRET_WORDS = ("pass", "secret", "token", "key", "credential", "signature")
-
-
-def masked_url(url: str) -> str:
-    """Return a URL without its password and query; a password may contain ``/`` and ``@``, as some services' do."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    login, at, place = rest.rpartition("@")
-    user, colon, _ = login.partition(":")
-    return f"{scheme}://{user}{colon and colon + MASK}{at}{place.partition('?')[0]}"
 
 
 def masked_info(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from datetime import datetime
 from typing import Any
 
 from celery import Celery, Signature, signals
-from celery.app.task import Task
 from celery.utils import uuid
 from celery.utils.nodenames import anon_nodename
 from celery.utils.saferepr import saferepr
+from celery.utils.time import subtract_datetimes
 from kombu import Producer
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 from ami import celery_internals
+from ami.celery.replaced_calls import options_completer, publishes_as_celery
 
 #: The options of a signature whose message is built here. With any other one its own `apply_async` publishes it.
 OPTIONS = frozenset(
@@ -38,8 +39,11 @@ OPTIONS = frozenset(
     }
 )
 
-#: What is done here in their stead; where a library has replaced them, the replacement is called for each task.
-_APPLY_ASYNC, _SEND_TASK = Task.apply_async, Celery.send_task
+#: The options of a message after its route. With any other one, too, the task's own `apply_async` publishes it.
+_SENT = frozenset(
+    {"compression", "declare", "delivery_mode", "exchange", "exchange_type", "headers", "immediate", "mandatory"}
+    | {"priority", "queue", "routing_key", "serializer"}
+)
 
 
 @dataclass(slots=True)
@@ -47,15 +51,18 @@ class BulkMessage:
     """A message that was built and not yet sent. ``arguments`` are those of kombu's ``Producer._publish``.
 
     They are the same objects in every try, so that a broker that knows a message by an id in its properties stores it
-    once. ``declare`` has the entities that must be there before.
-    ``announce`` sends Celery's signals and event once the broker has the message; ``size_bytes`` is that of its body.
+    once. ``declare`` has the entities that must be there before. ``has_result`` says that the result backend records it
+    before. Once the broker has the message, ``announce`` sends Celery's signals, and ``event`` is published where it
+    has fields; ``size_bytes`` is that of its body.
     """
 
     signature: Signature
     task_id: str
     arguments: tuple[Any, ...] = ()
     declare: tuple[Any, ...] = ()
-    announce: Callable[[Any], None] = lambda _: None
+    has_result: bool = False
+    announce: Callable[[], None] = lambda: None
+    event: dict[str, Any] | None = None
     size_bytes: int = 0
 
 
@@ -69,13 +76,17 @@ class _Collector(Producer):
 
 
 class MessageBuilder:
-    """Builds messages for one caller: settings and the running task are read once."""
+    """Builds messages for one caller: settings and the running task are read once.
 
-    def __init__(self, app: Celery, producer: Any) -> None:
-        self._app, self._producer = app, producer
+    ``connection`` says which broker they are for and is not opened. None of a pool is held: signals and generators may
+    publish by themselves.
+    """
+
+    def __init__(self, app: Celery, connection: Any) -> None:
+        self._app = app
         self._amqp, conf = app.amqp, app.conf
         self._parent = app.current_worker_task
-        self._collector = _Collector(producer.connection, serializer=producer.serializer)
+        self._collector = _Collector(connection)
         self._node, self._oid = anon_nodename(), app.thread_oid
         self._levels = conf.task_repr_maxlevels
         self._inherits_priority = conf.task_inherit_parent_priority
@@ -84,13 +95,14 @@ class MessageBuilder:
         self._exchange, self._key = self._amqp.default_exchange, conf.task_default_routing_key
         self._serializer, self._compression = conf.task_serializer, conf.task_compression
         self._policy = conf.task_publish_retry_policy
-        self._own = _own_options(app, producer.connection)
+        self._own = options_completer(app, connection)
         self._is_plain = self._own is not None and not conf.task_always_eager and conf.task_protocol == 2
 
     def build(self, signature: Signature) -> BulkMessage | None:
         """Return the message of a signature; None where its own ``apply_async`` has to publish it.
 
-        That is canvas, a delay, callbacks, stamps, a task of another application, and eager mode.
+        That is canvas, a delay, callbacks, stamps, a route with unusual options, a task of another application, and
+        eager mode; and whatever publishes by code that is not Celery's.
 
         Raises what ``apply_async`` raises before it publishes.
         """
@@ -111,8 +123,7 @@ class MessageBuilder:
         shadow = options.pop("shadow", None) or task.shadow_name(args, kwargs, options)
         assert self._own is not None
         options = self._own(task.name, options)
-        self._fill(message, task, shadow, options, seconds)
-        return message
+        return message if self._fill(message, task, shadow, options, seconds) else None
 
     def _task(self, signature: Signature) -> Any:
         if not self._is_plain or type(signature) is not Signature or signature.get("subtask_type"):
@@ -120,26 +131,29 @@ class MessageBuilder:
         if not OPTIONS.issuperset(signature.options):
             return None
         task = self._app.tasks.get(signature.task)
-        is_plain = task is not None and getattr(task.apply_async, "__func__", None) is _APPLY_ASYNC
+        is_plain = task is not None and publishes_as_celery(task)
         return task if is_plain and not celery_internals.dumps_models(task) else None
 
     def _seconds_left(self, expires: Any) -> float | None:
         if expires is None or isinstance(expires, (int, float)):
             return expires
         moment = datetime.fromisoformat(expires) if isinstance(expires, str) else expires
-        now = self._app.now()
-        seconds: float = ((moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)) - now).total_seconds()
+        seconds: float = subtract_datetimes(moment, self._app.now()).total_seconds()
         return seconds
 
-    def _fill(self, message: BulkMessage, task: Any, shadow: Any, options: dict[str, Any], seconds: Any) -> None:
-        """Do what ``Celery.send_task`` does, up to the producer."""
+    def _fill(self, message: BulkMessage, task: Any, shadow: Any, options: dict[str, Any], seconds: Any) -> bool:
+        """Do what ``Celery.send_task`` does, up to the producer; return False where its route forbids that."""
         args, kwargs = message.signature.args, message.signature.kwargs
         limits = options.pop("time_limit", None), options.pop("soft_time_limit", None)
         expires, ignored = options.pop("expires", None), options.pop("ignore_result")
+        lineage = options.pop("root_id", None), options.pop("parent_id", None)
+        options.pop("confirm_timeout", None)  # Our application's; a batch has its own.
         options = self._amqp.router.route(options, task.name, args, kwargs, task)
+        if not _SENT.issuperset(options):
+            return False
         if expires is not None:
             options["expiration"] = seconds
-        root, parent = self._lineage(options)
+        root, parent = self._lineage(*lineage, options)
         headers, properties, body, event = self._amqp.as_task_v2(
             message.task_id,
             task.name,
@@ -159,12 +173,16 @@ class MessageBuilder:
             kwargsrepr=saferepr(kwargs or {}, self._amqp.kwargsrepr_maxsize, maxlevels=self._levels),
         )
         sent = self._collect(message, task.name, headers, properties, body, options)
-        message.announce = self._announcement(task, message.task_id, ignored, body, sent, event)
-        if not ignored:
-            self._app.backend.on_task_call(self._producer, message.task_id)
+        message.has_result = not ignored
+        queue = sent.pop("queue")
+        message.announce = self._announcement(task, message.task_id, ignored, body, sent)
+        if event:
+            exchange = getattr(sent["exchange"], "name", sent["exchange"])
+            where = {"queue": queue and queue.name, "exchange": exchange, "routing_key": sent["routing_key"]}
+            message.event = {**event, **where}
+        return True
 
-    def _lineage(self, options: dict[str, Any]) -> tuple[Any, Any]:
-        root, parent_id = options.pop("root_id", None), options.pop("parent_id", None)
+    def _lineage(self, root: Any, parent_id: Any, options: dict[str, Any]) -> tuple[Any, Any]:
         if self._parent is not None and not (root and parent_id):
             request = self._parent.request
             root, parent_id = root or request.root_id or request.id, parent_id or request.id
@@ -179,9 +197,9 @@ class MessageBuilder:
         headers.update(options.pop("headers", None) or {})
         serializer, compression = options.pop("serializer", None), options.pop("compression", None)
         declare, mode = options.pop("declare", None), options.pop("delivery_mode", None)
-        options.pop("confirm_timeout", None)
-        queue = options.pop("queue", None)
-        exchange, key, queue = self._destination(options.pop("exchange", None), options.pop("routing_key", None), queue)
+        queue, kind = options.pop("queue", None), options.pop("exchange_type", None)
+        exchange, key = options.pop("exchange", None), options.pop("routing_key", None)
+        exchange, key, queue = self._destination(exchange, key, queue, kind)
         if declare is None and queue and not isinstance(queue, Broadcast):
             declare = [queue]
         mode = mode or getattr(getattr(queue, "exchange", None), "delivery_mode", None) or self._delivery_mode
@@ -210,13 +228,13 @@ class MessageBuilder:
         message.size_bytes = len(message.arguments[0])
         return {"headers": headers, "exchange": exchange, "routing_key": key, "queue": queue}
 
-    def _destination(self, exchange: Any, key: Any, queue: Any) -> tuple[Any, Any, Any]:
+    def _destination(self, exchange: Any, key: Any, queue: Any, kind: Any) -> tuple[Any, Any, Any]:
         """Return exchange, routing key and queue; a direct exchange that is not named becomes AMQP's default one."""
         if queue is None and exchange is None:
             queue = self._amqp.default_queue
         if isinstance(queue, str):
             queue = self._amqp.queues[queue]
-        kind = getattr(getattr(queue, "exchange", None), "type", None) or "direct"
+        kind = kind or getattr(getattr(queue, "exchange", None), "type", None) or "direct"
         if (not exchange or not key) and kind == "direct":
             return "", queue.name if queue else None, queue
         if exchange is None:
@@ -224,11 +242,9 @@ class MessageBuilder:
         return exchange, key, queue
 
     def _announcement(
-        self, task: Any, task_id: str, ignored: Any, body: Any, sent: dict[str, Any], event: Any
-    ) -> Callable[[Any], None]:
-        queue, headers = sent.pop("queue"), sent["headers"]
-
-        def announce(producer: Any) -> None:
+        self, task: Any, task_id: str, ignored: Any, body: Any, sent: dict[str, Any]
+    ) -> Callable[[], None]:
+        def announce() -> None:
             signals.after_task_publish.send(sender=task.name, body=body, **sent)
             signals.task_sent.send(
                 sender=task.name,
@@ -236,30 +252,15 @@ class MessageBuilder:
                 task=task.name,
                 args=body[0],
                 kwargs=body[1],
-                eta=headers["eta"],
-                taskset=headers["group"],
+                eta=sent["headers"]["eta"],
+                taskset=sent["headers"]["group"],
             )
-            if event:
-                exchange = getattr(sent["exchange"], "name", sent["exchange"])
-                where = {"queue": queue and queue.name, "exchange": exchange, "routing_key": sent["routing_key"]}
-                dispatcher = celery_internals.event_dispatcher(self._amqp)
-                dispatcher.publish("task-sent", {**event, **where}, producer, retry=True)
             if self._parent is not None:
                 result = task.AsyncResult(task_id)
                 result.ignored = ignored
                 self._parent.add_trail(result)
 
         return announce
-
-
-def _own_options(app: Celery, connection: Any) -> Callable[[str, dict[str, Any]], dict[str, Any]] | None:
-    """Return what an application adds to the options of a task; None where only its ``send_task`` knows."""
-    if Celery.send_task is not _SEND_TASK:
-        return None
-    if completed := getattr(app, "options_completer", None):
-        completer: Callable[[str, dict[str, Any]], dict[str, Any]] = completed(connection)
-        return completer
-    return (lambda _, options: options) if type(app).send_task is _SEND_TASK else None
 
 
 class UnconfirmedTasks(OperationalError):

@@ -32,15 +32,16 @@ def publish_many(app: Celery, signatures: Iterable[Signature]) -> list[str]:
         UnconfirmedTasks: not every task is confirmed; it has the signatures that are to be published again.
         Exception: what ``apply_async`` raises for a signature that cannot be published. Those before it are.
     """
-    waiting = iter(signatures)
-    with app.producer_or_acquire() as producer:
-        return _BulkPublisher(app, producer).publish(waiting)
+    return _BulkPublisher(app).publish(iter(signatures))
 
 
 class _BulkPublisher:
-    def __init__(self, app: Celery, producer: Any) -> None:
-        self._app, self._producer = app, producer
-        self._builder = MessageBuilder(app, producer)
+    """Holds a producer of the application's pool only while it sends: the pool may have a single one."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._write = app.connection_for_write()  # Not opened: it only tells the kind of broker.
+        self._builder = MessageBuilder(app, self._write)
         self._batch: dict[int, BulkMessage] = {}
         self._bytes = 0
         self._ids: list[str] = []
@@ -93,7 +94,11 @@ class _BulkPublisher:
             return
         open_ = dict(batch)
         try:
-            self._send(open_)
+            with self._app.producer_or_acquire() as producer:
+                for message in batch.values():
+                    if message.has_result:
+                        self._app.backend.on_task_call(producer, message.task_id)
+                self._send(producer, open_)
         except self._errors() as error:
             left = [with_id(message.signature, message.task_id) for message in open_.values()]
             self._announce(batch, open_)
@@ -102,7 +107,7 @@ class _BulkPublisher:
 
     def _errors(self) -> tuple[type[BaseException], ...]:
         """Return the errors of broker and network. Any other, a time limit, ends the call as it ends a loop."""
-        connection = self._producer.connection
+        connection = self._write
         return (
             OperationalError,
             MessageNacked,
@@ -112,28 +117,33 @@ class _BulkPublisher:
         )
 
     def _announce(self, batch: dict[int, BulkMessage], left: dict[int, BulkMessage]) -> None:
-        for number, message in batch.items():
-            if number not in left:
-                self._confirmed.append(message.task_id)
-                message.announce(self._producer)
+        sent = [message for number, message in batch.items() if number not in left]
+        self._confirmed += [message.task_id for message in sent]
+        for message in sent:
+            message.announce()
+        if events := [message.event for message in sent if message.event]:
+            dispatcher = celery_internals.event_dispatcher(self._app.amqp)
+            with self._app.producer_or_acquire() as producer:
+                for event in events:
+                    dispatcher.publish("task-sent", event, producer, retry=True)
 
     def _unconfirmed(
         self, left: list[Signature], waiting: Iterator[Signature], error: BaseException
     ) -> UnconfirmedTasks:
         return UnconfirmedTasks(self._confirmed, [*left, *map(with_id, waiting)], error)
 
-    def _send(self, messages: dict[int, BulkMessage]) -> None:
+    def _send(self, producer: Any, messages: dict[int, BulkMessage]) -> None:
         """Publish messages, and remove from ``messages`` those that the broker has; tried again as the policy says."""
-        conf, connection = self._app.conf, self._producer.connection
+        conf, connection = self._app.conf, producer.connection
 
         def once() -> None:
-            self._send_once(messages)
+            self._send_once(producer, messages)
 
         send: Any = once
         if conf.task_publish_retry:
             policy = dict(conf.task_publish_retry_policy)
             connection.transport_options.update(policy)
-            send = connection.ensure(self._producer, once, **policy)
+            send = connection.ensure(producer, once, **policy)
         declare = getattr(self._app, "declare_everything", None)
         try:
             send()
@@ -143,8 +153,7 @@ class _BulkPublisher:
             declare()
             send()
 
-    def _send_once(self, messages: dict[int, BulkMessage]) -> None:
-        producer = self._producer
+    def _send_once(self, producer: Any, messages: dict[int, BulkMessage]) -> None:
         # Each once: to look whether one is declared already takes longer than to build a message.
         for entity in {id(entity): entity for message in messages.values() for entity in message.declare}.values():
             producer.maybe_declare(entity)

@@ -4,7 +4,7 @@ from typing import Any
 
 from celery.contrib.django.task import DjangoTask
 
-from ami.celery import tracebacks  # noqa: F401 - connects to task_postrun
+from ami.celery import database_connections, tracebacks  # noqa: F401 - connects to task_postrun
 from ami.governor import memory_limit
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
@@ -26,7 +26,9 @@ class Task(DjangoTask):
             return super().__call__(*args, **kwargs)
         try:
             return self.run(*args, **kwargs)
-        except (MemoryError, OSError, RuntimeError) as error:
-            if not memory_limit.is_reached(error):
+        except Exception as error:
+            if not self.request.is_eager:
+                database_connections.drop_in_doubt()  # Before `on_failure`, which may ask the database.
+            if not isinstance(error, MemoryError | OSError | RuntimeError) or not memory_limit.is_reached(error):
                 raise
             raise CeilingReached(exc=MemoryLimitExceeded(self.name, 0, memory_limit.allowed_kib)) from error

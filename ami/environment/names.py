@@ -69,15 +69,20 @@ def _cut_short(name: str, known: Collection[str]) -> str:
 
 
 def distance(one: str, other: str) -> int:
-    """Return how many letters must be inserted, removed or replaced to make one word the other (Levenshtein)."""
-    if abs(len(one) - len(other)) > LETTERS:
+    """Return how many letters must be inserted, removed or replaced to make one word the other (Levenshtein).
+
+    More than ``LETTERS`` are not counted: every process compares each variable of its environment with each known one.
+    """
+    if abs(len(one) - len(other)) > LETTERS or len({*one} ^ {*other}) > 2 * LETTERS:
         return LETTERS + 1
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
         before, row = row, [i]
         for j, own in enumerate(other, 1):
             row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != own)))
-    return row[-1]
+        if min(row) > LETTERS:
+            break
+    return min(row[-1], LETTERS + 1)
 
 
 def superseded(environ: Mapping[str, str], successors: Mapping[str, str]) -> Iterator[str]:

@@ -24,7 +24,8 @@ def install(
             ``app``, else no task is ended. Only the prefork pool has these two limits.
         settings: the governor's settings by name (docs/settings.md), in lower case: ``memory_throttle_threshold``. The
             environment variable of the same name takes precedence.
-        paused: whether an operator has paused a queue, by its name in the topology (empty without one).
+        paused: whether an operator has paused a queue, by its name in the topology (empty without one). While it
+            raises, its last answer counts.
 
     A worker whose settings are wrong, or whose pool is another one, ends before it consumes, with one sentence.
     """

@@ -19,6 +19,11 @@ logger = get_logger(__name__)
 #: The first timed check of a new connection runs in its loop; whether to hold was decided before.
 FIRST_CHECK_SECONDS = 0.1
 
+NO_AUTOSCALING = (
+    "--autoscale has no effect under the governor with this pool and broker: the worker runs %d tasks at once. It "
+    "needs the prefork pool and a broker with an event loop (RabbitMQ, Redis, a folder or a bucket)"
+)
+
 
 class GovernorStep(bootsteps.StartStopStep):
     """Runs after ``Tasks`` has created the consumer, and before the loop consumes."""
@@ -71,6 +76,9 @@ class GovernorStep(bootsteps.StartStopStep):
 
         multiplier = max(1, int(consumer.prefetch_multiplier))
         adapter = adapter_for(consumer.pool, plan.settings, multiplier, call_later, plan.soft_kib, plan.hard_kib)
+        adapter.autoscaler = consumer.controller.autoscaler
+        if adapter.autoscaler is not None and not adapter.has_children:
+            logger.warning(NO_AUTOSCALING, adapter.places)
         return Governor(plan.settings, adapter, plan.run_log, plan.paused)
 
     def _check(self, consumer: Any, connection: int) -> None:

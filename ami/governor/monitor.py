@@ -45,6 +45,7 @@ class Monitor:
         self._previous = Sample()
         self._next_seconds = settings.memory_check_interval
         self._faults: tuple[str, ...] = ()
+        self._was_paused = self._pause_fails = False
 
     def now(self) -> float:
         """The clock's monotonic seconds."""
@@ -96,13 +97,24 @@ class Monitor:
             sample=self.sample,
             now=now,
             started_at=self.started_at,
-            paused=self._paused(),
+            paused=self._is_paused(),
             running=pool.running,
             started=sum(state.total_count.values()),
             own_kib=pool.own_kib() if held else 0,
             baseline_kib=pool.baseline_kib if held else 0,
             can_recycle=held and any(not child.task and reclaim.is_worth(child) for child in self.children or ()),
         )
+
+    def _is_paused(self) -> bool:
+        """Whether the operator has paused the queue; while its port raises, which is logged once, its last answer."""
+        try:
+            self._was_paused, self._pause_fails = self._paused(), False
+        except Exception:
+            if not self._pause_fails:
+                kept = "paused" if self._was_paused else "not paused"
+                logger.exception("Operator's pause unknown, the queue stays %s", kept)
+            self._pause_fails = True
+        return self._was_paused
 
     def _report_faults(self) -> None:
         for fault in set(self.sample.faults) - set(self._faults):

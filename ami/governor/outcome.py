@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from billiard.einfo import ExceptionInfo
+from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
+from celery.exceptions import Retry
 
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
@@ -18,15 +19,17 @@ def as_einfo(error: Exception) -> ExceptionInfo:
 def reached_ceiling(result: Any, ceiling_kib: int = 0) -> bool:
     """Whether a task's outcome, as its child sent it, is that the kernel refused it memory.
 
-    ``ceiling_kib`` 0: its process has no memory limit, and a ``MemoryError`` says nothing about it.
+    ``ceiling_kib`` 0: its process has no memory limit, and a ``MemoryError`` says nothing about it. A task may ask for
+    its retry by itself.
     """
     error = _error(result)
-    return isinstance(error, CeilingReached) or bool(ceiling_kib and isinstance(error, MemoryError))
+    cause = error.exc if isinstance(error, Retry) else error
+    return isinstance(error, CeilingReached) or bool(ceiling_kib and isinstance(cause, MemoryError))
 
 
 def without_memory_error(result: Any, task: str, ceiling_kib: int) -> Any:
     """Return the outcome with a ``MemoryError`` replaced by `MemoryLimitExceeded`: Celery 5.7 ends the whole worker on
-    the first, and fails the task on the second.
+    the first, and fails the task on the second. A retry that the task asked for is published already, and stays one.
     """
     if not isinstance(_error(result), MemoryError):
         return result
@@ -40,4 +43,4 @@ def _error(result: Any) -> Any:
     if not isinstance(value, tuple) or not value or not value[0]:
         return None
     error = getattr(value[1], "exception", None)
-    return getattr(error, "exc", error) if not isinstance(error, CeilingReached) else error
+    return error.exc if isinstance(error, ExceptionWithTraceback) else error

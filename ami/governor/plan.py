@@ -86,7 +86,7 @@ class Plan:
     def _prepare(self, worker: Any) -> None:
         """Adapt the settings of the pool, and install the hooks of its children."""
         pool = concurrency.get_implementation(worker.pool_cls)
-        forks = pool is TaskPool
+        forks = issubclass(pool, TaskPool)
         acts = self.settings.acts
         if _topology_of(worker.app) is None and not issubclass(pool, (TaskPool, ThreadPool, SoloPool)):
             raise SystemExit(POOL_REFUSED.format(pool=_name_of(pool)))

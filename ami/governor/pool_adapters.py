@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.solo import TaskPool as SoloPool
 from celery.worker import state
 
 from ami import celery_internals
@@ -26,12 +27,14 @@ class PoolAdapter:
 
     has_children = False
     soft_kib = hard_kib = 0
+    #: Celery's, where the worker has one.
+    autoscaler: Any = None
 
     def __init__(self, pool: Any, settings: GovernorSettings, multiplier: int, call_later: Callable[..., Any]) -> None:
         self.pool, self.multiplier, self.call_later = pool, multiplier, call_later
         self.changed: Callable[[], None] = lambda: None
         self.has_cooldown = bool(settings.worker_cooldown_seconds) and not self.has_children
-        self.checks_between_tasks = type(pool).__module__.endswith("solo")
+        self.checks_between_tasks = isinstance(pool, SoloPool)
         self._settings = settings
         self._cooling: list[float] = []
         self._started_at = time.monotonic()
@@ -43,6 +46,11 @@ class PoolAdapter:
     def places(self) -> int:
         """How many tasks may run at once, now."""
         return max(0, self._opened - len(self._still_cooling()))
+
+    @property
+    def growth(self) -> int:
+        """How many messages beyond its places make the autoscaler add one; 0 where it adds none here."""
+        return 0
 
     @property
     def running(self) -> int:
@@ -157,6 +165,12 @@ class PreforkPoolAdapter(PoolAdapter):
     @property
     def places(self) -> int:
         return self._children.ready
+
+    @property
+    def growth(self) -> int:
+        """1 while it may add a process: it does so for messages in the worker beyond the processes that there are."""
+        scaler = self.autoscaler
+        return int(scaler is not None and self.multiplier == 1 and scaler.processes < scaler.max_concurrency)
 
     @property
     def default_task_kib(self) -> int:

@@ -90,7 +90,7 @@ class Reservation:
             # Delivered and not started, or just ended with the next one due: each may be the largest.
             largest, _ = self._sizes.largest_kib() or ("", 0)
             running += [Promise(largest, 0)] * (busy - len(running))
-        free = max(0, pool.places - busy)
+        free = max(0, pool.places + pool.growth - busy)
         admission = admissible(settings, sample, self._sizes, running, free, pool.default_task_kib)
         self.slots = busy + admission.slots
         if admission.sentence != self.sentence and admission.slots < free:

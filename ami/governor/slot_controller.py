@@ -43,7 +43,7 @@ class SlotController:
     @property
     def allowed(self) -> int:
         """How many messages this worker may have now."""
-        gate, places = self._monitor.gate, self._pool.places
+        gate, places = self._monitor.gate, self._pool.places + self._pool.growth
         if not self._settings.acts:
             return places
         if gate.held and not gate.admit_one:

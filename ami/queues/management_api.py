@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-import httpx
-
 from ami.queues.certificates import trusted
+
+if TYPE_CHECKING:
+    import httpx
 
 TIMEOUT_SECONDS = 5.0
 HOW = "write http://USER:PASSWORD@HOST:15672"
@@ -87,7 +88,9 @@ class ManagementApi:
                 f"{self.address}/{path} did not answer with JSON; is it the management API?"
             ) from error
 
-    def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+    def _request(self, method: str, path: str, body: Any = None) -> "httpx.Response":
+        import httpx  # Few commands need it.
+
         try:
             url = f"{self.address}/{path}"
             response = httpx.request(method, url, json=body, auth=self.login, timeout=TIMEOUT_SECONDS, verify=trusted())

@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+from ami.environment.url_login import LOGIN
+
 #: What stands where a secret was.
 MASK = "********"
 
@@ -16,7 +18,6 @@ _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: One quick search decides whether a text is looked at more closely.
 _HINT = re.compile(r"://|pass|pwd|secret|token|cred|auth|sig|cookie|key|bearer", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=://)[^\s/@\"'<>]*(?:@[^\s/@\"'<>]*)*@")
 _PAIR = re.compile(
     rf"(?P<name>(?<![\w-]){_NAME}\\*[\"']?\s*[:=]\s*)(?:(?P<quote>\\*[\"'])(?P<quoted>.*?)(?P=quote)"
     rf"|(?P<bare>(?:(?:token|bearer|basic)\s+)?[^\s\"'\\&,;}}\])<>]+))",
@@ -62,7 +63,7 @@ def redact_text(text: str) -> str:
         masked = redact(parsed)
         return text if masked == parsed else json.dumps(masked)
     text = _PRIVATE_KEY.sub(MASK, text)
-    text = _USERINFO.sub(_without_password, text)
+    text = LOGIN.sub(_without_password, text)
     text = _PAIR.sub(lambda found: f"{found['name']}{found['quote'] or ''}{MASK}{found['quote'] or ''}", text)
     return _HEADER.sub(lambda found: f"{found['kind']} {MASK}", text)
 

@@ -20,6 +20,7 @@ ROWS: tuple[Workload, ...] = (
         promise="throughput; nothing lost",
         tasks=(
             "ami.jobs.tasks.process_nats_pipeline_result",
+            "ami.jobs.tasks.process_nats_pipeline_results",
             "ami.ml.tasks.create_detection_images",
             "ami.main.tasks.*_calculated_fields",
         ),

@@ -21,6 +21,9 @@ from ami.topology.workload import Workload
 
 Mode = Literal["split", "single"]
 
+#: How many tasks' rules a process keeps; a name may come from anywhere.
+MAX_KNOWN = 1_000
+
 #: The setting in which a deployment has rules of its own (`ami.topology.task_routes`).
 ROUTES_SETTING = "CELERY_TASK_ROUTES"
 
@@ -58,6 +61,8 @@ class Topology:
     routing: str = "split"
     disabled: tuple[Workload, ...] = ()
     routes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    #: What claims a task, by its name: each publish and each run asks.
+    _known: dict[str, tuple[Workload | None, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.routing not in get_args(Mode):
@@ -132,6 +137,14 @@ class Topology:
         return row or self.workload(FALLBACK)
 
     def _claimed(self, task: str) -> tuple[Workload | None, str]:
+        claimed = self._known.get(task)
+        if claimed is None:
+            claimed = self._claim(task)
+            if len(self._known) < MAX_KNOWN:
+                self._known[task] = claimed
+        return claimed
+
+    def _claim(self, task: str) -> tuple[Workload | None, str]:
         table = [(row, rule) for row in self.workloads if (rule := row.claim(task))]
         for row, rule in table:
             if rule == task:

@@ -26,6 +26,9 @@ SQLITE_OPTIONS = {
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
 }
 
+#: A connection is replaced after this time, so that one to a server that was replaced does not live forever.
+MAX_AGE_SECONDS = 60
+
 #: The result backend in the database; chords work on it, also where a part is delivered twice.
 DATABASE_RESULTS = "config.result_backend:Backend"
 
@@ -62,7 +65,10 @@ def databases(url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, d
         database["OPTIONS"] = SQLITE_OPTIONS
     else:
         database["CONN_HEALTH_CHECKS"] = True
-        database["CONN_MAX_AGE"] = 60
+        database["CONN_MAX_AGE"] = int(database.get("CONN_MAX_AGE", MAX_AGE_SECONDS))
+        # With a pooler in front; see "PgBouncer" in docs/operations.md.
+        asked = str(database.get("DISABLE_SERVER_SIDE_CURSORS", "")).lower()
+        database["DISABLE_SERVER_SIDE_CURSORS"] = asked in ("1", "on", "true", "yes")
         database.setdefault("OPTIONS", {})["connect_timeout"] = 5
         database["OPTIONS"] |= libpq_options(keepalive_seconds)
     return {"default": database}

@@ -4,14 +4,22 @@
 each Redis says. ``beat``: what beat left in the database.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ami.environment.deferred import deferred
 from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, queues, redis_servers, workers
+from ami.queues.diagnostics import beat, broker, queues, workers
 from ami.queues.diagnostics.finding import Finding
-from ami.queues.diagnostics.redis_servers import RedisServer
 from ami.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from ami.queues.diagnostics import redis_servers
+    from ami.queues.diagnostics.redis_servers import RedisServer
+else:
+    redis_servers = deferred("ami.queues.diagnostics.redis_servers")
 
 __all__ = ["Finding", "findings"]
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ami.environment.declaration import of
+from ami.environment.url_login import LOGIN
 from ami.topology import app
 from ami.topology.containers import PULSE_FILE, TICK_FILE
 from ami.topology.errors import TopologyError
@@ -190,6 +191,6 @@ def _set(environ: Mapping[str, str], names: list[str]) -> dict[str, str]:
     """Return those of ``names`` that are set; an empty value counts as unset, so that the code's default applies."""
     values = {name: environ[name] for name in names if environ.get(name)}
     for name, value in values.items():
-        if re.search(r"://[^/\s]*@", value):
+        if LOGIN.search(value):
             raise TopologyError(f"{name} is a URL with a login in it, and would be rendered; remove the login.")
     return values

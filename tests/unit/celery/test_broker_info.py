@@ -1,10 +1,13 @@
 """No password of a broker is shown, whichever transport of kombu's it has."""
 
 import pytest
+from celery.app.utils import filter_hidden_settings
 from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES
 
-from ami.celery.broker_info import MaskBroker, masked_info, masked_url
+from ami.celery.broker_info import MaskBroker, masked_info
+from ami.environment.url_login import masked_url
+from ami.queues.redaction import redact_text
 from ami.transports import register
 from config.celery_app import app
 
@@ -46,10 +49,27 @@ def test_logs_of_a_supported_transport_show_no_password(scheme):
         ("redis://:x@host/0", "redis://:**@host/0"),
         ("redis://user@host/0", "redis://user@host/0"),
         ("host.example", "host.example"),
+        ("objectstore+s3://KEY:/a/b@bucket/prefix", "objectstore+s3://KEY:**@bucket/prefix"),
+        ("objectstore+s3://a/b@bucket/prefix", "objectstore+s3://**@bucket/prefix"),
+        ("objectstore+file:///a/b@c", "objectstore+file:///a/b@c"),
     ],
 )
 def test_a_password_with_any_character_is_masked(url, shown):
     assert masked_url(url) == shown
+
+
+@pytest.mark.parametrize("secret", [f"{SECRET}/AND-MORE", f"/{SECRET}", f"12/{SECRET}", f"a/b@{SECRET}"])
+@pytest.mark.parametrize("store", [each for each in STORES if not each.endswith("file")])
+def test_secret_with_a_slash_is_shown_by_nothing(store, secret):
+    url = f"{store}://KEY:{secret}@bucket/prefix"
+    connection = Connection(url)
+    shown = [connection.as_uri(), repr(connection), repr(masked_info(connection.info())), redact_text(f"to {url}:")]
+    shown.append(repr(filter_hidden_settings({"broker_url": url, "broker_write_url": url})))
+    with pytest.raises(ValueError, match="credentials belong into the environment") as refused:
+        connection.connect()
+    for each in (*shown, repr(refused.value)):
+        assert SECRET not in each
+        assert "AND-MORE" not in each
 
 
 def test_workers_replace_what_celery_shows():

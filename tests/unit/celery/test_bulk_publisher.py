@@ -41,9 +41,9 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counted: list[int] = []
     commit = Store.commit
 
-    def counting(self: Store, commands: Any, *, durable: bool = True) -> Any:
+    def counting(self: Store, commands: Any, **options: Any) -> Any:
         counted.append(len(commands))
-        return commit(self, commands, durable=durable)
+        return commit(self, commands, **options)
 
     monkeypatch.setattr(Store, "commit", counting)
     return counted

@@ -1,6 +1,8 @@
 """Variables that nothing reads: misspelt ones stop a process, foreign ones pass, former ones are reported."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ami.environment.names import distance
 from config.schema import earlier
@@ -125,3 +127,13 @@ def test_every_successor_exists():
 )
 def test_distance_counts_letters(one: str, other: str, letters: int):
     assert distance(one, other) == distance(other, one) == letters
+
+
+@given(st.text("ABC_", max_size=9), st.text("ABC_", max_size=9))
+def test_distance_is_counted_as_far_as_it_matters(one: str, other: str):
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        before, row = row, [i]
+        for j, own in enumerate(other, 1):
+            row.append(min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != own)))
+    assert distance(one, other) == min(row[-1], 3)

@@ -251,7 +251,7 @@ def test_new_reason_is_printed_at_once_and_the_end_once(quick, capsys):
 
 def test_what_never_answers_is_returned_with_its_reason(quick):
     need = Need("Redis", "at a:1 (REDIS_URL)", answers("connection refused"))
-    assert waited(need, seconds=2) == ["Redis at a:1 (REDIS_URL): connection refused"]
+    assert waited(need, seconds=0.5) == ["Redis at a:1 (REDIS_URL): connection refused"]
 
 
 def test_a_reason_that_lasts_is_repeated_every_ten_seconds(capsys):

@@ -259,11 +259,24 @@ def test_wrong_options_stop_the_worker_with_one_sentence(plain: Any, given: Any,
     assert says in str(refused.value)
 
 
+def test_subclass_of_the_prefork_pool_is_governed_like_it(plain: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OwnPrefork(TaskPool):
+        pass
+
+    monkeypatch.setenv("WORKER_SINGLE_JOB_MODE", "1")
+    plain.pool_cls, plain.max_memory_per_child = OwnPrefork, 200_000
+    assert plan(plain).soft_kib == 200_000
+    assert plain.max_memory_per_child is None
+
+
 def test_only_pools_that_the_governor_knows_are_taken(plain: Any) -> None:
     class OwnPool(BasePool):
         pass
 
-    for pool in ("prefork", "threads", "solo"):
+    class OwnPrefork(TaskPool):
+        pass
+
+    for pool in ("prefork", "threads", "solo", OwnPrefork):
         plain.pool_cls = pool
         plan(plain)
     for pool, name in (("gevent", "gevent"), (OwnPool, f"{__name__}.{OwnPool.__qualname__}")):

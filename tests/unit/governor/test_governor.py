@@ -126,6 +126,27 @@ def test_deliveries_of_a_lost_connection_are_ignored() -> None:
     assert other.slots == 0
 
 
+def test_pause_that_cannot_be_told_stays_as_it_was_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(attach=False)
+    world.pause_error = ConnectionError("no database")
+    world.governor.attach(world.consumer, lambda function: function())
+    world.look(ROOM)
+    assert world.governor.info()["causes"] == []
+    assert caplog.text.count("Operator's pause unknown, the queue stays not paused") == 1
+    world.paused, world.pause_error = True, None
+    world.look(ROOM)
+    world.pause_error = ConnectionError("no database")
+    assert [world.look(ROOM), world.look(ROOM)] == [0, 0]
+    assert world.governor.info()["causes"] == ["paused"]
+    assert caplog.text.count("Operator's pause unknown, the queue stays paused") == 1
+
+
+def test_one_slot_more_while_the_pool_may_grow_and_none_while_held() -> None:
+    world = World()
+    world.pool.growth = 1
+    assert [world.look(ROOM), world.look(FULL)] == [5, 0]
+
+
 def test_slots_follow_the_number_of_places() -> None:
     world = World()
     world.pool.places = 2

@@ -53,7 +53,7 @@ class Governor:
 
 @pytest.fixture
 def consumer(worker: Any) -> SimpleNamespace:
-    controller = SimpleNamespace(governor_plan=Plan(worker))
+    controller = SimpleNamespace(governor_plan=Plan(worker), autoscaler=None)
     return SimpleNamespace(
         controller=controller,
         apply_eta_task=lambda request: request.done.append("started"),
@@ -124,3 +124,15 @@ def test_a_due_task_starts_in_a_free_slot_and_is_requeued_without(
     request.reject = lambda requeue: request.done.append("returned" if requeue else "buried")
     consumer.apply_eta_task(request)
     assert request.done == done
+
+
+def test_autoscaler_of_a_pool_that_cannot_be_followed_is_said_to_have_no_effect(
+    consumer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer.controller.autoscaler = object()
+    consumer.pool, consumer.prefetch_multiplier = SimpleNamespace(limit=3), 1
+    consumer.timer = SimpleNamespace(call_after=lambda *_: None)
+    consumer.task_consumer.manage = lambda *_: None
+    GovernorStep(consumer).start(consumer)
+    assert "--autoscale has no effect under the governor" in caplog.text
+    assert "the worker runs 3 tasks at once" in caplog.text

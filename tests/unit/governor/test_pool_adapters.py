@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.concurrency.solo import TaskPool as SoloPool
 from celery.worker import state
 
 from ami.governor import pool_adapters as module
@@ -55,6 +56,14 @@ def test_a_place_cools_down_after_its_task(clock: Clock) -> None:
     assert changes == [2, 3]
 
 
+def test_solo_worker_and_its_subclasses_check_between_tasks(clock: Clock) -> None:
+    class OwnSolo(SoloPool):
+        pass
+
+    for pool, checks in ((SoloPool(), True), (OwnSolo(), True), (SimpleNamespace(limit=1), False)):
+        assert PoolAdapter(pool, GovernorSettings(), 1, clock.call_later).checks_between_tasks is checks
+
+
 def test_no_cooldown_without_the_setting(clock: Clock) -> None:
     adapter = adapter_for(clock, [])
     adapter.settled()
@@ -101,6 +110,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def prefork(clock: Clock, world: World, soft_kib: int, hard_kib: int) -> PreforkPoolAdapter:
     pool = SimpleNamespace(limit=2, _pool=world.pool)
     return PreforkPoolAdapter(pool, GovernorSettings(), 1, clock.call_later, soft_kib, hard_kib)
+
+
+@pytest.mark.parametrize(("multiplier", "processes", "growth"), [(1, 2, 1), (1, 4, 0), (1, 5, 0), (4, 2, 0)], ids=str)
+def test_a_message_more_than_processes_makes_the_autoscaler_add_one(
+    clock: Clock, world: World, multiplier: int, processes: int, growth: int
+) -> None:
+    adapter = prefork(clock, world, 0, 0)
+    assert adapter.growth == 0
+    adapter.multiplier, adapter.autoscaler = multiplier, SimpleNamespace(processes=processes, max_concurrency=4)
+    assert adapter.growth == growth
+    threads = adapter_for(clock, [])
+    threads.autoscaler = adapter.autoscaler
+    assert threads.growth == 0
 
 
 @pytest.mark.parametrize("hard_kib", [0, 900 * MIB])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 from billiard.pool import DEATH
+from celery.exceptions import Retry
 
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 from ami.governor.outcome import as_einfo
@@ -161,6 +162,15 @@ def test_memory_error_at_the_ceiling_fails_the_task_not_the_worker(world: World)
     (_, (failed, info, _)) = world.pool.results[-1]
     assert failed
     assert str(getattr(info.exception, "exc", info.exception)).startswith("ml.detect asked for more memory than")
+    assert world.children.recycled == {"ceiling": 1}
+
+
+@pytest.mark.parametrize("as_reported", [as_einfo, lambda error: SimpleNamespace(exception=error)])
+def test_retry_asked_for_a_memory_error_stays_a_retry_and_its_child_is_replaced(world: World, as_reported: Any) -> None:
+    world.children.ceiling_kib, world.children.task_name = 500, lambda _: "ml.detect"
+    asked = as_reported(Retry(exc=MemoryError(), when=1))
+    world.runs(world.starts(1), (True, (True, asked, 0.1)))
+    assert world.pool.results[-1] == (True, (True, asked, 0.1))
     assert world.children.recycled == {"ceiling": 1}
 
 

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,12 +83,19 @@ def folder():
 
 
 @pytest.fixture
-def child(folder, tmp_path):
+def on_disk() -> Iterator[Path]:
+    """A folder on a disk: the run's temporary files may be in memory, where a file is not page cache."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # noqa: S108 - a folder of this test's own
+        yield Path(folder)
+
+
+@pytest.fixture
+def child(folder, on_disk):
     """Start a child in the cgroup that takes 64 MiB of one kind, and reads and writes a file of 64 MiB."""
     started = []
 
     def start(what):
-        argv = [sys.executable, "-c", CHILD, str(folder), what, str(tmp_path / "file")]
+        argv = [sys.executable, "-c", CHILD, str(folder), what, str(on_disk / "file")]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout.readline() == b"ready\n"

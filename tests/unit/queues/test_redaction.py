@@ -15,6 +15,11 @@ SECRET = "s3cr3t-Wert"
         f"https://antenna:{SECRET}@service.example/x",
         f"https://antenna:a@{SECRET}@service.example",
         f"https://{SECRET}@service.example",
+        f"s3://AKIA:12/{SECRET}/x@bucket/prefix",
+        f"cannot read objectstore+s3://AKIA:/{SECRET}@bucket/prefix, retrying",
+        f"http://AKIA:ab/{SECRET}@minio:9000/bucket",
+        f"amqp://antenna:1/{SECRET}@rabbitmq:5672//",
+        f"https://u:a@h,amqp://u:b/{SECRET}@h",
         f"ConnectError: no answer from amqp://antenna:{SECRET}@rabbitmq:5672//",
         f"password={SECRET} host=x",
         f"the password: {SECRET}, and more",
@@ -40,7 +45,8 @@ def test_secret_in_a_text_is_masked(text: str):
 @pytest.mark.parametrize(
     "text",
     ["", "Noctua pronuba", "https://service.example/a@b", "Token expired", "routing_key=antenna", '{"max_tokens": 512}']
-    + ['{"a": "keyword: 7"}', "a@b.example wrote https://h/x", '[1, "two"]', "monkey: 3", "{not json"],
+    + ['{"a": "keyword: 7"}', "a@b.example wrote https://h/x", '[1, "two"]', "monkey: 3", "{not json"]
+    + ["http://h:80/a@b", "s3://bucket/a@b", "http://[::1]:8/a@b"],
 )
 def test_text_without_a_secret_stays_as_it_is(text: str):
     assert redact_text(text) == text
@@ -57,7 +63,7 @@ def test_other_names_are_no_secrets(name: str):
 
 
 def test_long_text_takes_no_long_time():
-    redact_text("a_" * 50_000 + "password" + "://" + "@" * 50_000)
+    redact_text("a_" * 50_000 + "password" + "://" + "@" * 50_000 + "s3://:" * 20_000 + ":" * 50_000)
 
 
 STORED = {

@@ -19,6 +19,7 @@ SPLIT = load({})
     ("task", "origin", "queue"),
     [
         ("ami.jobs.tasks.process_nats_pipeline_result", None, "antenna-ingest"),
+        ("ami.jobs.tasks.process_nats_pipeline_results", None, "antenna-ingest"),
         ("ami.ml.tasks.create_detection_images", "task", "antenna-ingest"),
         ("ami.main.tasks.refresh_event_calculated_fields", "task", "antenna-ingest"),
         ("ami.main.tasks.refresh_event_calculated_fields", "person", "antenna-interactive"),

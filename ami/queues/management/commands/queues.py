@@ -18,7 +18,7 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
-from ami.queues.diagnostics import Finding, redis_servers
+from ami.queues.diagnostics import Finding
 from ami.queues.management import adopt, confirmation
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
@@ -104,6 +104,8 @@ class Command(BaseCommand):
     def _check(self, options: dict[str, Any]) -> None:
         found = [_finding(message) for message in run_checks(tags=["queues"])]
         if options["live"]:
+            from ami.queues.diagnostics import redis_servers  # It imports redis, which few commands need.
+
             conf = current_app.conf
             servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
             found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)

@@ -1,0 +1,51 @@
+"""A publish builds no connection to learn the broker's kind, and finds its settings at once."""
+
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from ami.celery.publish_settings import READ_BY_EACH_PUBLISH
+from tests.support.place import celery_at
+
+TASK = "ami.jobs.tasks.run_job"
+
+
+@pytest.fixture
+def built(app: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The URLs of the connections that the application builds."""
+    urls: list[str] = []
+    connection = Celery._connection
+
+    def watched(self: Any, url: str, **options: Any) -> Any:
+        urls.append(url)
+        return connection(self, url, **options)
+
+    monkeypatch.setattr(Celery, "_connection", watched)
+    return urls
+
+
+def test_publishing_builds_no_connection_per_message(app: Any, built: list[str]):
+    with celery_at("memory://"):
+        app.send_task(TASK)
+        del built[:]
+        for _ in range(5):
+            app.send_task(TASK)
+    assert built == []
+
+
+def test_kind_of_another_broker_is_learned_when_the_setting_changes(app: Any, sent: list[dict[str, Any]]):
+    with celery_at("memory://"):
+        app.send_task(TASK)
+    with celery_at("amqp://unused"):
+        app.send_task(TASK)
+    assert ["confirm_timeout" in message for message in sent] == [False, True]
+
+
+def test_settings_of_each_publish_are_found_first_and_may_change(app: Any):
+    conf = app.conf
+    assert set(READ_BY_EACH_PUBLISH) <= set(conf.maps[0])
+    before = conf.task_always_eager
+    conf.task_always_eager = True
+    assert conf["task_always_eager"]
+    conf.task_always_eager = before

@@ -1,0 +1,55 @@
+"""What is deferred can be imported, and what few processes need is imported by those alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ami.environment import deferred
+from tests.support.place import ROOT
+
+#: Not one of them is needed to show a table of tasks.
+FEW = ("httpx", "nats", "PIL", "redis", "psycopg", "drf_spectacular.plumbing", "rest_framework.serializers")
+
+PROGRAM = """
+import sys
+import django
+django.setup()
+from django.contrib import admin
+from django.core.management import call_command
+call_command("queues", "tasks")
+found = [name for name in sys.argv[1:] if name in sys.modules]
+assert not found, found
+from ami.environment import deferred
+assert deferred.names()
+deferred.load()
+assert set(deferred.names()) <= set(sys.modules)
+from django.apps import apps
+from ami.main.models import Occurrence
+assert admin.site.is_registered(Occurrence)
+"""
+
+
+@pytest.mark.processes
+def test_commands_do_not_import_what_few_processes_need():
+    environment = {"DJANGO_SETTINGS_MODULE": "config.settings.test", "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *FEW], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_deferred_module_that_is_missing_says_so_when_it_is_used(monkeypatch):
+    monkeypatch.setattr(deferred, "_deferred", set())
+    module = deferred.deferred("ami.no_such_module")
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        _ = module.anything
+
+
+def test_a_replaced_attribute_is_that_of_the_module(monkeypatch):
+    monkeypatch.setattr(deferred, "_deferred", set())
+    module = deferred.deferred("ami.environment.names")
+    from ami.environment import names
+
+    monkeypatch.setattr(module, "LONG", 5)
+    assert names.LONG == 5

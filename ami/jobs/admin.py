@@ -16,6 +16,7 @@ from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
+from ami.main.admin.large_lists import LargeListAdmin, search_numbers
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 from ami.queues.redaction import redact_text
@@ -44,6 +45,7 @@ class JobAdmin(admin.ModelAdmin):
     form = JobForm
     list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
     list_filter = ("status", "job_type_key", "dispatch_mode")
+    list_per_page = 50
     list_select_related = ("project",)
     search_fields = ("name", "task_id")
     raw_id_fields = ("project", "deployment", "pipeline", "source_image_collection", "source_image_single")
@@ -115,22 +117,52 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 
 @admin.register(JobImage)
-class JobImageAdmin(ReadOnlyAdmin):
-    """The state of each image of each job."""
+class JobImageAdmin(ReadOnlyAdmin, LargeListAdmin):
+    """The state of each image of each job; the states are a filter of one job's images."""
 
     list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
-    list_filter = ("state",)
-    search_fields = ("=job__id", "=source_image__id")
-    show_full_result_count = False
+    search_fields = ("job__id", "source_image__id")
+    search_help_text = "number of a job or a capture"
+
+    def get_list_filter(self, request: HttpRequest) -> tuple[str, ...]:
+        # Over all jobs, a rare state would be looked for in every row.
+        return ("state",) if request.GET.get("q") else ()
+
+    def get_search_results(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        queryset: QuerySet[Any],
+        search_term: str,
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find the images of a job, or a capture in all jobs, by number."""
+        columns = ("job_id", "source_image_id")
+        return search_numbers(queryset, search_term, *columns) if search_term else queryset, False
 
 
 @admin.register(StoredResult)
-class StoredResultAdmin(ReadOnlyAdmin):
+class StoredResultAdmin(ReadOnlyAdmin, LargeListAdmin):
     """Results that workers posted, and whether they were handled."""
 
     list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")
-    search_fields = ("=job__id", "key", "task_id")
-    show_full_result_count = False
+    search_fields = ("job__id", "key")
+    search_help_text = "number of a job, or how a key begins"
+
+    def get_search_results(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        queryset: QuerySet[Any],
+        search_term: str,
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find the results of a job by its number, and others by how their key begins."""
+        if not search_term:
+            return queryset, False
+        if search_term.isascii() and search_term.isdecimal():
+            return search_numbers(queryset, search_term, "job_id"), False
+        return queryset.filter(key__startswith=search_term), False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StoredResult]:
+        """Leave the bodies in the database."""
+        return super().get_queryset(request).defer("body")
 
 
 @admin.action(description="Reprocess selected captures", permissions=["change"])

@@ -6,11 +6,12 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from celery import Task, shared_task
 from celery.exceptions import TaskPredicate
 from django.db import InterfaceError, OperationalError
+from kombu.exceptions import OperationalError as BrokerError
 
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import audits, db_interrupt, ingest, job_slice, stored_results
+from ami.jobs.services import audits, db_interrupt, ingest, job_slice, progress, stored_results
 from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
 from ami.main.services import tokens
@@ -90,9 +91,12 @@ def _record_failure(
     kwargs: dict[str, Any],
     einfo: Any,  # noqa: ARG001
 ) -> None:
-    """Record on the stored result that its task was buried."""
+    """Record on the stored results that their message was buried."""
+    error = f"{type(exc).__name__}: {exc}"
     if key := kwargs.get("result_key"):
-        stored_results.mark_failed(key, f"{type(exc).__name__}: {exc}")
+        stored_results.mark_failed(error, key=key)
+    if keys := kwargs.get("result_ids"):
+        stored_results.mark_failed(error, pk__in=keys)
 
 
 @shared_task(
@@ -116,6 +120,31 @@ def process_nats_pipeline_result(
         ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
 
 
+@shared_task(
+    bind=True,
+    name="ami.jobs.tasks.process_nats_pipeline_results",
+    triggered_by="pull workers (POST jobs/ID/result/), audit_stored_results",
+    max_retries=5,
+    ignore_result=True,
+    on_failure=_record_failure,
+)
+def process_nats_pipeline_results(self: Task, job_id: int, result_ids: list[int], tries: int = 0) -> None:
+    """Save stored results of one job together.
+
+    ``tries`` counts the retries after errors of the services. A message that was delivered before, or was retried more
+    often, ended its process: each of its results then gets a message of its own.
+    """
+    if self.request.retries > tries or (self.request.delivery_info or {}).get("redelivered"):
+        ingest.split_batch(job_id, result_ids)
+        return
+    try:
+        with db_interrupt.cancel_query_on_soft_limit():
+            ingest.handle_batch(job_id, result_ids)
+    except (*ingest.TRANSIENT, OSError, BrokerError) as error:
+        arguments = {"job_id": job_id, "result_ids": result_ids, "tries": tries + 1}
+        raise self.retry(kwargs=arguments, countdown=_backoff(tries), exc=error) from error
+
+
 @shared_task(name="ami.jobs.tasks.audit_jobs", triggered_by="beat", ignore_result=True)
 def audit_jobs() -> dict[str, dict[str, int]]:
     """Repair jobs: stalled leases, lost images, complete but unfinished jobs, orphan streams."""
@@ -130,8 +159,9 @@ def audit_stored_results() -> dict[str, int]:
 
 @shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
 def audit_data_integrity() -> dict[str, int]:
-    """Count inconsistent rows; delete tokens that have been unused for too long."""
-    return {**audits.audit_data_integrity(), "tokens_purged": tokens.purge()}
+    """Count inconsistent rows, some of each table per run; delete unused tokens; store jobs' image counts."""
+    counted = audits.audit_data_integrity()
+    return {**counted, "tokens_purged": tokens.purge(), "job_counts_stored": progress.store_counts(100)}
 
 
 @shared_task(name="ami.jobs.tasks.jobs_health_check", triggered_by="beat", ignore_result=True)

@@ -13,4 +13,3 @@ class MainConfig(AppConfig):
 
     def ready(self) -> None:
         from ami.main import signals  # noqa: F401
-        from ami.main.api import schema  # noqa: F401

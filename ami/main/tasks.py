@@ -1,7 +1,6 @@
 """The core's Celery tasks: thin wrappers around its services. Each may run twice, also concurrently."""
 
 from typing import Any
-from uuid import uuid4
 
 from celery import Task, shared_task
 from django.db import InterfaceError, OperationalError
@@ -10,6 +9,8 @@ from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import (
     bulk_deletion,
     capture_sets,
+    detection_projects,
+    float_conversion,
     leases,
     login_attempts,
     public_urls,
@@ -52,18 +53,26 @@ def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool 
 
 @shared_task(bind=True, name="ami.main.tasks.update_stale_counts", triggered_by="beat", **RETRIES)
 def update_stale_counts(self: Task) -> bool | None:
-    """Recount what is marked stale, one worker at a time; the next tick continues after this slice.
+    """Recount what is marked stale and fill copied columns, one worker at a time; the next tick continues.
 
-    Returns whether everything is counted; None when another worker holds the lease.
+    Returns whether nothing is left; None when another worker holds the lease.
     """
-    lease, owner = leases.named("update_stale_counts"), uuid4().hex
     # Correctness does not depend on the lease: two concurrent flushes only waste work.
-    if not leases.acquire(lease, owner):
-        return None
-    try:
-        return stale_flush.flush(Slice(self))
-    finally:
-        leases.release(lease, owner)
+    with leases.held("update_stale_counts") as held:
+        if held is None:
+            return None
+        turn = Slice(self)
+        return stale_flush.flush(turn) and detection_projects.fill(turn)
+
+
+@shared_task(bind=True, name="ami.main.tasks.update_float_lists", triggered_by="beat", **RETRIES)
+def update_float_lists(self: Task) -> bool | None:
+    """Convert scores and logits that an earlier version wrote as JSON, in slices; the next tick continues.
+
+    Returns whether all are converted; None when another worker holds the lease.
+    """
+    with leases.held("update_float_lists") as held:
+        return None if held is None else float_conversion.convert(*held, Slice(self))
 
 
 @shared_task(name="ami.main.tasks.update_login_attempts", triggered_by="beat", **RETRIES)

@@ -19,3 +19,11 @@ class PictureRefused(Exception):
 
 class ServiceRefused(Exception):
     """A processing service answered without results: a 4xx or 500, or a body that is not a pipeline response."""
+
+
+class CropsFailed(Exception):
+    """Some captures could not be cropped, the others were; the message names each failed one with its reason."""
+
+
+class CropsRefused(CropsFailed):
+    """As `CropsFailed`, and a retry cannot help for any of them."""

@@ -1,18 +1,27 @@
 """The tasks of the app `ml`: crops and service checks, thin wrappers around `ami.ml.services`."""
 
+from typing import TYPE_CHECKING
+
 from celery import shared_task
 from django.db import InterfaceError, OperationalError
 
+from ami.environment.deferred import deferred
+from ami.ml.errors import CropsFailed, CropsRefused
 from ami.ml.models import ProcessingService
-from ami.ml.services import crops, probes
-from ami.ml.services.registration import register
+
+if TYPE_CHECKING:
+    from ami.ml.services import crops, probes, registration
+else:
+    crops = deferred("ami.ml.services.crops")
+    probes = deferred("ami.ml.services.probes")
+    registration = deferred("ami.ml.services.registration")
 
 
 @shared_task(
     name="ami.ml.tasks.create_detection_images",
-    triggered_by="process_nats_pipeline_result",
-    autoretry_for=(crops.CropsFailed, OperationalError, InterfaceError, OSError),
-    dont_autoretry_for=(crops.CropsRefused,),
+    triggered_by="process_nats_pipeline_result, process_nats_pipeline_results",
+    autoretry_for=(CropsFailed, OperationalError, InterfaceError, OSError),
+    dont_autoretry_for=(CropsRefused,),
     retry_backoff=5,
     retry_backoff_max=300,
     max_retries=5,
@@ -52,4 +61,4 @@ def check_processing_service(service_id: int, project_ids: list[int] | None = No
         status = probes.check_now(service)
         projects = service.projects.order_by("pk").values_list("pk", flat=True)
         wanted = [pk for pk in projects if project_ids is None or pk in project_ids]
-        register(service, wanted, status.pipeline_configs)
+        registration.register(service, wanted, status.pipeline_configs)

@@ -1,10 +1,14 @@
 """The file of an export: its URLs and its download."""
 
+from typing import TYPE_CHECKING
+
 from ami.exports.models import DataExport
 from ami.exports.services.formats import format_of
-from ami.main.api.files import ANY_BYTES, Download
 from ami.main.services import file_urls
 from ami.main.services.stored_files import EXPORT
+
+if TYPE_CHECKING:
+    from ami.main.api.files import Download
 
 FILE_DELETED = "The file of this export was deleted. Run the export again."
 
@@ -24,8 +28,10 @@ def signed_path(export: DataExport) -> str:
     return file_urls.signed_path(_address(export), file_urls.for_people())
 
 
-def download(export: DataExport) -> Download:
+def download(export: DataExport) -> "Download":
     """Return the download of an export that has a file."""
+    from ami.main.api.files import Download  # A worker, which needs the URLs above, does not need the API.
+
     extension = export.file_path.rpartition(".")[2]
     return Download(
         area=EXPORT,
@@ -38,6 +44,8 @@ def download(export: DataExport) -> Download:
 
 
 def _content_type(export: DataExport) -> str:
+    from ami.main.api.files import ANY_BYTES
+
     try:
         return format_of(export.format).content_type
     except ValueError:  # The format was removed in this version.

@@ -20,7 +20,7 @@ from ami.exports.services.formats import Format, format_of
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.services.stored_files import EXPORTS
 
-BATCH = 100
+BATCH = 1_000
 PART_ROWS = 10_000
 COPY_BYTES = 1024**2
 
@@ -124,11 +124,11 @@ def _write_rows(
     upto, last_pk, rows = export.upto_pk or 0, after_pk, 0
     while last_pk < upto and rows < PART_ROWS:
         following = occurrences_of(export).filter(pk__gt=last_pk, pk__lte=upto)
-        batch = list(written.prepare(following)[:BATCH])
-        if not batch:
+        batch = written.batch(following, BATCH)
+        if not batch.rows:
             return upto, rows
-        part.write((written.between if rows else b"") + written.rows(batch))
-        last_pk, rows = batch[-1].pk, rows + len(batch)
+        part.write((written.between if rows else b"") + batch.content)
+        last_pk, rows = batch.last_pk, rows + batch.rows
         if turn.over():
             break
     return last_pk, rows

@@ -9,7 +9,8 @@ from rest_framework.request import Request
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
-from ami.main.api.lists import MAX_PER_PAGE, whole_number
+from ami.main.api.lists import whole_number
+from ami.main.api.pagination import MAX_PER_PAGE
 from ami.main.permissions import is_worker, visible_projects
 from ami.ml.services.heartbeats import record_heartbeat
 

@@ -48,6 +48,8 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     queryset = Job.objects.select_related("project", "pipeline").order_by("-created_at", "-pk")
     serializer_class = JobSerializer
     filters = FILTERS
+    # Part of the contract of workers.
+    counts_exactly = True
     budget = CAPTURE_LIST
 
     def get_queryset(self) -> QuerySet[Job]:

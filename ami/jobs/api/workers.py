@@ -12,7 +12,7 @@ from ami.jobs.api import next_job
 from ami.jobs.api.pull_client import client_of
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claim_extension, image_claims, stored_results
+from ami.jobs.services import claim_extension, image_claims, result_batches, stored_results
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     QueuedResult,
@@ -21,6 +21,7 @@ from ami.ml.schemas import (
     TasksRequest,
     TasksResponse,
 )
+from ami.ml.services import wire
 from ami.ml.services.heartbeats import record_heartbeat
 from ami.ml.services.wire import PostedResult
 
@@ -81,15 +82,16 @@ class WorkerActions:
 
 
 def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:
-    """Store all results, then publish a task for each, all at once.
+    """Store all results, then publish the messages for batches of them, all at once.
 
     Raises:
         OSError: the storage failed.
         kombu.exceptions.OperationalError: the broker did not take every message; all results are stored.
     """
-    rows = [stored_results.store_text(job, item.reply_subject, item.text) for item in results]
+    items = [(item.reply_subject, item.text) for item in results]
+    rows = stored_results.store_many(job, items, wire_version=wire.version())
     tasks: list[Any] = [
         QueuedResult(reply_subject=item.reply_subject, task_id=task_id)
-        for item, task_id in zip(results, stored_results.publish(rows), strict=True)
+        for item, task_id in zip(results, result_batches.publish(rows), strict=True)
     ]
     return ResultAcceptedResponse(job_id=job.pk, results_queued=len(tasks), tasks=tasks)

@@ -25,6 +25,7 @@ GUARDED = frozenset(
         "tries",
         "queued_at",
         "queued_times",
+        "image_counts",
     }
 )
 """Columns that ``save()`` never writes on an existing row; each is written by a statement of its own."""
@@ -58,6 +59,7 @@ class Job(models.Model):
     done = models.PositiveBigIntegerField(default=0, editable=False)
     total = models.PositiveBigIntegerField(default=0, editable=False)
     collected_at = models.DateTimeField(null=True, blank=True, editable=False)
+    image_counts = models.JSONField(null=True, editable=False, help_text="of a final job whose images do not change")
     tries = models.PositiveSmallIntegerField(default=0, editable=False, help_text="errors of this run so far")
     queued_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="last published before it began")
     queued_times = models.PositiveSmallIntegerField(default=0, editable=False, help_text="published before it began")

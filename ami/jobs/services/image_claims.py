@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Case, CharField, IntegerField, Value, When
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import UNSETTLED, ImageState
 from ami.jobs.services import jetstream
+from ami.jobs.services.image_settlement import lock_images
 from ami.jobs.services.jetstream import Delivery
 from ami.ml.schemas import PipelineProcessingTask
 from ami.ml.services.capture_files import public_url
@@ -51,16 +53,19 @@ def _drop_settled(deliveries: Iterable[Delivery]) -> None:
 
 
 def _mark_claimed(job: Job, deliveries: list[Delivery], client: str, lease_expires_at: datetime) -> None:
-    """Mark the rows claimed by one conditional statement, because a result may settle an image at the same time."""
+    """Mark the rows claimed by one conditional statement, because results may settle images at the same time."""
     if not deliveries:
         return
     replies = [When(source_image_id=d.image_id, then=Value(d.reply_subject)) for d in deliveries]
     attempts = [When(source_image_id=d.image_id, then=Value(d.deliveries)) for d in deliveries]
-    JobImage.objects.filter(job=job, source_image_id__in=[d.image_id for d in deliveries], state__in=UNSETTLED).update(
-        state=ImageState.CLAIMED,
-        reply_subject=Case(*replies, output_field=CharField()),
-        attempts=Case(*attempts, output_field=IntegerField()),
-        lease_expires_at=lease_expires_at,
-        claimed_by=client,
-        extensions=0,
-    )
+    images = [delivery.image_id for delivery in deliveries]
+    with transaction.atomic():
+        lock_images(job.pk, images)
+        JobImage.objects.filter(job=job, source_image_id__in=images, state__in=UNSETTLED).update(
+            state=ImageState.CLAIMED,
+            reply_subject=Case(*replies, output_field=CharField()),
+            attempts=Case(*attempts, output_field=IntegerField()),
+            lease_expires_at=lease_expires_at,
+            claimed_by=client,
+            extensions=0,
+        )

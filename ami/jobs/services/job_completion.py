@@ -1,9 +1,11 @@
 """Finishes a job whose images are all settled, by one cheap conditional query."""
 
 import logging
+from dataclasses import asdict
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
@@ -11,6 +13,7 @@ from ami.jobs.models.states import FINALIZABLE, UNSETTLED, DispatchMode, JobStat
 from ami.jobs.services import jetstream
 from ami.jobs.services.progress import ImageCounts, count_images
 from ami.jobs.services.transitions import move
+from ami.main.services.compiled_query import CompiledQuery
 
 logger = logging.getLogger(__name__)
 
@@ -18,14 +21,18 @@ _unsettled = Exists(JobImage.objects.filter(job_id=OuterRef("pk"), state__in=UNS
 ALL_SETTLED = Q(collected_at__isnull=False) & ~Q(_unsettled)
 
 
+@CompiledQuery
+def _settled(job_id: int) -> QuerySet[Job, Any]:
+    return Job.objects.filter(ALL_SETTLED, pk=job_id, status__in=FINALIZABLE).order_by().values_list("pk")
+
+
 def complete_if_settled(job_id: int) -> bool:
     """Finish the job if all images are collected and settled; return whether this call finished it."""
-    ready = Job.objects.filter(ALL_SETTLED, pk=job_id, status__in=FINALIZABLE).first()
-    if ready is None:
+    if not _settled.rows(job_id) or (ready := Job.objects.filter(pk=job_id).first()) is None:
         return False
     counts = count_images([job_id]).get(job_id, ImageCounts())
     job = ready
-    if not move(job, counts.final_status, when=ALL_SETTLED):
+    if not move(job, counts.final_status, when=ALL_SETTLED, image_counts=asdict(counts)):
         return False
     share = f"{counts.captures} of {counts.total} images processed, {counts.failed} failed"
     job.log(f"Finished as {job.status}: {share}.", level="INFO" if job.status == JobStatus.SUCCESS else "ERROR")

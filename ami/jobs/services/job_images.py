@@ -1,25 +1,30 @@
 """Collects a job's images as rows, in chunks with a cursor, so that a slice can end after any chunk (incident 14)."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
 
-from django.db.models import QuerySet
+from django.db.models import BigIntegerField, F, Max, QuerySet
+from django.db.models.functions import Cast, Random
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
+from ami.jobs.services.insert_select import insert_select
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.models import SourceImage
 
-CHUNK = 1000
+CHUNK = 10_000
+
+#: What a shuffled image's place is below.
+POSITIONS = 2**48
 
 
 def collect(job: Job, work: SliceOfWork) -> bool:
     """Create a row per image of the job; return whether all exist. Repeating a chunk changes nothing."""
-    after = int(job.cursor.get("collected_to", 0))
-    for chunk in _chunks(job, after):
-        rows = [JobImage(job=job, source_image_id=pk, position=_position(job, pk)) for pk in chunk]
-        JobImage.objects.bulk_create(rows, ignore_conflicts=True)
-        job.save_progress(cursor={**job.cursor, "collected_to": chunk[-1]})
+    next_chunk = _chunks(job)
+    while (chunk := next_chunk(int(job.cursor.get("collected_to", 0)))) is not None:
+        images, last = chunk
+        insert_select(JobImage, images, job_id=job.pk, source_image_id=F("pk"), position=position_of(job))
+        job.save_progress(cursor={**job.cursor, "collected_to": last})
         if work.over():
             return False
     total = JobImage.objects.filter(job=job).count()
@@ -44,28 +49,47 @@ def images_of(job: Job) -> QuerySet[SourceImage]:
     return images.none()
 
 
-def _chunks(job: Job, after: int) -> Iterator[list[int]]:
-    """Yield ascending chunks of primary keys greater than ``after``."""
-    images = images_of(job).order_by("pk")
-    if job.limit is not None:
-        chosen = _limited(job, images)
-        left = [pk for pk in chosen if pk > after]
-        yield from (left[start : start + CHUNK] for start in range(0, len(left), CHUNK))
-        return
-    while chunk := list(images.filter(pk__gt=after).values_list("pk", flat=True)[:CHUNK]):
-        yield chunk
-        after = chunk[-1]
+#: The images of a chunk, and the last one's key.
+Chunk = tuple[QuerySet[SourceImage], int]
 
 
-def _limited(job: Job, images: QuerySet[SourceImage]) -> list[int]:
-    """Return at most ``job.limit`` keys, ascending, the same in every slice."""
-    limit = job.limit or 0
+def _chunks(job: Job) -> Callable[[int], Chunk | None]:
+    """Return what finds the chunk of images after a primary key, ascending; None after the last."""
+    images = images_of(job)
+    if job.limit is None:
+        return lambda after: _chunk(images, after)
     if not job.shuffle:
-        return list(images.values_list("pk", flat=True)[:limit])
-    pks = list(images.values_list("pk", flat=True))
-    return sorted(random.Random(job.pk).sample(pks, min(limit, len(pks))))  # noqa: S311
+        first = _first(images, job.limit)
+        return lambda after: _chunk(first, after)
+    chosen = _sample(job, images)
+
+    def of_sample(after: int) -> Chunk | None:
+        chunk = [pk for pk in chosen if pk > after][:CHUNK]
+        return (images.filter(pk__in=chunk), chunk[-1]) if chunk else None
+
+    return of_sample
 
 
-def _position(job: Job, pk: int) -> int:
-    """Return an image's place in the order of publishing, the same in every slice even if shuffled."""
-    return random.Random(f"{job.pk}:{pk}").getrandbits(48) if job.shuffle else pk  # noqa: S311
+def _chunk(images: QuerySet[SourceImage], after: int) -> Chunk | None:
+    left = images.filter(pk__gt=after)
+    last = left.order_by("pk")[:CHUNK].aggregate(last=Max("pk"))["last"]
+    return None if last is None else (left.filter(pk__lte=last), last)
+
+
+def _first(images: QuerySet[SourceImage], limit: int) -> QuerySet[SourceImage]:
+    """Return the images with the ``limit`` lowest keys."""
+    if limit < 1:
+        return images.none()
+    [last] = images.order_by("pk").values_list("pk", flat=True)[limit - 1 : limit] or [None]
+    return images if last is None else images.filter(pk__lte=last)
+
+
+def _sample(job: Job, images: QuerySet[SourceImage]) -> list[int]:
+    """Return ``job.limit`` keys by chance, ascending, the same in every slice."""
+    pks = list(images.order_by("pk").values_list("pk", flat=True))
+    return sorted(random.Random(job.pk).sample(pks, min(job.limit or 0, len(pks))))  # noqa: S311
+
+
+def position_of(job: Job) -> F | Cast:
+    """Return an image's place in the order of publishing; a row that exists keeps its own."""
+    return Cast(Random() * POSITIONS, BigIntegerField()) if job.shuffle else F("pk")

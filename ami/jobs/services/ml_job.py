@@ -1,12 +1,19 @@
 """The job kind `ml`: runs a pipeline over images."""
 
+from typing import TYPE_CHECKING
+
+from ami.environment.deferred import deferred
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
 from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.job_images import collect
 from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 from ami.jobs.services.pull_dispatch import dispatch
-from ami.jobs.services.push_dispatch import push
+
+if TYPE_CHECKING:
+    from ami.jobs.services import push_dispatch
+else:
+    push_dispatch = deferred("ami.jobs.services.push_dispatch")
 
 
 def finish(job: Job) -> None:
@@ -26,4 +33,4 @@ def advance(job: Job, work: SliceOfWork) -> bool:
         return False
     if job.dispatch_mode == DispatchMode.ASYNC_API:
         return dispatch(job, work)
-    return push(job, work)
+    return push_dispatch.push(job, work)

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import Model
 
 from ami.jobs.services import old_results
-from ami.jobs.services.stored_results import HANDLE_RESULT
+from ami.jobs.services.result_batches import HANDLE_RESULT
 from ami.main.models import Deployment, Project, SourceImage, SourceImageCollection
 from ami.queues.adoption.old_tasks import Arguments, Becomes, Buried, CannotRun, Dropped, OldTasks, RunsAs
 

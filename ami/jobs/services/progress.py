@@ -1,10 +1,12 @@
-"""Derives a job's progress for the API from its rows; nothing is stored."""
+"""Derives a job's progress for the API from its rows, or from the counts that a final job stores."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Count, Q, Sum
+from django.utils import timezone
 
 from ami.jobs.errors import UnknownKind
 from ami.jobs.models import Job, JobImage
@@ -13,6 +15,9 @@ from ami.jobs.services.job_kinds import Kind, kind_of
 
 FAILURE_THRESHOLD = 0.5
 """A job fails if more than this share of its images failed, decided only when all are settled (incident 33)."""
+
+LATEST_SECONDS = 24 * 3600
+"""How long after a job's end a result may come: the age limit of its stream."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,28 @@ def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
 
 
 def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:
-    """Return primary key -> progress JSON, with one query for all jobs."""
+    """Return primary key -> progress JSON, with at most one query for all jobs."""
     jobs = list(jobs)
-    counts = count_images(job.pk for job in jobs if _kind(job) is None or _kind(job).per_image)  # type: ignore[union-attr]
+    counts = {job.pk: ImageCounts(**job.image_counts) for job in jobs if job.image_counts is not None}
+    live = [job.pk for job in jobs if job.pk not in counts and ((kind := _kind(job)) is None or kind.per_image)]
+    counts |= count_images(live) if live else {}
     return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
+
+
+def store_counts(most: int = 20) -> int:
+    """Store the counts of final jobs that have none, at most ``most`` jobs; return how many.
+
+    A job that completes stores them itself. One that failed or was cancelled may still get results that were on the
+    way, so a day has to pass.
+    """
+    over = Job.objects.filter(
+        status__in=FINAL, image_counts__isnull=True, finished_at__lt=timezone.now() - timedelta(seconds=LATEST_SECONDS)
+    )
+    keys = list(over.order_by("pk").values_list("pk", flat=True)[:most])
+    counts = count_images(keys)
+    for key in keys:
+        over.filter(pk=key).update(image_counts=asdict(counts.get(key, ImageCounts())))
+    return len(keys)
 
 
 def progress(job: Job) -> dict[str, Any]:

@@ -1,17 +1,24 @@
 """Publishes a pull job's images to JetStream in chunks, and marks each one after its confirmation."""
 
-from typing import Any
+import time
+from collections.abc import Collection
+from itertools import starmap
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from ami.jobs.errors import NatsUnavailable
+from ami.jobs.errors import JobStopped, NatsUnavailable
 from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import ImageState
+from ami.jobs.models.states import ACTIVE, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.job_kinds import SliceOfWork
+from ami.main.models.captures import public_url
 
-CHUNK = 200
+CHUNK = 1000
+
+#: So often the job's heartbeat and lease are written; its status is read before each chunk.
+HEARTBEAT_SECONDS = 1.0
 
 
 def dispatch(job: Job, work: SliceOfWork) -> bool:
@@ -26,12 +33,39 @@ def dispatch(job: Job, work: SliceOfWork) -> bool:
     if not _pending(job).exists():
         return True
     _prepare_stream(job)
-    while chunk := list(_pending(job).select_related("source_image")[:CHUNK]):
-        job.save_progress()
+    saved_at = time.monotonic()
+    while chunk := list(starmap(PendingImage, _pending(job).values_list(*COLUMNS)[:CHUNK])):
+        if time.monotonic() - saved_at >= HEARTBEAT_SECONDS:
+            job.save_progress()
+            saved_at = time.monotonic()
+        else:
+            _refuse_stopped(job)
         _publish(job, chunk)
         if work.over():
             return not _pending(job).exists()
     return True
+
+
+class PendingImage(NamedTuple):
+    """What is read of an image: its row's key, and what its message is made of."""
+
+    row: int
+    image_id: int
+    base_url: str
+    path: str
+
+
+#: In the order of `PendingImage`.
+COLUMNS = ("pk", "source_image_id", "source_image__public_base_url", "source_image__path")
+
+
+def _refuse_stopped(job: Job) -> None:
+    """Raise JobStopped where ``save_progress`` would, and write nothing."""
+    mine = Job.objects.filter(pk=job.pk, status__in=ACTIVE)
+    if job.lease_owner:
+        mine = mine.filter(lease_owner=job.lease_owner)
+    if not mine.exists():
+        raise JobStopped(f"Job {job.pk} is no longer active.")
 
 
 def _prepare_stream(job: Job) -> None:
@@ -45,20 +79,25 @@ def _prepare_stream(job: Job) -> None:
     job.save_progress(cursor={**job.cursor, "stream": True})
 
 
-def _publish(job: Job, chunk: list[JobImage]) -> None:
-    payloads = {row.source_image_id: payload(row) for row in chunk}
+def _publish(job: Job, chunk: list[PendingImage]) -> None:
+    payloads = {image.image_id: payload(image.image_id, public_url(image.base_url, image.path)) for image in chunk}
     confirmed = jetstream.publish(job.pk, payloads)
-    JobImage.objects.filter(job=job, source_image_id__in=confirmed, state=ImageState.PENDING).update(
-        state=ImageState.PUBLISHED, published_at=timezone.now()
-    )
+    _mark([image.row for image in chunk if image.image_id in confirmed])
     if len(confirmed) < len(chunk):
         raise NatsUnavailable(f"JetStream confirmed {len(confirmed)} of {len(chunk)} messages.")
 
 
-def payload(row: JobImage) -> dict[str, Any]:
+def _mark(rows: Collection[int]) -> None:
+    """Mark rows as published, unless somebody has claimed or settled them by now."""
+    # By key and not by the range of places: an audit may have reset a row of that range since it was read.
+    pending = JobImage.objects.filter(pk__in=rows, state=ImageState.PENDING)
+    pending.update(state=ImageState.PUBLISHED, published_at=timezone.now())
+
+
+def payload(image_id: int, url: str) -> dict[str, Any]:
     """Return the message of one image: a `PipelineProcessingTask` without its reply subject."""
-    pk = str(row.source_image_id)
-    return {"id": pk, "image_id": pk, "image_url": row.source_image.public_url()}
+    pk = str(image_id)
+    return {"id": pk, "image_id": pk, "image_url": url}
 
 
 def _pending(job: Job) -> QuerySet[JobImage]:

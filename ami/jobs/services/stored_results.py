@@ -1,37 +1,29 @@
-"""Stores posted results: the body in storage under a key derived from its hash, and one row per key (incident 45)."""
+"""Stores posted results, one row per key, which is derived from the body's hash (incident 45)."""
 
-import gzip
 import hashlib
-import io
 import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from celery import Signature
-from django.conf import settings
-from django.core.files.base import File
-from django.core.files.storage import storages
+from celery.utils import uuid
 from django.db import transaction
-from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
-from ami.celery.bulk_message import UnconfirmedTasks
-from ami.jobs.errors import ResultMissing
 from ami.jobs.models import Job, StoredResult
+from ami.jobs.services import result_bodies
+from ami.jobs.services.result_bodies import Text, load
 from ami.jobs.signals import result_stored
-from ami.queues.publish import publish_many, signature
 
-COMPRESSION = 1
-GZIP = 31
-CHUNK_BYTES = 1024**2
+__all__ = ["load", "store", "store_many", "store_text"]
+
 KEEP_SECONDS = 24 * 3600
 PURGE_BATCH = 1000
-MARK_BATCH = 200
 
-#: The task that handles one stored result.
-HANDLE_RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
+#: Bounds of one INSERT of rows with their bodies.
+MOST_ROWS = 200
+MOST_BYTES = 8 * 1024**2
 
 
 def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResult:
@@ -39,108 +31,81 @@ def store(job: Job, reply_subject: str, result: Mapping[str, Any]) -> StoredResu
     return store_text(job, reply_subject, json.dumps({"reply_subject": reply_subject, "result": result}).encode())
 
 
-def store_text(job: Job, reply_subject: str, text: bytes | memoryview) -> StoredResult:
-    """Store one posted item unchanged and return its row; an equal item is not stored again.
+def store_text(job: Job, reply_subject: str, text: Text) -> StoredResult:
+    """Store one item unchanged and return its row; see `store_many`."""
+    return store_many(job, [(reply_subject, text)])[0]
+
+
+def store_many(job: Job, items: Sequence[tuple[str, Text]], *, wire_version: str = "") -> list[StoredResult]:
+    """Store posted items unchanged, each a reply subject and a text, and return their rows, in the same order.
+
+    An equal item is not stored again. ``wire_version`` is that of the models that have validated the items.
 
     Raises:
-        OSError: the storage failed; nothing was accepted.
+        OSError: the storage failed; what was stored before is published by the audit.
     """
-    key = f"job_{job.pk}/{hashlib.sha256(text).hexdigest()}.json.gz"
-    if known := StoredResult.objects.filter(key=key).first():
-        return known
-    packed, size_bytes = _packed(text)
-    storage = storages["results"]
-    # A file without a row belongs to an aborted or a concurrent post. The storage then gives this file another name,
-    # and the row decides which of the two files counts.
-    name = storage.save(key, File(packed))
-    row, created = StoredResult.objects.get_or_create(
-        key=key, defaults={"job": job, "name": name, "size_bytes": size_bytes, "reply_subject": reply_subject}
-    )
-    if not created:
-        storage.delete(name)
-        return row
-    transaction.on_commit(
-        lambda: result_stored.send(sender=StoredResult, job_id=job.pk, key=key, size_bytes=size_bytes), robust=True
-    )
+    keys = [f"job_{job.pk}/{hashlib.sha256(text).hexdigest()}.json.gz" for _, text in items]
+    # A small one that is stored already conflicts, which costs less than to look for it; a large one would be written.
+    large = [key for key, (_, text) in zip(keys, items, strict=True) if len(text) > result_bodies.MOST_ROW_BYTES]
+    rows = {row.key: row for row in (_without_bodies(large) if large else ())}
+    new = {key: item for key, item in zip(keys, items, strict=True) if key not in rows}
+    unsaved = (_unsaved(job, key, *item, wire_version) for key, item in new.items())
+    for chunk in _chunks(unsaved):
+        rows |= {row.key: row for row in _insert(chunk)}
+    return [rows[key] for key in keys]
+
+
+def _unsaved(job: Job, key: str, reply_subject: str, text: Text, wire_version: str) -> StoredResult:
+    row = StoredResult(job=job, key=key, reply_subject=reply_subject, task_id=uuid(), wire_version=wire_version)
+    result_bodies.attach(row, text)
     return row
 
 
-def _packed(text: bytes | memoryview) -> tuple[io.BytesIO, int]:
-    packed = io.BytesIO()
-    compress = zlib.compressobj(COMPRESSION, zlib.DEFLATED, GZIP)
-    with memoryview(text) as view:
-        for start in range(0, len(view), CHUNK_BYTES):
-            packed.write(compress.compress(view[start : start + CHUNK_BYTES]))
-    packed.write(compress.flush())
-    size_bytes = packed.tell()
-    packed.seek(0)
-    return packed, size_bytes
+def _chunks(rows: Iterable[StoredResult]) -> Iterator[list[StoredResult]]:
+    chunk: list[StoredResult] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row.body or b"")
+        if len(chunk) >= MOST_ROWS or size >= MOST_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
-def load(row: StoredResult) -> bytearray:
-    """Return the JSON of the stored item: an object with ``reply_subject``, ``result`` and any other posted keys.
-
-    Raises:
-        ResultMissing: the body is missing, damaged, or larger than ANTENNA_RESULT_MAX_BYTES.
-        OSError: the storage is unreachable.
-    """
-    text = bytearray()
-    try:
-        with storages["results"].open(row.name, "rb") as file, gzip.GzipFile(fileobj=file) as unpacked:
-            while chunk := unpacked.read(CHUNK_BYTES):
-                text += chunk
-                if len(text) > settings.ANTENNA_RESULT_MAX_BYTES:
-                    raise ResultMissing(f"The body of {row.key} is larger than ANTENNA_RESULT_MAX_BYTES.")
-    except (FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ResultMissing(f"The body of {row.key} is not in the storage: {error}") from error
-    return text
+def _insert(rows: list[StoredResult]) -> list[StoredResult]:
+    """Insert rows; return those that are in the database, of which another post may have inserted some."""
+    StoredResult.objects.bulk_create(rows, ignore_conflicts=True)
+    mine = {row.key: row for row in rows}
+    stored = list(_without_bodies(mine))
+    # The id is random, so it says which of two posts inserted the row.
+    made = {row.key for row in stored if row.task_id == mine[row.key].task_id}
+    result_bodies.delete(row.name for row in rows if row.key not in made)
+    for row in stored:
+        if row.key in made:
+            transaction.on_commit(partial(_send_signal, row), robust=True)
+    return stored
 
 
-def publish(rows: Sequence[StoredResult]) -> list[str]:
-    """Publish the task that handles each stored result, after commit; return their ids, in the same order.
-
-    A handled result is not published again: the id of its old task is returned. A row that is there twice is published
-    once.
-
-    Raises:
-        kombu.exceptions.OperationalError: the broker did not take every task; the audit publishes the others later.
-    """
-    ids = {row.pk: row.task_id for row in rows if row.handled_at is not None and row.task_id}
-    signatures = {row.pk: _signature(row) for row in rows if row.pk not in ids}
-    ids |= {key: signature.id for key, signature in signatures.items()}
-    try:
-        publish_many(signatures.values())
-    except UnconfirmedTasks as error:
-        refused = {each.id for each in error.unconfirmed}
-        _mark_published({key: each.id for key, each in signatures.items() if each.id not in refused})
-        raise
-    _mark_published({key: each.id for key, each in signatures.items()})
-    return [ids[row.pk] for row in rows]
+def _without_bodies(keys: Iterable[str]) -> Iterable[StoredResult]:
+    return StoredResult.objects.filter(key__in=list(keys)).defer("body")
 
 
-def _signature(row: StoredResult) -> Signature:
-    return signature(HANDLE_RESULT, job_id=row.job_id, result_key=row.key, reply_subject=row.reply_subject)
+def _send_signal(row: StoredResult) -> None:
+    result_stored.send(sender=StoredResult, job_id=row.job_id, key=row.key, size_bytes=row.size_bytes)
 
 
-def _mark_published(ids: Mapping[int, str]) -> None:
-    """Record the tasks of results, by their keys."""
-    for first in range(0, len(ids), MARK_BATCH):
-        part = dict(list(ids.items())[first : first + MARK_BATCH])
-        task_id = Case(*(When(pk=key, then=Value(task_id)) for key, task_id in part.items()))
-        StoredResult.objects.filter(pk__in=part).update(
-            task_id=task_id, published_at=timezone.now(), publishes=F("publishes") + 1
-        )
+def mark_handled(rows: Iterable[StoredResult]) -> None:
+    """Record that the results are completely saved, in the transaction that saves them."""
+    if keys := [row.pk for row in rows]:
+        StoredResult.objects.filter(pk__in=keys, handled_at=None).update(handled_at=timezone.now(), error="")
 
 
-def mark_handled(row: StoredResult) -> None:
-    """Record that the result is completely saved."""
-    StoredResult.objects.filter(pk=row.pk, handled_at=None).update(handled_at=timezone.now(), error="")
-
-
-def mark_failed(key: str, error: str) -> None:
-    """Record that the task of this result was buried; the audit skips it, a replay of the dead letter handles it."""
-    row = StoredResult.objects.filter(key=key, handled_at=None)
-    row.update(error=(error or "failed").replace("\x00", "")[:10_000])
+def mark_failed(error: str, **which: Any) -> None:
+    """Record that the message of these results was buried; the audit skips them, a replay of it handles them."""
+    rows = StoredResult.objects.filter(handled_at=None, **which)
+    rows.update(error=(error or "failed").replace("\x00", "")[:10_000])
 
 
 def delete_handled(job_id: int) -> int:
@@ -148,19 +113,15 @@ def delete_handled(job_id: int) -> int:
     rows = StoredResult.objects.filter(job_id=job_id).exclude(handled_at=None)
     names = list(rows.values_list("name", flat=True))
     rows.delete()
-    transaction.on_commit(lambda: _delete_bodies(names), robust=True)
+    transaction.on_commit(partial(result_bodies.delete, names), robust=True)
     return len(names)
 
 
 def purge() -> int:
     """Delete up to PURGE_BATCH results that were handled more than KEEP_SECONDS ago; return how many."""
     old = timezone.now() - timedelta(seconds=KEEP_SECONDS)
-    rows = list(StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at")[:PURGE_BATCH])
-    _delete_bodies([row.name for row in rows])
-    StoredResult.objects.filter(pk__in=[row.pk for row in rows]).delete()
-    return len(rows)
-
-
-def _delete_bodies(names: list[str]) -> None:
-    for name in names:
-        storages["results"].delete(name)
+    rows = StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at")
+    names = dict(rows.values_list("pk", "name")[:PURGE_BATCH])
+    result_bodies.delete(names.values())
+    StoredResult.objects.filter(pk__in=names).delete()
+    return len(names)

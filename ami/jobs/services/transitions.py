@@ -36,7 +36,8 @@ def move(job: Job, to: JobStatus, *, when: Q | None = None, **fields: Any) -> bo
 
 def reopen(job: Job, **fields: Any) -> bool:
     """Move a final job back to PENDING, with ``fields`` written in the same statement."""
-    fields = {"finished_at": None, "heartbeat_at": None, "lease_owner": "", "lease_expires_at": None, **fields}
+    empty = {"finished_at": None, "heartbeat_at": None, "image_counts": None}
+    fields = {**empty, "lease_owner": "", "lease_expires_at": None, **fields}
     return _move(job, FINAL, S.PENDING, Q(), fields)
 
 

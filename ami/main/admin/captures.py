@@ -2,30 +2,38 @@
 
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.contrib import admin, messages
+from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.html import format_html
 
 from ami.main import tasks
+from ami.main.admin.large_lists import LargeListAdmin
 from ami.main.models import SourceImage, SourceImageCollection
-from ami.main.services import bulk_deletion, file_urls
+from ami.main.services import bulk_deletion, file_urls, path_search
+from ami.main.services.bounded_counts import EXACT_UP_TO
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_each_for_user, publish_for_user
 
 
+class RowCount(Subquery):
+    """The number of rows of a subquery; limit it, and no more rows are read."""
+
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
+    output_field = IntegerField()
+
+
 @admin.register(SourceImage)
-class SourceImageAdmin(admin.ModelAdmin):
+class SourceImageAdmin(LargeListAdmin):
     """Captures; bulk deletion runs as a task."""
 
     list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count", "picture")
-    list_filter = ("project",)
+    list_filter = ("project", "timestamp")
     list_select_related = ("deployment", "event")
     search_fields = ("path",)
-    date_hierarchy = "timestamp"
+    search_help_text = "a part of the path, at least 3 characters"
     raw_id_fields = ("project", "deployment", "event")
     readonly_fields = ("detections_count", "picture")
-    show_full_result_count = False
     actions = ("bulk_delete",)
 
     @admin.display(description="picture")
@@ -36,6 +44,18 @@ class SourceImageAdmin(admin.ModelAdmin):
         address = file_urls.address("captures", capture.pk, "image")
         signed = file_urls.signed_path(address, file_urls.for_people())
         return format_html('<a href="{}">open</a>', capture.public_url() or signed)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Find the captures whose path has the text; none for a text that no index answers."""
+        if not search_term:
+            return queryset, False
+        try:
+            return queryset.filter(**{path_search.lookup(): path_search.path_text(search_term)}), False
+        except ValueError as error:
+            self.message_user(request, f"The search text {error}.", messages.WARNING)
+            return queryset.none(), False
 
     def get_actions(self, request: HttpRequest) -> Any:
         # Django's own action deletes within the request and loads all rows into memory.
@@ -69,11 +89,16 @@ class SourceImageCollectionAdmin(admin.ModelAdmin):
     actions = ("populate",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).annotate(captures_count=Count("images"))
+        # A join would read the captures of every set before the first page.
+        chosen = SourceImageCollection.images.through.objects.filter(sourceimagecollection=OuterRef("pk"))
+        few = chosen.order_by().values("pk")[: EXACT_UP_TO + 1]
+        return super().get_queryset(request).annotate(captures_count=RowCount(few))
 
-    @admin.display(description="captures", ordering="captures_count")
-    def captures(self, collection: Any) -> int:
-        return int(collection.captures_count)
+    @admin.display(description="captures")
+    def captures(self, collection: Any) -> str:
+        """Return the number of captures, exact up to ``EXACT_UP_TO``."""
+        more = collection.captures_count > EXACT_UP_TO
+        return f"more than {EXACT_UP_TO}" if more else str(collection.captures_count)
 
     @admin.action(description="Populate selected capture sets", permissions=["change"])
     def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -6,12 +6,13 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.html import format_html
 
+from ami.main.admin.large_lists import LargeListAdmin
 from ami.main.models import Classification, Detection, Identification, Occurrence
 from ami.main.services import bulk_deletion, file_urls
 
 
 @admin.register(Detection)
-class DetectionAdmin(admin.ModelAdmin):
+class DetectionAdmin(LargeListAdmin):
     """Detections; the box of a null marker is shown as `null`."""
 
     list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "crop", "created_at")
@@ -20,7 +21,7 @@ class DetectionAdmin(admin.ModelAdmin):
     raw_id_fields = ("source_image", "detection_algorithm")
     # Only the crop task sets the path: editing it would show another file and orphan this one.
     readonly_fields = ("bbox_key", "path", "crop")
-    show_full_result_count = False
+    wide = ("similarity_vector",)
 
     @admin.display(description="crop")
     def crop(self, detection: Detection) -> str:
@@ -32,25 +33,27 @@ class DetectionAdmin(admin.ModelAdmin):
 
 
 @admin.register(Classification)
-class ClassificationAdmin(admin.ModelAdmin):
-    """Classifications."""
+class ClassificationAdmin(LargeListAdmin):
+    """Classifications, the newest first."""
+
+    ordering = ("-pk",)
+    wide = (*Classification.LONG_LISTS, "detection__similarity_vector")
 
     list_display = ("id", "detection", "algorithm", "taxon", "score", "terminal", "created_at")
     list_filter = ("algorithm", "terminal")
     list_select_related = ("detection", "algorithm", "taxon")
     raw_id_fields = ("detection", "algorithm", "category_map", "taxon", "applied_to")
-    show_full_result_count = False
+    readonly_fields = ("scores", "logits")
 
 
 @admin.register(Occurrence)
-class OccurrenceAdmin(admin.ModelAdmin):
+class OccurrenceAdmin(LargeListAdmin):
     """Occurrences."""
 
     list_display = ("id", "determination", "determination_score", "deployment", "event", "project", "updated_at")
     list_filter = ("project",)
     list_select_related = ("determination", "deployment", "event", "project")
     raw_id_fields = ("detection", "project", "deployment", "event", "determination")
-    show_full_result_count = False
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
         bulk_deletion.delete(Occurrence, [obj.pk])

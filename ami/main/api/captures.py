@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.http import HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema, extend_schema_view
@@ -14,11 +15,14 @@ from ami.main.api.budgets import CAPTURE_SET
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
 from ami.main.api.files import PICTURES, FileLinks, file_action, file_response, picture
-from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.lists import Filters, ProjectScoped, moment, parameters, whole_number, words
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage, SourceImageCollection
+from ami.main.permissions import visible_projects
+from ami.main.services import path_search
 from ami.main.services.capture_sets import OptionError, validate_options
 from ami.main.services.job_port import start_job
+from ami.main.services.path_search import path_text
 from ami.main.services.stored_files import CAPTURE
 
 
@@ -51,6 +55,7 @@ FILTERS = {
     "collection": ("collections", whole_number),
     "taken_after": ("timestamp__gte", moment),
     "taken_before": ("timestamp__lt", moment),
+    "path": ("path__icontains", path_text),
 }
 
 
@@ -60,7 +65,27 @@ class CaptureViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Sou
 
     queryset = SourceImage.objects.select_related("project")
     serializer_class = CaptureSerializer
-    filters = FILTERS
+    large = True
+
+    @property
+    def filters(self) -> Filters:  # type: ignore[override]
+        """The filters, with the lookup of paths that the database has an index for."""
+        asked = "path" in self.request.query_params
+        return {**FILTERS, "path": (path_search.lookup(), path_text)} if asked else FILTERS
+
+    def get_queryset(self) -> QuerySet[SourceImage]:
+        """Return the visible captures; those of a visible capture set in the order of their keys, as its index."""
+        captures: QuerySet[SourceImage] = super().get_queryset()
+        text = self.request.query_params.get("collection") if self.action == "list" else None
+        if text is None:
+            return captures
+        mine = SourceImageCollection.objects.filter(pk=text, project__in=visible_projects(self.request).order_by())
+        if not mine.exists():
+            return captures.none()
+        if "project" not in self.request.query_params:
+            # A set has captures of its own project only: the page's keys need no look at each capture's project.
+            self.branches = [self.of_every_project.order_by("pk")]
+        return captures.order_by("pk")
 
     @file_action(*sorted(set(PICTURES.values())))
     def image(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002

@@ -11,6 +11,8 @@ from ami.main.api.file_fields import CaptureUrlField, CropUrlField
 from ami.main.api.files import FileLinks, file_action, file_response, picture
 from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
+from ami.main.services import detection_projects
+from ami.main.services.keyset import Order
 from ami.main.services.stored_files import CROP
 
 
@@ -77,7 +79,7 @@ class IdentificationSerializer(serializers.ModelSerializer[Identification]):
 
 def classifications() -> "QuerySet[Classification]":
     """Return the classifications to nest, without the long lists of scores."""
-    rows = Classification.objects.select_related("algorithm", "taxon").defer("scores", "logits")
+    rows = Classification.objects.select_related("algorithm", "taxon").defer(*Classification.LONG_LISTS)
     return rows.order_by("-terminal", "-score", "pk")
 
 
@@ -131,10 +133,11 @@ class OccurrenceViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Occurrence]
     queryset = OccurrenceSerializer.prepare(Occurrence.objects.select_related("project"))
     serializer_class = OccurrenceSerializer
     filters = OCCURRENCE_FILTERS
+    large = True
 
 
 DETECTION_FILTERS = {
-    "project": ("source_image__project_id", whole_number),
+    "project": ("project_id", whole_number),
     "deployment": ("source_image__deployment_id", whole_number),
     "event": ("source_image__event_id", whole_number),
     "source_image": ("source_image_id", whole_number),
@@ -151,8 +154,27 @@ class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[D
         .prefetch_related(Prefetch("classifications", classifications()))
     )
     serializer_class = DetectionSerializer
-    project_lookup = "source_image__project"
     filters = DETECTION_FILTERS
+    large = True
+
+    @property
+    def project_lookup(self) -> str:  # type: ignore[override]
+        """The lookup to the project: through the capture until every detection has a copy."""
+        return "project" if detection_projects.complete() else "source_image__project"
+
+    def get_queryset(self) -> QuerySet[Detection]:
+        """Return the visible detections; the keys of a station's or a session's come from their occurrences.
+
+        Each detection has one occurrence, which knows its station and session, and an index that has all of it.
+        """
+        detections: QuerySet[Detection] = super().get_queryset()
+        asked = self.request.query_params
+        places = {f"{name}_id": asked[name] for name in ("deployment", "event") if name in asked}
+        if self.action == "list" and places and "source_image" not in asked:
+            found = Occurrence.objects.filter(**places)
+            self.branches = [found if self.project_ids is None else found.filter(project__in=self.project_ids)]
+            self.order = Order(column=None, key="detection_id")
+        return detections
 
     @file_action("image/jpeg")
     def crop(self, request: Request, pk: str | None = None) -> HttpResponseBase:  # noqa: ARG002

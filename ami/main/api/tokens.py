@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.main.api.fields import OwnProjectField
-from ami.main.api.lists import BoundedPagination
+from ami.main.api.pagination import BoundedPagination
 from ami.main.models import ApiToken
 from ami.main.services import tokens
 

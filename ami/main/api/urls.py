@@ -3,7 +3,8 @@
 from django.urls import path
 from rest_framework.routers import BaseRouter
 
-from ami.main.api import auth, captures, occurrences, projects, stations, tokens
+# ``schema`` tells drf-spectacular of our authentication.
+from ami.main.api import auth, captures, occurrences, projects, schema, stations, tokens  # noqa: F401
 
 
 def register(router: BaseRouter) -> None:

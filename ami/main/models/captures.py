@@ -1,8 +1,10 @@
 """Captures (the pictures of a station) and capture sets."""
 
+from typing import Any
+
 from django.apps import apps
-from django.db import models
-from django.db.models import Exists, OuterRef
+from django.db import models, transaction
+from django.db.models import Exists, F, OuterRef, Subquery
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Project
@@ -20,18 +22,39 @@ class SourceImageQuerySet(models.QuerySet["SourceImage"]):
         """Return captures on which none of these detectors ran; an empty list means all of them."""
         return self.filter(~Exists(_detections_by(algorithm_ids))) if algorithm_ids else self
 
+    def update(self, **values: Any) -> int:
+        """Update, and let the detections of moved captures follow into the project."""
+        if not values.keys() & {"project", "project_id"}:
+            return super().update(**values)
+        with transaction.atomic():
+            keys = list(self.values_list("pk", flat=True))
+            number = super().update(**values)
+            _move_detections(keys)
+        return number
+
 
 def _detections_by(algorithm_ids: list[int]) -> models.QuerySet:
     detections = apps.get_model("main", "Detection").objects
     return detections.filter(source_image_id=OuterRef("pk"), detection_algorithm_id__in=algorithm_ids)
 
 
+def _move_detections(keys: list[int]) -> None:
+    """Copy the project of these captures to their detections."""
+    project = SourceImage.objects.filter(pk=OuterRef("source_image_id")).values("project_id")
+    detections = apps.get_model("main", "Detection").objects.filter(source_image_id__in=keys)
+    moved = detections.exclude(project_id=F("source_image__project_id")).order_by().values_list("pk", flat=True)
+    detections.filter(pk__in=list(moved)).update(project_id=Subquery(project))
+
+
 class SourceImage(TimestampedModel):
     """One capture. Its timestamp is in UTC; a source's time without a zone is read as station time."""
 
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="captures")
-    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="captures")
-    event = models.ForeignKey(Event, on_delete=models.SET_NULL, null=True, blank=True, related_name="captures")
+    # The indexes of the lists, below, begin with these keys.
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="captures", db_index=False)
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="captures", db_index=False)
+    event = models.ForeignKey(
+        Event, on_delete=models.SET_NULL, null=True, blank=True, related_name="captures", db_index=False
+    )
     path = models.CharField(max_length=1024)
     public_base_url = models.CharField(max_length=1024, blank=True)
     timestamp = models.DateTimeField(null=True, blank=True)
@@ -50,19 +73,32 @@ class SourceImage(TimestampedModel):
         ordering = ["timestamp", "pk"]
         constraints = [models.UniqueConstraint(fields=["deployment", "path"], name="one_capture_per_deployment_path")]
         indexes = [
-            models.Index(fields=["deployment", "timestamp"]),
-            models.Index(fields=["event", "timestamp"]),
-            models.Index(fields=["project", "-timestamp"]),
+            models.Index(fields=["timestamp", "id"], name="captures_by_time"),
+            models.Index(fields=["project", "timestamp", "id"], name="captures_of_project"),
+            models.Index(fields=["deployment", "timestamp", "id"], include=["project"], name="captures_of_station"),
+            models.Index(fields=["event", "timestamp", "id"], include=["project"], name="captures_of_event"),
         ]
 
     def __str__(self) -> str:
         return self.path
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, and let the detections of a moved capture follow into the project."""
+        fields = kwargs.get("update_fields")
+        may_move = not self._state.adding and (fields is None or {"project", "project_id"} & {*fields})
+        with transaction.atomic():
+            super().save(*args, **kwargs)
+            if may_move:
+                _move_detections([self.pk])
+
     def public_url(self) -> str:
         """Return the public URL of the picture, empty without a public base URL."""
-        if not self.public_base_url:
-            return ""
-        return f"{self.public_base_url.rstrip('/')}/{self.path.lstrip('/')}"
+        return public_url(self.public_base_url, self.path)
+
+
+def public_url(base_url: str, path: str) -> str:
+    """Return the public URL of the picture at ``path``, empty without a public base URL."""
+    return f"{base_url.rstrip('/')}/{path.lstrip('/')}" if base_url else ""
 
 
 class SourceImageCollection(TimestampedModel):

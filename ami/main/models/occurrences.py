@@ -10,6 +10,7 @@ from django.db.models import Q
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.captures import SourceImage
+from ami.main.models.float_list import FloatListField
 from ami.main.models.projects import Project
 from ami.main.models.stations import Deployment, Event
 from ami.main.models.taxa import Taxon
@@ -27,21 +28,48 @@ class DetectionQuerySet(models.QuerySet["Detection"]):
         return self.filter(bbox__isnull=True)
 
     def bulk_create(self, objs: Iterable["Detection"], *args: Any, **kwargs: Any) -> list["Detection"]:
-        """Set ``bbox_key``, as ``save()`` does, and insert."""
+        """Set ``bbox_key`` and ``project``, as ``save()`` does, and insert."""
         detections = list(objs)
+        _set_projects(detections)
         for detection in detections:
             detection.bbox_key = bbox_key(detection.bbox)
         return super().bulk_create(detections, *args, **kwargs)
+
+
+def _set_projects(detections: list["Detection"]) -> None:
+    """Copy the project of each capture to its detections, with at most one query."""
+    missing = [detection for detection in detections if detection.project_id is None]
+    unread = {each.source_image_id for each in missing if not Detection.source_image.is_cached(each)}
+    projects = dict(SourceImage.objects.filter(pk__in=unread).values_list("pk", "project_id")) if unread else {}
+    for each in missing:
+        read = each.source_image_id not in projects and Detection.source_image.is_cached(each)
+        each.project_id = each.source_image.project_id if read else projects.get(each.source_image_id)
 
 
 class Detection(TimestampedModel):
     """A detector's box on a capture; with ``bbox`` NULL a null marker: the detector ran and found nothing.
 
     ``bbox`` is ``[x1, y1, x2, y2]`` in pixels; ``path`` is the crop in the default storage, empty until it exists.
+    ``project`` is a copy of the capture's, for lists; None only in rows older than the column, until
+    `ami.main.services.detection_projects` has filled them.
     """
 
-    source_image = models.ForeignKey(SourceImage, on_delete=models.CASCADE, related_name="detections")
-    detection_algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.RESTRICT, related_name="detections")
+    project = models.ForeignKey(
+        Project,
+        # They are deleted with their capture.
+        on_delete=models.DO_NOTHING,
+        null=True,
+        editable=False,
+        related_name="detections",
+        db_index=False,
+        db_constraint=False,
+    )
+
+    # Other indexes, below, begin with these keys.
+    source_image = models.ForeignKey(SourceImage, on_delete=models.CASCADE, related_name="detections", db_index=False)
+    detection_algorithm = models.ForeignKey(
+        "ml.Algorithm", on_delete=models.RESTRICT, related_name="detections", db_index=False
+    )
     bbox = models.JSONField(null=True, blank=True)
     bbox_key = models.CharField(max_length=64, editable=False)
     path = models.CharField(max_length=1024, blank=True)
@@ -65,7 +93,12 @@ class Detection(TimestampedModel):
                 name="bbox_key_says_null_exactly_when_bbox_is",
             ),
         ]
-        indexes = [models.Index(fields=["source_image", "-created_at"])]
+        indexes = [
+            models.Index(fields=["source_image", "-created_at"]),
+            models.Index(fields=["detection_algorithm", "id"], name="detections_by_algorithm"),
+            models.Index(fields=["project", "id"], condition=Q(bbox__isnull=False), name="detections_of_project"),
+            models.Index(fields=["id"], condition=Q(project__isnull=True), name="detections_without_project"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.source_image_id}: {self.bbox_key}"
@@ -75,8 +108,10 @@ class Detection(TimestampedModel):
         return self.bbox is None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Set ``bbox_key`` from ``bbox`` and save."""
+        """Set ``bbox_key`` from ``bbox`` and the project of a new row from its capture, and save."""
         self.bbox_key = bbox_key(self.bbox)
+        if self._state.adding:
+            self.project_id = self.source_image.project_id
         if kwargs.get("update_fields") and "bbox" in kwargs["update_fields"]:
             kwargs["update_fields"] = {*kwargs["update_fields"], "bbox_key"}
         super().save(*args, **kwargs)
@@ -85,15 +120,24 @@ class Detection(TimestampedModel):
 class Classification(TimestampedModel):
     """A classifier's result for a detection; ``scores[i]`` and ``logits[i]`` belong to label i of the category map."""
 
-    detection = models.ForeignKey(Detection, on_delete=models.CASCADE, related_name="classifications")
-    algorithm = models.ForeignKey("ml.Algorithm", on_delete=models.RESTRICT, related_name="classifications")
+    #: The fields that may be long, for ``defer()``.
+    LONG_LISTS = ("scores", "logits", "scores_json", "logits_json")
+
+    # Other indexes, below, begin with these keys.
+    detection = models.ForeignKey(Detection, on_delete=models.CASCADE, related_name="classifications", db_index=False)
+    algorithm = models.ForeignKey(
+        "ml.Algorithm", on_delete=models.RESTRICT, related_name="classifications", db_index=False
+    )
     category_map = models.ForeignKey(
         "ml.AlgorithmCategoryMap", on_delete=models.RESTRICT, null=True, blank=True, related_name="classifications"
     )
     taxon = models.ForeignKey(Taxon, on_delete=models.SET_NULL, null=True, blank=True, related_name="classifications")
     score = models.FloatField(null=True, blank=True)
-    scores = models.JSONField(default=list, blank=True)
-    logits = models.JSONField(default=list, blank=True)
+    scores = FloatListField(default=list, blank=True, null=True, db_column="scores_f64", json_field="scores_json")
+    logits = FloatListField(default=list, blank=True, null=True, db_column="logits_f64", json_field="logits_json")
+    #: What an earlier version wrote, until `ami.main.services.float_conversion` has converted it.
+    scores_json = models.JSONField(null=True, blank=True, editable=False, db_column="scores")
+    logits_json = models.JSONField(null=True, blank=True, editable=False, db_column="logits")
     terminal = models.BooleanField(default=True)
     timestamp = models.DateTimeField(null=True, blank=True)
     applied_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="derived")
@@ -105,6 +149,10 @@ class Classification(TimestampedModel):
                 fields=["detection", "algorithm"], name="one_classification_per_detection_and_algorithm"
             )
         ]
+        indexes = [
+            models.Index(fields=["algorithm", "id"], name="classifications_by_algorithm"),
+            models.Index(fields=["id"], condition=Q(terminal=False), name="classifications_intermediate"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.taxon_id}: {self.score}"
@@ -114,11 +162,14 @@ class Occurrence(TimestampedModel):
     """One organism at one place and time: exactly one per detection, deleted with it (incident 44)."""
 
     detection = models.OneToOneField(Detection, on_delete=models.CASCADE, related_name="occurrence")
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="occurrences")
-    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="occurrences")
-    event = models.ForeignKey(Event, on_delete=models.SET_NULL, null=True, blank=True, related_name="occurrences")
+    # The indexes of the lists, below, begin with these keys.
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="occurrences", db_index=False)
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="occurrences", db_index=False)
+    event = models.ForeignKey(
+        Event, on_delete=models.SET_NULL, null=True, blank=True, related_name="occurrences", db_index=False
+    )
     determination = models.ForeignKey(
-        Taxon, on_delete=models.SET_NULL, null=True, blank=True, related_name="occurrences"
+        Taxon, on_delete=models.SET_NULL, null=True, blank=True, related_name="occurrences", db_index=False
     )
     determination_score = models.FloatField(null=True, blank=True)
 
@@ -127,8 +178,23 @@ class Occurrence(TimestampedModel):
         indexes = [
             models.Index(fields=["determination", "project", "event", "determination_score"]),
             models.Index(fields=["project", "-updated_at"]),
-            models.Index(fields=["project", "-determination_score"]),
             models.Index(fields=["project", "id"]),
+            models.Index(fields=["-determination_score", "id"], name="occurrences_by_score"),
+            # With the columns by which keys are chosen, so that no row is looked up for one that is not shown.
+            models.Index(fields=["project", "-determination_score", "id"], name="occurrences_of_project"),
+            models.Index(
+                fields=["deployment", "-determination_score", "id"],
+                include=["project", "detection"],
+                name="occurrences_of_station",
+            ),
+            models.Index(
+                fields=["event", "-determination_score", "id"],
+                include=["project", "detection"],
+                name="occurrences_of_event",
+            ),
+            models.Index(
+                fields=["determination", "-determination_score", "id"], include=["project"], name="occurrences_of_taxon"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,17 +1,23 @@
 """Storage sources, stations and sessions."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 
+from ami.environment.deferred import deferred
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
-from ami.main.services import outbound, path_patterns
+from ami.main.services import path_patterns
 from ami.main.services.paths import problem_of
 from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import validate_time_zone
+
+if TYPE_CHECKING:
+    from ami.main.services import outbound
+else:
+    outbound = deferred("ami.main.services.outbound")
 
 
 def _refuse_path(field: str, path: str) -> None:

@@ -36,13 +36,14 @@ def _refresh_event(pk: int) -> None:
     captures = SourceImage.objects.filter(event_id=pk)
     _correct_captures(captures, event.project)
     totals = captures.aggregate(number=Count("pk"), first=Min("timestamp"), last=Max("timestamp"))
-    detections = Detection.objects.real().filter(source_image__event_id=pk)
+    # Every detection has exactly one occurrence, which knows its event and station.
+    found = Occurrence.objects.filter(default_filter(event.project), event_id=pk).count()
     Event.objects.filter(pk=pk).update(
         captures_count=totals["number"],
         start=totals["first"],
         end=totals["last"],
-        detections_count=detections.filter(default_filter(event.project, "occurrence__")).count(),
-        occurrences_count=_occurrences(event.project).filter(event_id=pk).count(),
+        detections_count=found,
+        occurrences_count=found,
         calculated_fields_updated_at=timezone.now(),
     )
 
@@ -56,9 +57,8 @@ def _refresh_deployment(pk: int) -> None:
     captures = SourceImage.objects.filter(deployment_id=pk)
     _correct_captures(captures.filter(event=None), station.project)
     totals = captures.aggregate(number=Count("pk"), bytes=Sum("size"), first=Min("timestamp"), last=Max("timestamp"))
-    detections = Detection.objects.real().filter(source_image__deployment_id=pk)
-    occurrences = _occurrences(station.project).filter(deployment_id=pk)
-    occurrence_totals = occurrences.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
+    occurrences = Occurrence.objects.filter(default_filter(station.project), deployment_id=pk)
+    found = occurrences.aggregate(number=Count("pk"), taxa=Count("determination", distinct=True))
     Deployment.objects.filter(pk=pk).update(
         captures_count=totals["number"],
         data_source_total_files=totals["number"],
@@ -66,9 +66,9 @@ def _refresh_deployment(pk: int) -> None:
         first_capture_timestamp=totals["first"],
         last_capture_timestamp=totals["last"],
         events_count=Event.objects.filter(deployment_id=pk).count(),
-        detections_count=detections.filter(default_filter(station.project, "occurrence__")).count(),
-        occurrences_count=occurrence_totals["number"],
-        taxa_count=occurrence_totals["taxa"],
+        detections_count=found["number"],
+        occurrences_count=found["number"],
+        taxa_count=found["taxa"],
         calculated_fields_updated_at=timezone.now(),
     )
 
@@ -94,7 +94,3 @@ def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> No
     # Write only rows that differ: an unchanged row needs no lock and no new version.
     wrong = captures.annotate(counted=Coalesce(number, 0)).exclude(Q(detections_count=F("counted")))
     wrong.order_by().update(detections_count=Coalesce(number, 0), updated_at=timezone.now())
-
-
-def _occurrences(project: Project) -> "QuerySet[Occurrence]":
-    return Occurrence.objects.filter(detection__bbox__isnull=False).filter(default_filter(project))

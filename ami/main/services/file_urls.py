@@ -96,6 +96,21 @@ def crop_address(detection: Detection) -> str | None:
     return stable(address("detections", detection.pk, "crop")) if detection.path else None
 
 
+class StableUrls:
+    """The stable URLs of files of many rows, from plain values: as `capture_address` and `crop_address`."""
+
+    def __init__(self) -> None:
+        self._base = stable("/api/v2")
+
+    def capture(self, pk: int, path: str, public_base_url: str) -> str:
+        if public_base_url:
+            return f"{public_base_url.rstrip('/')}/{path.lstrip('/')}"
+        return f"{self._base}/captures/{pk}/image/"
+
+    def crop(self, pk: int, path: str) -> str | None:
+        return f"{self._base}/detections/{pk}/crop/" if path else None
+
+
 def capture_url(image: SourceImage, seconds: int, base: str = "") -> str:
     """Return a URL of a capture's picture that needs no token: its public URL, else a newly signed one."""
     if url := image.public_url():

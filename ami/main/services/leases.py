@@ -4,8 +4,11 @@ A row that can be leased has the columns ``lease_owner`` and ``lease_expires_at`
 leases a `Lease` by name. Each operation is one conditional UPDATE; ``values`` are more columns to set in it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -45,6 +48,19 @@ def renew(rows: QuerySet[Any], owner: str, seconds: float = LEASE_SECONDS, **val
 def release(rows: QuerySet[Any], owner: str, **values: Any) -> bool:
     """Release the lease; False if the owner has lost it."""
     return bool(rows.filter(lease_owner=owner).update(lease_owner="", lease_expires_at=None, **values))
+
+
+@contextmanager
+def held(name: str) -> Iterator[tuple[QuerySet[Lease], str] | None]:
+    """Hold the lease ``name`` within the block: its row and the owner; None while another owner holds it."""
+    lease, owner = named(name), uuid4().hex
+    if not acquire(lease, owner):
+        yield None
+        return
+    try:
+        yield lease, owner
+    finally:
+        release(lease, owner)
 
 
 def _in(seconds: float) -> Any:

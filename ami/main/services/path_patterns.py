@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import Any
 
-import regex
-
 MAX_MIB = 192
 MAX_CPU_SECONDS = 2
 WAIT_SECONDS = 20.0
@@ -53,4 +51,6 @@ def compiled(pattern: str) -> Any:
     """
     if problem := problem_of(pattern):
         raise PatternRefused(problem)
+    import regex
+
     return regex.compile(pattern, cache_pattern=False)

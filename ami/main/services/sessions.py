@@ -3,7 +3,6 @@
 from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Any
-from uuid import uuid4
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
@@ -42,24 +41,26 @@ def regroup(deployment_id: int, turn: Slice) -> Outcome:
     The station must be marked (``mark_stale("sessions", [pk])``). Marks are removed only when a run that started after
     them has finished, so neither a held lease nor a crash loses a request (incident 46). Idempotent.
     """
-    lease, owner = leases.named(f"regroup:{deployment_id}"), uuid4().hex
-    if not leases.acquire(lease, owner):
-        return Outcome.HELD
+    with leases.held(f"regroup:{deployment_id}") as held:
+        if held is None:
+            return Outcome.HELD
+        try:
+            return _steps(deployment_id, *held, turn)
+        except LeaseLost:
+            return Outcome.HELD
+
+
+def _steps(deployment_id: int, lease: QuerySet[Lease], owner: str, turn: Slice) -> Outcome:
     state: State = lease.get().state
-    try:
-        while True:
-            station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
-            state = state or _begin(deployment_id)
-            if station is None or not state["seen"]:
-                _forget(deployment_id)
-                return Outcome.DONE
-            state = _fenced_step(station, state, lease, owner)
-            if state and turn.over():
-                return Outcome.MORE
-    except LeaseLost:
-        return Outcome.HELD
-    finally:
-        leases.release(lease, owner)
+    while True:
+        station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
+        state = state or _begin(deployment_id)
+        if station is None or not state["seen"]:
+            _forget(deployment_id)
+            return Outcome.DONE
+        state = _fenced_step(station, state, lease, owner)
+        if state and turn.over():
+            return Outcome.MORE
 
 
 def _begin(deployment_id: int) -> State:

@@ -5,19 +5,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
-import regex
 from django.conf import settings
 
+from ami.environment.deferred import deferred
 from ami.main.models.stations import Deployment, S3StorageSource
-from ami.main.services import outbound, path_patterns
+from ami.main.services import path_patterns
 from ami.main.services.paths import problem_of
 from ami.main.services.stored_files import OURS
 
+if TYPE_CHECKING:
+    from ami.main.services import outbound
+else:
+    outbound = deferred("ami.main.services.outbound")
+
 #: The formats of cameras, from which crops can be cut (ami.ml.services.pictures).
-PICTURES = regex.compile(r".*\.(jpe?g|png)$", regex.IGNORECASE)
+PICTURES = r"(?i).*\.(jpe?g|png)$"
 
 #: A member's pattern may backtrack endlessly on one name; unlike `re`, `regex` has a timeout.
 MATCH_SECONDS = 0.5
@@ -36,6 +41,15 @@ class SourceFile:
     last_modified: datetime
 
 
+def _pattern(station: Deployment) -> Any:
+    """Return the compiled pattern of a station. Raises `path_patterns.PatternRefused`."""
+    if station.data_source_regex:
+        return path_patterns.compiled(station.data_source_regex)
+    import regex
+
+    return regex.compile(PICTURES)
+
+
 def pictures(station: Deployment, after: str = "") -> Iterator[SourceFile]:
     """Yield the station's pictures with a path greater than ``after``, ordered by path.
 
@@ -46,7 +60,7 @@ def pictures(station: Deployment, after: str = "") -> Iterator[SourceFile]:
     if source is None:
         raise SourceError(f"Station {station.pk} has no storage source; choose one in its settings.")
     try:
-        pattern = path_patterns.compiled(station.data_source_regex) if station.data_source_regex else PICTURES
+        pattern = _pattern(station)
     except path_patterns.PatternRefused as error:
         raise SourceError(f"data_source_regex '{station.data_source_regex}': {error}") from error
     place = _place(station, source)

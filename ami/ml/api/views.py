@@ -11,7 +11,8 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.lists import PROJECT, BoundedPagination, projects_of
+from ami.main.api.lists import PROJECT, projects_of
+from ami.main.api.pagination import BoundedPagination
 from ami.ml.api.serializers import AlgorithmSerializer, PipelineSerializer, ProcessingServiceSerializer
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import ProcessingServiceStatusResponse

@@ -1,8 +1,8 @@
 """Pipelines, owned by a project or shared, and their configuration per project."""
 
 import copy
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -10,6 +10,16 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from ami.ml.errors import PipelineNotConfigured
 from ami.ml.models.algorithm import DETECTION_TASK_TYPES, SHARED_IF_NULL, Algorithm, one_per_project
+
+
+class HasTaskType(Protocol):
+    """An `Algorithm`, or a part of its columns."""
+
+    @property
+    def task_type(self) -> str: ...
+
+
+Step = TypeVar("Step", bound=HasTaskType)
 
 
 class PipelineQuerySet(models.QuerySet["Pipeline"]):
@@ -68,13 +78,13 @@ class Pipeline(models.Model):
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
 
-    def detector(self) -> Algorithm:
-        """Return the pipeline's one detector.
+    def detector_of(self, steps: Iterable[Step]) -> Step:
+        """Return the one detector among the pipeline's algorithms, or what has their ``task_type``.
 
         Raises:
             PipelineNotConfigured: the pipeline has none, or several (only one is supported).
         """
-        detectors = list(self.algorithms.filter(task_type__in=DETECTION_TASK_TYPES)[:2])
+        detectors = [step for step in steps if step.task_type in DETECTION_TASK_TYPES]
         if len(detectors) != 1:
             many = "several detectors; one is supported" if detectors else "no detector"
             raise PipelineNotConfigured(f"Pipeline '{self.slug}' has {many}. Register it again.")

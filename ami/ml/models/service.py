@@ -1,11 +1,18 @@
 """Processing services: programs that run pipelines. Push services are called; pull services fetch their work."""
 
+from typing import TYPE_CHECKING
+
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from ami.main.services import outbound
+from ami.environment.deferred import deferred
 from ami.ml.models.algorithm import one_per_project
 from ami.ml.models.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from ami.main.services import outbound
+else:
+    outbound = deferred("ami.main.services.outbound")
 
 
 class ProcessingService(models.Model):

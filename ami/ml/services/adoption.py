@@ -1,10 +1,11 @@
 """Replaces shared rows that a project uses by its own ones: a pipeline's settings, and the results saved so far."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from ami.main.models import Classification, Detection, Project, SourceImage
+from ami.main.models import Classification, Detection, Project
 from ami.ml.models import Pipeline, ProjectPipelineConfig
 
 
@@ -29,17 +30,20 @@ def adopt_shared(own: Pipeline) -> None:
     own.processing_services.add(*shared.processing_services.filter(projects=own.project_id))
 
 
-def reassign_results(image: SourceImage, twins: Mapping[int, int]) -> None:
-    """Reassign an image's results from shared algorithms to the project's own ones.
+def reassign_results(image_ids: Iterable[int], twins: Mapping[int, int]) -> None:
+    """Reassign the results of images from shared algorithms to the project's own ones.
 
     Call it before saving, in the same transaction. ``twins`` maps a shared algorithm to the project's own of the same
     key. Processing a capture again then replaces its results instead of adding a second box and occurrence.
     """
+    images = list(image_ids)
     now = timezone.now()
     for shared, own in sorted(twins.items()):
-        boxes = Detection.objects.filter(source_image=image, detection_algorithm=own).values("bbox_key")
-        old = Detection.objects.filter(source_image=image, detection_algorithm=shared).exclude(bbox_key__in=boxes)
+        detections = Detection.objects.filter(source_image__in=images)
+        same_box = {"source_image": OuterRef("source_image"), "bbox_key": OuterRef("bbox_key")}
+        boxes = Detection.objects.filter(detection_algorithm=own, **same_box)
+        old = detections.filter(~Exists(boxes), detection_algorithm=shared)
         old.order_by().update(detection_algorithm=own, updated_at=now)
-        classified = Classification.objects.filter(detection__source_image=image)
-        done = classified.filter(algorithm=own).values("detection")
-        classified.filter(algorithm=shared).exclude(detection__in=done).order_by().update(algorithm=own, updated_at=now)
+        classified = Classification.objects.filter(detection__source_image__in=images, algorithm=shared)
+        done = Classification.objects.filter(algorithm=own, detection=OuterRef("detection"))
+        classified.filter(~Exists(done)).order_by().update(algorithm=own, updated_at=now)

@@ -3,29 +3,25 @@
 import io
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
+from django.db import transaction
 from django.utils.crypto import salted_hmac
-from PIL import Image
 
 from ami.main.models import Detection, SourceImage
 from ami.main.services.stored_files import CROPS
-from ami.ml.errors import CaptureUnreadable, PictureRefused
+from ami.ml.errors import CaptureUnreadable, CropsFailed, CropsRefused, PictureRefused
 from ami.ml.services.capture_files import read
 from ami.ml.services.pictures import open_picture
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 logger = logging.getLogger(__name__)
 
 QUALITY = 90
-
-
-class CropsFailed(Exception):
-    """Some captures could not be cropped, the others were; the message names each failed one with its reason."""
-
-
-class CropsRefused(CropsFailed):
-    """As `CropsFailed`, and a retry cannot help for any of them."""
 
 
 def detections_without_crop(image_ids: Iterable[int]) -> "list[Detection]":
@@ -75,11 +71,20 @@ def _crop_capture(image: SourceImage, detections: list[Detection]) -> int:
             done.append(detection)
     finally:
         if done:
-            Detection.objects.bulk_update(done, ["path"], batch_size=500)
+            _save_paths(done)
     return len(done)
 
 
-def _store(detection: Detection, picture: Image.Image) -> str:
+@transaction.atomic
+def _save_paths(detections: list[Detection]) -> None:
+    """Lock the detections in the order in which results are saved, and update them."""
+    rows = Detection.objects.filter(pk__in=[detection.pk for detection in detections])
+    ordered = rows.order_by("source_image_id", "detection_algorithm_id", "bbox_key")
+    list(ordered.select_for_update(no_key=True).values_list("pk"))
+    Detection.objects.bulk_update(detections, ["path"], batch_size=500)
+
+
+def _store(detection: Detection, picture: "Image.Image") -> str:
     buffer = io.BytesIO()
     picture.crop(clamped(detection.bbox, picture.width, picture.height)).save(buffer, "JPEG", quality=QUALITY)
     return default_storage.save(name_of(detection), ContentFile(buffer.getvalue()))

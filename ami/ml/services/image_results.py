@@ -1,104 +1,135 @@
-"""Saves the detections of one image: upserts of detections, classifications, occurrences and the null marker."""
+"""Saves the detections of many images at once: upserts of detections, classifications, occurrences and null markers."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from ami.main.models import Classification, Detection, Occurrence, SourceImage
+from ami.main.models import Classification, Detection
 from ami.main.services.boxes import bbox_key
-from ami.main.services.determinations import determine
-from ami.main.services.stale_marks import mark_stale
+from ami.main.services.bulk_upsert import bulk_upsert
+from ami.main.services.determinations import Capture, save_occurrences
+from ami.main.services.stale_marks import mark_stale_counts
 from ami.main.services.times import station_time
-from ami.ml.schemas import BoundingBox, ClassificationResponse, DetectionResponse
 from ami.ml.services.name_lookup import NameLookup
 
-CLASSIFICATION_FIELDS = ["taxon", "category_map", "score", "scores", "logits", "terminal", "timestamp", "updated_at"]
+CLASSIFICATION_FIELDS = [
+    "taxon",
+    "category_map",
+    "score",
+    *Classification.LONG_LISTS,
+    "terminal",
+    "timestamp",
+    "updated_at",
+]
 
 #: Limits of one statement: a row may have 29,176 scores and as many logits.
-MOST_ROWS = 100
-MOST_NUMBERS = 50_000
+MOST_ROWS = 500
+MOST_NUMBERS = 100_000
 
-Identity = tuple[int, str]
-"""A detection's detector and box."""
+Identity = tuple[int, int, str]
+"""A detection's image, detector and box."""
 
 
 @dataclass(frozen=True)
+class ImageResult:
+    """One image and its detections on the wire: `DetectionResponse` or `CheckedDetection`."""
+
+    image: Capture
+    detections: Sequence[Any]
+
+
+@dataclass
 class SavedImage:
     """Numbers of rows that one image has from this result."""
 
-    detections: int
-    classifications: int
+    detections: int = 0
+    classifications: int = 0
 
 
-def save_image(image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup) -> SavedImage:
-    """Upsert the detections, classifications and occurrences of one image; call it inside a transaction.
+def save_images(results: Sequence[ImageResult], lookup: NameLookup) -> dict[int, SavedImage]:
+    """Upsert the detections, classifications and occurrences of distinct images; call it inside a transaction.
 
-    Rows are written in the order of their keys, so that two transactions on the same image wait instead of
-    deadlocking. Unique constraints make concurrent saves of one result a single set of rows. The null marker ("ran and
-    found nothing") is written last (incident 44). The session and the station are marked stale.
+    Each kind of rows is written by one statement, or a few, in the order of its keys, so that two transactions on the
+    same images wait instead of deadlocking. Unique constraints make concurrent saves of one result a single set of
+    rows. The null marker ("ran and found nothing") is written last (incident 44). Sessions and stations are marked
+    stale.
     """
-    real = [detection for detection in detections if detection.bbox is not None]
-    pks = _save_detections(image, real, lookup)
-    classifications = _save_classifications(image, real, pks, lookup)
-    _save_occurrences(image, list(pks.values()))
-    mark_stale("event", [image.event_id])
-    mark_stale("deployment", [image.deployment_id])
-    if not pks:
-        _save_null_marker(image, detections, lookup)
-    return SavedImage(len(pks), classifications)
+    saved = {each.image.pk: SavedImage() for each in results}
+    found = _by_identity(results, lookup)
+    pks = _save_detections(found)
+    images = {pks[identity]: image for identity, (image, _) in found.items()}
+    _count(saved, images, _save_classifications(found, pks, lookup))
+    save_occurrences(images)
+    mark_stale_counts(
+        events=[each.image.event_id for each in results], deployments=[each.image.deployment_id for each in results]
+    )
+    _save_null_markers([each for each in results if not saved[each.image.pk].detections], lookup)
+    return saved
 
 
-def _box(bbox: BoundingBox) -> list[float]:
-    return [bbox.x1, bbox.y1, bbox.x2, bbox.y2]
+def _by_identity(results: Sequence[ImageResult], lookup: NameLookup) -> dict[Identity, tuple[Capture, list[Any]]]:
+    """Return the detections with a box by their identity, in its order; equal ones are one detection."""
+    found: dict[Identity, tuple[Capture, list[Any]]] = {}
+    for result in results:
+        for detection in result.detections:
+            if (bbox := detection.bbox) is not None:
+                key = bbox_key((bbox.x1, bbox.y1, bbox.x2, bbox.y2))
+                identity = result.image.pk, lookup.algorithms[detection.algorithm.key].pk, key
+                found.setdefault(identity, (result.image, []))[1].append(detection)
+    return dict(sorted(found.items(), key=lambda item: item[0]))
 
 
-def _identity(detection: DetectionResponse, lookup: NameLookup) -> Identity:
-    box = _box(detection.bbox) if detection.bbox else None
-    return lookup.algorithms[detection.algorithm.key].pk, bbox_key(box)
-
-
-def _save_detections(
-    image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup
-) -> dict[Identity, int]:
-    """Return the primary key of each distinct detection."""
-    new = {
-        _identity(detection, lookup): Detection(
-            source_image=image,
-            detection_algorithm=lookup.algorithms[detection.algorithm.key],
-            bbox=_box(detection.bbox) if detection.bbox else None,
-            timestamp=image.timestamp,
-            detection_time=_when(detection.timestamp, image),
+def _save_detections(found: dict[Identity, tuple[Capture, list[Any]]]) -> dict[Identity, int]:
+    """Return the primary key of each detection; one that exists is not changed."""
+    rows = []
+    for (_, algorithm_id, key), (image, detections) in found.items():
+        box = detections[-1].bbox
+        rows.append(
+            Detection(
+                source_image_id=image.pk,
+                project_id=image.project_id,
+                detection_algorithm_id=algorithm_id,
+                bbox=[box.x1, box.y1, box.x2, box.y2],
+                bbox_key=key,
+                timestamp=image.timestamp,
+                detection_time=_when(detections[-1].timestamp, image),
+            )
         )
-        for detection in detections
-    }
-    if not new:
-        return {}
-    Detection.objects.bulk_create([new[key] for key in sorted(new)], ignore_conflicts=True, batch_size=500)
-    rows = Detection.objects.real().filter(source_image=image, detection_algorithm__in={key[0] for key in new})
-    keys = rows.values_list("detection_algorithm_id", "bbox_key", "pk")
-    return {(algorithm, key): pk for algorithm, key, pk in keys if (algorithm, key) in new}
+    if rows:
+        # The update of a key to itself, because a conflict that is ignored returns no primary key.
+        unique = ["source_image", "detection_algorithm", "bbox_key"]
+        keys = bulk_upsert(rows, unique_fields=unique, update_fields=["bbox_key"])
+        return dict(zip(found, keys, strict=True))
+    return {}
 
 
 def _save_classifications(
-    image: SourceImage, detections: Sequence[DetectionResponse], pks: dict[Identity, int], lookup: NameLookup
-) -> int:
-    """Upsert one classification per detection and algorithm, the best-scored one if a result has several."""
-    by_key: dict[tuple[int, int], list[ClassificationResponse]] = defaultdict(list)
-    for detection in detections:
-        pk = pks[_identity(detection, lookup)]
-        for classification in detection.classifications:
-            by_key[pk, lookup.algorithms[classification.algorithm.key].pk].append(classification)
+    found: dict[Identity, tuple[Capture, list[Any]]], pks: dict[Identity, int], lookup: NameLookup
+) -> list[int]:
+    """Upsert one classification per detection and algorithm, the best-scored one if a result has several.
+
+    Return the key of the detection of each.
+    """
+    by_key: dict[tuple[int, int], tuple[Capture, list[Any]]] = {}
+    for identity, (image, detections) in found.items():
+        pk = pks[identity]
+        for detection in detections:
+            for each in detection.classifications:
+                key = pk, lookup.algorithms[each.algorithm.key].pk
+                by_key.setdefault(key, (image, []))[1].append(each)
     # Built row by row: the scores of all rows can take a hundred times the memory of their text.
-    rows = (_classification(key[0], _best(by_key[key]), image, lookup) for key in sorted(by_key))
+    rows = (_classification(key[0], _best(by_key[key][1]), by_key[key][0], lookup) for key in sorted(by_key))
     for batch in _batches(rows):
-        Classification.objects.bulk_create(
-            batch,
-            update_conflicts=True,
-            unique_fields=["detection", "algorithm"],
-            update_fields=CLASSIFICATION_FIELDS,
-        )
-    return len(by_key)
+        bulk_upsert(batch, unique_fields=["detection", "algorithm"], update_fields=CLASSIFICATION_FIELDS)
+    return [detection for detection, _ in by_key]
+
+
+def _count(saved: dict[int, SavedImage], images: dict[int, Capture], classified: list[int]) -> None:
+    for image in images.values():
+        saved[image.pk].detections += 1
+    for detection in classified:
+        saved[images[detection].pk].classifications += 1
 
 
 def _batches(rows: Iterable[Classification]) -> Iterator[list[Classification]]:
@@ -115,32 +146,35 @@ def _batches(rows: Iterable[Classification]) -> Iterator[list[Classification]]:
         yield batch
 
 
-def _best(classifications: list[ClassificationResponse]) -> ClassificationResponse:
+def _best(classifications: list[Any]) -> Any:
     """Return the classification with the highest score; the first of equals."""
     if len(classifications) == 1:
         return classifications[0]
     return max(classifications, key=lambda classification: _score(classification, list(classification.scores)) or 0)
 
 
-def _classification(
-    detection_id: int, classification: ClassificationResponse, image: SourceImage, lookup: NameLookup
-) -> Classification:
+def _classification(detection_id: int, classification: Any, image: Capture, lookup: NameLookup) -> Classification:
     algorithm = lookup.algorithms[classification.algorithm.key]
-    scores = list(classification.scores)
+    scores = _listed(classification.scores)
     return Classification(
         detection_id=detection_id,
-        algorithm=algorithm,
-        category_map=algorithm.category_map,
+        algorithm_id=algorithm.pk,
+        category_map_id=algorithm.category_map_id,
         taxon_id=lookup.taxa.get(classification.classification.replace("\x00", "")),
         score=_score(classification, scores),
         scores=scores,
-        logits=list(classification.logits or []),
+        logits=_listed(classification.logits or []),
         terminal=classification.terminal,
         timestamp=_when(classification.timestamp, image),
     )
 
 
-def _score(classification: ClassificationResponse, scores: list[float]) -> float | None:
+def _listed(numbers: Sequence[float]) -> list[float]:
+    """Return a list as it is, and a `LongList` read once."""
+    return numbers if isinstance(numbers, list) else list(numbers)
+
+
+def _score(classification: Any, scores: list[float]) -> float | None:
     """Return the score of the classified label, or the highest score if the result does not list that label."""
     labels = list(classification.labels or [])
     if classification.classification in labels:
@@ -150,38 +184,24 @@ def _score(classification: ClassificationResponse, scores: list[float]) -> float
     return max(scores, default=None)
 
 
-def _save_occurrences(image: SourceImage, detections: list[int]) -> None:
-    """Create the one occurrence of each detection and update its determination."""
-    if not detections:
-        return
-    Occurrence.objects.bulk_create(
-        [
-            Occurrence(
-                detection_id=pk,
-                project_id=image.project_id,
-                deployment_id=image.deployment_id,
-                event_id=image.event_id,
+def _save_null_markers(results: Sequence[ImageResult], lookup: NameLookup) -> None:
+    rows = []
+    for result in sorted(results, key=lambda each: each.image.pk):
+        first = result.detections[0] if result.detections else None
+        algorithm = lookup.algorithms[first.algorithm.key] if first else lookup.detector
+        rows.append(
+            Detection(
+                source_image_id=result.image.pk,
+                project_id=result.image.project_id,
+                detection_algorithm_id=algorithm.pk,
+                bbox=None,
+                timestamp=result.image.timestamp,
+                detection_time=_when(first.timestamp, result.image) if first else None,
             )
-            for pk in sorted(detections)
-        ],
-        ignore_conflicts=True,
-        batch_size=500,
-    )
-    determine(Occurrence.objects.filter(detection__in=detections).values_list("pk", flat=True))
+        )
+    if rows:
+        Detection.objects.bulk_create(rows, ignore_conflicts=True, batch_size=MOST_ROWS)
 
 
-def _save_null_marker(image: SourceImage, detections: Sequence[DetectionResponse], lookup: NameLookup) -> None:
-    algorithm = lookup.algorithms[detections[0].algorithm.key] if detections else lookup.detector
-    detected_at = _when(detections[0].timestamp, image) if detections else None
-    marker = Detection(
-        source_image=image,
-        detection_algorithm=algorithm,
-        bbox=None,
-        timestamp=image.timestamp,
-        detection_time=detected_at,
-    )
-    Detection.objects.bulk_create([marker], ignore_conflicts=True)
-
-
-def _when(moment: datetime, image: SourceImage) -> datetime:
-    return station_time(moment, image.deployment)
+def _when(moment: datetime, image: Capture) -> datetime:
+    return station_time(moment, image)

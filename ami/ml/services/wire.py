@@ -1,8 +1,11 @@
 """Parses JSON text into wire models part by part; the limits of one part bound the memory of the whole."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -30,6 +33,10 @@ Model = TypeVar("Model", bound=WireModel)
 MOST_ERRORS = 20
 MOST_LONG_VALUES = 2_000_000
 """Most values in all long lists of a fully parsed text; six maps of 29,176 classes with seven values each fit."""
+
+
+CHECKS = 1
+"""Raise it with a check of the models that their JSON schema does not show."""
 
 
 class WireError(ValueError):
@@ -73,6 +80,13 @@ class _Request(WireModel):
 
     results: list[Annotated[PipelineTaskResult, WrapValidator(_keep_cut)]] = Field(max_length=MAX_BATCH)
     client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
+
+
+@cache
+def version() -> str:
+    """Return a digest of the models of a result: what another version has validated is validated again."""
+    schema = json.dumps([CHECKS, PipelineTaskResult.model_json_schema()], sort_keys=True)
+    return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
 
 def bounds() -> Bounds:

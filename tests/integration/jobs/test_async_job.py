@@ -18,18 +18,14 @@ from ami.main.models import Detection
 from ami.ml.services import heartbeats
 from tests.support.place import until
 from tests.support.product.job_setup import Now, World
+from tests.support.product.result_messages import handle_message, keep_result_messages
 
 
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, object]]:
     """Messages that the product published to Celery, recorded instead of sent."""
-    messages: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        "ami.jobs.tasks.process_nats_pipeline_result.apply_async",
-        lambda kwargs, **_: messages.append(kwargs),
-    )
     monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs, **_: None)
-    return messages
+    return keep_result_messages(monkeypatch)
 
 
 @pytest.fixture
@@ -69,7 +65,7 @@ def test_pull_job_runs_from_dispatch_to_success(world: World, client: APIClient,
         assert answer.status_code == 200, answer.content
         assert answer.json()["results_queued"] == len(tasks)
     for message in published:
-        ingest.handle(**message)
+        handle_message(message)
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
     assert progress(job)["summary"] == {"status": "SUCCESS", "progress": 1.0}
@@ -196,7 +192,7 @@ def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
     body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(capture)}]}
     first = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
     assert set(published[0]) == {"job_id", "result_key", "reply_subject"}
-    ingest.handle(**published.pop())
+    handle_message(published.pop())
     again = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
     assert again["tasks"] == first["tasks"]
     assert published == []
@@ -222,7 +218,7 @@ def test_incident_22_result_after_its_lease_is_saved_exactly_once(
         assert client.post(f"/api/v2/jobs/{number}/result/", body, format="json").status_code == 200
     assert len(published) == 2
     for message in published:
-        ingest.handle(**message)
+        handle_message(message)
     job.refresh_from_db()
     assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 1)
 
@@ -248,7 +244,7 @@ def test_incident_26_losing_the_cache_does_not_affect_a_job(
         [task] = fetch(client, job, 1)
         body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(by_id[task["image_id"]])}]}
         assert client.post(f"/api/v2/jobs/{number}/result/", body, format="json").status_code == 200
-        ingest.handle(**published.pop())
+        handle_message(published.pop())
         assert JobImage.objects.filter(job=job, state=ImageState.PROCESSED).count() == handled
     job.refresh_from_db()
     assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 4)

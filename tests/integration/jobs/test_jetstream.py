@@ -3,14 +3,17 @@
 import asyncio
 import multiprocessing
 import socket
+import threading
 import time
+from typing import Any
 
 import nats
 import pytest
+from nats.js.errors import APIError
 
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.services import jetstream
-from ami.jobs.services.jetstream import connection, names
+from ami.jobs.services.jetstream import advisories, connection, messages, names
 
 
 def payloads(*images: int) -> dict[int, dict[str, str]]:
@@ -123,12 +126,34 @@ def test_incident_30_exhausted_deliveries_are_reported(settings, number: int) ->
     while time.monotonic() < deadline:
         # A consumer notices an exhausted delivery at the next fetch.
         assert jetstream.fetch(number, 1) == []
-        images, replies = jetstream.exhausted_images(number)
-        if images:
+        found = jetstream.exhausted_images([number])[number]
+        if found.deliveries:
             break
-    assert images == {5: 1}
-    jetstream.acknowledge(replies)
-    assert jetstream.exhausted_images(number) == ({}, [])
+    assert found.deliveries == {5: 1}
+    jetstream.acknowledge(found.replies)
+    assert jetstream.exhausted_images([number]) == {number: jetstream.Exhausted()}
+
+
+def test_all_jobs_are_asked_at_once(number: int, monkeypatch) -> None:
+    asked = 0
+    together = threading.Event()
+    pull = messages.pull
+
+    async def counted(*args: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            together.set()
+        while not together.is_set():
+            await asyncio.sleep(0)  # Each waits until all are asked.
+        return await pull(*args)
+
+    monkeypatch.setattr(advisories, "pull", counted)
+    jobs = range(number, number + 20)  # None but the first has a consumer.
+    jetstream.create_stream(number)
+    assert jetstream.exhausted_images(jobs) == {job: jetstream.Exhausted() for job in jobs}
+    states = jetstream.consumer_states(jobs)
+    assert [job for job, state in states.items() if state is not None] == [number]
 
 
 def test_a_client_cannot_acknowledge_the_message_of_another_job(number: int) -> None:
@@ -187,3 +212,27 @@ def test_a_forked_child_makes_a_connection_of_its_own(number: int) -> None:
     child.join(timeout=60)
     assert child.exitcode == 0
     assert jetstream.consumer_state(number)["num_ack_pending"] == 2
+
+
+def test_messages_for_a_stream_that_is_gone_are_refused(number: int) -> None:
+    with pytest.raises(NatsUnavailable):
+        jetstream.publish(number, payloads(1, 2))
+    connection.close()  # Its circuit breaker is open.
+
+
+def test_messages_that_another_stream_would_take_are_refused(settings, number: int) -> None:
+    """Each message names its job's stream."""
+
+    async def other(js) -> None:
+        await js.add_stream(name=f"other_{number}", subjects=[names.subject(number)])
+
+    async def state(js) -> int:
+        info = await js.stream_info(f"other_{number}")
+        await js.delete_stream(f"other_{number}")
+        return info.state.messages
+
+    raw(settings, other)
+    with pytest.raises((NatsUnavailable, APIError)):
+        jetstream.publish(number, payloads(1, 2))
+    connection.close()
+    assert raw(settings, state) == 0

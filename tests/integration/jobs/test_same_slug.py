@@ -6,12 +6,13 @@ import pytest
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services import ingest, job_slice
+from ami.jobs.services import job_slice
 from ami.jobs.services.jetstream import connection, delete_job
 from ami.main.models import Detection, User
 from ami.main.services import tokens
 from ami.ml.models import Pipeline, ProcessingService
 from tests.support.product.job_setup import Now, World, new_world
+from tests.support.product.result_messages import handle_message, keep_result_messages
 
 SLUG, LABELS = "sheet-moths", ["Noctua pronuba", "Agrotis exclamationis"]
 
@@ -19,12 +20,8 @@ SLUG, LABELS = "sheet-moths", ["Noctua pronuba", "Agrotis exclamationis"]
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, Any]]:
     """Messages that the product published to Celery, recorded instead of sent."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(
-        "ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: messages.append(kwargs)
-    )
     monkeypatch.setattr("ami.ml.tasks.create_detection_images.apply_async", lambda kwargs, **_: None)
-    return messages
+    return keep_result_messages(monkeypatch)
 
 
 @pytest.fixture
@@ -114,7 +111,7 @@ def test_same_slug_of_two_projects_runs_in_both(worlds: list[World], number: int
         assert {"id": job.pk, "pipeline_slug": SLUG} in client.jobs()
         assert client.work(job.pk) == 2
     for message in published:
-        ingest.handle(**message)
+        handle_message(message)
     for world in worlds:
         assert Job.objects.get(project=world.project).status == "SUCCESS"
         boxes = Detection.objects.filter(source_image__project=world.project)

@@ -8,12 +8,13 @@ from ami.jobs.services import job_slice
 from ami.jobs.services.job_slice import Next
 from tests.support.place import until
 from tests.support.product.job_setup import Now, World
+from tests.support.product.result_messages import keep_result_messages
 
 
 @pytest.fixture(autouse=True)
 def no_broker(monkeypatch) -> None:
     """Publish no results: these tests are about unhandled ones."""
-    monkeypatch.setattr("ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: None)
+    keep_result_messages(monkeypatch)
 
 
 @pytest.fixture

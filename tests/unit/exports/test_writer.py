@@ -7,6 +7,7 @@ import re
 
 import pytest
 from django.core.files.storage import default_storage
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -14,7 +15,9 @@ from ami.exports.models import DataExport, ExportPart
 from ami.exports.services import writer
 from ami.exports.services.formats.occurrences_csv import safe
 from ami.exports.services.formats.row import COLUMNS
-from ami.main.models import Identification, SourceImageCollection
+from ami.main.api.occurrences import OccurrenceSerializer
+from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImageCollection
+from ami.ml.models import Algorithm
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -239,17 +242,33 @@ def test_formula_text_is_escaped(start):
     assert safe(f"{start}SUM(A1)") == f"'{start}SUM(A1)"
 
 
-@pytest.mark.parametrize("value", [-1.5, 0, None, "moth", "a=b", True])
+@pytest.mark.parametrize("value", ["", "moth", "a=b", "1.5"])
 def test_text_that_is_not_a_formula_is_unchanged(value):
     assert safe(value) is value
 
 
-def test_formula_in_a_station_name_is_escaped_in_the_file(project):
-    station = factories.station(project, name='=HYPERLINK("http://evil")')
-    factories.occurrence(factories.capture(station), factories.taxon())
-    export = export_of(project)
+def test_formulas_in_names_are_escaped_in_the_file(owner):
+    name = '=HYPERLINK("http://evil")'
+    station = factories.station(factories.project(owner=owner, name=name), name=name)
+    moth, person = factories.taxon(name), factories.user(name=name)
+    occurrence = factories.occurrence(factories.capture(station, path="a.jpg", public_base_url=name), moth)
+    predicted = Classification.objects.get(detection=occurrence.detection)
+    Algorithm.objects.filter(pk=predicted.algorithm_id).update(name=name)
+    first = Identification.objects.create(occurrence=occurrence, user=person, taxon=moth)
+    agreements = {"agreed_with_prediction": predicted, "agreed_with_identification": first}
+    Identification.objects.create(occurrence=occurrence, user=person, taxon=moth, **agreements)
+    export = export_of(station.project)
     writer.advance(export, Turn())
-    assert rows(export)[0]["deployment_name"].startswith("'=")
+    (row,) = rows(export)
+    assert {column for column, value in row.items() if value.startswith("'=")} == {
+        *(column for column in COLUMNS if column.endswith("_name")),
+        "best_machine_prediction_algorithm",
+        "agreed_with_algorithm",
+        "agreed_with_user",
+        "verified_by",
+        "best_detection_capture_url",
+    } - {"event_name"}
+    assert not any(value.startswith("=") for value in row.values())
 
 
 @pytest.mark.parametrize("format_key", [CSV, JSON])
@@ -261,3 +280,23 @@ def test_queries_of_a_batch_do_not_grow_with_rows(project, format_key):
     with CaptureQueriesContext(connection) as many:
         writer.advance(export_of(project, format_key), Turn())
     assert len(many) == len(few)
+
+
+def test_json_is_what_the_api_answers(project, settings):
+    settings.ANTENNA_PUBLIC_URL = "https://antenna.example/"
+    species, station = factories.taxon("Noctua \u201cpronuba\u201d", rank="SPECIES"), factories.station(project)
+    first = factories.occurrence(factories.capture(station, path="/a b.jpg"), species, 0.1 + 0.2)
+    other = factories.occurrence(
+        factories.capture(station, path="/c.jpg", public_base_url="https://files.example/", width=4096, height=2160),
+        factories.taxon(),
+    )
+    Detection.objects.filter(pk=other.detection_id).update(path="crops/1.jpg", timestamp=None)
+    for user, taxon in ((factories.user(name="Ada"), species), (None, None)):
+        fields = {"taxon": taxon, "comment": 'line\n"quoted"', "withdrawn": not user}
+        Identification.objects.create(occurrence=first, user=user, **fields)
+    export = export_of(project, JSON)
+    writer.advance(export, Turn())
+    asked = OccurrenceSerializer.prepare(Occurrence.objects.filter(determination__isnull=False).order_by("pk"))
+    expected = [json.dumps(each, cls=DjangoJSONEncoder) for each in OccurrenceSerializer(asked, many=True).data]
+    assert len(expected) == 2
+    assert text(export) == "[\n" + ",\n".join(expected) + "\n]\n"

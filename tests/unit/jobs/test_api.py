@@ -24,7 +24,7 @@ def client(world: World) -> APIClient:
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
-    for name in ("run_job", "process_nats_pipeline_result"):
+    for name in ("run_job", "process_nats_pipeline_result", "process_nats_pipeline_results"):
         monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
     return messages
 

@@ -10,6 +10,7 @@ from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
 from ami.jobs.services import audits, ingest, stored_results
 from ami.jobs.services.transitions import move
+from ami.main.models import Detection, Occurrence
 from tests.support.product.job_setup import World
 
 pytestmark = pytest.mark.sqlite
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.sqlite
 @pytest.fixture
 def published(monkeypatch) -> list[dict[str, object]]:
     messages: list[dict[str, object]] = []
-    for name in ("run_job", "process_nats_pipeline_result"):
+    for name in ("run_job", "process_nats_pipeline_result", "process_nats_pipeline_results"):
         monkeypatch.setattr(f"ami.jobs.tasks.{name}.apply_async", lambda kwargs, **_: messages.append(kwargs))
     monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
     return messages
@@ -47,11 +48,12 @@ def test_unhandled_result_is_republished_at_growing_intervals(
     assert [message["result_key"] for message in published] == [row.key] * 3
 
 
-def test_buried_result_is_not_republished_and_handled_one_is_purged(world: World, published) -> None:
+def test_buried_result_is_not_republished_and_handled_one_is_purged(world: World, published, monkeypatch) -> None:
+    monkeypatch.setattr("ami.jobs.services.result_bodies.MOST_ROW_BYTES", 0)
     captures = world.captures(2)
     job = world.running(captures)
     buried, handled = (stored_results.store(job, "r", world.found(c)) for c in captures)
-    stored_results.mark_failed(buried.key, "x")
+    stored_results.mark_failed("x", key=buried.key)
     ingest.handle(job.pk, result_key=handled.key)
     old = timezone.now() - timedelta(days=2)
     StoredResult.objects.update(created_at=old)
@@ -112,7 +114,6 @@ def test_failing_check_does_not_stop_the_others(world: World, monkeypatch) -> No
 
 
 def test_incident_47_broken_rows_are_counted(world: World, published) -> None:
-    from ami.main.models import Occurrence
 
     [capture] = world.captures(1)
     job = world.running([capture])
@@ -121,3 +122,43 @@ def test_incident_47_broken_rows_are_counted(world: World, published) -> None:
     Occurrence.objects.update(determination=None)
     assert audits.audit_data_integrity()["occurrences_without_determination"] == 1
     assert move(job, JobStatus.STARTED) is False
+
+
+def test_integrity_is_audited_in_parts_and_each_run_continues_the_last(world: World, monkeypatch) -> None:
+    from ami.jobs.services.audits import data_integrity
+    from ami.telemetry.models import AuditPosition
+
+    monkeypatch.setattr(data_integrity, "LEAST_KEYS", 4)
+    monkeypatch.setattr(data_integrity, "KEYS_PER_STATEMENT", 2)
+    for capture in world.captures(10):
+        Detection.objects.create(source_image=capture, bbox=[1, 2, 3, 4], detection_algorithm=world.detector)
+    first = Detection.objects.order_by("pk").values_list("pk", flat=True)[0]
+    AuditPosition.objects.create(name="detections_without_crop", last_key=first - 1)
+    found = [audits.audit_data_integrity()["detections_without_crop"] for _ in range(3)]
+    assert found == [4, 4, 2]
+    position = AuditPosition.objects.get(name="detections_without_crop")
+    assert (position.last_key, position.found, position.found_by_last_pass) == (0, 0, 10)
+    assert position.pass_ended_at is not None
+
+
+def test_integrity_audit_ends_in_time_and_keeps_its_position(world: World, monkeypatch) -> None:
+    from ami.jobs.services.audits import data_integrity
+    from ami.telemetry.models import AuditPosition
+
+    monkeypatch.setattr(data_integrity, "RUN_SECONDS", -1)
+    [capture] = world.captures(1)
+    Detection.objects.create(source_image=capture, bbox=[1, 2, 3, 4], detection_algorithm=world.detector)
+    assert audits.audit_data_integrity()["detections_without_crop"] == 0
+    assert AuditPosition.objects.get(name="detections_without_crop").pass_ended_at is None
+
+
+def test_large_table_is_audited_within_three_days_of_hourly_runs(world: World, monkeypatch) -> None:
+    from ami.jobs.services.audits import data_integrity
+    from ami.telemetry.models import AuditPosition
+
+    monkeypatch.setattr(data_integrity, "LEAST_KEYS", 1)
+    Detection.objects.create(
+        pk=7_200_000, source_image=world.captures(1)[0], bbox=[1, 2, 3, 4], detection_algorithm=world.detector
+    )
+    audits.audit_data_integrity()
+    assert AuditPosition.objects.get(name="detections_without_crop").last_key == 100_000

@@ -16,6 +16,7 @@ from ami.jobs.services import claim_extension
 from ami.jobs.services.transitions import move
 from ami.main.models import ApiToken, SourceImage
 from tests.support.product.job_setup import World
+from tests.support.product.result_messages import keep_result_messages
 
 pytestmark = pytest.mark.sqlite
 
@@ -25,7 +26,7 @@ HOST = {"hostname": "gpu-1"}
 @pytest.fixture(autouse=True)
 def no_broker(settings, monkeypatch) -> None:
     settings.NATS_TASK_TTR, settings.NATS_MAX_EXTENSIONS = 300, 3
-    monkeypatch.setattr("ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: None)
+    keep_result_messages(monkeypatch)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_incident_44_failed_save_leaves_the_image_unprocessed(world: World, monk
     def refuse(*args, **kwargs):
         raise RuntimeError("half way")
 
-    monkeypatch.setattr("ami.ml.services.image_results.determine", refuse)
+    monkeypatch.setattr("ami.ml.services.image_results.save_occurrences", refuse)
     with pytest.raises(RuntimeError):
         ingest.handle(job.pk, result_data=world.found(capture))
     assert not Detection.objects.exists()

@@ -17,6 +17,7 @@ from ami.main.models import Classification, Detection
 from ami.ml.api import bodies, gate
 from ami.ml.services import image_results, wire
 from tests.support.product.job_setup import World
+from tests.support.product.result_messages import keep_result_messages
 
 YEARS = "results.0.result.results.detections.0"
 
@@ -30,10 +31,7 @@ def client(world: World) -> APIClient:
 
 @pytest.fixture(autouse=True)
 def published(monkeypatch) -> list[dict[str, object]]:
-    messages: list[dict[str, object]] = []
-    task = "ami.jobs.tasks.process_nats_pipeline_result.apply_async"
-    monkeypatch.setattr(task, lambda kwargs, **_: messages.append(kwargs))
-    return messages
+    return keep_result_messages(monkeypatch)
 
 
 def post(client: APIClient, job, text: str | bytes):

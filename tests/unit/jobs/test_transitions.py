@@ -107,3 +107,27 @@ def test_limit_and_shuffle_choose_the_same_images_in_every_slice(world: World) -
     assert job_images.collect(job, Now())
     assert JobImage.objects.filter(job=job).count() == 5
     assert JobImage.objects.values("position").distinct().count() == 5
+
+
+@pytest.mark.parametrize("limit", [0, 5, 100])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_limit_is_a_number_of_images(world: World, limit: int, shuffle: bool) -> None:
+    from ami.jobs.services import job_images
+    from tests.support.product.job_setup import Now
+
+    job = world.job(world.captures(20), limit=limit, shuffle=shuffle)
+    move(job, JobStatus.STARTED)
+    assert job_images.collect(job, Now())
+    rows = JobImage.objects.filter(job=job).order_by("position")
+    assert rows.count() == min(limit, 20)
+    assert shuffle or [row.position for row in rows] == [row.source_image_id for row in rows]
+
+
+def test_job_without_a_selection_collects_nothing(world: World) -> None:
+    from ami.jobs.services import job_images
+    from tests.support.product.job_setup import Now
+
+    job = world.job([])
+    move(job, JobStatus.STARTED)
+    assert job_images.collect(job, Now())
+    assert job.total == 0

@@ -4,13 +4,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from django.db.models import QuerySet
 
-from ami.exports.services.formats.registry import register
-from ami.exports.services.formats.row import COLUMNS, record, with_related
+from ami.exports.services.formats.registry import Batch, register
+from ami.exports.services.formats.row import COLUMNS, records
 from ami.main.models import Occurrence
 
 #: A spreadsheet runs a cell with such a beginning as a formula (OWASP, "CSV Injection"): also in full-width
@@ -18,16 +19,41 @@ from ami.main.models import Occurrence
 FORMULA = re.compile(r"[\s\x00\ufeff\u200b]*[=+\-@\uff1d\uff0b\uff0d\uff20]| *[\t\r\n]")
 
 
-def safe(value: Any) -> Any:
-    """Return a cell that no spreadsheet runs as a formula: such a text is prefixed with ``'``.
+@lru_cache(4096)
+def safe(text: str) -> str:
+    """Return a text that no spreadsheet runs as a formula: one that would be run is prefixed with ``'``.
 
-    Numbers stay numbers, also negative ones. Programs that read the file strip one leading ``'``.
+    Programs that read the file strip one leading ``'``. Numbers stay numbers, also negative ones.
     """
-    if isinstance(value, (list, dict)):
-        return json.dumps(value)
-    if isinstance(value, str) and FORMULA.match(value):
-        return f"'{value}"
-    return value
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+#: Columns that may begin like a formula; the others are numbers, times and fixed words.
+TEXTS = tuple(
+    COLUMNS.index(name)
+    for name in (
+        "deployment_name",
+        "project_name",
+        "determination_name",
+        "best_machine_prediction_name",
+        "best_machine_prediction_algorithm",
+        "verified_by",
+        "agreed_with_algorithm",
+        "agreed_with_user",
+        "best_detection_url",
+        "best_detection_capture_url",
+    )
+)
+BOX = COLUMNS.index("best_detection_bbox")
+
+
+def cells(row: list[Any]) -> list[Any]:
+    """Change a record to its cells, in place."""
+    for index in TEXTS:
+        if row[index] is not None:
+            row[index] = safe(row[index])
+    row[BOX] = json.dumps(row[BOX])
+    return row
 
 
 class OccurrencesCsv:
@@ -45,13 +71,10 @@ class OccurrencesCsv:
     def tail(self) -> bytes:
         return b""
 
-    def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        return with_related(occurrences)
-
-    def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
+    def batch(self, occurrences: "QuerySet[Occurrence]", limit: int) -> Batch:
         """Return one line per occurrence."""
-        records = (record(occurrence) for occurrence in occurrences)
-        return _lines([safe(fields[column]) for column in COLUMNS] for fields in records)
+        rows = records(occurrences, limit)
+        return Batch(_lines(map(cells, rows)), len(rows), rows[-1][0] if rows else 0)
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> bytes:

@@ -1,12 +1,19 @@
 """The registry of export formats."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from django.db.models import QuerySet
 
 from ami.environment.errors import did_you_mean
 from ami.main.models import Occurrence
+
+
+class Batch(NamedTuple):
+    """Some rows, without ``between`` at either end; ``last_pk`` is the key of the last occurrence, 0 without rows."""
+
+    content: bytes
+    rows: int
+    last_pk: int
 
 
 class Format(Protocol):
@@ -26,12 +33,8 @@ class Format(Protocol):
         """Return the bytes after the last row."""
         ...
 
-    def prepare(self, occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-        """Prefetch what a batch of rows needs, in a fixed number of queries."""
-        ...
-
-    def rows(self, occurrences: Sequence[Occurrence]) -> bytes:
-        """Return a batch of at least one row, without ``between`` at either end."""
+    def batch(self, occurrences: "QuerySet[Occurrence]", limit: int) -> Batch:
+        """Return the first rows, in a fixed number of queries."""
         ...
 
 

@@ -1,11 +1,13 @@
-"""One occurrence as a flat record: the columns of tabular exports."""
+"""Occurrences as flat records: the columns of tabular exports, made from plain values."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 
+from ami.exports.services.formats.related import Grouped, grouped, of_rows, values
 from ami.main.models import Classification, Identification, Occurrence
-from ami.main.services import file_urls
+from ami.main.services.file_urls import StableUrls
 
 COLUMNS = (
     "id",
@@ -38,95 +40,108 @@ COLUMNS = (
     "best_detection_capture_url",
 )
 
+#: What is read of an occurrence: the first ten as in ``COLUMNS``, then those of its detection and capture.
+OF_OCCURRENCE = (
+    "pk",
+    "event_id",
+    "event__group_by",
+    "deployment_id",
+    "deployment__name",
+    "project_id",
+    "project__name",
+    "determination_id",
+    "determination__name",
+    "determination_score",
+    "detection_id",
+    "detection__path",
+    "detection__bbox",
+    "detection__source_image_id",
+    "detection__source_image__timestamp",
+    "detection__source_image__path",
+    "detection__source_image__public_base_url",
+)
+OF_PREDICTION = ("detection_id", "taxon_id", "taxon__name", "algorithm__name", "score")
+OF_IDENTIFICATION = (
+    "occurrence_id",
+    "user_id",
+    "user__name",
+    "agreed_with_prediction__algorithm__name",
+    "agreed_with_identification__user_id",
+    "agreed_with_identification__user__name",
+)
 
-def with_related(occurrences: "QuerySet[Occurrence]") -> "QuerySet[Occurrence]":
-    """Prefetch everything that `record` reads, in three queries."""
-    predictions = Classification.objects.select_related("taxon", "algorithm").filter(taxon__isnull=False)
-    predictions = predictions.defer("scores", "logits").order_by("-terminal", "-score", "pk")
-    identifications = Identification.objects.select_related(
-        "user", "agreed_with_prediction__algorithm", "agreed_with_identification__user"
+NO_PREDICTION = (None, None, None, None, None)
+
+
+def records(occurrences: "QuerySet[Occurrence]", limit: int) -> list[list[Any]]:
+    """Return the values of ``COLUMNS`` of the first occurrences, in three queries."""
+    rows = values(occurrences, OF_OCCURRENCE, limit)
+    batch = of_rows(occurrences, rows)
+    predictions, identifications = _predictions(batch), _identifications(batch)
+    urls = StableUrls()
+    return [
+        _record(row, next(iter(predictions.get(row[10], ())), NO_PREDICTION), identifications.get(row[0], ()), urls)
+        for row in rows
+    ]
+
+
+def _predictions(batch: "QuerySet[Occurrence]") -> Grouped:
+    """Return each detection's predictions, the best first."""
+    found = Classification.objects.filter(detection__in=batch.values("detection_id"), taxon__isnull=False)
+    return grouped(found.order_by("-terminal", "-score", "pk").values_list(*OF_PREDICTION))
+
+
+def _identifications(batch: "QuerySet[Occurrence]") -> Grouped:
+    """Return each occurrence's identifications that were not withdrawn, the newest first."""
+    found = Identification.objects.filter(occurrence__in=batch.values("pk"), withdrawn=False)
+    return grouped(found.order_by("-created_at", "-pk").values_list(*OF_IDENTIFICATION))
+
+
+def _record(
+    row: tuple[Any, ...],
+    best: tuple[Any, ...],
+    identifications: Sequence[tuple[Any, ...]],
+    urls: StableUrls,
+) -> list[Any]:
+    detection, path, (x1, y1, x2, y2), capture, timestamp, capture_path, public_base_url = row[10:]
+    event_name = None if row[1] is None else str(row[2])
+    seen_at = timestamp.isoformat() if timestamp else None
+    return [
+        row[0],
+        row[1],
+        event_name,
+        *row[3:10],
+        "Verified" if identifications else "Not verified",
+        best[2],
+        best[3],
+        best[4],
+        *_verification(identifications),
+        best[1] is not None and best[1] == row[7],
+        1,
+        seen_at,
+        seen_at,
+        0,
+        urls.crop(detection, path),
+        [x1, y1, x2, y2],
+        x2 - x1,
+        y2 - y1,
+        urls.capture(capture, capture_path, public_base_url),
+    ]
+
+
+def _verification(identifications: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return who verified it, how many took part, and with which algorithm or user the newest agreed."""
+    if not identifications:
+        return None, 0, None, None
+    _, user, name, algorithm, agreed_user, agreed_name = identifications[0]
+    return (
+        _display_name(user, name),
+        len({each[1] for each in identifications}),
+        algorithm,
+        _display_name(agreed_user, agreed_name),
     )
-    identifications = identifications.defer("agreed_with_prediction__scores", "agreed_with_prediction__logits")
-    return occurrences.select_related(
-        "event", "deployment", "project", "determination", "detection__source_image"
-    ).prefetch_related(
-        Prefetch("detection__classifications", predictions, to_attr="predictions"),
-        Prefetch(
-            "identifications",
-            identifications.filter(withdrawn=False).order_by("-created_at", "-pk"),
-            to_attr="current_identifications",
-        ),
-    )
 
 
-def record(occurrence: Occurrence) -> dict[str, Any]:
-    """Return the occurrence as ``COLUMNS`` -> value; loaded through `with_related`."""
-    return {**_place(occurrence), **_determination(occurrence), **_verification(occurrence), **_appearance(occurrence)}
-
-
-def _place(occurrence: Occurrence) -> dict[str, Any]:
-    event = occurrence.event
-    return {
-        "id": occurrence.pk,
-        "event_id": occurrence.event_id,
-        "event_name": str(event) if event else None,
-        "deployment_id": occurrence.deployment_id,
-        "deployment_name": occurrence.deployment.name,
-        "project_id": occurrence.project_id,
-        "project_name": occurrence.project.name,
-    }
-
-
-def _determination(occurrence: Occurrence) -> dict[str, Any]:
-    taxon, best = occurrence.determination, _best_prediction(occurrence)
-    return {
-        "determination_id": occurrence.determination_id,
-        "determination_name": taxon.name if taxon else None,
-        "determination_score": occurrence.determination_score,
-        "best_machine_prediction_name": best.taxon.name if best else None,
-        "best_machine_prediction_algorithm": best.algorithm.name if best else None,
-        "best_machine_prediction_score": best.score if best else None,
-        "determination_matches_machine_prediction": bool(best and best.taxon_id == occurrence.determination_id),
-    }
-
-
-def _best_prediction(occurrence: Occurrence) -> Any:
-    return next(iter(occurrence.detection.predictions), None)
-
-
-def _verification(occurrence: Occurrence) -> dict[str, Any]:
-    identifications: list[Identification] = occurrence.current_identifications  # type: ignore[attr-defined]
-    newest = identifications[0] if identifications else None
-    prediction = newest.agreed_with_prediction if newest else None
-    agreed = newest.agreed_with_identification if newest else None
-    return {
-        "verification_status": "Verified" if newest else "Not verified",
-        "verified_by": _display_name(newest.user) if newest else None,
-        "participant_count": len({identification.user_id for identification in identifications}),
-        "agreed_with_algorithm": prediction.algorithm.name if prediction else None,
-        "agreed_with_user": _display_name(agreed.user) if agreed else None,
-    }
-
-
-def _display_name(user: Any) -> str | None:
+def _display_name(user: int | None, name: str | None) -> str | None:
     """Return the user's name; never the e-mail address, because an export may be published."""
-    if user is None:
-        return None
-    return user.name or f"user {user.pk}"
-
-
-def _appearance(occurrence: Occurrence) -> dict[str, Any]:
-    detection, capture = occurrence.detection, occurrence.detection.source_image
-    x1, y1, x2, y2 = detection.bbox
-    seen_at = capture.timestamp.isoformat() if capture.timestamp else None
-    return {
-        "detections_count": 1,
-        "first_appearance": seen_at,
-        "last_appearance": seen_at,
-        "duration_seconds": 0,
-        "best_detection_url": file_urls.crop_address(detection),
-        "best_detection_bbox": [x1, y1, x2, y2],
-        "best_detection_width": x2 - x1,
-        "best_detection_height": y2 - y1,
-        "best_detection_capture_url": file_urls.capture_address(capture),
-    }
+    return None if user is None else name or f"user {user}"

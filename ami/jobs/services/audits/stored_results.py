@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from ami.jobs.models import StoredResult
-from ami.jobs.services import stored_results
+from ami.jobs.services import result_batches, stored_results
 
 WAIT_SECONDS = 300
 LONGEST_DOUBLINGS = 6
@@ -24,9 +24,11 @@ def audit_stored_results() -> dict[str, int]:
     """
     now = timezone.now()
     old = now - timedelta(seconds=WAIT_SECONDS)
-    waiting = StoredResult.objects.filter(handled_at=None, error="", created_at__lt=old).order_by("created_at")
+    waiting = (
+        StoredResult.objects.filter(handled_at=None, error="", created_at__lt=old).order_by("created_at").defer("body")
+    )
     due = [row for row in waiting[:BATCH] if _is_due(row, now)][:AT_ONCE]
-    stored_results.publish(due)
+    result_batches.publish(due)
     return {"published_again": len(due), "purged": stored_results.purge()}
 
 

@@ -9,6 +9,7 @@ from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
+from ami.jobs.services.audits.lost_images import JOBS_AT_ONCE, batched
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,10 @@ def delete_orphan_streams() -> Findings:
 def snapshot_running_jobs() -> Findings:
     """Log the consumer's counters of every running asynchronous job."""
     findings = Findings()
-    for job in Job.objects.filter(status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API).order_by("pk"):
-        findings.checked += 1
-        if (state := jetstream.consumer_state(job.pk)) is not None:
-            logger.info("JetStream counters of job %s: %s", job.pk, state, extra={"job": job.pk})
+    running = Job.objects.filter(status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API).order_by("pk")
+    for job_ids in batched(running.values_list("pk", flat=True), JOBS_AT_ONCE):
+        findings.checked += len(job_ids)
+        for job_id, state in jetstream.consumer_states(job_ids).items():
+            if state is not None:
+                logger.info("JetStream counters of job %s: %s", job_id, state, extra={"job": job_id})
     return findings

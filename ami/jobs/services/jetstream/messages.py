@@ -1,9 +1,10 @@
-"""Publishes, fetches, extends and acknowledges the messages of a job on JetStream."""
+"""Fetches, extends and acknowledges the messages of a job on JetStream."""
 
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,32 +31,6 @@ class Delivery:
     deliveries: int
 
 
-def publish(job_id: int, payloads: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Publish one message per image concurrently; return the images that JetStream confirmed.
-
-    A message that is published again within the stream's duplicate window is confirmed and dropped.
-
-    Raises:
-        NatsUnavailable: no answer in time; some messages may have arrived, publish all of them again.
-    """
-
-    async def publish_all(_: Client, js: JetStreamContext) -> set[int]:
-        async def one(image_id: int, payload: Mapping[str, Any]) -> int:
-            headers = {"Nats-Msg-Id": names.message_id(job_id, image_id)}
-            body = json.dumps(payload).encode()
-            await js.publish(names.subject(job_id), body, stream=names.stream(job_id), headers=headers)
-            return image_id
-
-        results = await asyncio.gather(*(one(*item) for item in payloads.items()), return_exceptions=True)
-        confirmed = {result for result in results if isinstance(result, int)}
-        refused = [result for result in results if isinstance(result, BaseException)]
-        if refused and not confirmed:
-            raise refused[0]
-        return confirmed
-
-    return call(publish_all)
-
-
 def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Delivery]:
     """Return up to ``batch`` available messages; an empty list if there are none or no consumer yet.
 
@@ -67,20 +42,14 @@ def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Deliv
     """
 
     async def fetch_batch(client: Client, js: JetStreamContext) -> list[Delivery]:
-        inbox = client.new_inbox()
-        subscription = await client.subscribe(inbox)
-        try:
-            request = json.dumps({"batch": batch, "no_wait": True}).encode()
-            target = f"$JS.API.CONSUMER.MSG.NEXT.{names.stream(job_id)}.{names.consumer(job_id)}"
-            await client.publish(target, request, reply=inbox)
-            deliveries = await _collect(subscription, batch, seconds)
-            if deliveries is None:
+        stream, consumer = names.stream(job_id), names.consumer(job_id)
+        async with _asked(client, stream, consumer, batch) as subscription:
+            messages = await _collect(subscription, batch, seconds)
+            if messages is None:
                 # A missing consumer never answers; a slow server answers a little later.
-                await js.consumer_info(names.stream(job_id), names.consumer(job_id))
-                deliveries = await _collect(subscription, batch, SLOW_SECONDS)
-            return deliveries or []
-        finally:
-            await subscription.unsubscribe()
+                await js.consumer_info(stream, consumer)
+                messages = await _collect(subscription, batch, SLOW_SECONDS)
+            return list(filter(None, map(_delivery, messages or ())))
 
     try:
         return call(fetch_batch)
@@ -88,16 +57,38 @@ def fetch(job_id: int, batch: int, seconds: float = FETCH_SECONDS) -> list[Deliv
         return []
 
 
-async def _collect(subscription: Any, batch: int, seconds: float) -> list[Delivery] | None:
+async def pull(client: Client, stream: str, consumer: str, batch: int, seconds: float) -> list[Msg] | None:
+    """Return up to ``batch`` available messages of a consumer without waiting for one; None without an answer.
+
+    A consumer that does not exist has no messages.
+    """
+    async with _asked(client, stream, consumer, batch) as subscription:
+        return await _collect(subscription, batch, seconds)
+
+
+@asynccontextmanager
+async def _asked(client: Client, stream: str, consumer: str, batch: int) -> AsyncIterator[Any]:
+    """Request messages that are available now and yield the subscription to which they come."""
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox)
+    try:
+        request = json.dumps({"batch": batch, "no_wait": True}).encode()
+        await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", request, reply=inbox)
+        yield subscription
+    finally:
+        await subscription.unsubscribe()
+
+
+async def _collect(subscription: Any, batch: int, seconds: float) -> list[Msg] | None:
     """Read messages until the batch is full, the server reports the end, or time is up.
 
     None means that the server did not answer at all.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    deliveries: list[Delivery] = []
+    messages: list[Msg] = []
     answered = False
-    while len(deliveries) < batch and (left := deadline - loop.time()) > 0:
+    while len(messages) < batch and (left := deadline - loop.time()) > 0:
         try:
             message = await subscription.next_msg(timeout=left)
         except TimeoutError:
@@ -105,9 +96,8 @@ async def _collect(subscription: Any, batch: int, seconds: float) -> list[Delive
         answered = True
         if (message.headers or {}).get("Status"):
             break
-        if (delivery := _delivery(message)) is not None:
-            deliveries.append(delivery)
-    return deliveries if answered else None
+        messages.append(message)
+    return messages if answered else None
 
 
 def _delivery(message: Msg) -> Delivery | None:

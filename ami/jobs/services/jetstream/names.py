@@ -4,6 +4,10 @@ import re
 
 ADVISORIES_STREAM = "advisories"
 ADVISORIES_SUBJECT = "$JS.EVENT.ADVISORY.>"
+
+#: JetStream forgets a job's messages after this time.
+STREAM_MAX_AGE_SECONDS = 24 * 3600
+
 _STREAM = re.compile(r"^job_(\d+)$")
 
 

@@ -1,6 +1,7 @@
 """Creates, inspects and deletes a job's stream and consumers on JetStream."""
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,8 +14,9 @@ from nats.js.errors import NotFoundError
 
 from ami.jobs.services.jetstream import names
 from ami.jobs.services.jetstream.connection import call
+from ami.jobs.services.jetstream.names import STREAM_MAX_AGE_SECONDS
+from ami.jobs.services.jetstream.together import ask_for_each
 
-STREAM_MAX_AGE_SECONDS = 24 * 3600
 ADVISORIES_MAX_AGE_SECONDS = 3600
 DUPLICATE_WINDOW_SECONDS = 3600
 
@@ -62,19 +64,28 @@ def delete_job(job_id: int) -> bool:
 
 def consumer_state(job_id: int) -> dict[str, Any] | None:
     """Return the consumer's counters, or None if the job has no consumer."""
+    return consumer_states([job_id])[job_id]
 
-    async def read(_: Client, js: JetStreamContext) -> dict[str, Any]:
-        info = await js.consumer_info(names.stream(job_id), names.consumer(job_id))
-        return {
-            "num_pending": info.num_pending,
-            "num_ack_pending": info.num_ack_pending,
-            "num_redelivered": info.num_redelivered,
-        }
 
+def consumer_states(job_ids: Iterable[int]) -> dict[int, dict[str, Any] | None]:
+    """Return the counters of each job's consumer, or None for a job without one; all jobs are asked at once."""
+
+    async def read(_: Client, js: JetStreamContext) -> dict[int, dict[str, Any] | None]:
+        return await ask_for_each(job_ids, lambda job_id: _consumer_state(js, job_id))
+
+    return call(read)
+
+
+async def _consumer_state(js: JetStreamContext, job_id: int) -> dict[str, Any] | None:
     try:
-        return call(read)
+        info = await js.consumer_info(names.stream(job_id), names.consumer(job_id))
     except NotFoundError:
         return None
+    return {
+        "num_pending": info.num_pending,
+        "num_ack_pending": info.num_ack_pending,
+        "num_redelivered": info.num_redelivered,
+    }
 
 
 def job_streams() -> list[StreamState]:

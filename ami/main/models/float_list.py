@@ -1,0 +1,73 @@
+"""A list of floats as bytes: little-endian float64, 8 bytes a number, on every database."""
+
+import json
+import sys
+from array import array
+from typing import Any
+
+from django.db import models
+from django.db.models.query_utils import DeferredAttribute
+
+BYTES_EACH = 8
+
+
+def pack(numbers: Any) -> bytes:
+    """Return the bytes of a sequence of numbers. Raises TypeError for anything that is not a number."""
+    packed = array("d", numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack(content: bytes | memoryview) -> list[float]:
+    """Return the numbers, each with the digits that it was stored with. Raises ValueError for a part of a number."""
+    packed = array("d")
+    packed.frombytes(bytes(content))
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tolist()
+
+
+class FloatListAttribute(DeferredAttribute):
+    """The list; of a row that an earlier version wrote, that of the field's ``json_field``."""
+
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        value = super().__get__(instance, cls)
+        if instance is None or value is not None:
+            return value
+        old = getattr(instance, self.field.json_field) or []
+        try:
+            # PostgreSQL's JSON gives a large float back as an integer.
+            return unpack(pack(old))
+        except (TypeError, OverflowError):
+            return old
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.field.attname] = value
+
+
+class FloatListField(models.BinaryField):
+    """A list of floats. NULL: the row has it in ``json_field``, as JSON, until it is converted."""
+
+    descriptor_class = FloatListAttribute
+
+    def __init__(self, *args: Any, json_field: str = "", **kwargs: Any) -> None:
+        self.json_field = json_field
+        super().__init__(*args, **kwargs)
+
+    def deconstruct(self) -> Any:
+        name, path, args, kwargs = super().deconstruct()
+        return name, path, args, {**kwargs, "json_field": self.json_field}
+
+    def from_db_value(self, value: Any, *_: Any) -> list[float] | None:
+        return None if value is None else unpack(value)
+
+    def get_prep_value(self, value: Any) -> bytes | None:
+        return value if value is None or isinstance(value, bytes) else pack(value)
+
+    def to_python(self, value: Any) -> Any:
+        """Return the list that `value_to_string` wrote into a fixture."""
+        return json.loads(value) if isinstance(value, str) else value
+
+    def value_to_string(self, obj: Any) -> str:
+        return json.dumps(self.value_from_object(obj))

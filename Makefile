@@ -78,6 +78,18 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
 	$(V) -m provision run --private --need rabbitmq,redis -- $(V) -m benchmarks.brokers.delays
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.publishing
+	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.confirms
+	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.ingest
+	$(V) -m provision run --durable --need postgres,rabbitmq,nats -- $(V) -m benchmarks.ingest_posts
+	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.worker_database
+	$(V) -m provision run --durable --need postgres,rabbitmq,nats -- $(V) -m benchmarks.audits
+	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.collect
+	$(V) -m provision run --durable --need postgres,nats -- $(V) -m benchmarks.dispatch
+	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.lists
+	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.exports
+	$(V) -m benchmarks.exports
+	$(V) -m benchmarks.start
+	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.overhead
 
 requirements: setup ## Resolve requirements/*.in again and pin them with hashes
 	$(V) -m pip install --quiet uv

@@ -1,4 +1,4 @@
-"""The command line: `run [--private] [--need NAMES] -- COMMAND ...`, `status [--json]` and `dotenv [FILE]`."""
+"""The command line: `run [options] -- COMMAND ...`, `status [--json]` and `dotenv [FILE]`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="start services, run a command with their URLs, stop what was started")
     run.add_argument("--private", action="store_true", help="never use the service at the URL")
+    run.add_argument("--durable", action="store_true", help="PostgreSQL syncs each commit; implies --private")
     run.add_argument("--need", type=names, metavar="NAMES", help=f"of {','.join(services.KINDS)}; default: all")
     run.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
     status = commands.add_parser("status", help="show which URL answers, and what would be used")
@@ -55,10 +56,10 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def run(argv: Sequence[str], *, need: list[str] | None, private: bool) -> int:
+def run(argv: Sequence[str], *, need: list[str] | None, private: bool, durable: bool = False) -> int:
     """The command's exit code; 69: a service is unavailable; 127, 126: the command cannot be run; 128 + a signal."""
     try:
-        with command.interruptible(), services.running(need, private=private, say=say) as found:
+        with command.interruptible(), services.running(need, private=private, durable=durable, say=say) as found:
             return command.run(argv, services.environment(found))
     except NothingFound as error:
         say(str(error))
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             wanted = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
             if not wanted:
                 parser().error("run needs a command after --")
-            return run(wanted, need=options.need, private=options.private)
+            return run(wanted, need=options.need, private=options.private or options.durable, durable=options.durable)
         if options.command == "dotenv":
             for line in env_files.write(options.file, local=options.local):
                 say(line)

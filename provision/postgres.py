@@ -6,6 +6,8 @@ import shlex
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,12 +16,13 @@ from provision.kind import Account, Container, Kind, LaunchSpec, Wheel
 from provision.ports import free_ports
 
 # fsync off: the data are temporary. A killed server loses nothing (the kernel has the pages); a power failure may.
+# A benchmark turns it on (`run --durable`): a commit then costs what it costs in a deployment.
 SETTINGS = """
 listen_addresses = '127.0.0.1'
 port = {port}
 unix_socket_directories = '{sockets}'
-fsync = off
-full_page_writes = off
+fsync = {durable}
+full_page_writes = {durable}
 max_connections = 200
 timezone = 'UTC'
 log_timezone = 'UTC'
@@ -43,10 +46,11 @@ def script(binary: Path, folder: Path) -> str:
     )
 
 
-def prepare(binary: Path, folder: Path, account: Account | None) -> LaunchSpec:
+def prepare(binary: Path, folder: Path, account: Account | None, *, durable: bool = False) -> LaunchSpec:
     """Write the settings; the cluster is made when the server starts."""
     [port] = free_ports(1)
-    (folder / "settings.conf").write_text(SETTINGS.format(port=port, sockets=folder))
+    settings = SETTINGS.format(port=port, sockets=folder, durable="on" if durable else "off")
+    (folder / "settings.conf").write_text(settings)
     return LaunchSpec(
         argv=("/bin/sh", "-c", script(binary, folder)),
         url=f"postgres://postgres@127.0.0.1:{port}/postgres",
@@ -89,3 +93,5 @@ KIND = Kind(
         },
     ),
 )
+
+DURABLE_KIND = replace(KIND, prepare=partial(prepare, durable=True))

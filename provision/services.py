@@ -114,15 +114,18 @@ def running(
     names: Iterable[str] | None = None,
     *,
     private: bool = False,
+    durable: bool = False,
     environ: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[dict[str, Service]]:
     """The named services (all four for None), available in the block; afterwards those started here are removed.
 
-    `private` never uses the one at the configured URL. `say` gets one line per service. Raises `NothingFound` and
-    ValueError (an unknown name).
+    `private` never uses the one at the configured URL; with `durable` a private PostgreSQL syncs each commit. `say`
+    gets one line per service. Raises `NothingFound` and ValueError (an unknown name).
     """
     kinds = kinds_of(names)
+    if durable:
+        kinds = [postgres.DURABLE_KIND if kind is postgres.KIND else kind for kind in kinds]
     request = Request(os.environ if environ is None else environ, private=private, say=say)
     steps(request.environ)
     found = bring_up(kinds, request)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.support import migrated_database, services
 from tests.support.locks import locked
+from tests.support.memory_folder import on_disk, temporary_files_in_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / ".test-logs"
@@ -58,16 +59,25 @@ def main(argv: Sequence[str]) -> int:
     LOGS.mkdir(exist_ok=True)
     keep_bytecode()
     os.environ.setdefault(migrated_database.VARIABLE, str(migrated_database.kept_below(LOGS / "migrated")))
-    if options.what == "fast":
-        return run(FAST, options.workers)
-    if options.what == "services":
-        return on_services(options.workers)
+    with temporary_files_in_memory() as folder:
+        code = run_parts(options.what, options.workers)
+        if code:
+            folder.keep()
+    return code
+
+
+def run_parts(what: str, workers: int) -> int:
+    """Run the parts that are asked for; return 0 when all passed."""
+    if what == "fast":
+        return run(FAST, workers)
+    if what == "services":
+        return on_services(workers)
     TIMES.write_text("")
     with beside(CONTAINERS) as containers:
         with locked(FIRST):
-            served = begin_services(options.workers)
+            served = begin_services(workers)
             try:
-                plain = run(WITHOUT_SERVICES, options.workers)
+                plain = run(WITHOUT_SERVICES, workers)
             except BaseException:
                 served.terminate()
                 raise
@@ -101,6 +111,8 @@ def run(part: Part, workers: int) -> int:
     began = time.monotonic()
     parallel = ("-n", str(workers + part.more), *PARALLEL) if part.parallel else ()
     environment = dict(os.environ)
+    if part is ALONE:
+        environment = on_disk(environment)
     if part in (FAST, WITHOUT_SERVICES):
         environment = {name: value for name, value in environment.items() if name not in services.URLS}
     code = subprocess.run([*PYTEST, *part.arguments, *parallel], cwd=ROOT, env=environment, check=False).returncode
@@ -114,7 +126,8 @@ def beside(part: Part) -> Iterator["subprocess.Popen[bytes]"]:
     began = time.monotonic()
     with locked(BUSY) as lock, (LOGS / "containers.log").open("wb") as output:
         arguments = [*PYTEST, *part.arguments]
-        process = subprocess.Popen(arguments, cwd=ROOT, stdout=output, stderr=output, pass_fds=[lock])
+        environment = on_disk(dict(os.environ))  # The container engine may see another memory than these tests.
+        process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=output, stderr=output, pass_fds=[lock])
     waiting = threading.Thread(target=lambda: note(part, began, process.wait()))
     waiting.start()
     try:

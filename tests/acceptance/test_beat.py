@@ -40,9 +40,10 @@ def test_incident_17_frozen_beat_ends_itself_so_that_it_is_started_again(databas
 
 def test_beat_that_waits_for_its_next_tick_is_not_frozen(database_place: Place, tmp_path: Path):
     ticked = tmp_path / "tick"
-    waiting = database_place.beat(ANTENNA_BEAT_PATIENCE_SECONDS="3", ANTENNA_BEAT_TICK_FILE=str(ticked))
+    variables = {"ANTENNA_BEAT_PATIENCE_SECONDS": "2", "ANTENNA_BEAT_TICK_FILE": str(ticked)}
+    waiting = database_place.beat("--max-interval", "3", **variables)
     until(ticked.exists, what="beat ticks")
-    for _ in range(3):
+    for _ in range(2):
         last = ticked.stat().st_mtime_ns
         until(lambda before=last: ticked.stat().st_mtime_ns > before, what="the next tick")
         assert waiting.popen.poll() is None, waiting.text

@@ -51,6 +51,21 @@ def test_plain_worker_with_the_governor_keeps_to_its_limits(kind: str, tmp_path:
         assert process.returncode == 0
 
 
+@pytest.mark.parametrize("kind", [RABBITMQ, REDIS, FOLDER])
+def test_plain_worker_with_autoscaling_grows_with_its_queue(kind: str, tmp_path: Path) -> None:
+    options = ("--autoscale", "3,1", "-n", f"{kind}@scaled")
+    with example_broker(kind, tmp_path) as broker, governed_worker(broker, tmp_path, *options) as (_, app):
+
+        def has_grown() -> bool:
+            for _ in range(30):
+                app.send_task(KEEP, (20,))
+            name = f"{kind}@scaled"  # Redis is that of other tests, too, and of their workers.
+            stats = app.control.inspect([name], timeout=10).stats() or {}
+            return name in stats and stats[name]["autoscaler"]["current"] == 3
+
+        until(has_grown, 120, "the worker has three processes")
+
+
 def test_plain_worker_with_another_pool_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with example_broker(FOLDER, tmp_path) as broker, governed_worker(broker, tmp_path, "-P", "gevent") as (process, _):
         assert process.wait(60) == 1

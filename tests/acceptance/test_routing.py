@@ -51,3 +51,14 @@ def test_body_of_foreign_bytes_is_kept_by_a_move(place: Place):
         until(lambda: place.depth(broker.UNROUTED) == 1)
     place.queues("dead-letters", broker.UNROUTED, "--replay")
     assert place.depth("antenna") == 1
+
+
+def test_warm_shutdown_loses_no_run_of_an_unrouted_task(database_place: Place):
+    from ami.telemetry.models import UnroutedTask
+
+    worker = database_place.worker("antenna")
+    for _ in range(20):
+        database_place.send(f"{T}.succeed")
+    until(lambda: len(database_place.ran("succeed")) == 20)
+    assert worker.stop() == 0
+    assert UnroutedTask.objects.get(name=f"{T}.succeed").runs == 20

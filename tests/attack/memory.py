@@ -14,6 +14,7 @@ from tests.attack.people import People, new_owner
 from tests.attack.report import Report
 from tests.attack.stage import Stage
 from tests.support.place import until
+from tests.support.product.result_messages import TASKS as RESULT_TASKS
 
 PART = "bodies"
 FORM = "application/x-www-form-urlencoded"
@@ -127,7 +128,7 @@ class BodyAttack:
         until(lambda: not waiting.exists(), SAVED_SECONDS, "the results are saved")
         if (saved := JobImage.objects.filter(job=job, state=ImageState.PROCESSED).count()) < at_least:
             self.report.found(PART, "errors", f"{saved} of {at_least} images of real shape are saved", "real_results")
-        ran = self.stage.place.ran("process_nats_pipeline_result")
+        ran = [record for task in RESULT_TASKS for record in self.stage.place.ran(task)]
         peak = max(record["peak_memory_kib"] for record in ran) / 1024
         what = f"{saved} images of real shape are saved, the ingest process had {peak:.0f} MiB at most"
         self.report.note(f"{what}; {self.stage.memory}")

@@ -14,6 +14,7 @@ from tests.attack.people import People, create_people, new_owner
 from tests.attack.report import Report
 from tests.attack.stage import INGEST, Stage
 from tests.support.place import until
+from tests.support.product.result_messages import TASKS as RESULT_TASKS
 
 #: Enough requests to import all modules and fill all caches before memory is compared.
 ORDINARY = 100
@@ -90,4 +91,4 @@ def work(stage: Stage, people: People) -> None:
     for index in range(ORDINARY):
         stage.place.send("tests.support.worker_tasks.basic.succeed", f"warm-up-{index}", queue=INGEST)
     until(lambda: len(stage.place.ran("succeed")) >= ORDINARY, WORK_SECONDS, "the worker did the ordinary tasks")
-    until(lambda: stage.place.ran("process_nats_pipeline_result"), WORK_SECONDS, "the worker saved a result")
+    until(lambda: any(map(stage.place.ran, RESULT_TASKS)), WORK_SECONDS, "the worker saved a result")

@@ -31,7 +31,7 @@ class PoolAdapter:
     """A pool of four places that records what is done to it."""
 
     checks_between_tasks, has_children, has_cooldown, default_task_kib = False, True, False, 64 * MIB
-    multiplier, places, running, unstarted, baseline_kib, soft_kib, hard_kib = 1, 4, 0, 0, 0, 0, 0
+    multiplier, places, growth, running, unstarted, baseline_kib, soft_kib, hard_kib = 1, 4, 0, 0, 0, 0, 0, 0
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] = lambda: None
@@ -107,10 +107,15 @@ class World:
     ) -> None:
         self.now = 1000.0
         self.machine, self.pool, self.consumer, self.events = Machine(), PoolAdapter(), Consumer(), []
-        self.paused = False
-        self.governor = Governor(settings, self.pool, run_log, lambda: self.paused, self.machine, lambda: self.now)
+        self.paused, self.pause_error = False, None
+        self.governor = Governor(settings, self.pool, run_log, self._is_paused, self.machine, lambda: self.now)
         if attach:
             self.governor.attach(self.consumer, lambda function: function(), self._event)
+
+    def _is_paused(self) -> bool:
+        if self.pause_error:
+            raise self.pause_error
+        return self.paused
 
     def _event(self, name: str, **fields: Any) -> None:
         self.events.append((name, fields["held"], fields["dry_run"]))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kombu import Connection, Consumer, Producer
+from kombu.exceptions import OperationalError
 
 from ami.transports import register
 from tests.support.torture.diary import Diary, new_token, read
@@ -51,7 +52,7 @@ def publish_all(url: str, diary: Diary, seed: int, name: str, messages: int, fir
                     diary.write("done")
                     number += 1
                     pause.reset()
-            except connection.connection_errors as error:
+            except (*connection.connection_errors, OperationalError) as error:
                 pause.after(error)
 
 
@@ -84,7 +85,7 @@ def consume(url: str, diary: Diary) -> None:
             try:
                 _declare(connection)
                 _drain(connection, diary, pause.reset)
-            except connection.connection_errors as error:
+            except (*connection.connection_errors, OperationalError) as error:
                 pause.after(error)
 
 

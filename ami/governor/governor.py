@@ -70,6 +70,7 @@ class Governor:
     def observe(self) -> float:
         """Sample the machine and decide, without using the broker; return the seconds until the next check."""
         self.pool.measure_baseline()
+        self.reservation.measure()
         self.monitor.check()
         self.reclaimer.check_limits()
         if self._clock() - self.monitor.started_at >= self.settings.memory_max_hold_seconds:

@@ -75,8 +75,18 @@ class Reservation:
 
     def __init__(self, settings: GovernorSettings, pool: PoolAdapter, sizes: TaskSizes, run_log: RunLog | None) -> None:
         self._settings, self._pool, self._sizes, self._run_log = settings, pool, sizes, run_log
+        self._before: dict[int, Promise] = {}
         self.slots = 0
         self.sentence = ""
+
+    def measure(self) -> None:
+        """Measure what the running tasks have added; call it before the machine's sample is taken.
+
+        A task that grows after the sample would else keep no promise of memory that the sample does not contain, and
+        as many tasks again would be let in.
+        """
+        if self._settings.memory_reservation != "off":
+            self._before = self._running()
 
     def update(self, sample: Sample) -> None:
         """Read the children's samples, and work out how many messages the worker may have."""
@@ -84,7 +94,7 @@ class Reservation:
             return
         self._learn()
         pool, settings = self._pool, self._settings
-        running = self._running()
+        running = self._promises()
         busy = max(len(running), pool.running)
         if pool.has_children:
             # Delivered and not started, or just ended with the next one due: each may be the largest.
@@ -98,9 +108,17 @@ class Reservation:
             logger.info("%sReservation: %s", dry, admission.sentence)
         self.sentence = admission.sentence
 
-    def _running(self) -> list[Promise]:
+    def _promises(self) -> list[Promise]:
+        """Return the tasks that run now, each with what it had added before the sample as well as now."""
+        before = self._before
+        return [
+            Promise(now.task, min(now.added_kib, before[pid].added_kib if pid in before else 0))
+            for pid, now in self._running().items()
+        ]
+
+    def _running(self) -> dict[int, Promise]:
         children = [child for child in self._pool.children() if child.task]
-        return [Promise(child.task or "", max(0, child.grown_kib)) for child in children]
+        return {child.pid: Promise(child.task or "", max(0, child.grown_kib)) for child in children}
 
     def _learn(self) -> None:
         samples = read_samples(self._run_log.folder) if self._run_log else []

@@ -16,7 +16,7 @@ from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
-from ami.main.admin.large_lists import LargeListAdmin, search_numbers
+from ami.main.admin.large_lists import LargeListAdmin, search_number
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 from ami.queues.redaction import redact_text
@@ -122,11 +122,17 @@ class JobImageAdmin(ReadOnlyAdmin, LargeListAdmin):
 
     list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
     search_fields = ("job__id", "source_image__id")
-    search_help_text = "number of a job or a capture"
+    search_help_text = "number of a job; or the word capture and its number: capture 12"
 
     def get_list_filter(self, request: HttpRequest) -> tuple[str, ...]:
         # Over all jobs, a rare state would be looked for in every row.
         return ("state",) if request.GET.get("q") else ()
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Read the images of a job in the order of an index that begins with the job: its rows may be anywhere."""
+        if not request.GET.get("q", "").strip().isdecimal():
+            return ("-pk",)
+        return ("position",) if "state__exact" in request.GET else ("source_image",)
 
     def get_search_results(
         self,
@@ -135,8 +141,11 @@ class JobImageAdmin(ReadOnlyAdmin, LargeListAdmin):
         search_term: str,
     ) -> tuple[QuerySet[Any], bool]:
         """Find the images of a job, or a capture in all jobs, by number."""
-        columns = ("job_id", "source_image_id")
-        return search_numbers(queryset, search_term, *columns) if search_term else queryset, False
+        if not search_term:
+            return queryset, False
+        number = search_term.strip().lower().removeprefix("capture")
+        column = "job_id" if number == search_term.strip().lower() else "source_image_id"
+        return search_number(queryset, number.strip(), column), False
 
 
 @admin.register(StoredResult)
@@ -157,7 +166,7 @@ class StoredResultAdmin(ReadOnlyAdmin, LargeListAdmin):
         if not search_term:
             return queryset, False
         if search_term.isascii() and search_term.isdecimal():
-            return search_numbers(queryset, search_term, "job_id"), False
+            return search_number(queryset, search_term, "job_id"), False
         return queryset.filter(key__startswith=search_term), False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StoredResult]:

@@ -113,6 +113,22 @@ def test_as_many_are_admitted_as_fit_beside_the_running() -> None:
     assert "ml.detect may add 20480 MiB" in world.governor.info()["reservation"]
 
 
+def test_task_that_grew_or_ended_after_the_sample_lets_nobody_else_in() -> None:
+    world = World(RESERVES)
+    world.governor.sizes.learn("ml.detect", 20 * GIB_KIB)
+    grown, growing = [Child(1, 20 * GIB_KIB, 20 * GIB_KIB, "ml.detect")], [Child(1, 60 * MIB, 0, "ml.detect")]
+    for before, after in [(growing, grown), (grown, []), ([], grown), (grown, growing)]:
+        world.pool.everyone = before
+
+        def read(after: list[Child] = after) -> object:
+            world.pool.everyone = after
+            return ROOM
+
+        world.machine.read = read  # type: ignore[method-assign]
+        world.governor.check()
+        assert world.consumer.slots == 2, (before, after)
+
+
 def test_delivered_and_just_ended_tasks_reserve_memory_too() -> None:
     world = World(RESERVES)
     world.governor.sizes.learn("ml.detect", 20 * GIB_KIB)

@@ -77,6 +77,9 @@ def test_images_are_found_by_the_number_of_their_job(browser):
     assert set(shown(browser, JobImage, q=second.pk)) >= keys
     assert not keys & set(shown(browser, JobImage, q=10**15))
     assert shown(browser, JobImage, q="no number") == []
+    image = JobImage.objects.filter(job=second).first()
+    of_capture = set(JobImage.objects.filter(source_image=image.source_image_id).values_list("pk", flat=True))
+    assert set(shown(browser, JobImage, q=f"capture {image.source_image_id}")) == of_capture
     page = browser.get(address(JobImage, "changelist"), {"q": first.pk})
     assert [spec.title for spec in page.context["cl"].filter_specs] == ["state"]
 

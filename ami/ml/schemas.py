@@ -1,8 +1,9 @@
 """The JSON that Antenna and its processing services exchange, as bounded pydantic models.
 
 The names and fields are the platform's public wire contract (push mode v1, pull mode v2). Keys that a model does not
-know are ignored, because real clients send more. Values are checked and never changed. A time without a zone stays
-without one: it is the station's local time, and the zone is attached when it is saved.
+know are ignored, because real clients send more. Clients are written against pydantic 1, so a number where a text
+belongs becomes a text, and lists and objects that it fills in may be missing. A time without a zone stays without one:
+it is the station's local time, and the zone is attached when it is saved.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -24,7 +26,7 @@ from pydantic import (
 )
 
 MAX_BATCH = 1000
-"""Maximum number of tasks handed out, or results accepted, in one request."""
+"""Maximum number of tasks handed out in one request; a client that asks for more gets the others in the next one."""
 
 MOST_LONG_ENTRIES = 100_000
 """Maximum length of a list with one entry per class; 29,176 were seen."""
@@ -56,6 +58,11 @@ def _restore(value: Any, handler: ValidatorFunctionWrapHandler, info: Validation
     return handler(value) if info.context is None else info.context.restore(value, handler)
 
 
+def _not_null(empty: type[Any]) -> BeforeValidator:
+    """Read null as an empty value."""
+    return BeforeValidator(lambda value: empty() if value is None else value)
+
+
 Finite = AfterValidator(_finite)
 MayBeLong = WrapValidator(_restore)
 LongLists: TypeAlias = dict[tuple[str | int, ...], Literal["numbers", "texts", "objects"]]
@@ -67,17 +74,21 @@ Name: TypeAlias = Annotated[str, Field(max_length=255)]
 Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 Url: TypeAlias = Annotated[str, Field(max_length=8192)]
 Text: TypeAlias = Annotated[str, Field(max_length=100_000)]
-Subject: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$")]
+Subject: TypeAlias = Annotated[str, Field(max_length=1024, pattern=r"^[!-~]*$"), _not_null(str)]
+"""A reply subject; empty if the client knows none."""
 Labels: TypeAlias = Annotated[list[Name], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
 Numbers: TypeAlias = Annotated[list[float], Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
-ProcessingServiceClientInfo: TypeAlias = Annotated[dict[str, Any], Field(max_length=64), Finite]
+Config: TypeAlias = Annotated[dict[str, Any], Field(max_length=256), Finite]
+ProcessingServiceClientInfo: TypeAlias = Annotated[dict[str, Any], Field(max_length=64), Finite, _not_null(dict)]
 """An open object with which a client describes itself (hostname, version, ...); not interpreted."""
 
 
 class WireModel(BaseModel):
     """Base of all wire models: ignores unknown keys, refuses NaN and infinity, instances are immutable."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False, frozen=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="ignore", allow_inf_nan=False, frozen=True, protected_namespaces=(), coerce_numbers_to_str=True
+    )
     long_lists: ClassVar[LongLists] = {}
     """Long flat lists that a text of this model may hold."""
 
@@ -117,7 +128,7 @@ class ClassificationResponse(WireModel):
 
     classification: Name
     labels: Labels | None = None
-    scores: Numbers
+    scores: Numbers = Field(default_factory=list)
     logits: Numbers | None = None
     inference_time: float | None = None
     algorithm: AlgorithmReference
@@ -156,7 +167,10 @@ class PipelineRequest(WireModel):
 
 
 class PipelineResultsResponse(WireModel):
-    """Results of one pipeline for one or more captures; `total_time` in seconds, `algorithms` is deprecated."""
+    """Results of one pipeline for one or more captures; `total_time` in seconds, `algorithms` is deprecated.
+
+    `config` is the configuration that a pull worker has used.
+    """
 
     pipeline: Key
     total_time: float
@@ -164,6 +178,7 @@ class PipelineResultsResponse(WireModel):
     detections: list[DetectionResponse] = Field(max_length=100_000)
     algorithms: Annotated[dict[str, Any], Finite] = Field(default_factory=dict)
     errors: Annotated[list[Any], Field(max_length=10_000), Finite] | Text | None = None
+    config: Config | None = None
 
 
 class PipelineResultsError(WireModel):
@@ -174,12 +189,16 @@ class PipelineResultsError(WireModel):
 
 
 class PipelineProcessingTask(WireModel):
-    """One capture handed to a pull worker, which returns `reply_subject` with its result."""
+    """One capture handed to a pull worker, which returns `reply_subject` with its result.
+
+    `config` is the pipeline's configuration in the job's project, with ANTENNA_TASK_CONFIG.
+    """
 
     id: Key
     image_id: Key
     image_url: Url
     reply_subject: Subject | None = None
+    config: Config | None = None
 
 
 _RESULT_KEYS = frozenset(name for name, field in PipelineResultsResponse.model_fields.items() if field.is_required())
@@ -212,7 +231,7 @@ class PipelineTaskResult(WireModel):
         (*_CLASSIFICATION, "logits"): "numbers",
         (*_CLASSIFICATION, "labels"): "texts",
     }
-    reply_subject: Subject
+    reply_subject: Subject = ""
     result: TaskResult
 
 
@@ -226,8 +245,10 @@ class StoredTaskResult(WireModel):
 class AlgorithmCategoryMapResponse(WireModel):
     """The classes of a classifier: `labels[i]` is the label of the `data` entry whose index is i."""
 
-    data: Annotated[list[dict[str, Any]], Finite, Field(max_length=MOST_LONG_ENTRIES), MayBeLong]
-    labels: Labels
+    data: Annotated[list[dict[str, Any]], Finite, Field(max_length=MOST_LONG_ENTRIES), MayBeLong] = Field(
+        default_factory=list
+    )
+    labels: Labels = Field(default_factory=list)
     version: Name | None = None
     description: Text | None = None
     uri: Url | None = None
@@ -299,7 +320,7 @@ class AsyncPipelineRegistrationRequest(WireModel):
 
     long_lists: ClassVar[LongLists] = {(*_CATEGORY_MAP, "data"): "objects", (*_CATEGORY_MAP, "labels"): "texts"}
     processing_service_name: Key
-    pipelines: list[PipelineConfigResponse] = Field(max_length=1000)
+    pipelines: list[PipelineConfigResponse] = Field(default_factory=list, max_length=1000)
 
 
 class PipelineRegistrationResponse(WireModel):
@@ -330,7 +351,7 @@ class JobReferencesResponse(WireModel):
 class TasksRequest(WireModel):
     """Body of `POST jobs/{id}/tasks/`."""
 
-    batch_size: int = Field(ge=1, le=MAX_BATCH)
+    batch_size: int = Field(ge=1)
     client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
 
 
@@ -343,22 +364,26 @@ class TasksResponse(WireModel):
 class ResultRequest(WireModel):
     """Body of `POST jobs/{id}/result/`; a bare list is refused."""
 
-    results: list[PipelineTaskResult] = Field(max_length=MAX_BATCH)
+    results: list[PipelineTaskResult]
     client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
 
 
-class QueuedResult(WireModel):
-    """One accepted result: its reply subject and the Celery task that will save it."""
+class TakenResult(WireModel):
+    """What became of one result: the task that will save it, or why it is refused.
+
+    The image whose delivery a refused result names is failed by the task `task_id`; without one the task is empty.
+    """
 
     reply_subject: Subject
-    status: Literal["queued"] = "queued"
-    task_id: Name
+    status: Literal["queued", "refused"] = "queued"
+    task_id: str = ""
+    reason: Text | None = None
 
 
 class ResultAcceptedResponse(WireModel):
-    """Answer of `POST jobs/{id}/result/` once every result is queued."""
+    """Answer of `POST jobs/{id}/result/`, one entry of `tasks` per result in the same order."""
 
     status: Literal["accepted"] = "accepted"
     job_id: int
     results_queued: int = Field(ge=0)
-    tasks: list[QueuedResult]
+    tasks: list[TakenResult]

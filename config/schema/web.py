@@ -96,6 +96,11 @@ class Web(Variables):
     antenna_result_max_depth: int = variable(
         12, "The maximum nesting depth of lists and objects in one result.", low=10, high=100
     )
+    antenna_task_config: bool = variable(
+        False,
+        "Tasks of pull workers carry the pipeline's configuration in the job's project; no release of the origin has "
+        "it.",
+    )
     antenna_allowed_endpoints: Annotated[Names, AfterValidator(_hosts_or_networks)] = variable(
         (),
         "Addresses allowed for storage sources and processing services that production otherwise refuses (loopback, "

@@ -132,6 +132,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v2",
     "OAS_VERSION": "3.1.0",
+    "ENUM_NAME_OVERRIDES": {"JobStatusEnum": "ami.jobs.models.states.JobStatus"},
 }
 
 LOG_LEVEL = values.antenna_log_level

@@ -1,7 +1,5 @@
 """Actions of pull workers on a job: fetch tasks, post results."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
@@ -12,18 +10,16 @@ from ami.jobs.api import next_job
 from ami.jobs.api.pull_client import client_of
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claim_extension, image_claims, result_batches, stored_results
+from ami.jobs.services import claim_extension, image_claims, posted_results
 from ami.ml.api import bodies
 from ami.ml.schemas import (
-    QueuedResult,
+    MAX_BATCH,
     ResultAcceptedResponse,
     ResultRequest,
     TasksRequest,
     TasksResponse,
 )
-from ami.ml.services import wire
 from ami.ml.services.heartbeats import record_heartbeat
-from ami.ml.services.wire import PostedResult
 
 POSTED = {200: ResultAcceptedResponse}
 
@@ -56,18 +52,20 @@ class WorkerActions:
         client = client_of(request, wanted.client_info)
         # Before the fetch, which would hand the client its own image again.
         claim_extension.extend(job, claim_extension.due_claims(job, client))
-        tasks = image_claims.claim(job, wanted.batch_size, client=client, base_url=request.build_absolute_uri("/"))
-        return Response(TasksResponse(tasks=tasks).model_dump(mode="json"))
+        most = min(wanted.batch_size, MAX_BATCH)
+        tasks = image_claims.claim(job, most, client=client, base_url=request.build_absolute_uri("/"))
+        return Response(TasksResponse(tasks=tasks).model_dump(mode="json", exclude_none=True))
 
     @extend_schema(request=ResultRequest, responses=POSTED)
     @action(detail=True, methods=["post"])
     def result(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Accept results: each is stored durably before it is published, and equal posts are one result.
 
-        413 above the size limit and 400 with the wrong field store nothing. 503 means that another large body is in
-        progress, or that the broker is unreachable: stored results are then published by the audit, and posting them
-        again is harmless. The other images that the client holds stay with it for longer, as after `tasks`; an empty
-        list of results does only that.
+        A result that is wrong, or not of this job, is refused with the reason in its entry of `tasks`; the others are
+        queued. 413 above the size limit and 400 for a body that is no list of results store nothing. 503 means that
+        another large body is in progress, or that the broker is unreachable: stored results are then published by the
+        audit, and posting them again is harmless. The other images that the client holds stay with it for longer, as
+        after `tasks`; an empty list of results does only that.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
         with bodies.results(request) as posted:
@@ -76,22 +74,8 @@ class WorkerActions:
             subjects = [item.reply_subject for item in posted.results]
             # Found before their results are handled, by which a client is known; extended once these are stored.
             due = claim_extension.due_claims(job, client_of(request, posted.client_info), subjects)
-            answer = accept(job, posted.results)
+            tasks = posted_results.take(job, posted.results)
             claim_extension.extend(job, due)
-            return Response(answer.model_dump(mode="json"))
-
-
-def accept(job: Job, results: list[PostedResult]) -> ResultAcceptedResponse:
-    """Store all results, then publish the messages for batches of them, all at once.
-
-    Raises:
-        OSError: the storage failed.
-        kombu.exceptions.OperationalError: the broker did not take every message; all results are stored.
-    """
-    items = [(item.reply_subject, item.text) for item in results]
-    rows = stored_results.store_many(job, items, wire_version=wire.version())
-    tasks: list[Any] = [
-        QueuedResult(reply_subject=item.reply_subject, task_id=task_id)
-        for item, task_id in zip(results, result_batches.publish(rows), strict=True)
-    ]
-    return ResultAcceptedResponse(job_id=job.pk, results_queued=len(tasks), tasks=tasks)
+        queued = sum(task.status == "queued" for task in tasks)
+        answer = ResultAcceptedResponse(job_id=job.pk, results_queued=queued, tasks=tasks)
+        return Response(answer.model_dump(mode="json", exclude_none=True))

@@ -36,6 +36,7 @@ def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list
     open_rows = {row.source_image_id: row for row in rows.select_related("source_image")}
     _drop_settled(delivery for delivery in deliveries if delivery.image_id not in open_rows)
     mine = [newest[image_id] for image_id in sorted(open_rows)]
+    config = job.pipeline.task_config(job.project_id) if settings.ANTENNA_TASK_CONFIG and job.pipeline else None
     _mark_claimed(job, mine, client, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
     return [
         PipelineProcessingTask(
@@ -43,6 +44,7 @@ def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list
             image_id=str(delivery.image_id),
             image_url=public_url(open_rows[delivery.image_id].source_image, base_url),
             reply_subject=delivery.reply_subject,
+            config=config,
         )
         for delivery in mine
     ]

@@ -12,9 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.services import jetstream, job_completion, job_results, result_batches, stored_results
+from ami.jobs.services.expected_results import Expected, canonical
 from ami.jobs.services.image_settlement import settle_failed
 from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult, TaskResult
 from ami.ml.services import checked_results, wire
+from ami.ml.services.wire import Names
 
 logger = logging.getLogger(__name__)
 
@@ -181,19 +183,22 @@ def _images(result: Any) -> set[int]:
 
 
 def _save(job: Job, items: Sequence[Item]) -> None:
-    """Save the results that are not handled, and mark them handled in the same transaction."""
+    """Save the results that are not handled, and mark them handled in the same transaction.
+
+    A result that is not of the job's pipeline fails the image of its delivery, and saves nothing.
+    """
     new = [item for item in items if not item.is_handled]
     if not new:
         return
     responses = []
+    expected = Expected.of(job)
     for item in new:
-        if isinstance(item.result, PipelineResultsError):
-            item.failed_image = _image_id(job, item.result, item.reply_subject)
-        elif item.result.source_images or item.result.detections:
-            responses.append(item.result)
-        else:
-            item.result = PipelineResultsError(error="The result names no image.")
-            item.failed_image = _image_id(job, item.result, item.reply_subject)
+        if not isinstance(item.result, PipelineResultsError):
+            if not (reason := _refusal(expected, item.result)):
+                responses.append(item.result)
+                continue
+            item.result = PipelineResultsError(error=reason)
+        item.failed_image = _image_id(job, item.result, item.reply_subject)
 
     def finish() -> None:
         failed = [item for item in new if isinstance(item.result, PipelineResultsError)]
@@ -203,6 +208,14 @@ def _save(job: Job, items: Sequence[Item]) -> None:
 
     locked = {item.failed_image for item in new if item.failed_image is not None}
     job_results.save_responses(job, responses, locked=locked, finish=finish)
+
+
+def _refusal(expected: Expected, result: Any) -> str:
+    """Return why a result is not the job's; empty if it is. Its images were compared when it was posted."""
+    if not (result.source_images or result.detections):
+        return "The result names no image."
+    reason = expected.refusal(Names.of(result))
+    return reason and f"Result refused: {reason}"
 
 
 def _save_one_by_one(job: Job, items: Iterable[Item]) -> list[StoredResult]:
@@ -237,8 +250,10 @@ def _fail(job: Job, result: PipelineResultsError, image_id: int | None, reply_su
 
 
 def _image_id(job: Job, result: PipelineResultsError, reply_subject: str) -> int | None:
-    if result.image_id is not None and result.image_id.isascii() and result.image_id.isdecimal():
-        return int(result.image_id) if len(result.image_id) < 19 else None
+    """Return the image of the job that an error names, or the one of its delivery; None if there is neither."""
+    named = canonical(result.image_id or "")
+    if named is not None and JobImage.objects.filter(job=job, source_image_id=named).exists():
+        return named
     if not reply_subject:
         return None
     claimed = JobImage.objects.filter(job=job, reply_subject=reply_subject)

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from ami.environment.deferred import deferred
 from ami.jobs.models import Job
+from ami.jobs.services.expected_results import canonical
 from ami.jobs.services.image_settlement import images_for_saving, settle_processed
 from ami.ml.services.adoption import reassign_results
 from ami.ml.services.classification_history import Run
@@ -84,7 +85,7 @@ def save_responses(
 
 def images_of(response: Any) -> set[int]:
     """Return the images that a response names by canonical keys: "007" does not name image 7."""
-    return {pk for key in _by_image(response) if (pk := _canonical(key)) is not None}
+    return {pk for key in _by_image(response) if (pk := canonical(key)) is not None}
 
 
 def publish_crops(images: Iterable[int]) -> None:
@@ -95,7 +96,7 @@ def publish_crops(images: Iterable[int]) -> None:
 
 def _parts(wanted: Sequence[tuple[str, Mapping[str, list[Any]]]], only: set[int] | None) -> list[list[_Result]]:
     """Return the results in the order of their images, in lists for one transaction each; at least one list."""
-    named = ((slug, _canonical(key), found) for slug, by_image in wanted for key, found in by_image.items())
+    named = ((slug, canonical(key), found) for slug, by_image in wanted for key, found in by_image.items())
     results = [_Result(slug, pk, found) for slug, pk, found in named if pk is not None]
     parts: list[list[_Result]] = [[]]
     detections = 0
@@ -131,8 +132,3 @@ def _by_image(response: Any) -> dict[str, list[Any]]:
     for detection in response.detections:
         by_image.setdefault(detection.source_image_id, []).append(detection)
     return by_image
-
-
-def _canonical(key: str) -> int | None:
-    is_number = key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key
-    return int(key) if is_number else None

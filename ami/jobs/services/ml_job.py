@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ami.environment.deferred import deferred
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
+from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.job_images import collect
 from ami.jobs.services.job_kinds import SliceOfWork, job_kind
@@ -29,6 +30,7 @@ def advance(job: Job, work: SliceOfWork) -> bool:
         NatsUnavailable: try again later.
         PipelineNotConfigured: the job has no pipeline, or no service runs it.
     """
+    keep_names(job)
     if job.collected_at is None and not collect(job, work):
         return False
     if job.dispatch_mode == DispatchMode.ASYNC_API:

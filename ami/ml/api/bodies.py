@@ -30,7 +30,7 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
         TooLarge: 413, the body exceeds the limit.
         Busy: 503, another large body is in progress.
         TooSlow: 408, the client sends nothing or too slowly.
-        rest_framework.exceptions.ValidationError: 400, {field: [message]}.
+        rest_framework.exceptions.ValidationError: 400, {"detail": message, field: [message]}.
     """
     with _received(request, limit_bytes) as body, _wire_errors():
         return wire.parse(body, model)
@@ -38,7 +38,7 @@ def read(request: Request, model: type[Model], limit_bytes: int | None = None) -
 
 @contextmanager
 def results(request: Request) -> Iterator[wire.Posted]:
-    """Yield the results that a worker posted, all valid; their texts are released after the block.
+    """Yield the results that a worker posted, right and wrong ones; their texts are released after the block.
 
     Raises:
         TooLarge, Busy, TooSlow, rest_framework.exceptions.ValidationError: as ``read``.
@@ -50,7 +50,8 @@ def results(request: Request) -> Iterator[wire.Posted]:
             yield posted
         finally:
             for item in posted.results:
-                item.text.release()
+                if isinstance(item, wire.PostedResult):
+                    item.text.release()
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def _wire_errors() -> Iterator[None]:
         yield
     except wire.WireError as error:
         # Without the cause: its frames keep the parsed body in memory.
-        raise exceptions.ValidationError(error.fields) from None
+        raise exceptions.ValidationError({"detail": str(error), **error.fields}) from None
 
 
 @contextmanager

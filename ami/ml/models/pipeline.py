@@ -103,6 +103,10 @@ class Pipeline(models.Model):
         overlay = overlays.values_list("config", flat=True).first()
         return {**config, **copy.deepcopy(overlay or {})}
 
+    def task_config(self, project_id: int) -> dict[str, Any]:
+        """Return the part of the configuration that a service receives: without the keys for Antenna."""
+        return {key: value for key, value in self.config_for(project_id).items() if not key.startswith("request_")}
+
 
 class ProjectPipelineConfig(models.Model):
     """A project's use of a pipeline; ``config`` keys that start with ``request_`` are not sent to services."""

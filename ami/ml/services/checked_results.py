@@ -5,11 +5,12 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 #: The times on the wire are texts or numbers, and pydantic has accepted them; many rows have the same one.
 _moment: TypeAdapter[datetime] = TypeAdapter(datetime)
 _numbers: TypeAdapter[list[float]] = TypeAdapter(list[float])
+_names: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(coerce_numbers_to_str=True))
 _floats = msgspec.json.Decoder(list[float])
 _texts = msgspec.json.Decoder(list[str])
 
@@ -28,6 +29,14 @@ def numbers(text: msgspec.Raw) -> list[float]:
         return _floats.decode(text)
     except msgspec.ValidationError:
         return _numbers.validate_json(bytes(text))
+
+
+def texts(text: msgspec.Raw) -> list[str]:
+    """Return a list of texts, which may be numbers."""
+    try:
+        return _texts.decode(text)
+    except msgspec.ValidationError:
+        return _names.validate_json(bytes(text))
 
 
 class CheckedBox(msgspec.Struct, frozen=True):
@@ -51,7 +60,7 @@ class CheckedClassification(msgspec.Struct, frozen=True):
     classification: str
     algorithm: CheckedAlgorithm
     when: str | int | float = msgspec.field(name="timestamp")
-    scores_text: msgspec.Raw = msgspec.field(name="scores")
+    scores_text: msgspec.Raw = msgspec.field(name="scores", default=msgspec.Raw(b"[]"))
     logits_text: msgspec.Raw = msgspec.field(name="logits", default=msgspec.Raw())
     labels_text: msgspec.Raw = msgspec.field(name="labels", default=msgspec.Raw())
     terminal: bool = True
@@ -70,7 +79,7 @@ class CheckedClassification(msgspec.Struct, frozen=True):
 
     @property
     def labels(self) -> list[str]:
-        return [] if self.labels_text in NOTHING else _texts.decode(self.labels_text)
+        return [] if self.labels_text in NOTHING else texts(self.labels_text)
 
 
 class CheckedDetection(msgspec.Struct, frozen=True):

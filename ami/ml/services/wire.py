@@ -3,14 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from django.conf import settings
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import TypeAdapter, ValidationError
 
 from ami.main.services.json_layout import (
     KINDS,
@@ -25,7 +25,14 @@ from ami.main.services.json_layout import (
     is_plain,
     layout_of,
 )
-from ami.ml.schemas import MAX_BATCH, PipelineTaskResult, ProcessingServiceClientInfo, ResultRequest, WireModel
+from ami.ml.schemas import (
+    PipelineResultsError,
+    PipelineTaskResult,
+    ProcessingServiceClientInfo,
+    ResultRequest,
+    Subject,
+    WireModel,
+)
 from ami.ml.services.long_lists import CutLists
 
 Model = TypeVar("Model", bound=WireModel)
@@ -35,7 +42,7 @@ MOST_LONG_VALUES = 2_000_000
 """Most values in all long lists of a fully parsed text; six maps of 29,176 classes with seven values each fit."""
 
 
-CHECKS = 1
+CHECKS = 2
 """Raise it with a check of the models that their JSON schema does not show."""
 
 
@@ -49,18 +56,47 @@ class WireError(ValueError):
 
 
 @dataclass(frozen=True)
+class Names:
+    """What a result names: its pipeline, algorithms and images, and the configuration that it was made with."""
+
+    pipeline: str
+    algorithms: frozenset[str]
+    images: frozenset[str]
+    config: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, response: Any) -> "Names":
+        """Return the names in a `PipelineResultsResponse` or a `CheckedResponse`."""
+        algorithms = {detection.algorithm.key for detection in response.detections}
+        algorithms |= {each.algorithm.key for detection in response.detections for each in detection.classifications}
+        images = {picture.id for picture in response.source_images}
+        images |= {detection.source_image_id for detection in response.detections}
+        config = getattr(response, "config", None)
+        return cls(response.pipeline, frozenset(algorithms), frozenset(images), config)
+
+
+@dataclass(frozen=True)
 class PostedResult:
-    """One valid item of a request: its reply subject and its original text."""
+    """One valid item of a request: its reply subject, its original text, and its names; an error has none."""
 
     reply_subject: str
     text: memoryview
+    names: Names | None = None
+
+
+@dataclass(frozen=True)
+class WrongResult:
+    """One item that is not a result: its reply subject, as far as it can be read, and what is wrong."""
+
+    reply_subject: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Posted:
-    """A valid request: its items, and the object with which the client describes itself."""
+    """A request: its items in order, and the object with which the client describes itself."""
 
-    results: list[PostedResult]
+    results: list[PostedResult | WrongResult]
     client_info: dict[str, Any]
 
 
@@ -70,16 +106,23 @@ class _RawRequest(msgspec.Struct):
     results: list[msgspec.Raw]
 
 
-def _keep_cut(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    number = cut_number(value)
-    return handler(value) if number is None else number
+class _RawItem(msgspec.Struct):
+    """An item of which only the reply subject is read."""
+
+    reply_subject: msgspec.Raw = msgspec.Raw(b'""')
 
 
 class _Request(WireModel):
-    """A `ResultRequest` whose items may be placeholders (numbers) of cut-out text."""
+    """A `ResultRequest` whose items are placeholders (numbers) of cut-out text, or wrong."""
 
-    results: list[Annotated[PipelineTaskResult, WrapValidator(_keep_cut)]] = Field(max_length=MAX_BATCH)
-    client_info: ProcessingServiceClientInfo = Field(default_factory=dict)
+    results: list[Any]
+    client_info: Any = None
+
+
+_raw_items: msgspec.json.Decoder[_RawRequest] = msgspec.json.Decoder(_RawRequest)
+_raw_item: msgspec.json.Decoder[_RawItem] = msgspec.json.Decoder(_RawItem)
+_subject: TypeAdapter[str] = TypeAdapter(Subject)
+_client_info: TypeAdapter[dict[str, Any]] = TypeAdapter(ProcessingServiceClientInfo)
 
 
 @cache
@@ -113,38 +156,63 @@ def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
 def posted(text: Text) -> Posted:
     """Return a `ResultRequest`, its items validated one at a time; the caller must ``release()`` their texts.
 
+    A wrong item leaves the others as they are, because a client drops a batch that is refused.
+
     Raises:
-        WireError: names each wrong field.
+        WireError: the text is no list of results; names the field.
     """
     text = text or b"{}"
     if is_plain(text, bounds()):
-        request = _model(text, ResultRequest, ())
-        raw = msgspec.json.decode(text, type=_RawRequest).results
-        pairs = zip(request.results, raw, strict=True)
-        return Posted([PostedResult(item.reply_subject, memoryview(own)) for item, own in pairs], request.client_info)
+        with suppress(WireError):
+            return _plain(text)
     with _layout_errors():
         layout = layout_of(text, bounds(), _long_lists(PipelineTaskResult), items_in="results")
     outer = _validated(layout, layout.outer, _Request)
-    return Posted(_cut_results(layout, outer.results), outer.client_info)
+    items = [_cut_item(layout, index, value) for index, value in enumerate(outer.results)]
+    return Posted(items, _described(outer.client_info))
 
 
-def _cut_results(layout: Layout, wanted: list[Any]) -> list[PostedResult]:
-    results: list[PostedResult] = []
-    errors: dict[str, list[str]] = {}
-    for index, number in enumerate(wanted):
-        part = layout.items[number]
-        part.path = ("results", index)
-        try:
-            item = _validated(layout, part, PipelineTaskResult)
-        except WireError as error:
-            errors |= error.fields
-        else:
-            results.append(PostedResult(item.reply_subject, memoryview(layout.text)[part.start : part.end]))
-        if len(errors) >= MOST_ERRORS:
-            break
-    if errors:
-        raise WireError(errors)
-    return results
+def _plain(text: Text) -> Posted:
+    """Return a request that is right as a whole: one call validates all of it."""
+    request = _model(text, ResultRequest, ())
+    raw = _raw_items.decode(text).results
+    pairs = zip(request.results, raw, strict=True)
+    return Posted([_posted_item(item, memoryview(own)) for item, own in pairs], request.client_info)
+
+
+def _posted_item(item: PipelineTaskResult, text: memoryview) -> PostedResult:
+    names = None if isinstance(item.result, PipelineResultsError) else Names.of(item.result)
+    return PostedResult(item.reply_subject, text, names)
+
+
+def _cut_item(layout: Layout, index: int, value: Any) -> PostedResult | WrongResult:
+    number = cut_number(value)
+    if number is None:
+        return WrongResult("", f"results.{index}: Input should be an object")
+    part = layout.items[number]
+    part.path = ("results", index)
+    text = memoryview(layout.text)[part.start : part.end]
+    try:
+        return _posted_item(_validated(layout, part, PipelineTaskResult), text)
+    except WireError as error:
+        with text:
+            return WrongResult(_subject_in(text), str(error))
+
+
+def _subject_in(text: memoryview) -> str:
+    """Return the reply subject of a wrong item; empty if that is wrong, too."""
+    try:
+        return _subject.validate_json(bytes(_raw_item.decode(text).reply_subject))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValidationError):
+        return ""
+
+
+def _described(client_info: Any) -> dict[str, Any]:
+    """Return what a client says about itself; nothing if that is not an object of its size."""
+    try:
+        return _client_info.validate_python(client_info)
+    except ValidationError:
+        return {}
 
 
 def _long_lists(model: type[WireModel]) -> LongLists:
@@ -153,6 +221,8 @@ def _long_lists(model: type[WireModel]) -> LongLists:
 
 def _validated(layout: Layout, part: Part, model: type[Model], *, build: bool = False) -> Model:
     with _layout_errors():
+        if part.error:
+            raise part.error
         skeleton = layout.skeleton(part)
     return _model(skeleton, model, part.path, CutLists(layout.text, part.cuts, build))
 

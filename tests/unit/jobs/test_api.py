@@ -64,22 +64,6 @@ def test_member_without_superuser_rights_may_be_a_worker(
     ]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ([], "body"),
-        ({}, "results"),
-        ({"results": [{"reply_subject": "r", "result": {"pipeline": "p"}}]}, "results.0.result"),
-        ({"results": [{"result": {"error": "x"}}]}, "results.0.reply_subject"),
-    ],
-)
-def test_a_wrong_result_is_a_400_that_names_the_field(world: World, client: APIClient, body, field: str) -> None:
-    job = world.running(world.captures(1))
-    answer = post(client, f"jobs/{job.pk}/result/", body)
-    assert answer.status_code == 400
-    assert any(name.startswith(field) for name in answer.json()), answer.json()
-
-
 def test_incident_45_a_body_above_the_cap_is_a_413(settings, world: World, client: APIClient) -> None:
     settings.ANTENNA_RESULT_MAX_BYTES = 100
     job = world.running(world.captures(1))

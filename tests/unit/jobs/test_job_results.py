@@ -5,6 +5,7 @@ import pytest
 from ami.jobs.models import JobImage
 from ami.jobs.models.states import ImageState
 from ami.jobs.services import ingest
+from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.progress import progress
 from ami.main.models import Classification, Detection, Occurrence, StaleCount, Taxon
 from ami.ml.errors import PipelineNotConfigured
@@ -85,17 +86,14 @@ def test_hazard_6_error_without_an_image_is_logged_on_the_job(world: World) -> N
     assert job.log_entries.filter(level="ERROR", message__contains="who knows").exists()
 
 
-@pytest.mark.parametrize("wrong", ["pipeline", "algorithm"])
-def test_an_unregistered_name_fails_the_task_and_saves_nothing(world: World, wrong: str) -> None:
+def test_a_name_that_is_registered_no_longer_fails_the_task_and_saves_nothing(world: World) -> None:
     [capture] = world.captures(1)
     job = world.running([capture])
-    result = world.found(capture)
-    if wrong == "pipeline":
-        result["pipeline"] = "unknown"
-    else:
-        result["detections"][0]["algorithm"]["key"] = "unknown"
-    with pytest.raises(PipelineNotConfigured, match="unknown"):
-        ingest.handle(job.pk, result_data=result)
+    keep_names(world.claim(job))
+    world.pipeline.algorithms.remove(world.classifier)
+    world.classifier.delete()
+    with pytest.raises(PipelineNotConfigured, match=world.classifier.key):
+        ingest.handle(job.pk, result_data=world.found(capture))
     assert not Detection.objects.exists()
 
 

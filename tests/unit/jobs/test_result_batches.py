@@ -102,7 +102,7 @@ def test_a_batch_leaves_the_rows_of_its_results_one_by_one(world: World, publish
     assert not StoredResult.objects.filter(pk__in=[row.pk for row in batch], handled_at=None).exists()
 
 
-@pytest.mark.parametrize("wrong", ["pipeline", "algorithm", "shape", "body"])
+@pytest.mark.parametrize("wrong", ["unregistered", "shape", "body"])
 @pytest.mark.django_db
 def test_a_bad_result_gets_a_message_of_its_own_and_the_others_are_saved(
     world: World, published, wrong, django_capture_on_commit_callbacks
@@ -110,10 +110,12 @@ def test_a_bad_result_gets_a_message_of_its_own_and_the_others_are_saved(
     captures = world.captures(4)
     job = world.running(captures)
     found = [world.found(c) for c in captures]
-    if wrong == "algorithm":
-        found[1]["detections"][0]["algorithm"]["key"] = "unknown"
-    elif wrong != "body":
-        found[1] |= {"pipeline": {"pipeline": "unknown", "shape": 5}[wrong]}
+    if wrong == "unregistered":
+        names = {"slug": world.pipeline.slug, "algorithms": ["gone"]}
+        Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
+        found[1]["detections"][0]["algorithm"]["key"] = "gone"
+    elif wrong == "shape":
+        found[1]["pipeline"] = {}
     rows = stored(job, found)
     if wrong == "body":
         StoredResult.objects.filter(pk=rows[1].pk).update(body=b"x")

@@ -133,12 +133,16 @@ def test_incident_40_a_job_cancelled_in_its_last_step_is_not_success(world: Worl
     assert job.status == JobStatus.REVOKED
 
 
-def test_an_unregistered_pipeline_fails_the_task_and_is_noted_on_the_result(world: World) -> None:
+def test_an_unregistered_algorithm_fails_the_task_and_is_noted_on_the_result(world: World) -> None:
     from ami.jobs.services import stored_results
 
     [capture] = world.captures(1)
     job = world.running([capture])
-    row = stored_results.store(job, "r", {**world.found(capture), "pipeline": "unregistered"})
+    names = {"slug": world.pipeline.slug, "algorithms": ["unregistered", world.classifier.key]}
+    Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
+    result = world.found(capture)
+    result["detections"][0]["algorithm"]["key"] = "unregistered"
+    row = stored_results.store(job, "r", result)
     message = {"job_id": job.pk, "result_key": row.key}
     assert process_nats_pipeline_result.apply(kwargs=message, throw=False).state == "FAILURE"
     assert "unregistered" in StoredResult.objects.get().error

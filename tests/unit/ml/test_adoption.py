@@ -5,6 +5,7 @@ import importlib
 import pytest
 from django.apps import apps
 
+from ami.jobs.models import Job
 from ami.jobs.services import ingest
 from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
@@ -94,8 +95,11 @@ def test_shared_algorithm_of_no_pipeline_of_the_project_is_not_registered(shared
     [capture] = other.captures(1)
     result = other.found(capture)
     result["detections"][0]["algorithm"]["key"] = shared.detector.key
+    job = other.running([capture])
+    names = {"slug": other.pipeline.slug, "algorithms": [shared.detector.key, other.classifier.key]}
+    Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
     with pytest.raises(PipelineNotConfigured, match=shared.detector.key):
-        ingest.handle(other.running([capture]).pk, result_data=result)
+        ingest.handle(job.pk, result_data=result)
     assert not Detection.objects.exists()
 
 

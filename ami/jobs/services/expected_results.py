@@ -1,0 +1,74 @@
+"""What the results of a job may name: its pipeline and algorithms, now or when it started, and its images."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ami.jobs.models import Job, JobImage
+from ami.ml.services.wire import Names
+
+#: Names in one reason.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The slugs of a job's pipeline, and the keys of its algorithms."""
+
+    slugs: frozenset[str]
+    algorithms: frozenset[str]
+
+    @classmethod
+    def of(cls, job: Job) -> "Expected":
+        """Return what the job may name: by its pipeline now, and by the one with which it started."""
+        started = job.cursor.get("pipeline") if isinstance(job.cursor, dict) else None
+        now = names_of_pipeline(job)
+        found = [each for each in (started, now) if each]
+        return cls(
+            frozenset(each["slug"] for each in found),
+            frozenset(key for each in found for key in each["algorithms"]),
+        )
+
+    def refusal(self, names: Names) -> str:
+        """Return why a result with these names is not the job's; empty if it is."""
+        if names.pipeline not in self.slugs:
+            return f"The result is of pipeline {names.pipeline[:255]!r}; the job runs {_listed(self.slugs)}."
+        if strange := names.algorithms - self.algorithms:
+            return f"The result names algorithms that the job's pipeline does not have: {_listed(strange)}."
+        return ""
+
+
+def names_of_pipeline(job: Job) -> dict[str, Any] | None:
+    """Return the slug of the job's pipeline and the keys of its algorithms, in the form that the job keeps."""
+    if job.pipeline is None:
+        return None
+    return {"slug": job.pipeline.slug, "algorithms": sorted(job.pipeline.algorithms.values_list("key", flat=True))}
+
+
+def keep_names(job: Job) -> None:
+    """Keep the names of the pipeline with which the job starts: it may be registered anew while the job runs.
+
+    Raises:
+        JobStopped: the job is no longer active.
+    """
+    if "pipeline" not in job.cursor and (names := names_of_pipeline(job)):
+        job.save_progress(cursor={**job.cursor, "pipeline": names})
+
+
+def images_of_job(job_id: int, keys: Iterable[str]) -> set[str]:
+    """Return those of the keys that name an image of the job; a key is canonical: "007" does not name image 7."""
+    numbers = sorted({pk for key in keys if (pk := canonical(key)) is not None})
+    rows = JobImage.objects.filter(job_id=job_id, source_image_id__in=numbers) if numbers else JobImage.objects.none()
+    return set(map(str, rows.values_list("source_image_id", flat=True)))
+
+
+def canonical(key: str) -> int | None:
+    """Return the primary key that a key on the wire names; None if it names none."""
+    is_number = key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key
+    return int(key) if is_number else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = sorted(names)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(repr(name[:255]) for name in names[:MOST_NAMED]) + more or "none"

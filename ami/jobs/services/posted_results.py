@@ -1,0 +1,102 @@
+"""Takes the results that a pull worker posts: stores and publishes the job's, and refuses the others one by one."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from ami.jobs.models import Job
+from ami.jobs.services import result_batches, stored_results
+from ami.jobs.services.expected_results import Expected, images_of_job
+from ami.jobs.services.result_bodies import Text
+from ami.ml.schemas import MAX_BATCH, TakenResult
+from ami.ml.services import wire
+from ami.ml.services.wire import PostedResult, WrongResult
+
+logger = logging.getLogger(__name__)
+
+#: Different reasons that one post writes to the job's log.
+MOST_REASONS = 10
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """One item: the text to store, empty for an item that is not stored, and why it is refused, if it is."""
+
+    reply_subject: str
+    text: Text
+    reason: str = ""
+
+
+def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenResult]:
+    """Store and publish results; return what became of each, in the same order.
+
+    A refused item saves nothing. If its reply subject names a delivery of this job, the image of that is failed with
+    the reason: what is stored in its place is an error with that reply subject.
+
+    Raises:
+        OSError: the storage failed.
+        kombu.exceptions.OperationalError: the broker did not take every message; all results are stored.
+    """
+    answers: list[TakenResult] = []
+    refused: dict[str, int] = {}
+    expected = Expected.of(job)
+    for first in range(0, len(results), MAX_BATCH):
+        items = list(_checked(job, expected, results[first : first + MAX_BATCH]))
+        for item in items:
+            if item.reason:
+                refused[item.reason] = refused.get(item.reason, 0) + 1
+        answers += _store(job, items)
+    for reason, count in list(refused.items())[:MOST_REASONS]:
+        job.log(f"Refused {count} of {len(results)} posted results: {reason}", level="WARNING")
+    return answers
+
+
+def _checked(job: Job, expected: Expected, results: Sequence[PostedResult | WrongResult]) -> Iterator[_Taken]:
+    named = {key for item in results if isinstance(item, PostedResult) and item.names for key in item.names.images}
+    own = images_of_job(job.pk, named)
+    config = _config(job)
+    for item in results:
+        if isinstance(item, WrongResult):
+            yield _refused(item.reply_subject, item.reason)
+            continue
+        names = item.names
+        reason = expected.refusal(names) if names else ""
+        if names and not reason and names.images and not names.images & own:
+            reason = "The result names no image of the job."
+        if reason:
+            yield _refused(item.reply_subject, reason)
+            continue
+        if names and names.config is not None and config is not None and names.config != config:
+            logger.warning("Job %s: a worker used another configuration than the project's", job.pk)
+        yield _Taken(item.reply_subject, item.text)
+
+
+def _refused(reply_subject: str, reason: str) -> _Taken:
+    """Return an error to be stored in the place of an item; nothing is stored where no delivery is named."""
+    error = {"reply_subject": reply_subject, "result": {"error": f"Result refused: {reason}"}}
+    return _Taken(reply_subject, json.dumps(error).encode() if reply_subject else b"", reason)
+
+
+def _store(job: Job, items: Sequence[_Taken]) -> list[TakenResult]:
+    kept = [item for item in items if item.text]
+    pairs = [(item.reply_subject, item.text) for item in kept]
+    rows = stored_results.store_many(job, pairs, wire_version=wire.version())
+    task_ids = iter(result_batches.publish(rows))
+    return [
+        TakenResult(
+            reply_subject=item.reply_subject,
+            status="refused" if item.reason else "queued",
+            task_id=next(task_ids) if item.text else "",
+            reason=item.reason or None,
+        )
+        for item in items
+    ]
+
+
+def _config(job: Job) -> dict[str, Any] | None:
+    """Return the configuration that tasks of the job have now; None if tasks have none."""
+    return job.pipeline.task_config(job.project_id) if settings.ANTENNA_TASK_CONFIG and job.pipeline else None

@@ -13,6 +13,7 @@ from ami.jobs.models import Job
 from ami.jobs.services.expected_results import canonical
 from ami.jobs.services.image_settlement import images_for_saving, settle_processed
 from ami.ml.services.adoption import reassign_results
+from ami.ml.services.classification_history import Run
 from ami.ml.services.image_results import ImageResult, save_images
 from ami.ml.services.name_lookup import NameLookup
 from ami.ml.tasks import create_detection_images
@@ -62,7 +63,7 @@ def save_responses(
     it settles. A response is a `PipelineResultsResponse` or a `CheckedResponse`.
 
     Images that do not belong to the job are logged and skipped; a response without any image of the job changes
-    nothing (hazard 5). Saving is idempotent: a replay repairs rows and adds none.
+    nothing (hazard 5). Saving is idempotent: a replay adds no row.
 
     Raises:
         PipelineNotConfigured: the pipeline or an algorithm is not registered.
@@ -121,7 +122,7 @@ def _save_part(job: Job, part: list[_Result], locked: Iterable[int]) -> set[int]
         detections = chain.from_iterable(each.detections for each in results)
         lookup = NameLookup.of(slug, detections, job.project_id, job.pipeline)
         reassign_results([each.image.pk for each in results], lookup.twins)
-        saved = save_images(results, lookup)
+        saved = save_images(results, lookup, Run(job.pk, job.started_at))
         settle_processed(job.pk, {pk: (each.detections, each.classifications) for pk, each in saved.items()})
     return {each.image.pk for results in by_slug.values() for each in results}
 

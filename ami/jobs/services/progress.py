@@ -134,6 +134,7 @@ def _image_stages(job: Job, counts: ImageCounts) -> list[dict[str, Any]]:
     share = (counts.settled / total if total else 1.0) if job.collected_at else 0.0
     final_status = counts.final_status if share >= 1.0 else None
     collect = [{"name": "Total Images", "key": "total_images", "category": "default", "value": total}]
+    collect.append(_param("skipped", int(job.cursor.get("skipped", 0)) if isinstance(job.cursor, dict) else 0))
     process = [
         _param("processed", counts.settled),
         _param("remaining", counts.unsettled),

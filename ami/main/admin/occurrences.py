@@ -34,16 +34,16 @@ class DetectionAdmin(LargeListAdmin):
 
 @admin.register(Classification)
 class ClassificationAdmin(LargeListAdmin):
-    """Classifications, the newest first."""
+    """Classifications, the newest first; those that a newer job has replaced are marked, and found by a filter."""
 
     ordering = ("-pk",)
     wide = (*Classification.LONG_LISTS, "detection__similarity_vector")
 
-    list_display = ("id", "detection", "algorithm", "taxon", "score", "terminal", "created_at")
-    list_filter = ("algorithm", "terminal")
+    list_display = ("id", "detection", "algorithm", "taxon", "score", "terminal", "is_current", "created_at")
+    list_filter = ("algorithm", "terminal", "is_current")
     list_select_related = ("detection", "algorithm", "taxon")
     raw_id_fields = ("detection", "algorithm", "category_map", "taxon", "applied_to")
-    readonly_fields = ("scores", "logits")
+    readonly_fields = ("job_id", "is_current", "scores", "logits")
 
 
 @admin.register(Occurrence)

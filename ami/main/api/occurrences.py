@@ -1,8 +1,10 @@
 """Detections, occurrences and taxa in the API, read-only."""
 
+from typing import Any
+
 from django.db.models import Prefetch, QuerySet
 from django.http.response import HttpResponseBase
-from drf_spectacular.utils import extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, viewsets
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
@@ -14,6 +16,9 @@ from ami.main.models import Classification, Detection, Identification, Occurrenc
 from ami.main.services import detection_projects
 from ami.main.services.keyset import Order
 from ami.main.services.stored_files import CROP
+
+#: Replaced classifications that a single detection shows.
+MOST_HISTORY = 100
 
 
 class TaxonSerializer(serializers.ModelSerializer[Taxon]):
@@ -53,6 +58,15 @@ class ClassificationSerializer(serializers.ModelSerializer[Classification]):
         fields = ("id", "algorithm", "taxon", "score", "terminal")
 
 
+class ReplacedClassificationSerializer(ClassificationSerializer):
+    """A classification that a newer job has replaced; `job` is its job, null before jobs were recorded."""
+
+    job = serializers.IntegerField(source="job_id", read_only=True)
+
+    class Meta(ClassificationSerializer.Meta):
+        fields = (*ClassificationSerializer.Meta.fields, "job", "created_at")  # type: ignore[assignment]
+
+
 class DetectionSerializer(serializers.ModelSerializer[Detection]):
     """A detection with its crop and classifications."""
 
@@ -64,6 +78,22 @@ class DetectionSerializer(serializers.ModelSerializer[Detection]):
     class Meta:
         model = Detection
         fields = ("id", "source_image", "algorithm", "bbox", "url", "timestamp", "classifications")
+
+
+class DetectionHistorySerializer(DetectionSerializer):
+    """A single detection: also with the classifications that newer jobs have replaced, the newest first."""
+
+    history = serializers.SerializerMethodField()
+
+    class Meta(DetectionSerializer.Meta):
+        fields = (*DetectionSerializer.Meta.fields, "history")  # type: ignore[assignment]
+
+    @extend_schema_field(ReplacedClassificationSerializer(many=True))
+    def get_history(self, detection: Detection) -> Any:
+        """Return at most `MOST_HISTORY` rows."""
+        rows = Classification.objects.filter(detection=detection, is_current=False).select_related("algorithm", "taxon")
+        rows = rows.defer(*Classification.LONG_LISTS).order_by("-pk")[:MOST_HISTORY]
+        return ReplacedClassificationSerializer(rows, many=True).data
 
 
 class IdentificationSerializer(serializers.ModelSerializer[Identification]):
@@ -78,8 +108,8 @@ class IdentificationSerializer(serializers.ModelSerializer[Identification]):
 
 
 def classifications() -> "QuerySet[Classification]":
-    """Return the classifications to nest, without the long lists of scores."""
-    rows = Classification.objects.select_related("algorithm", "taxon").defer(*Classification.LONG_LISTS)
+    """Return the current classifications to nest, without the long lists of scores."""
+    rows = Classification.objects.current().select_related("algorithm", "taxon").defer(*Classification.LONG_LISTS)
     return rows.order_by("-terminal", "-score", "pk")
 
 
@@ -156,6 +186,10 @@ class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[D
     serializer_class = DetectionSerializer
     filters = DETECTION_FILTERS
     large = True
+
+    def get_serializer_class(self) -> type[DetectionSerializer]:
+        """Return the serializer; a single detection comes with its history."""
+        return DetectionHistorySerializer if self.action == "retrieve" else DetectionSerializer
 
     @property
     def project_lookup(self) -> str:  # type: ignore[override]

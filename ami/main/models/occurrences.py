@@ -117,8 +117,20 @@ class Detection(TimestampedModel):
         super().save(*args, **kwargs)
 
 
+class ClassificationQuerySet(models.QuerySet["Classification"]):
+    """Classifications, those that newer jobs have replaced included."""
+
+    def current(self) -> "ClassificationQuerySet":
+        """Return the one of each detection and algorithm that counts: every list and determination is of these."""
+        return self.filter(is_current=True)
+
+
 class Classification(TimestampedModel):
-    """A classifier's result for a detection; ``scores[i]`` and ``logits[i]`` belong to label i of the category map."""
+    """A classifier's result for a detection; ``scores[i]`` and ``logits[i]`` belong to label i of the category map.
+
+    A newer job's row replaces an older job's as the current one and leaves it as it is (decision 0045). ``job_id`` is
+    None in rows older than the column, and stays when the job is deleted.
+    """
 
     #: The fields that may be long, for ``defer()``.
     LONG_LISTS = ("scores", "logits", "scores_json", "logits_json")
@@ -128,6 +140,18 @@ class Classification(TimestampedModel):
     algorithm = models.ForeignKey(
         "ml.Algorithm", on_delete=models.RESTRICT, related_name="classifications", db_index=False
     )
+    job = models.ForeignKey(
+        "jobs.Job",
+        # The history keeps the number of a job that is gone, and its order among the others.
+        on_delete=models.DO_NOTHING,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="classifications",
+        db_index=False,
+        db_constraint=False,
+    )
+    is_current = models.BooleanField(default=True, db_default=True, editable=False)
     category_map = models.ForeignKey(
         "ml.AlgorithmCategoryMap", on_delete=models.RESTRICT, null=True, blank=True, related_name="classifications"
     )
@@ -142,16 +166,29 @@ class Classification(TimestampedModel):
     timestamp = models.DateTimeField(null=True, blank=True)
     applied_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="derived")
 
+    objects = ClassificationQuerySet.as_manager()
+
     class Meta:
         ordering = ["-score", "pk"]
         constraints = [
             models.UniqueConstraint(
-                fields=["detection", "algorithm"], name="one_classification_per_detection_and_algorithm"
-            )
+                fields=["detection", "algorithm", "job"], name="one_classification_per_detection_algorithm_and_job"
+            ),
+            models.UniqueConstraint(
+                fields=["detection", "algorithm"],
+                condition=Q(job__isnull=True),
+                name="one_classification_without_job_per_detection_and_algorithm",
+            ),
+            models.UniqueConstraint(
+                fields=["detection", "algorithm"],
+                condition=Q(is_current=True),
+                name="one_current_classification_per_detection_and_algorithm",
+            ),
         ]
         indexes = [
             models.Index(fields=["algorithm", "id"], name="classifications_by_algorithm"),
             models.Index(fields=["id"], condition=Q(terminal=False), name="classifications_intermediate"),
+            models.Index(fields=["id"], condition=Q(is_current=False), name="classifications_replaced"),
         ]
 
     def __str__(self) -> str:

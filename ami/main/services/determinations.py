@@ -1,4 +1,4 @@
-"""The determination of an occurrence: the newest identification, else the best classification."""
+"""The determination of an occurrence: the newest identification, else the best current classification."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ IDENTIFICATION_SCORE = 1.0
 def determine(pks: Iterable[int]) -> int:
     """Set the determination and score of these occurrences; return how many changed. No keys change nothing.
 
-    The newest identification that is not withdrawn wins; else the highest-scoring classification with a taxon,
+    The newest identification that is not withdrawn wins; else the highest-scoring current classification with a taxon,
     terminal ones first. The counts of changed occurrences are marked stale.
     """
     keys = sorted(set(pks))
@@ -93,7 +93,9 @@ def _occurrences(detections: list[int]) -> QuerySet[Occurrence, Any]:
 @CompiledQuery
 def _scored(detections: list[int]) -> QuerySet[Classification, Any]:
     """Return the classifications that can determine an occurrence, the best one of each detection last."""
-    scored = Classification.objects.filter(detection_id__in=detections, taxon__isnull=False, score__isnull=False)
+    scored = Classification.objects.current().filter(
+        detection_id__in=detections, taxon__isnull=False, score__isnull=False
+    )
     return scored.order_by("terminal", "score", "-pk").values_list("detection_id", "taxon_id", "score")
 
 
@@ -105,8 +107,10 @@ def _newest_identifications(keys: list[int]) -> dict[int, Determination]:
 
 
 def _best_classifications(keys: list[int]) -> dict[int, Determination]:
-    scored = Classification.objects.filter(
-        detection__occurrence__in=keys, taxon__isnull=False, score__isnull=False
-    ).order_by("terminal", "score", "-pk")
+    scored = (
+        Classification.objects.current()
+        .filter(detection__occurrence__in=keys, taxon__isnull=False, score__isnull=False)
+        .order_by("terminal", "score", "-pk")
+    )
     rows = scored.values_list("detection__occurrence", "taxon_id", "score")
     return {occurrence: (taxon, score) for occurrence, taxon, score in rows}

@@ -11,6 +11,7 @@ from ami.main.services.bulk_upsert import bulk_upsert
 from ami.main.services.determinations import Capture, save_occurrences
 from ami.main.services.stale_marks import mark_stale_counts
 from ami.main.services.times import station_time
+from ami.ml.services.classification_history import Run, make_room
 from ami.ml.services.name_lookup import NameLookup
 
 CLASSIFICATION_FIELDS = [
@@ -47,8 +48,10 @@ class SavedImage:
     classifications: int = 0
 
 
-def save_images(results: Sequence[ImageResult], lookup: NameLookup) -> dict[int, SavedImage]:
+def save_images(results: Sequence[ImageResult], lookup: NameLookup, run: Run) -> dict[int, SavedImage]:
     """Upsert the detections, classifications and occurrences of distinct images; call it inside a transaction.
+
+    The classifications are those of this run of a job; an earlier job's stay as history.
 
     Each kind of rows is written by one statement, or a few, in the order of its keys, so that two transactions on the
     same images wait instead of deadlocking. Unique constraints make concurrent saves of one result a single set of
@@ -59,7 +62,7 @@ def save_images(results: Sequence[ImageResult], lookup: NameLookup) -> dict[int,
     found = _by_identity(results, lookup)
     pks = _save_detections(found)
     images = {pks[identity]: image for identity, (image, _) in found.items()}
-    _count(saved, images, _save_classifications(found, pks, lookup))
+    _count(saved, images, _save_classifications(found, pks, lookup, run))
     save_occurrences(images)
     mark_stale_counts(
         events=[each.image.event_id for each in results], deployments=[each.image.deployment_id for each in results]
@@ -105,9 +108,9 @@ def _save_detections(found: dict[Identity, tuple[Capture, list[Any]]]) -> dict[I
 
 
 def _save_classifications(
-    found: dict[Identity, tuple[Capture, list[Any]]], pks: dict[Identity, int], lookup: NameLookup
+    found: dict[Identity, tuple[Capture, list[Any]]], pks: dict[Identity, int], lookup: NameLookup, run: Run
 ) -> list[int]:
-    """Upsert one classification per detection and algorithm, the best-scored one if a result has several.
+    """Save one classification per detection and algorithm, the best-scored one if a result has several.
 
     Return the key of the detection of each.
     """
@@ -118,10 +121,15 @@ def _save_classifications(
             for each in detection.classifications:
                 key = pk, lookup.algorithms[each.algorithm.key].pk
                 by_key.setdefault(key, (image, []))[1].append(each)
+    # The upsert of the detections has locked them, so that no other job classifies them until this one has committed.
+    room = make_room(by_key, run)
     # Built row by row: the scores of all rows can take a hundred times the memory of their text.
-    rows = (_classification(key[0], _best(by_key[key][1]), by_key[key][0], lookup) for key in sorted(by_key))
+    rows = (
+        _classification(key[0], _best(by_key[key][1]), by_key[key][0], lookup, job_id=run.job_id, is_current=is_current)
+        for key, is_current in room.items()
+    )
     for batch in _batches(rows):
-        bulk_upsert(batch, unique_fields=["detection", "algorithm"], update_fields=CLASSIFICATION_FIELDS)
+        bulk_upsert(batch, unique_fields=["detection", "algorithm", "job"], update_fields=CLASSIFICATION_FIELDS)
     return [detection for detection, _ in by_key]
 
 
@@ -153,7 +161,9 @@ def _best(classifications: list[Any]) -> Any:
     return max(classifications, key=lambda classification: _score(classification, list(classification.scores)) or 0)
 
 
-def _classification(detection_id: int, classification: Any, image: Capture, lookup: NameLookup) -> Classification:
+def _classification(
+    detection_id: int, classification: Any, image: Capture, lookup: NameLookup, **columns: Any
+) -> Classification:
     algorithm = lookup.algorithms[classification.algorithm.key]
     scores = _listed(classification.scores)
     return Classification(
@@ -166,6 +176,7 @@ def _classification(detection_id: int, classification: Any, image: Capture, look
         logits=_listed(classification.logits or []),
         terminal=classification.terminal,
         timestamp=_when(classification.timestamp, image),
+        **columns,
     )
 
 

@@ -104,14 +104,17 @@ def test_a_time_without_a_zone_is_the_stations(world: World) -> None:
     assert Detection.objects.get().detection_time.isoformat() == "2026-06-02T02:00:00+00:00"
 
 
-def test_a_better_classification_in_one_result_wins_and_a_new_result_replaces(world: World) -> None:
+def test_a_better_classification_in_one_result_wins_and_another_job_replaces_it(world: World) -> None:
     [capture] = world.captures(1)
-    job = world.running([capture])
-    ingest.handle(job.pk, result_data=world.found(capture, label="A", score=0.6))
-    ingest.handle(job.pk, result_data=world.found(capture, label="B", score=0.8))
+    result, better = world.found(capture, label="A", score=0.6), world.found(capture, label="B", score=0.8)
+    for one, two in zip(result["detections"], better["detections"], strict=True):
+        one["classifications"] += two["classifications"]
+    ingest.handle(world.running([capture]).pk, result_data=result)
     assert Classification.objects.get().taxon.name == "B"
-    assert Occurrence.objects.get().determination.name == "B"
-    assert set(Taxon.objects.values_list("name", flat=True)) == {"A", "B"}
+    ingest.handle(world.running([capture]).pk, result_data=world.found(capture, label="C", score=0.5))
+    assert Classification.objects.current().get().taxon.name == "C"
+    assert Occurrence.objects.get().determination.name == "C"
+    assert set(Taxon.objects.values_list("name", flat=True)) == {"A", "B", "C"}
 
 
 def test_late_result_of_a_lost_image_is_saved(world: World) -> None:

@@ -24,7 +24,7 @@ def detections() -> list[Detection]:
 
 def rows(detections: list[Detection], **fields: Any) -> list[Classification]:
     algorithm = factories.classifier()
-    return [Classification(detection=detection, algorithm=algorithm, **fields) for detection in detections]
+    return [Classification(detection=detection, algorithm=algorithm, job_id=1, **fields) for detection in detections]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def rows(detections: list[Detection], **fields: Any) -> list[Classification]:
     ],
 )
 def test_every_kind_of_column_is_saved_and_an_existing_row_is_updated(detections: list[Detection], fields) -> None:
-    unique, update = ["detection", "algorithm"], [*Classification.LONG_LISTS, "score", "terminal", "timestamp"]
+    unique, update = ["detection", "algorithm", "job"], [*Classification.LONG_LISTS, "score", "terminal", "timestamp"]
     old = bulk_upsert(rows(detections[:2], score=0.5), unique_fields=unique, update_fields=update)
     made = rows(detections, **fields)
     keys = bulk_upsert(made, unique_fields=unique, update_fields=update)
@@ -60,7 +60,7 @@ def test_a_row_that_exists_stays_as_it_is_without_fields_to_update(detections: l
 def test_it_is_one_statement_that_the_wrappers_of_the_connection_see(detections: list[Detection]) -> None:
     made = rows(detections)
     with CaptureQueriesContext(connection) as asked:
-        bulk_upsert(made, unique_fields=["detection", "algorithm"], update_fields=["score"])
+        bulk_upsert(made, unique_fields=["detection", "algorithm", "job"], update_fields=["score"])
         assert bulk_upsert([], unique_fields=["detection"]) == []
     assert len([query for query in asked.captured_queries if "INSERT" in query["sql"]]) == 1
 
@@ -69,4 +69,4 @@ def test_an_error_of_the_database_is_django_s(detections: list[Detection]) -> No
     made = rows(detections)
     made[0].terminal = None  # type: ignore[assignment]
     with pytest.raises(IntegrityError), transaction.atomic():
-        bulk_upsert(made, unique_fields=["detection", "algorithm"], update_fields=["score"])
+        bulk_upsert(made, unique_fields=["detection", "algorithm", "job"], update_fields=["score"])

@@ -68,7 +68,7 @@ class OccurrencesJson:
 
 
 def _classifications(batch: "QuerySet[Occurrence]") -> Grouped:
-    found = Classification.objects.filter(detection__in=batch.values("detection_id"))
+    found = Classification.objects.current().filter(detection__in=batch.values("detection_id"))
     return grouped(found.order_by("-terminal", "-score", "pk").values_list(*OF_CLASSIFICATION))
 
 

@@ -87,7 +87,7 @@ def records(occurrences: "QuerySet[Occurrence]", limit: int) -> list[list[Any]]:
 
 def _predictions(batch: "QuerySet[Occurrence]") -> Grouped:
     """Return each detection's predictions, the best first."""
-    found = Classification.objects.filter(detection__in=batch.values("detection_id"), taxon__isnull=False)
+    found = Classification.objects.current().filter(detection__in=batch.values("detection_id"), taxon__isnull=False)
     return grouped(found.order_by("-terminal", "-score", "pk").values_list(*OF_PREDICTION))
 
 

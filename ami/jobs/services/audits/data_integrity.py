@@ -39,7 +39,7 @@ def audit_data_integrity() -> dict[str, int]:
 def _rules() -> dict[str, QuerySet[Any]]:
     """Return the rows that break each rule."""
     detections = Detection.objects.real()
-    named = Classification.objects.filter(detection=OuterRef("detection"), taxon__isnull=False)
+    named = Classification.objects.current().filter(detection=OuterRef("detection"), taxon__isnull=False)
     seen = Detection.objects.filter(source_image=OuterRef("source_image"))
     of_job = JobImage.objects.filter(job=OuterRef("pk"), state__in=UNSETTLED)
     return {

@@ -182,7 +182,13 @@ class WebServer:
 
     def measure(self, name: str, body: bytes) -> Measured:
         """Post a body and measure its memory."""
-        return measured(name, "web", len(body), self.pid, self.base_mib, lambda: str(self.post(body).status_code))
+        return measured(name, "web", len(body), self.pid, self.base_mib, lambda: answered(self.post(body)))
+
+
+def answered(answer: httpx.Response) -> str:
+    """Return the status, or that the results of the body were refused."""
+    tasks = answer.json().get("tasks", []) if answer.status_code == 200 else []
+    return "refused" if any(task["status"] == "refused" for task in tasks) else str(answer.status_code)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from fastapi import FastAPI, HTTPException
 
 from ami.ml.schemas import PipelineRequest, PipelineResultsResponse, ProcessingServiceInfoResponse
 from processing_service import catalogue
-from processing_service.downloads import Downloader, DownloadLimits
+from processing_service.downloads import Downloader, DownloadLimits, NetworkError
 from processing_service.images import ImageProcessor
 from processing_service.logs import event
 from processing_service.pictures import MAX_PIXELS
@@ -82,6 +82,10 @@ class _Worker:
             raise HTTPException(503, "busy with other requests", headers={"Retry-After": "5"})
         try:
             results = self._processor.request(request)
+        except NetworkError as error:
+            log.warning(event("process postponed", pipeline=request.pipeline, error=error))
+            # Antenna sends the batch again after 503, not after 422.
+            raise HTTPException(503, str(error), headers={"Retry-After": "5"}) from error
         except PipelineError as error:
             log.warning(event("process refused", pipeline=request.pipeline, error=error))
             raise HTTPException(422, str(error)) from error

@@ -18,7 +18,7 @@ from processing_service.downloads import Downloader, DownloadLimits
 from processing_service.images import ImageProcessor
 from processing_service.logs import event
 from processing_service.pictures import MAX_PIXELS
-from processing_service.puller import Puller, PullSettings
+from processing_service.puller import Puller, PullSettings, WorkerName
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +69,10 @@ def run_fleet(settings: FleetSettings, stop: threading.Event) -> int:
         token = _register(antenna, settings)
     finally:
         antenna.close()
-    with Downloader(settings.limits) as downloader, ThreadPoolExecutor(settings.pullers) as threads:
+    with Downloader(settings.limits, stop) as downloader, ThreadPoolExecutor(settings.pullers) as threads:
         processor = ImageProcessor(downloader, settings.max_pixels)
-        running = [threads.submit(_pull, settings, token, processor, stop) for _ in range(settings.pullers)]
+        name = WorkerName()
+        running = [threads.submit(_pull, settings, token, processor, stop, name) for _ in range(settings.pullers)]
         return sum(one.result() for one in running)
 
 
@@ -86,10 +87,12 @@ def _register(antenna: Antenna, settings: FleetSettings) -> str:
     return token
 
 
-def _pull(settings: FleetSettings, token: str, processor: ImageProcessor, stop: threading.Event) -> int:
+def _pull(
+    settings: FleetSettings, token: str, processor: ImageProcessor, stop: threading.Event, name: WorkerName
+) -> int:
     antenna = Antenna(settings.antenna, stop, token)
     try:
-        return Puller(antenna, processor, settings.pull, stop).run()
+        return Puller(antenna, processor, settings.pull, stop, name).run()
     except AntennaError:
         stop.set()
         raise

@@ -13,12 +13,16 @@ from ami.ml.schemas import (
     SourceImageRequest,
     SourceImageResponse,
 )
-from processing_service.downloads import Downloader, DownloadError
+from processing_service.backoff import Backoff
+from processing_service.downloads import RETRIES, Downloader, DownloadError, NetworkError
 from processing_service.pictures import MAX_PIXELS, PictureError, open_picture
 from processing_service.pipelines import PipelineError, run_pipeline
 
 IMAGE_ERRORS = (DownloadError, PictureError, PipelineError)
-"""Errors of one capture; their messages may be shown to the client."""
+"""Errors of one capture; their messages may be shown to the client. `NetworkError` is not one: it may pass."""
+
+ONE_ATTEMPT = Backoff(attempts=1)
+"""For the rest of a batch in which the network failed for one capture: the retries are used up."""
 
 
 class ImageProcessor:
@@ -29,16 +33,23 @@ class ImageProcessor:
         self._max_pixels = max_pixels
 
     def one(
-        self, slug: str, image: SourceImageRequest, existing: Sequence[DetectionRequest] | None = None
+        self,
+        slug: str,
+        image: SourceImageRequest,
+        existing: Sequence[DetectionRequest] | None = None,
+        retries: Backoff = RETRIES,
     ) -> list[DetectionResponse]:
-        """Return the detections of one capture; one of `IMAGE_ERRORS` if it cannot be processed."""
-        picture = open_picture(self._downloader.fetch(image.url), self._max_pixels)
+        """Return the detections of one capture; one of `IMAGE_ERRORS` if it cannot be processed.
+
+        `NetworkError` if the picture could not be fetched now.
+        """
+        picture = open_picture(self._downloader.fetch(image.url, retries), self._max_pixels)
         return run_pipeline(slug, image.id, picture, existing)
 
-    def results(self, slug: str, image: SourceImageRequest) -> PipelineResultsResponse:
-        """Process one capture and return its detections as a pipeline's results."""
+    def results(self, slug: str, image: SourceImageRequest, retries: Backoff = RETRIES) -> PipelineResultsResponse:
+        """Process one capture and return its detections as a pipeline's results; errors as `one`."""
         started = time.perf_counter()
-        detections = self.one(slug, image)
+        detections = self.one(slug, image, retries=retries)
         return PipelineResultsResponse(
             pipeline=slug,
             total_time=time.perf_counter() - started,
@@ -47,19 +58,29 @@ class ImageProcessor:
         )
 
     def request(self, request: PipelineRequest) -> PipelineResultsResponse:
-        """Process a whole request; failed captures are listed in `errors`. `PipelineError` if all failed."""
+        """Process a whole request; failed captures are listed in `errors`.
+
+        `PipelineError` if all failed; `NetworkError` instead if one of these may succeed later.
+        """
         started = time.perf_counter()
         existing = _by_image(request.detections or [])
         images = {one.id: one for one in [*(d.source_image for d in request.detections or []), *request.source_images]}
         done: list[SourceImageResponse] = []
         detections: list[DetectionResponse] = []
         errors: list[str] = []
+        lost: NetworkError | None = None
         for image in images.values():
             try:
-                detections += self.one(request.pipeline, image, existing.get(image.id))
+                retries = ONE_ATTEMPT if lost else RETRIES
+                detections += self.one(request.pipeline, image, existing.get(image.id), retries)
                 done.append(SourceImageResponse(id=image.id, url=image.url))
             except IMAGE_ERRORS as error:
                 errors.append(f"image {image.id}: {error}")
+            except NetworkError as error:
+                lost = error
+                errors.append(f"image {image.id}: {error}")
+        if lost and not done:
+            raise NetworkError("; ".join(errors[:20]), lost.retry_after)
         if errors and not done:
             raise PipelineError("; ".join(errors[:20]))
         return PipelineResultsResponse(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from ami.ml.schemas import (
@@ -21,7 +23,9 @@ from ami.ml.schemas import (
     TasksRequest,
 )
 from processing_service.antenna import Antenna, AntennaError
-from processing_service.images import IMAGE_ERRORS, ImageProcessor
+from processing_service.backoff import Backoff
+from processing_service.downloads import RETRIES, NetworkError
+from processing_service.images import IMAGE_ERRORS, ONE_ATTEMPT, ImageProcessor
 from processing_service.logs import event
 
 log = logging.getLogger(__name__)
@@ -30,6 +34,27 @@ Answer = TypeVar("Answer")
 
 BATCHES_PER_POLL = 10
 """Batches per job between two polls, so that no job starves another."""
+
+OUTAGE = Backoff(first_seconds=5.0, longest_seconds=60.0)
+"""Waits after batches from which tasks were left: an image is delivered a small number of times only."""
+
+
+class WorkerName:
+    """What the pullers of one process call themselves; Antenna renews the claims of a name that it hears.
+
+    A new name lets the claims of tasks that were left run out, so that these tasks are redelivered.
+    """
+
+    def __init__(self) -> None:
+        self._renewals = 0
+
+    def renew(self) -> None:
+        self._renewals += 1
+
+    def client_info(self) -> dict[str, str]:
+        """Return what each request says about the process."""
+        info = client_info()
+        return {**info, "worker_id": f"{os.getpid()}-{self._renewals}"} if self._renewals else info
 
 
 @dataclass(frozen=True)
@@ -44,16 +69,22 @@ class PullSettings:
 
 
 class Puller:
-    """A pull loop; several share the stop event only."""
+    """A pull loop; several share the stop event and the name."""
 
     def __init__(
-        self, antenna: Antenna, processor: ImageProcessor, settings: PullSettings, stop: threading.Event
+        self,
+        antenna: Antenna,
+        processor: ImageProcessor,
+        settings: PullSettings,
+        stop: threading.Event,
+        name: WorkerName,
     ) -> None:
         self._antenna = antenna
         self._processor = processor
         self._settings = settings
         self._stop = stop
-        self._request = TasksRequest(batch_size=settings.batch_size, client_info=client_info())
+        self._name = name
+        self._outages = 0
 
     def run(self) -> int:
         """Pull until stopped, idle or done; return the number of posted tasks. `AntennaError` for a refused token."""
@@ -88,40 +119,69 @@ class Puller:
         for _ in range(BATCHES_PER_POLL):
             if self._stop.is_set():
                 break
-            tasks = self._call(lambda: self._antenna.tasks(job.id, self._request))
+            body = TasksRequest(batch_size=self._settings.batch_size, client_info=self._name.client_info())
+            tasks = self._call(partial(self._antenna.tasks, job.id, body))
             if not tasks:
                 break
-            posted += self._batch(job.id, slug, tasks)
+            posted += self._batch(job.id, slug, tasks, body)
         return posted
 
-    def _batch(self, job: int, slug: str, tasks: Sequence[PipelineProcessingTask]) -> int:
+    def _batch(self, job: int, slug: str, tasks: Sequence[PipelineProcessingTask], taken: TasksRequest) -> int:
         """Process all taken tasks, also while stopping, and post their results in one body."""
         started = time.perf_counter()
-        results = [result for task in tasks if (result := self._one(slug, task)) is not None]
-        body = ResultRequest(results=results, client_info=self._request.client_info)
-        if not results or self._call(lambda: self._post(job, body)) is None:
-            return 0
-        failed = sum(isinstance(result.result, PipelineResultsError) for result in results)
-        seconds = time.perf_counter() - started
-        log.info(event("batch posted", job=job, pipeline=slug, images=len(results), failed=failed, seconds=seconds))
-        return len(results)
+        results: list[PipelineTaskResult] = []
+        left = 0
+        for task in tasks:
+            try:
+                if result := self._one(slug, task, ONE_ATTEMPT if left else RETRIES):
+                    results.append(result)
+            except NetworkError as error:
+                left += 1
+                log.warning(event("task left for redelivery", job=job, image=task.image_id, error=error))
+        body = ResultRequest(results=results, client_info=taken.client_info)
+        posted = bool(results) and self._call(lambda: self._post(job, body)) is not None
+        if posted:
+            failed = sum(isinstance(result.result, PipelineResultsError) for result in results)
+            seconds = time.perf_counter() - started
+            log.info(event("batch posted", job=job, pipeline=slug, images=len(results), failed=failed, seconds=seconds))
+        self._wait_out(left)
+        return len(results) if posted else 0
+
+    def _wait_out(self, left: int) -> None:
+        """After a batch from which tasks were left, let their claims run out, and wait before the next batch."""
+        if not left:
+            self._outages = 0
+            return
+        self._outages += 1
+        self._name.renew()
+        if self._settings.once:
+            return
+        seconds = OUTAGE.wait_seconds(self._outages, None)
+        log.warning(event("waiting for the network", tasks_left=left, wait_seconds=seconds))
+        self._stop.wait(seconds)
 
     def _post(self, job: int, body: ResultRequest) -> bool:
         self._antenna.post_results(job, body)
         return True
 
-    def _one(self, slug: str, task: PipelineProcessingTask) -> PipelineTaskResult | None:
-        """Return the task's results or its error; None if it has no reply subject."""
+    def _one(self, slug: str, task: PipelineProcessingTask, retries: Backoff) -> PipelineTaskResult | None:
+        """Return the task's results or its error; None if it has no reply subject.
+
+        `NetworkError` if it must not be answered: its picture could not be fetched now.
+        """
         if task.reply_subject is None:
             log.error(event("task skipped", task=task.id, reason="no reply_subject"))
             return None
         image = SourceImageRequest(id=task.image_id, url=task.image_url)
         try:
-            return PipelineTaskResult(reply_subject=task.reply_subject, result=self._processor.results(slug, image))
+            results = self._processor.results(slug, image, retries)
+            return PipelineTaskResult(reply_subject=task.reply_subject, result=results)
+        except NetworkError:
+            raise
         except IMAGE_ERRORS as error:
             reason = str(error)
             log.warning(event("image failed", image=task.image_id, error=reason))
-        except Exception as error:  # every message must be answered
+        except Exception as error:  # every other message must be answered
             reason = f"{type(error).__name__} in pipeline {slug}"
             log.exception(event("image failed", image=task.image_id, error=reason))
         return PipelineTaskResult(

@@ -6,7 +6,15 @@ from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.ml.models import (
+    Algorithm,
+    AlgorithmAlias,
+    AlgorithmCategoryMap,
+    Pipeline,
+    PipelineAlias,
+    ProcessingService,
+    ProjectPipelineConfig,
+)
 from ami.ml.services.shared_copies import CannotBeShared, add_to_catalogue
 from ami.ml.tasks import check_processing_service
 from ami.queues.admin_site.user_messages import report_published, selected_rows
@@ -58,15 +66,38 @@ class ProjectPipelineConfigInline(admin.TabularInline):
     raw_id_fields = ("project",)
 
 
+class AliasInline(admin.TabularInline):
+    """Further names, which registrations make: shown, and removed by hand if they are wrong."""
+
+    extra = 0
+    max_num = 0
+
+
+class PipelineAliasInline(AliasInline):
+    """Further slugs of the pipeline, with the services that know it by no other."""
+
+    model = PipelineAlias
+    readonly_fields = ("slug", "services")
+    fields = ("slug", "services")
+
+
+class AlgorithmAliasInline(AliasInline):
+    """Further keys of the algorithm."""
+
+    model = AlgorithmAlias
+    readonly_fields = ("key",)
+    fields = ("key",)
+
+
 @admin.register(Pipeline)
 class PipelineAdmin(OwnedAdmin):
     """Pipelines with their algorithms; a pipeline without a project is in the shared catalogue."""
 
     list_display = ("name", "slug", "version", "project")
     list_filter = (("project", admin.EmptyFieldListFilter),)
-    search_fields = ("name", "slug")
+    search_fields = ("name", "slug", "aliases__slug")
     filter_horizontal = ("algorithms",)
-    inlines = (ProjectPipelineConfigInline,)
+    inlines = (ProjectPipelineConfigInline, PipelineAliasInline)
     actions = ("share",)
 
     def get_form(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
@@ -100,8 +131,9 @@ class AlgorithmAdmin(OwnedAdmin):
 
     list_display = ("name", "key", "version", "task_type", "project")
     list_filter = ("task_type",)
-    search_fields = ("name", "key")
+    search_fields = ("name", "key", "aliases__key")
     raw_id_fields = ("project", "category_map")
+    inlines = (AlgorithmAliasInline,)
 
 
 @admin.register(AlgorithmCategoryMap)

@@ -12,6 +12,7 @@ from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, ImageState
 from ami.main.api.lists import whole_number
 from ami.main.api.pagination import MAX_PER_PAGE
 from ami.main.permissions import is_worker, visible_projects
+from ami.ml.services import pipeline_names
 from ami.ml.services.heartbeats import record_heartbeat
 
 PARAMETERS = [
@@ -34,9 +35,7 @@ def slugs(request: Request) -> list[str]:
 def apply_filters(jobs: QuerySet[Job], request: Request) -> QuerySet[Job]:
     if _flag(request, "incomplete_only"):
         jobs = jobs.exclude(status__in=FINAL)
-    if wanted := slugs(request):
-        jobs = jobs.filter(pipeline__slug__in=wanted)
-    return jobs
+    return pipeline_names.with_pipelines(jobs, slugs(request))
 
 
 def next_jobs(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
@@ -50,7 +49,8 @@ def next_jobs(jobs: QuerySet[Job], request: Request) -> dict[str, Any]:
         work = Exists(JobImage.objects.filter(job=OuterRef("pk"), state__in=handed_out))
         jobs = jobs.filter(work, status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API)
     _heartbeat(request)
-    rows = list(jobs.order_by("?").values_list("pk", "pipeline__slug")[: _limit(request)])
+    asked = pipeline_names.asked_slug(slugs(request))
+    rows = list(jobs.order_by("?").values_list("pk", asked)[: _limit(request)])
     return {"count": jobs.count(), "results": [{"id": pk, "pipeline_slug": slug} for pk, slug in rows]}
 
 

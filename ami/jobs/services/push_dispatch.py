@@ -11,6 +11,7 @@ from ami.jobs.services.job_results import save_results
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.schemas import PipelineRequest, SourceImageRequest
 from ami.ml.services.capture_files import public_url
+from ami.ml.services.pipeline_names import slug_at
 from ami.ml.services.service_client import MAX_BATCH_SIZE, process, service_for
 
 
@@ -48,7 +49,7 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> N
         state=ImageState.CLAIMED, attempts=F("attempts") + 1, published_at=timezone.now()
     )
     pictures = [SourceImageRequest(id=str(row.source_image_id), url=public_url(row.source_image)) for row in batch]
-    request = PipelineRequest(pipeline=pipeline.slug, source_images=pictures, config=config)
+    request = PipelineRequest(pipeline=slug_at(service, pipeline), source_images=pictures, config=config)
     try:
         response = process(service, request)
     except (ServiceUnreachable, ServiceRefused) as error:

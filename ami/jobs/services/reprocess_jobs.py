@@ -27,7 +27,7 @@ def _pipeline_in(project: Project, pipeline: Pipeline | None) -> Pipeline | None
     """Return the project's enabled pipeline with the slug of ``pipeline``, or the project's default if it is None."""
     if pipeline is None:
         return pipeline_for(project)
-    return Pipeline.objects.enabled_for(project.pk).filter(slug=pipeline.slug).first()
+    return Pipeline.objects.enabled_for(project.pk).named([pipeline.slug]).first()
 
 
 def create_jobs(image_ids: Iterable[int], pipeline: Pipeline | None, *, once: str, request: Any = None) -> list[int]:

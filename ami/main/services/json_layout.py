@@ -108,14 +108,17 @@ class Cut:
 
 @dataclass
 class Part:
-    """One item, or everything outside the items; ``path`` is its place, ``error`` the bound that an item is over."""
+    """One item, or everything outside the items; ``path`` is its place.
+
+    ``wrong`` is where and how an item is over its bounds.
+    """
 
     path: Path
     start: int
     end: int
     cuts: list[Cut] = field(default_factory=list)
     elements: int = 0
-    error: LayoutError | None = None
+    wrong: tuple[Path, str] | None = None
 
     def skeleton_bytes(self) -> int:
         return self.end - self.start - sum(cut.end - cut.start for cut in self.cuts)
@@ -179,7 +182,7 @@ def cut_number(value: object) -> int | None:
 def layout_of(text: Text, bounds: Bounds, long_lists: LongLists, items_in: str | None = None) -> Layout:
     """Scan the text once and return its layout; ``items_in`` names the list whose entries become parts.
 
-    An item that is over the bounds keeps that as its ``error``.
+    An item that is over the bounds keeps that as its ``wrong``.
 
     Raises:
         LayoutError: more elements, depth or bytes than the bounds, or an unterminated string or bracket.
@@ -243,10 +246,10 @@ class _Walk:
             self.part = Part(self._path(), at, at)
             self.items.append(self.part)
         stack.append(0 if is_list else None)
-        if (depth := len(stack) - len(self.part.path)) > self.bounds.depth and self.part.error is None:
-            self._refuse(LayoutError(self._near(), f"Nested more than {self.bounds.depth} levels deep."))
-        if depth > MOST_SCANNED_DEPTH and self.part.error:
-            raise self.part.error
+        if (depth := len(stack) - len(self.part.path)) > self.bounds.depth and self.part.wrong is None:
+            self._refuse(self._near(), f"Nested more than {self.bounds.depth} levels deep.")
+        if depth > MOST_SCANNED_DEPTH:
+            raise LayoutError(self._near(), f"Nested more than {MOST_SCANNED_DEPTH} levels deep.")
         self._count()
         return 0
 
@@ -263,15 +266,15 @@ class _Walk:
 
     def _count(self) -> None:
         self.part.elements += 1
-        if self.part.elements > self.bounds.elements and self.part.error is None:
+        if self.part.elements > self.bounds.elements and self.part.wrong is None:
             message = f"More than {self.bounds.elements} elements, long lists of scores and labels not counted."
-            self._refuse(LayoutError(self._near(), message))
+            self._refuse(self._near(), message)
 
-    def _refuse(self, error: LayoutError) -> None:
-        """Keep the first error of an item, so that the others are read; raise that of the text itself."""
+    def _refuse(self, path: Path, message: str) -> None:
+        """Keep what is wrong first with an item, so that the others are read; raise it for the text itself."""
         if self.part is self.outer:
-            raise error
-        self.part.error = self.part.error or error
+            raise LayoutError(path, message)
+        self.part.wrong = self.part.wrong or (path, message)
 
     def _skip(self, at: int) -> int:
         if self.items_in and self.part is self.outer:
@@ -285,14 +288,14 @@ class _Walk:
         if end - at > INLINE_BYTES:
             if (length := kind.length(self.text, at, end)) > MAX_LONG_ENTRIES:
                 message = f"List should have at most {MAX_LONG_ENTRIES} items after validation, not {length}"
-                self._refuse(LayoutError(self._path(), message))
+                self._refuse(self._path(), message)
             self.part.cuts.append(Cut(at, end, kind))
         return end
 
     def _measure(self, part: Part) -> None:
         if part.skeleton_bytes() > MAX_SKELETON_BYTES:
             message = f"More than {MAX_SKELETON_BYTES} bytes, long lists of scores and labels not counted."
-            self._refuse(LayoutError(part.path, message))
+            self._refuse(part.path, message)
 
     def _path(self) -> Path:
         return _decoded(self.stack)

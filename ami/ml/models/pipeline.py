@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When
 
 from ami.ml.errors import PipelineNotConfigured
 from ami.ml.models.algorithm import DETECTION_TASK_TYPES, SHARED_IF_NULL, Algorithm, one_per_project
@@ -31,15 +31,24 @@ class PipelineQuerySet(models.QuerySet["Pipeline"]):
         return self.filter(Q(project__in=projects) | Q(Exists(enabled), project=None))
 
     def enabled_for(self, project_id: int) -> "PipelineQuerySet":
-        """Return the enabled pipelines of the project, own and shared; an own row hides a shared one of its slug."""
+        """Return the enabled pipelines of the project, own and shared; an own row hides a shared one of its names."""
         enabled = ProjectPipelineConfig.objects.filter(pipeline=OuterRef("pk"), project=project_id, enabled=True)
-        own = Pipeline.objects.filter(slug=OuterRef("slug"), project=project_id)
+        same = Q(slug=OuterRef("slug")) | Q(aliases__slug=OuterRef("slug"))
+        own = Pipeline.objects.filter(same, project=project_id)
         return self.filter(Exists(enabled), Q(project=project_id) | Q(~Exists(own), project=None))
 
+    def named(self, slugs: Collection[str]) -> "PipelineQuerySet":
+        """Return the pipelines with one of these slugs, as their own or as an alias; one may be there twice."""
+        return self.filter(Q(slug__in=slugs) | Q(aliases__slug__in=slugs))
+
     def for_project(self, project_id: int, slug: str) -> "Pipeline | None":
-        """Return the project's own pipeline of this slug, else the shared one that staff enabled for the project."""
-        found = self.used_in([project_id]).filter(slug=slug)
-        return found.order_by(F("project").asc(nulls_last=True)).first()
+        """Return the project's own pipeline of this slug, else the shared one that staff enabled for the project.
+
+        An alias of an own pipeline comes before the slug of a shared one.
+        """
+        found = self.used_in([project_id]).named([slug])
+        its_own = Case(When(slug=slug, then=0), default=1)
+        return found.order_by(F("project").asc(nulls_last=True), its_own).first()
 
 
 class Pipeline(models.Model):
@@ -90,13 +99,23 @@ class Pipeline(models.Model):
             raise PipelineNotConfigured(f"Pipeline '{self.slug}' has {many}. Register it again.")
         return detectors[0]
 
+    def slugs(self) -> list[str]:
+        """Return the slug and the aliases."""
+        return [self.slug, *self.aliases.values_list("slug", flat=True)]
+
+    def algorithm_keys(self) -> list[str]:
+        """Return the keys of its algorithms with their aliases, sorted, in one query."""
+        rows = self.algorithms.order_by().values_list("key", "aliases__key")
+        return sorted({key for row in rows for key in row if key})
+
     def config_for(self, project_id: int) -> dict[str, Any]:
         """Return the default configuration overlaid by the project's; always a new object (hazard 10).
 
         A job that began on a shared pipeline uses the configuration that has moved to the project's own row.
         """
         config = copy.deepcopy(self.default_config or {})
-        same = Q(pipeline=self) | Q(pipeline__slug=self.slug, pipeline__project=project_id)
+        own = Pipeline.objects.filter(project=project_id).named([self.slug])
+        same = Q(pipeline=self) | Q(pipeline__in=own.values("pk"))
         overlays = ProjectPipelineConfig.objects.filter(same, project=project_id).order_by(
             F("pipeline__project").asc(nulls_last=True)
         )

@@ -34,6 +34,9 @@ class ProcessingService(models.Model):
     last_seen = models.DateTimeField(null=True, blank=True)
     last_seen_live = models.BooleanField(null=True, blank=True)
     last_seen_latency = models.FloatField(null=True, blank=True, help_text="seconds")
+    failing_since = models.DateTimeField(
+        null=True, blank=True, help_text="when it first did not answer; empty after an answer"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

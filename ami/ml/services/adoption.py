@@ -2,21 +2,25 @@
 
 from collections.abc import Iterable, Mapping
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Case, Exists, OuterRef, Q, When
 from django.utils import timezone
 
 from ami.main.models import Classification, Detection, Project
-from ami.ml.models import Pipeline, ProjectPipelineConfig
+from ami.ml.models import Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.ml.services.aliases import alias_algorithm, alias_pipeline
 
 
 def adopt_shared(own: Pipeline) -> None:
-    """Move the project's use of the shared pipeline of this slug, if any, to its new own row.
+    """Move the project's use of the shared pipeline of this slug, or of this name and version, to its new own row.
 
     This moves the enabled flag, the configuration, the project's default and its services. Jobs keep their pipeline.
     ``default_config`` is copied only if staff enabled the shared row for the project; otherwise it must not see it.
+    Names of the shared rows that the own ones do not have become their aliases.
     """
+    same = Q(pipeline__slug=own.slug) | Q(pipeline__name=own.name, pipeline__version=own.version)
     uses = ProjectPipelineConfig.objects.select_related("pipeline")
-    use = uses.filter(project=own.project_id, pipeline__slug=own.slug, pipeline__project=None).first()
+    found = uses.filter(same, project=own.project_id, pipeline__project=None)
+    use = found.order_by(Case(When(pipeline__slug=own.slug, then=0), default=1)).first()
     if use is None:
         return
     shared = use.pipeline
@@ -27,7 +31,20 @@ def adopt_shared(own: Pipeline) -> None:
     Project.objects.filter(pk=own.project_id, default_processing_pipeline=shared).update(
         default_processing_pipeline=own
     )
-    own.processing_services.add(*shared.processing_services.filter(projects=own.project_id))
+    services = list(shared.processing_services.filter(projects=own.project_id))
+    own.processing_services.add(*services)
+    _keep_names(own, shared, services)
+
+
+def _keep_names(own: Pipeline, shared: Pipeline, services: Iterable[ProcessingService]) -> None:
+    """Make the names of the shared pipeline and its algorithms aliases of the project's own ones."""
+    if shared.slug != own.slug and own.project_id:
+        alias_pipeline(own.project_id, own, shared.slug, services)
+    theirs = {(each.name, each.version): each for each in shared.algorithms.all()}
+    for algorithm in own.algorithms.filter(project=own.project_id):
+        known = theirs.get((algorithm.name, algorithm.version))
+        if known and known.key != algorithm.key and own.project_id:
+            alias_algorithm(own.project_id, algorithm, known.key)
 
 
 def reassign_results(image_ids: Iterable[int], twins: Mapping[int, int]) -> None:

@@ -61,7 +61,9 @@ def _write(project_ids: list[int] | None, slugs: list[str]) -> int:
     now = timezone.now()
     due = Q(last_seen=None) | Q(last_seen__lt=now - timedelta(seconds=GATE_SECONDS)) | ~Q(last_seen_live=True)
     services = ProcessingService.objects.filter(Q(endpoint_url=None) | Q(endpoint_url=""))
-    named = Q(pipelines__slug__in=slugs) if slugs else Q()
+    named = Q()
+    if slugs:
+        named = Q(pipelines__slug__in=slugs) | Q(pipelines__aliases__slug__in=slugs)
     if project_ids is not None:
         services = services.filter(projects__in=project_ids)
         if slugs:

@@ -10,12 +10,15 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from ami.main.models import Taxon
 from ami.main.services.compiled_query import CompiledQuery
 from ami.ml.errors import PipelineNotConfigured
-from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProjectPipelineConfig
+from ami.ml.models import Algorithm, AlgorithmAlias, AlgorithmCategoryMap, Pipeline, ProjectPipelineConfig
 from ami.ml.models.algorithm import DETECTION_TASK_TYPES
 
 
 class KnownAlgorithm(NamedTuple):
-    """What is needed of an `Algorithm`; ``is_step`` is of the pipeline, ``is_used`` in a pipeline of the project."""
+    """What is needed of an `Algorithm`; ``is_step`` is of the pipeline, ``is_used`` in a pipeline of the project.
+
+    An algorithm with aliases has one row for each.
+    """
 
     pk: int
     key: str
@@ -24,6 +27,7 @@ class KnownAlgorithm(NamedTuple):
     task_type: str
     is_step: bool
     is_used: bool
+    alias: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,9 @@ def _algorithms(
     The project's own algorithm comes before a shared one, which is used only if a pipeline of the project has it.
     """
     rows = [KnownAlgorithm(*row) for row in _named.rows(sorted(keys) or [""], project_id, pipeline.pk)]
-    step_key = pipeline.detector_of(row for row in rows if row.is_step).key
-    own = {row.key: row for row in rows if row.project_id == project_id}
+    step_key = pipeline.detector_of({row.pk: row for row in rows if row.is_step}.values()).key
+    mine = [row for row in rows if row.project_id == project_id]
+    own = {row.alias: row for row in mine if row.alias} | {row.key: row for row in mine}
     shared = {row.key: row for row in rows if row.project_id is None}
     usable = {key: row for key, row in shared.items() if row.is_step or row.is_used}
     found = {**usable, **own}
@@ -96,9 +101,12 @@ def _named(keys: list[str], project_id: int, pipeline_id: int) -> QuerySet[Algor
         is_step=Exists(step.filter(pipeline=pipeline_id)), is_used=Exists(step.filter(pipeline__in=used))
     )
     detectors = Algorithm.objects.filter(pipelines=pipeline_id, task_type__in=DETECTION_TASK_TYPES).order_by()
-    named = Q(key__in=keys) | Q(key__in=detectors.values("key"))
+    # Shared algorithms, too, whose key is an alias of an own one: their results are reassigned.
+    aliases = AlgorithmAlias.objects.filter(algorithm__key__in=keys, project=project_id)
+    named = Q(key__in=keys) | Q(aliases__key__in=keys) | Q(key__in=detectors.values("key"))
+    named |= Q(project=None, key__in=aliases.values("key"))
     rows = marked.filter(named, Q(project=project_id) | Q(project=None)).order_by()
-    return rows.values_list(*KnownAlgorithm._fields)
+    return rows.values_list(*KnownAlgorithm._fields[:-1], "aliases__key")
 
 
 def _taxa(names: set[str], algorithms: Iterable[KnownAlgorithm], project_id: int) -> dict[str, int]:

@@ -6,14 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.main.models import Project
-from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.ml.models import (
+    Algorithm,
+    AlgorithmAlias,
+    AlgorithmCategoryMap,
+    Pipeline,
+    PipelineAlias,
+    ProcessingService,
+    ProjectPipelineConfig,
+)
 from ami.ml.models.algorithm import CLASSIFICATION_TASK_TYPES
 from ami.ml.schemas import AlgorithmCategoryMapResponse, AlgorithmConfigResponse, PipelineConfigResponse
 from ami.ml.services.adoption import adopt_shared
+from ami.ml.services.aliases import alias_algorithm, alias_pipeline, twin_of
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +71,12 @@ def register(
 ) -> Registered:
     """Create or update each project's own pipelines and link the service to them. Repeating it changes nothing.
 
+    A name and version that the project has under another slug or key keep their row, which is found by both names.
     Rows of other projects and of the shared catalogue are not changed. A project that used a shared pipeline of the
     same slug uses its own one from now on.
 
     Raises:
-        RegistrationRefused: a classifier without a category map, or a name and version that another key has.
+        RegistrationRefused: a classifier without a category map, or one of a known name and version with other classes.
     """
     registered = Registered()
     _lock(project_ids)
@@ -93,7 +102,7 @@ class _Registration:
         self.service = service
         self.project_id = project_id
         self.registered = registered
-        self.algorithms: dict[str, AlgorithmConfigResponse] = {}
+        self.algorithms: dict[str, tuple[AlgorithmConfigResponse, Algorithm]] = {}
         self.slugs: set[str] = set()
 
     def pipeline(self, where: str, config: PipelineConfigResponse) -> None:
@@ -101,71 +110,110 @@ class _Registration:
             self._not_applied(f"Pipeline '{config.slug}' is described more than once; the first counts.")
             return
         self.slugs.add(config.slug)
-        own = Pipeline.objects.filter(project_id=self.project_id)
-        _refuse_rival(own, where, "slug", config)
         algorithms = [
             self._algorithm(f"{where}.algorithms.{index}", algorithm)
             for index, algorithm in sorted(enumerate(config.algorithms), key=lambda pair: pair[1].key)
         ]
-        pipeline, created = own.update_or_create(
-            slug=config.slug,
-            project_id=self.project_id,
-            defaults={
-                "name": config.name,
-                "version": config.version,
-                "description": config.description or "",
-                "stages": [stage.model_dump(mode="json") for stage in config.stages],
-            },
-        )
-        pipeline.algorithms.set(algorithms)
-        if created:
-            self.registered.pipelines_created.append(pipeline.slug)
-            adopt_shared(pipeline)
+        mine, twin = twin_of(Pipeline.objects.filter(project_id=self.project_id), "slug", config)
+        if twin and not mine:
+            pipeline = twin
+            alias_pipeline(self.project_id, twin, config.slug, [self.service])
+            self._add_algorithms(twin, config.slug, algorithms)
+        else:
+            pipeline = self._own_pipeline(config, algorithms, twin)
         self.service.pipelines.add(pipeline)
         use, _ = ProjectPipelineConfig.objects.get_or_create(pipeline=pipeline, project_id=self.project_id)
         if not use.enabled:
             self._not_applied(f"Pipeline '{pipeline.slug}' is disabled in this project and stays so.")
 
+    def _own_pipeline(
+        self, config: PipelineConfigResponse, algorithms: list[Algorithm], twin: Pipeline | None
+    ) -> Pipeline:
+        """Create or update the pipeline of this slug; it keeps its name if ``twin`` has the new one."""
+        values = {
+            "description": config.description or "",
+            "stages": [stage.model_dump(mode="json") for stage in config.stages],
+        }
+        if twin:
+            self._keeps_its_name(f"Pipeline '{config.slug}'", twin.slug, config)
+        else:
+            values |= {"name": config.name, "version": config.version}
+        pipeline, created = Pipeline.objects.update_or_create(
+            slug=config.slug, project_id=self.project_id, defaults=values
+        )
+        pipeline.algorithms.set(algorithms)
+        PipelineAlias.services.through.objects.filter(
+            pipelinealias__pipeline=pipeline, processingservice=self.service
+        ).delete()
+        if created:
+            PipelineAlias.objects.filter(project=self.project_id, slug=config.slug).delete()
+            self.registered.pipelines_created.append(pipeline.slug)
+            adopt_shared(pipeline)
+        return pipeline
+
+    def _add_algorithms(self, pipeline: Pipeline, slug: str, algorithms: list[Algorithm]) -> None:
+        """Add what a service runs under another slug; the pipeline keeps its one detector."""
+        known = list(pipeline.algorithms.all())
+        new = [each for each in algorithms if each not in known]
+        if any(each.detects for each in known) and any(each.detects for each in new):
+            self._not_applied(f"Pipeline '{slug}' is known as '{pipeline.slug}', which has another detector.")
+            new = [each for each in new if not each.detects]
+        pipeline.algorithms.add(*new)
+
     def _algorithm(self, where: str, config: AlgorithmConfigResponse) -> Algorithm:
         if config.task_type in CLASSIFICATION_TASK_TYPES and config.category_map is None:
             raise RegistrationRefused(f"{where}.category_map", f"Classifier '{config.key}' has no category map.")
-        own = Algorithm.objects.filter(project_id=self.project_id)
-        if (described := self.algorithms.setdefault(config.key, config)) is not config:
-            if described != config:
+        if described := self.algorithms.get(config.key):
+            if described[0] != config:
                 self._not_applied(f"Algorithm '{config.key}' is described in several ways; the first counts.")
-            return own.get(key=config.key)
-        _refuse_rival(own, where, "key", config)
-        algorithm, created = own.update_or_create(
-            key=config.key,
-            project_id=self.project_id,
-            defaults={
-                "name": config.name,
-                "version": config.version,
-                "version_name": config.version_name or "",
-                "description": config.description or "",
-                "task_type": config.task_type or "",
-                "uri": config.uri or "",
-                "category_map": _category_map(config.category_map, self.project_id),
-            },
+            return described[1]
+        mine, twin = twin_of(Algorithm.objects.filter(project_id=self.project_id), "key", config)
+        if twin and not mine:
+            algorithm = twin
+            _refuse_other_classes(where, twin, config)
+            alias_algorithm(self.project_id, twin, config.key)
+        else:
+            algorithm = self._own_algorithm(config, twin)
+        self.algorithms[config.key] = config, algorithm
+        return algorithm
+
+    def _own_algorithm(self, config: AlgorithmConfigResponse, twin: Algorithm | None) -> Algorithm:
+        """Create or update the algorithm of this key; it keeps its name if ``twin`` has the new one."""
+        values: dict[str, Any] = {
+            "version_name": config.version_name or "",
+            "description": config.description or "",
+            "task_type": config.task_type or "",
+            "uri": config.uri or "",
+            "category_map": _category_map(config.category_map, self.project_id),
+        }
+        if twin:
+            self._keeps_its_name(f"Algorithm '{config.key}'", twin.key, config)
+        else:
+            values |= {"name": config.name, "version": config.version}
+        algorithm, created = Algorithm.objects.update_or_create(
+            key=config.key, project_id=self.project_id, defaults=values
         )
         if created:
+            AlgorithmAlias.objects.filter(project=self.project_id, key=config.key).delete()
             self.registered.algorithms_created.append(algorithm.key)
         return algorithm
+
+    def _keeps_its_name(self, what: str, other: str, config: PipelineConfigResponse | AlgorithmConfigResponse) -> None:
+        self._not_applied(f"{what} keeps its name: '{other}' is '{config.name}' version {config.version}.")
 
     def _not_applied(self, reason: str) -> None:
         if reason not in self.registered.not_applied:
             self.registered.not_applied.append(reason)
 
 
-def _refuse_rival(
-    own: QuerySet[Any], where: str, identity: str, config: PipelineConfigResponse | AlgorithmConfigResponse
-) -> None:
-    """Refuse a name and version that another slug or key of the same project has."""
-    same = own.filter(name=config.name, version=config.version)
-    if rival := same.exclude(**{identity: getattr(config, identity)}).first():
-        known = getattr(rival, identity)
+def _refuse_other_classes(where: str, known: Algorithm, config: AlgorithmConfigResponse) -> None:
+    """Refuse other classes under a known name and version: stored scores would be read by the wrong labels."""
+    labels = list(known.category_map.labels) if known.category_map else None
+    if config.category_map is not None and list(config.category_map.labels) != labels:
         raise RegistrationRefused(
-            f"{where}.{identity}", f"'{config.name}' version {config.version} is registered as '{known}'."
+            f"{where}.category_map",
+            f"'{config.name}' version {config.version} is registered as '{known.key}' with other classes; "
+            "give yours another version.",
         )
 
 

@@ -221,8 +221,8 @@ def _long_lists(model: type[WireModel]) -> LongLists:
 
 def _validated(layout: Layout, part: Part, model: type[Model], *, build: bool = False) -> Model:
     with _layout_errors():
-        if part.error:
-            raise part.error
+        if part.wrong:
+            raise LayoutError(*part.wrong)
         skeleton = layout.skeleton(part)
     return _model(skeleton, model, part.path, CutLists(layout.text, part.cuts, build))
 

@@ -128,7 +128,8 @@ def test_malformed_posts_and_jobs_without_tasks_are_a_400(deployment: Deployment
     [task] = fetch(client, job)
     result = {"reply_subject": task["reply_subject"], "result": results(SLUG, [task["image_id"]])}
     assert client.post(f"/jobs/{job}/result/", json=[result]).status_code == 400
-    assert client.post(f"/jobs/{job}/result/", json={"results": [{"result": {}}]}).status_code == 400
+    refused = client.post(f"/jobs/{job}/result/", json={"results": [{"result": {}}]}).json()["tasks"]
+    assert [(each["status"], each["task_id"], each["reply_subject"]) for each in refused] == [("refused", "", "")]
     body = {"name": "x", "project": deployment.world.project.pk, "job_type_key": "regroup_events"}
     other = client.post("/jobs/", json=body).json()["id"]
     assert client.post(f"/jobs/{other}/tasks/", json={"batch_size": 1}).status_code == 400

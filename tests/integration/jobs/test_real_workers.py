@@ -41,12 +41,12 @@ def test_a_job_runs_through_real_workers(workers: Place, number: int) -> None:
         results = [{"reply_subject": task["reply_subject"], "result": result} for task, result in items]
         assert client.post(f"{path}/result/", {"results": results}, format="json").status_code == 200
 
+    # It is refused, and its image fails.
     unknown = {**world.found(by_id[first["image_id"]]), "pipeline": "unknown"}
     post((first, unknown), *((task, world.found(by_id[task["image_id"]], boxes=2)) for task in rest))
     until(lambda: Detection.objects.exclude(path="").count() == 22, 60, "every crop is made")
-    until(lambda: job.stored_results.exclude(error="").exists(), 60, "the unknown pipeline's task is buried")
-    post((first, {"error": "could not be opened"}))
     until(lambda: Job.objects.get(pk=number).status == JobStatus.SUCCESS, 60, "the job is finished")
+    assert [row.source_image_id for row in job.images.filter(state="failed")] == [int(first["image_id"])]
     until(lambda: jetstream.consumer_state(number) is None, 60, "the stream is deleted")
 
 

@@ -10,7 +10,7 @@ from processing_service.downloads import DownloadLimits
 
 @pytest.fixture(scope="module")
 def service(serve):
-    settings = PushSettings(limits=DownloadLimits(max_bytes=200_000, quiet_seconds=5))
+    settings = PushSettings(limits=DownloadLimits(max_bytes=200_000, quiet_seconds=5, retry_seconds=0))
     with serve(create_app(settings)) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
@@ -96,8 +96,16 @@ def test_unavailable_picture_is_a_422_with_its_reason(service, pictures, path, r
     assert "signature" not in answer.text
 
 
-def test_an_unreachable_host_is_a_422(service):
-    assert ask(service, "constant", "http://127.0.0.1:9/none.jpg").status_code == 422
+def test_unreachable_host_is_a_503_so_that_the_batch_is_sent_again(service, pictures):
+    answer = ask(service, "constant", "http://127.0.0.1:9/none.jpg", f"{pictures}/missing.jpg")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "127.0.0.1:9/none.jpg: ConnectError" in answer.json()["detail"]
+
+
+def test_unreachable_host_does_not_lose_the_other_pictures(service, pictures):
+    results = ask(service, "constant", "http://127.0.0.1:9/none.jpg", f"{pictures}/insect.jpg").json()
+    assert [image["id"] for image in results["source_images"]] == ["2"]
+    assert results["errors"][0].startswith("image 1: ")
 
 
 def test_a_redirect_to_a_picture_is_followed(service, pictures):

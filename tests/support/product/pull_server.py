@@ -21,6 +21,7 @@ class Contract:
         )
         self.results: dict[str, dict] = {}
         self.posts: list[int] = []
+        self.takers: list[dict] = []
         self.not_applied: str | None = None
         self.registered: list[AsyncPipelineRegistrationRequest] = []
         self.busy = 0
@@ -54,6 +55,7 @@ class Contract:
         def tasks(job: int, body: TasksRequest, request: Request):
             self._check(request)
             with self._lock:
+                self.takers.append(body.client_info)
                 return {"tasks": [self.tasks.popleft() for _ in range(min(body.batch_size, len(self.tasks)))]}
 
         @app.post("/api/v2/jobs/{job}/result/")

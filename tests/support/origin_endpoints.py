@@ -13,7 +13,8 @@ COMMIT = "731cc2a2"
 HEAD = f"""# Endpoints of the origin
 
 The origin (RolnickLab/antenna, commit {COMMIT}) has {{total}} endpoints; [the table](origin-endpoints.csv) names them.
-{{present}} of them are here, with the same method and path. A test compares the table with the OpenAPI schema and this page with both;
+{{present}} of them are here, with the same method and path. A test compares the table with the OpenAPI
+schema and this page with both;
 `python -m tests.support.origin_endpoints` writes the page anew.
 
 ## Here and not in the origin

@@ -5,6 +5,7 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState
+from ami.jobs.services.existing_boxes import Boxes, requests_for, with_boxes
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
@@ -31,15 +32,17 @@ def push(job: Job, work: SliceOfWork) -> bool:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
     config = job.pipeline.config_for(job.project_id)
     size = max(1, min(MAX_BATCH_SIZE, int(config.get("request_source_image_batch_size") or 1)))
+    parameters = {key: value for key, value in config.items() if not key.startswith("request_")}
     while batch := list(images[:size]):
         job.save_progress()
-        _push_batch(job, batch, {key: value for key, value in config.items() if not key.startswith("request_")})
+        for part, boxes in with_boxes(job, batch):
+            _push_batch(job, part, parameters, boxes=boxes)
         if work.over():
             return not images.exists()
     return True
 
 
-def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> None:
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, boxes: Boxes) -> None:
     pipeline = job.pipeline
     if pipeline is None:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
@@ -49,7 +52,12 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> N
         state=ImageState.CLAIMED, attempts=F("attempts") + 1, published_at=timezone.now()
     )
     pictures = [SourceImageRequest(id=str(row.source_image_id), url=public_url(row.source_image)) for row in batch]
-    request = PipelineRequest(pipeline=slug_at(service, pipeline), source_images=pictures, config=config)
+    request = PipelineRequest(
+        pipeline=slug_at(service, pipeline),
+        source_images=pictures,
+        detections=requests_for(pictures, boxes),
+        config=config,
+    )
     try:
         response = process(service, request)
     except (ServiceUnreachable, ServiceRefused) as error:

@@ -37,10 +37,10 @@ class OwnedAdmin(admin.ModelAdmin):
 class ProcessingServiceAdmin(OwnedAdmin):
     """Services with the time they were last seen, and an action that checks them."""
 
-    list_display = ("name", "project", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
+    list_display = ("name", "project", "endpoint_url", "state", "last_seen", "last_seen_latency")
     list_filter = ("last_seen_live",)
     search_fields = ("name",)
-    readonly_fields = ("last_seen", "last_seen_live", "last_seen_latency")
+    readonly_fields = ("state", "last_seen", "last_seen_live", "last_seen_latency", "failing_since")
     filter_horizontal = ("projects", "pipelines")
     actions = ("check_now",)
 

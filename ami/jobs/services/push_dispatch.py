@@ -4,7 +4,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import ImageState
+from ami.jobs.models.states import UNSETTLED, ImageState
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
@@ -31,15 +31,19 @@ def push(job: Job, work: SliceOfWork) -> bool:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
     config = job.pipeline.config_for(job.project_id)
     size = max(1, min(MAX_BATCH_SIZE, int(config.get("request_source_image_batch_size") or 1)))
+    parameters = {key: value for key, value in config.items() if not key.startswith("request_")}
+    is_first = not JobImage.objects.filter(job=job).exclude(state__in=UNSETTLED).exists()
     while batch := list(images[:size]):
         job.save_progress()
-        _push_batch(job, batch, {key: value for key, value in config.items() if not key.startswith("request_")})
+        _push_batch(job, batch, parameters, is_first=is_first)
+        is_first = False
         if work.over():
             return not images.exists()
     return True
 
 
-def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> None:
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, is_first: bool) -> None:
+    """Send one batch and save the response. Before the job's first one the service may have to start."""
     pipeline = job.pipeline
     if pipeline is None:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
@@ -51,7 +55,8 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object]) -> N
     pictures = [SourceImageRequest(id=str(row.source_image_id), url=public_url(row.source_image)) for row in batch]
     request = PipelineRequest(pipeline=slug_at(service, pipeline), source_images=pictures, config=config)
     try:
-        response = process(service, request)
+        # Each wait renews the job's lease, and ends if the job is cancelled.
+        response = process(service, request, cold_start=is_first, pause=job.save_progress)
     except (ServiceUnreachable, ServiceRefused) as error:
         settle_failed(job.pk, ids, str(error))
         job.log(f"{len(ids)} images failed: {error}", level="ERROR", source_image_ids=ids)

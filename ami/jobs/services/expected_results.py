@@ -25,7 +25,7 @@ class Expected:
         now = names_of_pipeline(job)
         found = [each for each in (started, now) if each]
         return cls(
-            frozenset(each["slug"] for each in found),
+            frozenset(slug for each in found for slug in each["slugs"]),
             frozenset(key for each in found for key in each["algorithms"]),
         )
 
@@ -39,10 +39,14 @@ class Expected:
 
 
 def names_of_pipeline(job: Job) -> dict[str, Any] | None:
-    """Return the slug of the job's pipeline and the keys of its algorithms, in the form that the job keeps."""
+    """Return the names of the job's pipeline in the form that the job keeps.
+
+    ``slugs`` and ``algorithms`` contain aliases, ``steps`` are the algorithms' own keys.
+    """
     if job.pipeline is None:
         return None
-    return {"slug": job.pipeline.slug, "algorithms": sorted(job.pipeline.algorithms.values_list("key", flat=True))}
+    steps = sorted(job.pipeline.algorithms.order_by().values_list("key", flat=True))
+    return {"slugs": job.pipeline.slugs(), "algorithms": job.pipeline.algorithm_keys(), "steps": steps}
 
 
 def keep_names(job: Job) -> None:

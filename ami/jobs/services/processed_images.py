@@ -122,4 +122,4 @@ def _jobs(job: Job, steps: Steps) -> tuple[list[int], list[int]]:
 
 
 def _keys(record: Any) -> Iterable[str]:
-    return frozenset(record.get("algorithms", ())) if isinstance(record, dict) else frozenset()
+    return frozenset(record.get("steps", ())) if isinstance(record, dict) else frozenset()

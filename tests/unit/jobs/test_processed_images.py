@@ -7,6 +7,7 @@ import pytest
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import DispatchMode, ImageState, JobStatus
 from ami.jobs.services import ingest, job_images, ml_job
+from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.progress import progress
 from ami.jobs.services.transitions import move
@@ -25,8 +26,7 @@ def no_crops(monkeypatch):
 def started(job: Job) -> Job:
     """A job as `run_job` starts it, with the record of its pipeline."""
     move(job, JobStatus.STARTED)
-    keys = sorted(job.pipeline.algorithms.values_list("key", flat=True))
-    job.save_progress(cursor={"pipeline": {"slug": job.pipeline.slug, "algorithms": keys}})
+    keep_names(job)
     return job
 
 
@@ -143,7 +143,9 @@ def test_other_pipeline_with_the_same_filter_is_no_evidence(world: World) -> Non
     [capture] = world.captures(1)
     other = processed(world, [capture])
     added(world, "species")
-    Job.objects.filter(pk=other.pk).update(cursor={"pipeline": {"slug": "x", "algorithms": ["another"]}})
+    Job.objects.filter(pk=other.pk).update(
+        cursor={"pipeline": {"slugs": ["x"], "algorithms": ["another"], "steps": ["another"]}}
+    )
     assert handed_out(world, [capture]) == [capture]
 
 

@@ -111,7 +111,7 @@ def test_a_bad_result_gets_a_message_of_its_own_and_the_others_are_saved(
     job = world.running(captures)
     found = [world.found(c) for c in captures]
     if wrong == "unregistered":
-        names = {"slug": world.pipeline.slug, "algorithms": ["gone"]}
+        names = {"slugs": [world.pipeline.slug], "algorithms": ["gone"]}
         Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
         found[1]["detections"][0]["algorithm"]["key"] = "gone"
     elif wrong == "shape":

@@ -138,7 +138,7 @@ def test_an_unregistered_algorithm_fails_the_task_and_is_noted_on_the_result(wor
 
     [capture] = world.captures(1)
     job = world.running([capture])
-    names = {"slug": world.pipeline.slug, "algorithms": ["unregistered", world.classifier.key]}
+    names = {"slugs": [world.pipeline.slug], "algorithms": ["unregistered", world.classifier.key]}
     Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
     result = world.found(capture)
     result["detections"][0]["algorithm"]["key"] = "unregistered"

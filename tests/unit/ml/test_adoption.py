@@ -96,7 +96,7 @@ def test_shared_algorithm_of_no_pipeline_of_the_project_is_not_registered(shared
     result = other.found(capture)
     result["detections"][0]["algorithm"]["key"] = shared.detector.key
     job = other.running([capture])
-    names = {"slug": other.pipeline.slug, "algorithms": [shared.detector.key, other.classifier.key]}
+    names = {"slugs": [other.pipeline.slug], "algorithms": [shared.detector.key, other.classifier.key]}
     Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
     with pytest.raises(PipelineNotConfigured, match=shared.detector.key):
         ingest.handle(job.pk, result_data=result)

@@ -42,7 +42,7 @@ def push(job: Job, work: SliceOfWork) -> bool:
     return True
 
 
-def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, is_first: bool) -> None:
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, is_first: bool = False) -> None:
     """Send one batch and save the response. Before the job's first one the service may have to start."""
     pipeline = job.pipeline
     if pipeline is None:

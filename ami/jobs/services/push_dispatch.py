@@ -8,6 +8,7 @@ from ami.jobs.models.states import UNSETTLED, ImageState
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
+from ami.ml.cold_start import COLD_START_SECONDS
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.schemas import PipelineRequest, SourceImageRequest
 from ami.ml.services.capture_files import public_url
@@ -35,15 +36,45 @@ def push(job: Job, work: SliceOfWork) -> bool:
     is_first = not JobImage.objects.filter(job=job).exclude(state__in=UNSETTLED).exists()
     while batch := list(images[:size]):
         job.save_progress()
-        _push_batch(job, batch, parameters, is_first=is_first)
+        try:
+            _push_batch(job, batch, parameters, _Wait(job, work) if is_first else None)
+        except _SliceOver:
+            return False
         is_first = False
         if work.over():
             return not images.exists()
     return True
 
 
-def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, is_first: bool = False) -> None:
-    """Send one batch and save the response. Before the job's first one the service may have to start."""
+class _SliceOver(Exception):
+    """The slice ends while the service starts; the next slice goes on waiting."""
+
+
+class _Wait:
+    """The wait of a job's first batch for a service that starts, over several slices if it must."""
+
+    def __init__(self, job: Job, work: SliceOfWork) -> None:
+        self._job = job
+        self._work = work
+
+    def seconds_left(self) -> float:
+        """Return what is left of the time for a cold start, which begins with the first call."""
+        now = timezone.now().timestamp()
+        until = self._job.cursor.get("cold_until")
+        if until is None:
+            until = now + COLD_START_SECONDS
+            self._job.save_progress(cursor={**self._job.cursor, "cold_until": until})
+        return max(0.0, float(until) - now)
+
+    def pause(self) -> None:
+        """Renew the job's lease before a further attempt; stop if the job is cancelled or the slice is over."""
+        self._job.save_progress()
+        if self._work.over():
+            raise _SliceOver
+
+
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], wait: _Wait | None = None) -> None:
+    """Send one batch and save the response; with ``wait`` the service has time to start."""
     pipeline = job.pipeline
     if pipeline is None:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
@@ -55,8 +86,10 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, i
     pictures = [SourceImageRequest(id=str(row.source_image_id), url=public_url(row.source_image)) for row in batch]
     request = PipelineRequest(pipeline=slug_at(service, pipeline), source_images=pictures, config=config)
     try:
-        # Each wait renews the job's lease, and ends if the job is cancelled.
-        response = process(service, request, cold_start=is_first, pause=job.save_progress)
+        if wait:
+            response = process(service, request, cold_start_seconds=wait.seconds_left(), pause=wait.pause)
+        else:
+            response = process(service, request)
     except (ServiceUnreachable, ServiceRefused) as error:
         settle_failed(job.pk, ids, str(error))
         job.log(f"{len(ids)} images failed: {error}", level="ERROR", source_image_ids=ids)

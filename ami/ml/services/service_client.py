@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from ami.main.services import outbound
 from ami.main.services.outbound import EndpointRefused
-from ami.ml.cold_start import COLD_START_SECONDS
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import MAX_BATCH, PipelineRequest, PipelineResultsResponse
@@ -23,6 +22,7 @@ MAX_BATCH_SIZE = MAX_BATCH
 TRIES = 3
 BACKOFF_SECONDS = 1.0
 TRY_AGAIN = frozenset({502, 503, 504})
+RETRY_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 5.0
 
@@ -48,22 +48,22 @@ def process(
     service: ProcessingService,
     request: PipelineRequest,
     *,
-    cold_start: bool = False,
+    cold_start_seconds: float = 0.0,
     pause: Callable[[], None] = lambda: None,
 ) -> PipelineResultsResponse:
     """POST one batch to the service and return its response; the service has ANTENNA_PROCESS_SECONDS for it.
 
-    Failed connections and 502, 503, 504 are tried three times, or for `COLD_START_SECONDS` with ``cold_start``: a
-    service that starts may need them. ``pause`` is called before each further attempt; what it raises ends the wait. A
-    timeout while the service works is not retried: the service may still be processing the batch.
+    Failed connections and 502, 503, 504 are tried three times within `RETRY_SECONDS`, and without a limit within
+    ``cold_start_seconds``: the service may be starting. ``pause`` is called before each further attempt; what it raises
+    ends the wait. A timeout while the service works is not retried: the service may still be processing the batch.
 
     Raises:
         ServiceUnreachable: no answer, or a forbidden address (ami.main.services.outbound).
         ServiceRefused: a status of 400 or more, or a body that is not a pipeline response.
     """
     url = f"{(service.endpoint_url or '').rstrip('/')}/process"
-    attempts = _waits(TRIES) if not cold_start else _waits()
-    answer = _post(url, request.model_dump(mode="json", exclude_none=True), service, attempts, pause)
+    waits = _waits(cold_start_seconds)
+    answer = _post(url, request.model_dump(mode="json", exclude_none=True), service, waits, pause)
     if service.last_seen_live is not True or service.failing_since:
         liveness.answered(service.pk)
     if answer.status_code >= 400:
@@ -78,12 +78,13 @@ def process(
         ) from error
 
 
-def _waits(attempts: int | None = None) -> Iterator[float]:
+def _waits(cold_start_seconds: float) -> Iterator[float]:
     """Yield the wait after each failed attempt, and end when no further attempt may be made."""
     began = time.monotonic()
-    for failures in count():
-        seconds = min(LONGEST_WAIT_SECONDS, BACKOFF_SECONDS * 2**failures)
-        if time.monotonic() - began + seconds > COLD_START_SECONDS or failures + 1 == attempts:
+    for failures in count(1):
+        seconds = min(LONGEST_WAIT_SECONDS, BACKOFF_SECONDS * 2 ** (failures - 1))
+        then = time.monotonic() - began + seconds
+        if then > cold_start_seconds and (failures >= TRIES or then > RETRY_SECONDS):
             return
         yield seconds
 

@@ -140,11 +140,7 @@ def test_known_version_with_other_classes_is_refused(world: World) -> None:
     assert names(world) == BEFORE
 
 
-@pytest.mark.parametrize(
-    ("known", "task_type"),
-    [("detector", "classification"), ("classifier", "detection")],
-    ids=["detector", "classifier"],
-)
+@pytest.mark.parametrize(("known", "task_type"), [("detector", "classification"), ("classifier", "detection")])
 def test_known_version_of_another_kind_is_refused(world: World, known: str, task_type: str) -> None:
     algorithm = {
         "name": getattr(world, known).name,

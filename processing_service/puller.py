@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 from ami.ml.schemas import (
@@ -46,15 +47,15 @@ class WorkerName:
     """
 
     def __init__(self) -> None:
-        self._renewals = 0
+        self._names = count(1)
+        self._name = f"{os.getpid()}-0"
 
     def renew(self) -> None:
-        self._renewals += 1
+        self._name = f"{os.getpid()}-{next(self._names)}"
 
     def client_info(self) -> dict[str, str]:
         """Return what each request says about the process."""
-        info = client_info()
-        return {**info, "worker_id": f"{os.getpid()}-{self._renewals}"} if self._renewals else info
+        return {**client_info(), "worker_id": self._name}
 
 
 @dataclass(frozen=True)

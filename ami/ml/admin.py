@@ -8,10 +8,8 @@ from django.http import HttpRequest
 
 from ami.ml.models import (
     Algorithm,
-    AlgorithmAlias,
     AlgorithmCategoryMap,
     Pipeline,
-    PipelineAlias,
     ProcessingService,
     ProjectPipelineConfig,
 )
@@ -37,10 +35,10 @@ class OwnedAdmin(admin.ModelAdmin):
 class ProcessingServiceAdmin(OwnedAdmin):
     """Services with the time they were last seen, and an action that checks them."""
 
-    list_display = ("name", "project", "endpoint_url", "last_seen_live", "last_seen", "last_seen_latency")
+    list_display = ("name", "project", "endpoint_url", "state", "last_seen", "last_seen_latency")
     list_filter = ("last_seen_live",)
     search_fields = ("name",)
-    readonly_fields = ("last_seen", "last_seen_live", "last_seen_latency")
+    readonly_fields = ("state", "last_seen", "last_seen_live", "last_seen_latency", "failing_since")
     filter_horizontal = ("projects", "pipelines")
     actions = ("check_now",)
 
@@ -66,29 +64,6 @@ class ProjectPipelineConfigInline(admin.TabularInline):
     raw_id_fields = ("project",)
 
 
-class AliasInline(admin.TabularInline):
-    """Further names, which registrations make: shown, and removed by hand if they are wrong."""
-
-    extra = 0
-    max_num = 0
-
-
-class PipelineAliasInline(AliasInline):
-    """Further slugs of the pipeline, with the services that know it by no other."""
-
-    model = PipelineAlias
-    readonly_fields = ("slug", "services")
-    fields = ("slug", "services")
-
-
-class AlgorithmAliasInline(AliasInline):
-    """Further keys of the algorithm."""
-
-    model = AlgorithmAlias
-    readonly_fields = ("key",)
-    fields = ("key",)
-
-
 @admin.register(Pipeline)
 class PipelineAdmin(OwnedAdmin):
     """Pipelines with their algorithms; a pipeline without a project is in the shared catalogue."""
@@ -97,8 +72,14 @@ class PipelineAdmin(OwnedAdmin):
     list_filter = (("project", admin.EmptyFieldListFilter),)
     search_fields = ("name", "slug", "aliases__slug")
     filter_horizontal = ("algorithms",)
-    inlines = (ProjectPipelineConfigInline, PipelineAliasInline)
+    readonly_fields = ("aliases",)
+    inlines = (ProjectPipelineConfigInline,)
     actions = ("share",)
+
+    @admin.display(description="further slugs")
+    def aliases(self, pipeline: Pipeline) -> str:
+        """Return the slugs by which services know the pipeline, too."""
+        return ", ".join(pipeline.aliases.values_list("slug", flat=True)) if pipeline.pk else ""
 
     def get_form(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
         """Offer shared algorithms and those of the pipeline's project."""
@@ -133,7 +114,12 @@ class AlgorithmAdmin(OwnedAdmin):
     list_filter = ("task_type",)
     search_fields = ("name", "key", "aliases__key")
     raw_id_fields = ("project", "category_map")
-    inlines = (AlgorithmAliasInline,)
+    readonly_fields = ("aliases",)
+
+    @admin.display(description="further keys")
+    def aliases(self, algorithm: Algorithm) -> str:
+        """Return the keys by which services know the algorithm, too."""
+        return ", ".join(algorithm.aliases.values_list("key", flat=True)) if algorithm.pk else ""
 
 
 @admin.register(AlgorithmCategoryMap)

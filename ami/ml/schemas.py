@@ -297,7 +297,10 @@ class ProcessingServiceInfoResponse(WireModel):
 
 
 class ProcessingServiceStatusResponse(WireModel):
-    """The outcome of a probe, returned to the user interface; `latency` in seconds."""
+    """The outcome of a probe, returned to the user interface; `latency` in seconds.
+
+    `state` is "online", "starting" (it may yet answer), "offline" or "unknown".
+    """
 
     timestamp: datetime
     request_successful: bool
@@ -307,6 +310,7 @@ class ProcessingServiceStatusResponse(WireModel):
     pipelines_online: list[Key] = Field(default_factory=list, max_length=1000)
     endpoint_url: Url | None = None
     latency: float
+    state: str | None = None
 
 
 class AuthTokenResponse(WireModel):

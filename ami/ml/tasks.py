@@ -51,8 +51,8 @@ def check_processing_services_online() -> None:
 @shared_task(
     name="ami.ml.tasks.check_processing_service",
     triggered_by="people (API, admin)",
-    soft_time_limit=60,
-    time_limit=90,
+    soft_time_limit=150,
+    time_limit=180,
     ignore_result=True,
 )
 def check_processing_service(service_id: int, project_ids: list[int] | None = None) -> None:

@@ -40,6 +40,13 @@ class Tasks(Variables):
         secret=True,
         example="redis://:PASSWORD@redis:6379/1",
     )
+    antenna_process_seconds: int = variable(
+        120,
+        "Seconds that a processing service that Antenna calls has for one batch; with 90 s for a cold start less than "
+        "the soft time limit of the queues that run jobs.",
+        low=1,
+        high=400,
+    )
     nats_task_ttr: int = variable(
         300, "Seconds until NATS delivers a task of a processing service again.", low=1, high=86_400
     )

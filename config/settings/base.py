@@ -10,6 +10,7 @@ from ami.topology.topology import load
 from config.schema.environment import django_settings
 from config.settings_module import exists
 
+from . import process_seconds
 from .databases import DATABASE_RESULTS, wrong_results
 from .environment import BASE_DIR, refuse, values
 
@@ -21,6 +22,8 @@ try:
 except (TopologyError, GovernorError) as error:
     refuse(*str(error).splitlines())
 
+if _wrong := process_seconds.wrong(ANTENNA_TOPOLOGY, values.antenna_process_seconds):
+    refuse(_wrong)
 if _missing := [name for name in values.antenna_extra_tasks if not exists(name)]:
     refuse(f"ANTENNA_EXTRA_TASKS names '{_missing[0]}', which is not a module here; correct it or unset it.")
 if _wrong := wrong_results(values.celery_result_backend):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ami.jobs.models import Job, JobImage
+from ami.ml.schemas import DetectionRequest
 from ami.ml.services.wire import Names
 
 #: Names in one reason.
@@ -29,11 +30,14 @@ class Expected:
             frozenset(key for each in found for key in each["algorithms"]),
         )
 
-    def refusal(self, names: Names) -> str:
-        """Return why a result with these names is not the job's; empty if it is."""
+    def refusal(self, names: Names, sent: Iterable[DetectionRequest] = ()) -> str:
+        """Return why a result with these names is not the job's; empty if it is.
+
+        ``sent`` are detections that the service was sent: it returns them with the algorithms that found them.
+        """
         if names.pipeline not in self.slugs:
             return f"The result is of pipeline {names.pipeline[:255]!r}; the job runs {_listed(self.slugs)}."
-        if strange := names.algorithms - self.algorithms:
+        if strange := names.algorithms - self.algorithms - {each.algorithm.key for each in sent}:
             return f"The result names algorithms that the job's pipeline does not have: {_listed(strange)}."
         return ""
 

@@ -72,9 +72,19 @@ class ProcessingServiceSerializer(serializers.ModelSerializer[ProcessingService]
             "last_seen",
             "last_seen_live",
             "last_seen_latency",
+            "failing_since",
+            "state",
             "created_at",
         )
-        read_only_fields = ("projects", "pipelines", "last_seen", "last_seen_live", "last_seen_latency")
+        read_only_fields = (
+            "projects",
+            "pipelines",
+            "last_seen",
+            "last_seen_live",
+            "last_seen_latency",
+            "failing_since",
+            "state",
+        )
         extra_kwargs = {"description": {"max_length": 10_000}}
         # validate() checks the name; the messages of the model's constraints would reveal other projects' rows.
         validators: list[Any] = []

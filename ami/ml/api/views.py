@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from ami.main.api.lists import PROJECT, projects_of
 from ami.main.api.pagination import BoundedPagination
 from ami.main.api.parameters import KnownParameters, project_asked
+from ami.ml.api import patience
 from ami.ml.api.serializers import AlgorithmSerializer, PipelineSerializer, ProcessingServiceSerializer
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import ProcessingServiceStatusResponse
@@ -109,7 +110,9 @@ class ProcessingServiceViewSet(
     def status(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Probe the service now; return its liveness and pipelines."""
         mine = projects_of(request, narrowed=False)
-        return Response(probes.check_now(self.get_object(), mine.values("pk")).model_dump(mode="json"))
+        with patience.seconds() as seconds:
+            status = probes.check_now(self.get_object(), mine.values("pk"), seconds)
+        return Response(status.model_dump(mode="json"))
 
     @extend_schema(request=None, responses={202: CheckAskedSerializer})
     @action(detail=True, methods=["post"])
@@ -128,7 +131,8 @@ class ProcessingServiceViewSet(
     def register_pipelines(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Probe the service and register its pipelines in those of its projects that are the caller's."""
         service: ProcessingService = self.get_object()
-        status = probes.check_now(service, projects_of(request, narrowed=False).values("pk"))
+        with patience.seconds() as seconds:
+            status = probes.check_now(service, projects_of(request, narrowed=False).values("pk"), seconds)
         try:
             made = register(service, self._own_projects(service), status.pipeline_configs)
         except RegistrationRefused as error:

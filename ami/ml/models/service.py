@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.utils import timezone
 
 from ami.environment.deferred import deferred
+from ami.ml.cold_start import COLD_START_SECONDS
 from ami.ml.models.algorithm import one_per_project
 from ami.ml.models.pipeline import Pipeline
 
@@ -50,6 +52,16 @@ class ProcessingService(models.Model):
     def clean(self) -> None:
         if reason := outbound.refusal(self.endpoint_url or ""):
             raise ValidationError({"endpoint_url": reason})
+
+    @property
+    def state(self) -> str:
+        """Return "online", "starting" (no answer, for less than a cold start may take), "offline" or "unknown"."""
+        if self.last_seen_live:
+            return "online"
+        since = self.failing_since
+        if since and (timezone.now() - since).total_seconds() < COLD_START_SECONDS:
+            return "starting"
+        return "unknown" if self.last_seen_live is None and since is None else "offline"
 
     @property
     def pulls(self) -> bool:

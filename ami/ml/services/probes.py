@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,18 +15,24 @@ from pydantic import ValidationError
 
 from ami.main.services import outbound
 from ami.main.services.outbound import EndpointRefused
+from ami.ml.cold_start import COLD_START_SECONDS
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import (
     PipelineConfigResponse,
     ProcessingServiceInfoResponse,
     ProcessingServiceStatusResponse,
 )
+from ami.ml.services import liveness
 from ami.queues.redaction import redact, redact_text
 
 logger = logging.getLogger(__name__)
 
 UNSEEN_SECONDS = 60
 PROBE_SECONDS = 8.0
+"""One attempt of beat's sweep; and how long a person's check goes on where connections are refused."""
+WAIT_SECONDS = 2.0
+NOT_READY = frozenset({429, 500, 502, 503, 504})
+"""Answers of a service that may still be starting, or of a proxy before it."""
 ALL_SECONDS = 50.0
 AT_ONCE = 32
 MAX_INFO_BYTES = 64 * 1024**2
@@ -35,12 +41,14 @@ MAX_READY_BYTES = 1024**2
 
 @dataclass(frozen=True)
 class Probe:
-    """The outcome of one probe; ``latency`` in seconds."""
+    """The outcome of one probe; ``latency`` in seconds. ``may_start``: whether it may answer later."""
 
     live: bool
     latency: float
     pipelines: tuple[str, ...] = ()
     error: str = ""
+    may_start: bool = False
+    is_refused: bool = False
 
 
 def mark_unseen_offline() -> int:
@@ -62,11 +70,11 @@ def probe_all(services: Iterable[ProcessingService]) -> dict[int, Probe]:
 
 
 def save_probe(pk: int, probe: Probe) -> None:
-    """Store the outcome; a service that does not answer keeps its ``last_seen``."""
-    values: dict[str, object] = {"last_seen_live": probe.live, "last_seen_latency": probe.latency}
+    """Store the outcome; see `ami.ml.services.liveness`."""
     if probe.live:
-        values["last_seen"] = timezone.now()
-    ProcessingService.objects.filter(pk=pk).update(**values)
+        liveness.answered(pk, last_seen_latency=probe.latency)
+    else:
+        liveness.failed(pk, may_start=probe.may_start, last_seen_latency=probe.latency)
 
 
 async def _probe_all(addresses: list[tuple[int, str]]) -> dict[int, Probe]:
@@ -77,7 +85,7 @@ async def _probe_all(addresses: list[tuple[int, str]]) -> dict[int, Probe]:
 
         async def one(pk: int, address: str) -> None:
             async with slots:
-                probes[pk] = await _probe(client, address)
+                probes[pk] = await _probe(client, address, PROBE_SECONDS)
 
         try:
             async with asyncio.timeout(ALL_SECONDS):
@@ -89,19 +97,42 @@ async def _probe_all(addresses: list[tuple[int, str]]) -> dict[int, Probe]:
     return probes
 
 
-async def _probe(client: httpx.AsyncClient, address: str) -> Probe:
+async def _probe_patiently(address: str, seconds: float) -> Probe:
+    """Probe again until the service answers, for at most ``seconds``; one attempt may take all of them.
+
+    A refused connection is tried for `PROBE_SECONDS` only: nobody listens there, so nothing is loading its models.
+    """
+    started = time.monotonic()
+    async with outbound.async_client(timeout=seconds) as client:
+        while True:
+            probe = await _probe(client, address, started + seconds - time.monotonic())
+            took = time.monotonic() - started
+            most = min(seconds, PROBE_SECONDS) if probe.is_refused else seconds
+            if probe.live or not probe.may_start or took + WAIT_SECONDS >= most:
+                return replace(probe, latency=took)
+            await asyncio.sleep(WAIT_SECONDS)
+
+
+async def _probe(client: httpx.AsyncClient, address: str, seconds: float) -> Probe:
     started = time.monotonic()
     try:
-        async with asyncio.timeout(PROBE_SECONDS):
+        async with asyncio.timeout(seconds):
             answer = await outbound.fetch_async(client, f"{address.rstrip('/')}/readyz", MAX_READY_BYTES)
         latency = time.monotonic() - started
         if answer.status_code != 200:
-            return Probe(False, latency, error=f"/readyz answered {answer.status_code}")
+            may_start = answer.status_code in NOT_READY
+            return Probe(False, latency, error=f"/readyz answered {answer.status_code}", may_start=may_start)
         return Probe(True, latency, _slugs(answer))
     except EndpointRefused as error:
         return Probe(False, time.monotonic() - started, error=str(error)[:500])
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError, ValueError, RecursionError) as error:
-        return Probe(False, time.monotonic() - started, error=f"{type(error).__name__} {error}".strip()[:500])
+        return Probe(
+            False,
+            time.monotonic() - started,
+            error=f"{type(error).__name__} {error}".strip()[:500],
+            may_start=isinstance(error, (httpx.TransportError, TimeoutError, OSError)),
+            is_refused=isinstance(error, httpx.ConnectError),
+        )
 
 
 def _slugs(answer: httpx.Response) -> tuple[str, ...]:
@@ -110,17 +141,22 @@ def _slugs(answer: httpx.Response) -> tuple[str, ...]:
     return tuple(str(slug) for slug in slugs) if isinstance(slugs, list) else ()
 
 
-def check_now(service: ProcessingService, projects: "QuerySet[Any] | None" = None) -> ProcessingServiceStatusResponse:
+def check_now(
+    service: ProcessingService, projects: "QuerySet[Any] | None" = None, seconds: float = COLD_START_SECONDS
+) -> ProcessingServiceStatusResponse:
     """Probe one service and return its status for the user; a pull service is live if it called within a minute.
 
-    ``projects`` are keys of the user's projects: pipelines of other projects are left out.
+    ``projects`` are keys of the user's projects: pipelines of other projects are left out. A service that does not
+    answer is given ``seconds`` to start.
     """
     if service.pulls:
         mark_unseen_offline()
         service.refresh_from_db()
         live = bool(service.last_seen_live)
         return _status(service, Probe(live, 0.0, _registered(service, projects)), [], True)
-    probe = probe_all([service]).get(service.pk, Probe(False, PROBE_SECONDS, error="no answer in time"))
+    probe = asyncio.run(_probe_patiently(service.endpoint_url or "", seconds))
+    save_probe(service.pk, probe)
+    service.refresh_from_db()
     configs, error = fetch_configs(service) if probe.live else ([], probe.error)
     return _status(service, probe, configs, not error, error)
 
@@ -159,4 +195,5 @@ def _status(
         pipelines_online=list(probe.pipelines) if probe.live else [],
         endpoint_url=redact(service.endpoint_url),
         latency=probe.latency,
+        state=service.state,
     )

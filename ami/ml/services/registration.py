@@ -18,7 +18,7 @@ from ami.ml.models import (
     ProcessingService,
     ProjectPipelineConfig,
 )
-from ami.ml.models.algorithm import CLASSIFICATION_TASK_TYPES
+from ami.ml.models.algorithm import CLASSIFICATION_TASK_TYPES, DETECTION_TASK_TYPES
 from ami.ml.schemas import AlgorithmCategoryMapResponse, AlgorithmConfigResponse, PipelineConfigResponse
 from ami.ml.services.adoption import adopt_shared
 from ami.ml.services.aliases import alias_algorithm, alias_pipeline, twin_of
@@ -170,7 +170,7 @@ class _Registration:
         mine, twin = twin_of(Algorithm.objects.filter(project_id=self.project_id), "key", config)
         if twin and not mine:
             algorithm = twin
-            _refuse_other_classes(where, twin, config)
+            _refuse_another(where, twin, config)
             alias_algorithm(self.project_id, twin, config.key)
         else:
             algorithm = self._own_algorithm(config, twin)
@@ -206,8 +206,17 @@ class _Registration:
             self.registered.not_applied.append(reason)
 
 
-def _refuse_other_classes(where: str, known: Algorithm, config: AlgorithmConfigResponse) -> None:
-    """Refuse other classes under a known name and version: stored scores would be read by the wrong labels."""
+def _refuse_another(where: str, known: Algorithm, config: AlgorithmConfigResponse) -> None:
+    """Refuse another kind, or other classes, under a known name and version.
+
+    With other classes, stored scores would be read by the wrong labels.
+    """
+    if config.task_type and (config.task_type in DETECTION_TASK_TYPES) != known.detects:
+        raise RegistrationRefused(
+            f"{where}.task_type",
+            f"'{config.name}' version {config.version} is registered as '{known.key}', for {known.task_type}; "
+            "give yours another name or version.",
+        )
     labels = list(known.category_map.labels) if known.category_map else None
     if config.category_map is not None and list(config.category_map.labels) != labels:
         raise RegistrationRefused(

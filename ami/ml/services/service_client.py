@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import httpx
 from django.conf import settings
@@ -12,6 +14,7 @@ from ami.main.services.outbound import EndpointRefused
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import MAX_BATCH, PipelineRequest, PipelineResultsResponse
+from ami.ml.services import liveness
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +22,9 @@ MAX_BATCH_SIZE = MAX_BATCH
 TRIES = 3
 BACKOFF_SECONDS = 1.0
 TRY_AGAIN = frozenset({502, 503, 504})
-PROCESS_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
-"""A slower batch fails. Must stay below the soft time limit of the queues that run jobs."""
+RETRY_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 5.0
 
 
 def service_for(pipeline: Pipeline, project_id: int) -> ProcessingService:
@@ -40,18 +44,28 @@ def service_for(pipeline: Pipeline, project_id: int) -> ProcessingService:
     return best[0]
 
 
-def process(service: ProcessingService, request: PipelineRequest) -> PipelineResultsResponse:
-    """POST one batch to the service and return its response.
+def process(
+    service: ProcessingService,
+    request: PipelineRequest,
+    *,
+    cold_start_seconds: float = 0.0,
+    pause: Callable[[], None] = lambda: None,
+) -> PipelineResultsResponse:
+    """POST one batch to the service and return its response; the service has ANTENNA_PROCESS_SECONDS for it.
 
-    Failed connections and 502, 503, 504 are tried three times. A timeout while the service works is not retried: the
-    service may still be processing the batch.
+    Failed connections and 502, 503, 504 are tried three times within `RETRY_SECONDS`, and without a limit within
+    ``cold_start_seconds``: the service may be starting. ``pause`` is called before each further attempt; what it raises
+    ends the wait. A timeout while the service works is not retried: the service may still be processing the batch.
 
     Raises:
         ServiceUnreachable: no answer, or a forbidden address (ami.main.services.outbound).
         ServiceRefused: a status of 400 or more, or a body that is not a pipeline response.
     """
     url = f"{(service.endpoint_url or '').rstrip('/')}/process"
-    answer = _post(url, request.model_dump(mode="json", exclude_none=True), service.name)
+    waits = _waits(cold_start_seconds)
+    answer = _post(url, request.model_dump(mode="json", exclude_none=True), service, waits, pause)
+    if service.last_seen_live is not True or service.failing_since:
+        liveness.answered(service.pk)
     if answer.status_code >= 400:
         raise ServiceRefused(f"{service.name} answered {answer.status_code}: {answer.text[:500]}")
     try:
@@ -64,23 +78,43 @@ def process(service: ProcessingService, request: PipelineRequest) -> PipelineRes
         ) from error
 
 
-def _post(url: str, body: dict[str, object], name: str) -> httpx.Response:
-    last = ""
-    with outbound.client(timeout=PROCESS_TIMEOUT) as client:
-        for attempt in range(TRIES):
-            if attempt:
-                time.sleep(BACKOFF_SECONDS * 2 ** (attempt - 1))
+def _waits(cold_start_seconds: float) -> Iterator[float]:
+    """Yield the wait after each failed attempt, and end when no further attempt may be made."""
+    began = time.monotonic()
+    for failures in count(1):
+        seconds = min(LONGEST_WAIT_SECONDS, BACKOFF_SECONDS * 2 ** (failures - 1))
+        then = time.monotonic() - began + seconds
+        if then > cold_start_seconds and (failures >= TRIES or then > RETRY_SECONDS):
+            return
+        yield seconds
+
+
+def _post(
+    url: str, body: dict[str, object], service: ProcessingService, waits: Iterator[float], pause: Callable[[], None]
+) -> httpx.Response:
+    seconds = float(settings.ANTENNA_PROCESS_SECONDS)
+    began = time.monotonic()
+    with outbound.client(timeout=httpx.Timeout(seconds, connect=CONNECT_SECONDS)) as client:
+        for attempts in count(1):
             try:
-                most, seconds = settings.ANTENNA_RESULT_MAX_BYTES, PROCESS_TIMEOUT.read or 0.0
-                answer = outbound.fetch(client, "POST", url, most, seconds, json=body)
+                answer = outbound.fetch(client, "POST", url, settings.ANTENNA_RESULT_MAX_BYTES, seconds, json=body)
+                if answer.status_code not in TRY_AGAIN:
+                    return answer
+                last = f"status {answer.status_code}"
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 last = type(error).__name__
-                continue
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise ServiceUnreachable(f"{name} did not answer: {type(error).__name__}.") from error
+                liveness.failed(service.pk)
+                raise ServiceUnreachable(f"{service.name} did not answer: {type(error).__name__}.") from error
             except EndpointRefused as error:
-                raise ServiceUnreachable(f"{name} is not called: {error}") from error
-            if answer.status_code not in TRY_AGAIN:
-                return answer
-            last = f"status {answer.status_code}"
-    raise ServiceUnreachable(f"{name} did not answer after {TRIES} tries: {last}.")
+                raise ServiceUnreachable(f"{service.name} is not called: {error}") from error
+            if attempts == 1:
+                liveness.failed(service.pk)
+                service.refresh_from_db(fields=["last_seen_live", "failing_since"])
+            wait = next(waits, None)
+            if wait is None:
+                break
+            pause()
+            time.sleep(wait)
+    took = time.monotonic() - began
+    raise ServiceUnreachable(f"{service.name} did not answer after {attempts} attempts in {took:.0f} s: {last}.")

@@ -13,7 +13,7 @@ Answer = Callable[[str, object], tuple[int, object]]
 
 
 @contextmanager
-def served(answer: Answer) -> Iterator[str]:
+def served(answer: Answer, port: int = 0) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
@@ -29,7 +29,7 @@ def served(answer: Answer) -> Iterator[str]:
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

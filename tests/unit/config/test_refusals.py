@@ -78,6 +78,11 @@ WRONG = {
     "Redis with a port that is none": ("REDIS_URL", "redis://:wrong-secret@redis:x/0", "is not a URL"),
     "results of an unknown kind": ("CELERY_RESULT_BACKEND", "foo://u:wrong-secret@h", "no kind that Celery knows"),
     "management of another kind": ("RABBITMQ_MANAGEMENT_URL", "amqp://a:wrong-secret@h", "begins with none of http://"),
+    "batches longer than a job's slice": (
+        "ANTENNA_PROCESS_SECONDS",
+        "150",
+        "(150) must be below 150: antenna-housekeeping runs jobs with a soft time limit of 240 s",
+    ),
     "management password left as it was": (
         "RABBITMQ_MANAGEMENT_URL",
         "http://a:change-me@rabbitmq:15672",

@@ -15,6 +15,7 @@ from ami.jobs.models.states import ImageState, JobStatus
 from ami.jobs.services import claim_extension
 from ami.jobs.services.transitions import move
 from ami.main.models import ApiToken, SourceImage
+from processing_service.puller import WorkerName
 from tests.support.product.job_setup import World
 from tests.support.product.result_messages import keep_result_messages
 
@@ -193,3 +194,12 @@ def test_statements_of_a_poll_do_not_grow_with_the_claims(world, client) -> None
             assert claim_extension.extend(job, claim_extension.due_claims(job, key(world, HOST))) == 0
         assert len(asked_again) == 1
     assert counts[0] == counts[1] <= 5
+
+
+def test_puller_that_left_a_task_is_another_client(world: World) -> None:
+    request = SimpleNamespace(auth=None, user=world.user)
+    name, other = WorkerName(), WorkerName()
+    before = client_of(request, name.client_info())
+    assert client_of(request, other.client_info()) == before
+    name.renew()
+    assert client_of(request, name.client_info()) != before

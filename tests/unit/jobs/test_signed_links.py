@@ -27,7 +27,7 @@ def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, mo
     job = world.running(captures)
     sent = []
     monkeypatch.setattr(push_dispatch, "service_for", lambda pipeline, project_id: None)
-    monkeypatch.setattr(push_dispatch, "process", lambda service, request: sent.append(request) or 1 / 0)
+    monkeypatch.setattr(push_dispatch, "process", lambda service, request, **_: sent.append(request) or 1 / 0)
     rows = list(JobImage.objects.filter(job=job).select_related("source_image"))
     try:
         push_dispatch._push_batch(job, rows, {}, boxes={})

@@ -140,6 +140,19 @@ def test_known_version_with_other_classes_is_refused(world: World) -> None:
     assert names(world) == BEFORE
 
 
+@pytest.mark.parametrize(("known", "task_type"), [("detector", "classification"), ("classifier", "detection")])
+def test_known_version_of_another_kind_is_refused(world: World, known: str, task_type: str) -> None:
+    algorithm = {
+        "name": getattr(world, known).name,
+        "key": "other",
+        "task_type": task_type,
+        "category_map": {"data": [], "labels": LABELS},
+    }
+    with pytest.raises(RegistrationRefused, match="give yours another name or version") as raised:
+        enter(world, described(world, "other", algorithms=[algorithm]))
+    assert raised.value.field == "pipelines.0.algorithms.0.task_type"
+
+
 def test_results_under_either_names_are_one(world: World) -> None:
     enter(world, described(world, "other", "-2"))
     [capture] = world.captures(1)

@@ -143,10 +143,8 @@ def test_a_pushed_job_saves_each_batch_and_a_refused_batch_fails_alone(world: Wo
     assert sorted(JobImage.objects.values_list("state", flat=True)) == ["failed"] * 2 + ["processed"] * 3
 
 
-def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, monkeypatch) -> None:
-    import httpx
-
-    monkeypatch.setattr("ami.ml.services.service_client.PROCESS_TIMEOUT", httpx.Timeout(0.3))
+def test_hazard_3_a_service_that_hangs_fails_its_batch_in_time(world: World, settings) -> None:
+    settings.ANTENNA_PROCESS_SECONDS = 0.3
     release = threading.Event()
 
     def hang(path: str, body: object) -> tuple[int, object]:

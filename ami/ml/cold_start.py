@@ -1,0 +1,3 @@
+"""How long a processing service that does not answer counts as starting: a cold container loads its models first."""
+
+COLD_START_SECONDS = 90.0

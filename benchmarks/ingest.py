@@ -173,7 +173,7 @@ def _save_naively(job_id: int, key: str) -> None:
     for picture in result["source_images"]:
         image = JobImage.objects.select_related("source_image__deployment").get(job=job, source_image=picture["id"])
         found = [each for each in result["detections"] if each["source_image_id"] == picture["id"]]
-        image.classifications_count = sum(_save_detection(image.source_image, each) for each in found)
+        image.classifications_count = sum(_save_detection(job_id, image.source_image, each) for each in found)
         image.detections_count = len(found)
         image.state, image.settled_at = "processed", timezone.now()
         image.save()
@@ -185,7 +185,7 @@ def _save_naively(job_id: int, key: str) -> None:
         Job.objects.filter(pk=job_id).update(status="SUCCESS")
 
 
-def _save_detection(capture: Any, found: dict[str, Any]) -> int:
+def _save_detection(job_id: int, capture: Any, found: dict[str, Any]) -> int:
     """Save a detection with its classifications and its occurrence; return the number of classifications."""
     from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
     from ami.main.services.boxes import bbox_key
@@ -207,10 +207,12 @@ def _save_detection(capture: Any, found: dict[str, Any]) -> int:
         values = {name: each[name] for name in ("scores", "logits")}
         values |= {"score": max(each["scores"]), "taxon": taxon, "timestamp": when}
         values["category_map_id"] = algorithm.category_map_id
-        Classification.objects.update_or_create(detection=detection, algorithm=algorithm, defaults=values)
+        key = {"detection": detection, "algorithm": algorithm}
+        Classification.objects.filter(**key, is_current=True).exclude(job_id=job_id).update(is_current=False)
+        Classification.objects.update_or_create(**key, job_id=job_id, defaults=values)
     place = {"project_id": capture.project_id, "deployment_id": capture.deployment_id, "event_id": capture.event_id}
     occurrence, _ = Occurrence.objects.get_or_create(detection=detection, defaults=place)
-    best = detection.classifications.filter(taxon__isnull=False).order_by("-terminal", "-score").first()
+    best = detection.classifications.current().filter(taxon__isnull=False).order_by("-terminal", "-score").first()
     if best and not Identification.objects.filter(occurrence=occurrence, withdrawn=False).exists():
         occurrence.determination_id, occurrence.determination_score = best.taxon_id, best.score
         occurrence.save()
@@ -221,9 +223,9 @@ def by_copy(texts: list[bytes], stage: Stage, batch: int) -> float:
     """COPY the rows of the results with ready keys; return the seconds, building the rows not counted."""
     from ami.main.models import Classification, Detection, Occurrence
 
-    stage.job()
+    job = stage.job()
     keys = iter(range(10**12, 10**13))
-    rows = [_rows(stage, json.loads(text)["result"], keys) for text in texts]
+    rows = [_rows(stage, job.pk, json.loads(text)["result"], keys) for text in texts]
     began = time.perf_counter()
     for first in range(0, len(rows), batch):
         with transaction.atomic():
@@ -232,7 +234,9 @@ def by_copy(texts: list[bytes], stage: Stage, batch: int) -> float:
     return time.perf_counter() - began
 
 
-def _rows(stage: Stage, result: dict[str, Any], keys: Iterator[int]) -> tuple[list[Any], list[Any], list[Any]]:
+def _rows(
+    stage: Stage, job_id: int, result: dict[str, Any], keys: Iterator[int]
+) -> tuple[list[Any], list[Any], list[Any]]:
     from ami.main.models import Classification, Detection, Occurrence
     from ami.main.services.boxes import bbox_key
 
@@ -248,7 +252,7 @@ def _rows(stage: Stage, result: dict[str, Any], keys: Iterator[int]) -> tuple[li
         [each] = found["classifications"]
         classified = {"algorithm": world.classifier, "category_map": world.classifier.category_map, "timestamp": now}
         values = {"score": max(each["scores"]), "scores": each["scores"], "logits": each["logits"]}
-        made[1].append(Classification(**own, **classified, **values, detection_id=key))
+        made[1].append(Classification(**own, **classified, **values, detection_id=key, job_id=job_id))
         where = {"project": world.project, "deployment": world.station, "event_id": event}
         made[2].append(Occurrence(**own, **where, detection_id=key, determination_score=values["score"]))
     return made

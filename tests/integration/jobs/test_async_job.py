@@ -14,7 +14,7 @@ from ami.jobs.services.job_slice import Next
 from ami.jobs.services.progress import progress
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import run_job
-from ami.main.models import Detection
+from ami.main.models import Classification, Detection
 from ami.ml.services import heartbeats
 from tests.support.place import until
 from tests.support.product.job_setup import Now, World
@@ -71,6 +71,45 @@ def test_pull_job_runs_from_dispatch_to_success(world: World, client: APIClient,
     assert progress(job)["summary"] == {"status": "SUCCESS", "progress": 1.0}
     assert Detection.objects.count() == 7
     assert jetstream.consumer_state(number) is None
+
+
+def work_through(client: APIClient, world: World, job: Job, published: list, captures: list, broken: str = "") -> list:
+    """Fetch the job's images, post and handle a result for each, an error for the broken one; return the images."""
+    by_id = {str(capture.pk): capture for capture in captures}
+    handed: list[str] = []
+    while tasks := fetch(client, job, 4):
+        results = [
+            {
+                "reply_subject": task["reply_subject"],
+                "result": {"error": "unreadable", "image_id": task["image_id"]}
+                if task["image_id"] == broken
+                else world.found(by_id[task["image_id"]]),
+            }
+            for task in tasks
+        ]
+        assert client.post(f"/api/v2/jobs/{job.pk}/result/", {"results": results}, format="json").status_code == 200
+        handed += [task["image_id"] for task in tasks]
+    while published:
+        handle_message(published.pop(0))
+    job.refresh_from_db()
+    assert job.status == JobStatus.SUCCESS
+    return sorted(handed)
+
+
+def test_second_run_hands_out_what_failed_and_with_the_flag_all(
+    world: World, client: APIClient, number: int, published
+) -> None:
+    captures = world.captures(3)
+    broken, everything = str(captures[1].pk), sorted(str(capture.pk) for capture in captures)
+    jobs = []
+    for run, expected in enumerate((everything, [broken], [], everything)):
+        if run == 3:
+            world.project.feature_flags = {**world.project.feature_flags, "reprocess_all_images": True}
+            world.project.save()
+        jobs.append(started(world, number + run, captures))
+        assert work_through(client, world, jobs[run], published, captures, broken if run == 0 else "") == expected
+    rows = Classification.objects.order_by("pk").values_list("job", "is_current")
+    assert list(rows) == [(number, False)] * 2 + [(number + 1, False)] + [(number + 3, True)] * 3
 
 
 def test_incident_27_settled_images_are_acknowledged_not_handed_out(

@@ -97,7 +97,14 @@ def admin_lists(made: LargeLists) -> dict[str, list[str]]:
         "SourceImage": ["", deep, project, f"{project}&{deep}", month, *(f"q={text}" for text in SEARCHES.values())],
         "Detection": ["", deep, *(f"detection_algorithm__id__exact={pk}" for pk in (made.detector, made.rare))],
         "Classification": [
-            *("", deep, f"algorithm__id__exact={made.classifier}", "terminal__exact=1", "terminal__exact=0"),
+            *(
+                "",
+                deep,
+                f"algorithm__id__exact={made.classifier}",
+                "terminal__exact=1",
+                "terminal__exact=0",
+                "is_current__exact=0",
+            ),
         ],
         "Occurrence": ["", deep, project, f"{project}&{deep}"],
         "JobImage": [

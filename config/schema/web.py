@@ -96,6 +96,13 @@ class Web(Variables):
     antenna_result_max_depth: int = variable(
         12, "The maximum nesting depth of lists and objects in one result.", low=10, high=100
     )
+    antenna_next_job: bool = variable(
+        False, "jobs/next/ answers pull workers with their next job; no release of the origin has it."
+    )
+    antenna_api_key: bool = variable(
+        False,
+        "Authorization: Api-Key takes a worker's token, too; no release of the origin has it.",
+    )
     antenna_task_config: bool = variable(
         False,
         "Tasks of pull workers carry the pipeline's configuration in the job's project; no release of the origin has "

@@ -12,13 +12,14 @@ from rest_framework.views import APIView
 
 from ami.jobs.services import operations
 from ami.jobs.services.reprocess_jobs import pipeline_for
+from ami.main.api.parameters import KnownParameters
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage
 from ami.main.permissions import visible_projects
 from ami.ml.models import Pipeline
 
 
-class ReprocessCaptureView(APIView):
+class ReprocessCaptureView(KnownParameters, APIView):
     """Runs a pipeline over one capture."""
 
     permission_classes = (IsAuthenticated,)

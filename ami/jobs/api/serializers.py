@@ -9,6 +9,7 @@ from ami.jobs.models import Job, JobLog
 from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress_of
 from ami.main.api.fields import OwnProjectField, belongs_to
+from ami.main.api.parameters import project_asked
 from ami.ml.models import Pipeline
 
 DEFAULT_LOGS = 1000
@@ -17,6 +18,10 @@ MOST_IMAGES = 10_000
 
 #: Keys of rows that other apps create for their jobs; a user who could set them would reach other projects' rows.
 OWNED_PARAMS = ("export_id", "deletion_id")
+
+
+#: What clients of the origin write with ``_id``.
+RELATIONS = ("project", "deployment", "pipeline", "source_image_collection", "source_image_single")
 
 
 class JobLogSerializer(serializers.ModelSerializer[JobLog]):
@@ -68,6 +73,24 @@ class JobSerializer(serializers.ModelSerializer[Job]):
             "limit": {"min_value": 1, "max_value": 2_000_000_000},
             "job_type_key": {"default": "ml"},
         }
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Read `project_id` and the like as the origin's clients write them; a project may be in the query instead.
+
+        Raises:
+            rest_framework.exceptions.ValidationError: a relation is named twice, differently.
+        """
+        if isinstance(data, dict):
+            data = dict(data)
+            for name in RELATIONS:
+                if (other := data.pop(f"{name}_id", None)) is None:
+                    continue
+                if data.get(name, other) != other:
+                    raise serializers.ValidationError({f"{name}_id": [f"Differs from {name}."]})
+                data[name] = other
+            asked = project_asked(self.context["request"]) if self.instance is None else None
+            data |= {"project": asked} if asked and data.get("project") is None else {}
+        return super().to_internal_value(data)
 
     @extend_schema_field({"type": "object"})
     def get_progress(self, job: Job) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import next_job
+from ami.jobs.api import job_filters, next_job
 from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
 from ami.jobs.api.workers import WorkerActions
 from ami.jobs.models import Job
@@ -21,6 +21,7 @@ from ami.jobs.services.progress import progress_of
 from ami.main.api.budgets import CAPTURE_LIST
 from ami.main.api.errors import Conflict
 from ami.main.api.lists import ProjectScoped, parameters, whole_number, words
+from ami.main.api.parameters import flag
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.permissions import has_role
 
@@ -32,15 +33,17 @@ FILTERS = {
     "source_image_single": ("source_image_single_id", whole_number),
     "job_type_key": ("job_type_key", words),
     "status": ("status", words),
+    "dispatch_mode": ("dispatch_mode", words),
 }
 START_NOW = OpenApiParameter("start_now", OpenApiTypes.BOOL, description="start the job immediately")
+NO_ASYNC = OpenApiParameter("no_async", OpenApiTypes.BOOL, description="no effect: the job runs in the queue")
 LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log lines, at most {MOST_LOGS}")
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=[*parameters(FILTERS), *next_job.PARAMETERS]),
+    list=extend_schema(parameters=[*parameters(FILTERS), *job_filters.PARAMETERS]),
     retrieve=extend_schema(parameters=[LOGS_LIMIT], responses=JobDetailSerializer),
-    create=extend_schema(parameters=[START_NOW]),
+    create=extend_schema(parameters=[START_NOW, NO_ASYNC]),
 )
 class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     """The jobs of the caller's projects."""
@@ -48,6 +51,13 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     queryset = Job.objects.select_related("project", "pipeline").order_by("-created_at", "-pk")
     serializer_class = JobSerializer
     filters = FILTERS
+    reads = {
+        **ProjectScoped.reads,
+        "list": job_filters.NAMES,
+        "retrieve": ("project", "logs_limit"),
+        "next": ("project", *job_filters.SLUGS),
+    }
+    listed = ("list", "next")
     # Part of the contract of workers.
     counts_exactly = True
     budget = CAPTURE_LIST
@@ -55,7 +65,11 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     def get_queryset(self) -> QuerySet[Job]:
         """Return the caller's jobs; a list is filtered by the query."""
         jobs: QuerySet[Job] = super().get_queryset()
-        return next_job.apply_filters(jobs, self.request) if self.action == "list" else jobs
+        return job_filters.apply_filters(jobs, self.request) if self.action in ("list", "next") else jobs
+
+    def is_strict(self, request: Request) -> bool:
+        """Refuse what a worker asks for and nobody reads: it would be given another pipeline's job."""
+        return self.action == "next" or (self.action == "list" and job_filters.ids_only(request))
 
     def get_serializer_class(self) -> Any:
         """Include the log only for a single job."""
@@ -69,8 +83,9 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # noqa: ARG002
         """Return a page of jobs; with ``ids_only`` one random job that has work for the caller's pipelines."""
-        if next_job.ids_only(request):
-            return Response(next_job.next_jobs(self.get_queryset(), request))
+        if job_filters.ids_only(request):
+            with_work = flag(request, "incomplete_only")
+            return Response(next_job.next_jobs(self.get_queryset(), request, with_work=with_work))
         page = self.paginate_queryset(self.get_queryset()) or []
         context = {**self.get_serializer_context(), "progress": progress_of(page)}
         return self.get_paginated_response(JobSerializer(page, many=True, context=context).data)
@@ -81,7 +96,7 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
         if not has_role(self.request.user, wanted["project"], "member"):
             raise ValidationError({"project": ["You are not a member of this project."]})
         kind, project = wanted.pop("job_type_key", "ml"), wanted.pop("project")
-        if self.request.query_params.get("start_now", "").lower() in {"1", "true", "yes"}:
+        if flag(self.request, "start_now"):
             serializer.instance, _ = operations.create_and_enqueue(kind, project, **wanted)
         else:
             serializer.instance = operations.create(kind, project, **wanted)
@@ -109,10 +124,9 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     @extend_schema(request=None, responses=JobSerializer)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
-        """Cancel the job: immediately, or at its worker's next step."""
+        """Cancel the job: immediately, or at its worker's next step. A finished job stays as it is."""
         job = self.get_object()
-        if not operations.cancel(job):
-            raise Conflict(f"Job {job.pk} is {job.status} already.")
+        operations.cancel(job)
         return Response(self.get_serializer(job).data, status=status.HTTP_200_OK)
 
 

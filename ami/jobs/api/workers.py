@@ -1,13 +1,15 @@
 """Actions of pull workers on a job: fetch tasks, post results."""
 
+from django.conf import settings
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.jobs.api import next_job
+from ami.jobs.api import job_filters, next_job
 from ami.jobs.api.pull_client import client_of
+from ami.jobs.api.serializers import JobReferenceSerializer
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
 from ami.jobs.services import claim_extension, image_claims, posted_results
@@ -31,9 +33,26 @@ class WorkerActions:
     unrecorded = frozenset({"tasks", "result"})
 
     def admits_worker(self, request: Request) -> bool:
-        """Admit workers to `tasks`, `result`, and the list with ``ids_only``."""
+        """Admit workers to `tasks`, `result`, `next`, and the list with ``ids_only``."""
         action: str | None = self.action  # type: ignore[attr-defined]
-        return action in {"tasks", "result"} or (action == "list" and next_job.ids_only(request))
+        return action in {"tasks", "result", "next"} or (action == "list" and job_filters.ids_only(request))
+
+    @extend_schema(
+        parameters=[each for each in job_filters.PARAMETERS if each.name in job_filters.SLUGS],
+        responses={200: JobReferenceSerializer, 204: None},
+        filters=False,
+    )
+    @action(detail=False, methods=["get"], pagination_class=None)
+    def next(self, request: Request) -> Response:
+        """Return a random job that has work for the caller's pipelines; 204 without one. It is also a heartbeat.
+
+        With ANTENNA_NEXT_JOB; no release of the origin has it.
+        """
+        if not settings.ANTENNA_NEXT_JOB:
+            raise NotFound
+        jobs = self.get_queryset()  # type: ignore[attr-defined]
+        found = next_job.next_jobs(jobs, request, with_work=True, most=1)["results"]
+        return Response(found[0]) if found else Response(status=204)
 
     @extend_schema(request=TasksRequest, responses=TasksResponse)
     @action(detail=True, methods=["post"])

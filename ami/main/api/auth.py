@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from ami.main.api.budgets import LOGIN
+from ami.main.api.parameters import KnownParameters
 from ami.main.api.throttles import LoginAddressThrottle
 from ami.main.models import ApiToken
 from ami.main.services import login_attempts, tokens
@@ -31,7 +32,7 @@ class TokenSerializer(serializers.Serializer[Any]):
     auth_token = serializers.CharField()
 
 
-class LoginView(APIView):
+class LoginView(KnownParameters, APIView):
     """`POST auth/token/login/`."""
 
     authentication_classes = ()
@@ -53,7 +54,7 @@ class LoginView(APIView):
         return Response({"auth_token": tokens.sign_in(user)})
 
 
-class LogoutView(APIView):
+class LogoutView(KnownParameters, APIView):
     """`POST auth/token/logout/`."""
 
     permission_classes = (IsAuthenticated,)

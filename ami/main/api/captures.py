@@ -16,6 +16,7 @@ from ami.main.api.fields import OwnProjectField
 from ami.main.api.file_fields import CaptureUrlField
 from ami.main.api.files import PICTURES, FileLinks, file_action, file_response, picture
 from ami.main.api.lists import Filters, ProjectScoped, moment, parameters, whole_number, words
+from ami.main.api.parameters import project_asked
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response
 from ami.main.models import Project, SourceImage, SourceImageCollection
 from ami.main.permissions import visible_projects
@@ -82,7 +83,7 @@ class CaptureViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[Sou
         mine = SourceImageCollection.objects.filter(pk=text, project__in=visible_projects(self.request).order_by())
         if not mine.exists():
             return captures.none()
-        if "project" not in self.request.query_params:
+        if project_asked(self.request) is None:
             # A set has captures of its own project only: the page's keys need no look at each capture's project.
             self.branches = [self.of_every_project.order_by("pk")]
         return captures.order_by("pk")

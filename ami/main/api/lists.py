@@ -13,6 +13,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
 from ami.main.api.pagination import BoundedPagination
+from ami.main.api.parameters import KnownParameters, project_asked
 from ami.main.models import Project
 from ami.main.permissions import ProjectRole, is_worker, visible_projects
 from ami.main.services import bounded_counts
@@ -85,7 +86,7 @@ def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
         rest_framework.exceptions.ValidationError: the parameter is not a whole number.
     """
     projects = visible_projects(request).order_by()
-    text = request.query_params.get("project") if narrowed else None
+    text = project_asked(request) if narrowed else None
     if text is None:
         return projects
     try:
@@ -94,7 +95,7 @@ def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
         raise ValidationError({"project": [f"'{text[:50]}': {error}."]}) from error
 
 
-class ProjectScoped:
+class ProjectScoped(KnownParameters):
     """A view over the objects of the user's projects.
 
     ``project_lookup`` is the lookup from the model to its project, None for shared rows; ``filters`` maps a query
@@ -107,12 +108,18 @@ class ProjectScoped:
     project_lookup: str | None = "project"
     filters: Filters = {}
     large = False
+    #: The actions that read the list.
+    listed: tuple[str, ...] = ("list",)
     #: The querysets that together have the keys of the list, and their order; None for the queryset itself and its own.
     branches: list[QuerySet[Any]] | None = None
     order: Order | None = None
     #: The list without the condition on projects, and the keys of those; None: every project.
     of_every_project: QuerySet[Any]
     project_ids: list[int] | None = None
+    reads = {
+        "retrieve": ("project",),
+        **dict.fromkeys(("image", "crop", "file"), ("project", "expires", "signature")),
+    }
     # Digits only, or `captures/collections/` would match as the capture "collections".
     lookup_value_regex = r"\d{1,18}"
 
@@ -120,10 +127,10 @@ class ProjectScoped:
         """Return the rows that the user may see; a list is filtered by its query parameters."""
         rows: QuerySet[Any] = super().get_queryset()  # type: ignore[misc]
         request: Request = self.request  # type: ignore[attr-defined]
-        if getattr(self, "action", "") == "list":
+        if getattr(self, "action", "") in self.listed:
             return self._listed(rows, request)
         if self.project_lookup:
-            visible = visible_projects(request).order_by().values("pk")
+            visible = projects_of(request, narrowed=True).values("pk")
             rows = rows.filter(**{f"{self.project_lookup}__in": visible})
         return rows
 
@@ -146,7 +153,8 @@ class ProjectScoped:
     def _filter_lookups(self, request: Request) -> dict[str, Any]:
         lookups, errors = {}, {}
         for name, (lookup, read) in self.filters.items():
-            if (text := request.query_params.get(name)) is None:
+            text = project_asked(request) if name == "project" else request.query_params.get(name)
+            if text is None:
                 continue
             try:
                 lookups[lookup] = read(text)

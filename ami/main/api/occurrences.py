@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from ami.main.api.file_fields import CaptureUrlField, CropUrlField
 from ami.main.api.files import FileLinks, file_action, file_response, picture
 from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
+from ami.main.api.parameters import project_asked
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
 from ami.main.services import detection_projects
 from ami.main.services.keyset import Order
@@ -229,11 +230,12 @@ class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
     permission_classes = (IsAuthenticated,)
     project_lookup = None
     filters = TAXON_FILTERS
+    reads = {"list": ("project",)}
 
     def get_queryset(self) -> QuerySet[Taxon]:
         """Return the visible taxa; a superuser sees all, unless the list is filtered by project."""
         taxa: QuerySet[Taxon] = super().get_queryset()
         listed = self.action == "list"
-        if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
+        if self.request.user.is_superuser and not (listed and project_asked(self.request)):
             return taxa
         return taxa.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]

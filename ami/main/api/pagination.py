@@ -22,6 +22,7 @@ LARGEST_OFFSET = 10_000
 LARGEST_KEY = 2**63 - 1
 MAX_CURSOR = 4_096
 CURSOR = "cursor"
+PAGE_SIZE = "page_size"
 
 
 class BoundedPagination(LimitOffsetPagination):
@@ -44,7 +45,7 @@ class BoundedPagination(LimitOffsetPagination):
             ValidationError: the offset is too large, or the cursor is not one of this list.
         """
         self.request = request
-        self.limit = self.get_limit(request) or self.default_limit
+        self.limit = self.get_limit(request)
         order = getattr(view, "order", None) or keyset.order_of(queryset)
         branches = getattr(view, "branches", None)
         branches = [queryset] if branches is None else branches
@@ -74,6 +75,15 @@ class BoundedPagination(LimitOffsetPagination):
         """The number of rows of the list, or its estimate."""
         return self.number.rows
 
+    def get_limit(self, request: Request) -> int:
+        """Return the rows of a page: ``limit``, or ``page_size`` as some clients write it."""
+        if self.limit_query_param in request.query_params or PAGE_SIZE not in request.query_params:
+            return int(super().get_limit(request) or self.default_limit)
+        try:
+            return min(max(1, int(request.query_params[PAGE_SIZE][:18])), self.max_limit)
+        except ValueError:
+            return self.default_limit
+
     def get_offset(self, request: Request) -> int:
         """Return the offset.
 
@@ -95,7 +105,7 @@ class BoundedPagination(LimitOffsetPagination):
     def get_next_link(self) -> str | None:
         """Return the link to the next page: by offset as long as it may be that large, then by cursor."""
         url = self.request.build_absolute_uri()
-        url = replace_query_param(url, self.limit_query_param, self.limit)
+        url = remove_query_param(replace_query_param(url, self.limit_query_param, self.limit), PAGE_SIZE)
         offset = self.offset + self.limit
         if self.next_cursor is not None and (self.by_cursor or offset > LARGEST_OFFSET):
             return replace_query_param(remove_query_param(url, self.offset_query_param), CURSOR, self.next_cursor)

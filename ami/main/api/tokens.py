@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from ami.main.api.fields import OwnProjectField
 from ami.main.api.pagination import BoundedPagination
+from ami.main.api.parameters import KnownParameters
 from ami.main.models import ApiToken
 from ami.main.services import tokens
 
@@ -60,7 +61,11 @@ class NewApiTokenSerializer(ApiTokenSerializer):
 
 
 class ApiTokenViewSet(
-    mixins.ListModelMixin, mixins.CreateModelMixin, mixins.DestroyModelMixin, viewsets.GenericViewSet[ApiToken]
+    KnownParameters,
+    mixins.ListModelMixin,
+    mixins.CreateModelMixin,
+    mixins.DestroyModelMixin,
+    viewsets.GenericViewSet[ApiToken],
 ):
     """The caller's tokens; deleting one revokes it."""
 

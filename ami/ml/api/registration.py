@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from ami.main.api.parameters import KnownParameters
 from ami.main.models import Project
 from ami.main.permissions import visible_projects
 from ami.ml.api.bodies import read
@@ -21,7 +22,7 @@ from ami.ml.services.registration import MAX_ERROR_CHARACTERS, RegistrationRefus
 MAX_BODY_BYTES = 64 * 1024**2
 
 
-class ProjectPipelinesView(APIView):
+class ProjectPipelinesView(KnownParameters, APIView):
     """The pipelines of a project."""
 
     permission_classes = (IsAuthenticated,)

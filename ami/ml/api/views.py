@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from ami.main.api.lists import PROJECT, projects_of
 from ami.main.api.pagination import BoundedPagination
+from ami.main.api.parameters import KnownParameters, project_asked
 from ami.ml.api.serializers import AlgorithmSerializer, PipelineSerializer, ProcessingServiceSerializer
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import ProcessingServiceStatusResponse
@@ -30,18 +31,19 @@ class CheckAskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-class CatalogueViewSet(viewsets.ReadOnlyModelViewSet[Any]):
+class CatalogueViewSet(KnownParameters, viewsets.ReadOnlyModelViewSet[Any]):
     """Rows owned by a project, or shared and enabled for a project."""
 
     permission_classes = (IsAuthenticated,)
     pagination_class = BoundedPagination
     lookup_value_regex = r"\d{1,18}"
+    reads = {"list": ("project",)}
 
     def get_queryset(self) -> QuerySet[Any]:
         """Return the rows that the caller's projects use; a superuser sees all unless the list names a project."""
         rows = super().get_queryset()
         listed = self.action == "list"
-        if self.request.user.is_superuser and not (listed and "project" in self.request.query_params):
+        if self.request.user.is_superuser and not (listed and project_asked(self.request)):
             return rows
         return rows.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]
 
@@ -63,6 +65,7 @@ class PipelineViewSet(CatalogueViewSet):
 
 
 class ProcessingServiceViewSet(
+    KnownParameters,
     mixins.CreateModelMixin,
     mixins.RetrieveModelMixin,
     mixins.ListModelMixin,
@@ -75,15 +78,18 @@ class ProcessingServiceViewSet(
     permission_classes = (IsAuthenticated,)
     pagination_class = BoundedPagination
     lookup_value_regex = r"\d{1,18}"
+    reads = {"list": ("project",)}
 
     def get_queryset(self) -> QuerySet[ProcessingService]:
         """Return services of visible projects without links to other projects; a superuser sees all."""
         services = super().get_queryset()
-        if self.request.user.is_superuser:
+        listed = self.action == "list"
+        if self.request.user.is_superuser and not (listed and project_asked(self.request)):
             return services.prefetch_related("projects", "pipelines")
         mine = projects_of(self.request, narrowed=False)
+        wanted = projects_of(self.request, narrowed=listed)
         linked = ProcessingService.projects.through.objects.filter(
-            processingservice=OuterRef("pk"), project__in=mine.values("pk")
+            processingservice=OuterRef("pk"), project__in=wanted.values("pk")
         )
         return services.filter(Exists(linked)).prefetch_related(
             Prefetch("projects", mine), Prefetch("pipelines", Pipeline.objects.used_in(mine.values("pk")))

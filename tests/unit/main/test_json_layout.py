@@ -79,7 +79,10 @@ def test_items_are_separate_parts():
     each = '{"a": [' + "0," * 90 + "0]}"
     assert len(layout_of(f'{{"results": [{each},{each}]}}'.encode(), BOUNDS, {}, items_in="results").items) == 2
     more = '{"a": [' + "0," * 100 + "0]}"
-    assert refused(f'{{"results": [{each},{more}]}}', "results").field == "results.1.a"
+    first, second = layout_of(f'{{"results": [{each},{more}]}}'.encode(), BOUNDS, {}, items_in="results").items
+    assert (first.wrong, second.wrong[0]) == (None, ("results", 1, "a"))
+    deep = "[" * 10_001 + "]" * 10_001
+    assert "levels deep" in str(refused(f'{{"results": [{each},{deep}]}}', "results"))
 
 
 @pytest.mark.parametrize("text", ['"', '{"a": "', "]", "[}}", '"a" "b"', '""""', '{"a" "b"}', '{"a": "b" "c": 1}'])

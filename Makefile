@@ -65,6 +65,10 @@ soak: setup ## Run the long forms of the tests
 	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/integration tests/unit $(ARGS)
 	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
 
+contract: setup ## Run the origin's real clients from checkouts of theirs (ADC_SOURCE=FOLDER ANTENNA_SOURCE=FOLDER, ARGS='--json')
+	env -u ADC_SOURCE -u ANTENNA_SOURCE DJANGO_SETTINGS_MODULE=config.settings.test $(V) -m provision run --private -- \
+	  $(V) -m tests.contract $(if $(ADC_SOURCE),--adc-source '$(ADC_SOURCE)') $(if $(ANTENNA_SOURCE),--antenna-source '$(ANTENNA_SOURCE)') $(ARGS)
+
 attack: setup ## Run the security tests against a local deployment: requests, messages, bodies, logins (ARGS='--short', '--parts bodies')
 	$(V) -m provision run --private -- $(V) -m tests.attack $(ARGS)
 
@@ -117,4 +121,4 @@ logs: ## Follow the containers' logs
 clean: ## Remove everything that make created
 	rm -rf .venv .demo .test-logs .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast smoke check render format soak attack bench requirements up down logs clean
+.PHONY: help setup demo test test-fast smoke check render format soak attack contract bench requirements up down logs clean

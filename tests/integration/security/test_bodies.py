@@ -143,16 +143,18 @@ def test_a_registration_with_an_infinite_number_is_a_400(mine, number):
 
 
 @pytest.mark.parametrize("number", ["NaN", "1e999"])
-def test_results_with_an_infinite_number_are_a_400(mine, number):
+def test_results_with_an_infinite_number_are_refused(mine, number):
     result = {**mine.world.found(mine.capture), "errors": [{"a": "NUMBER"}], "algorithms": {}}
     text = json.dumps({"results": [{"reply_subject": "r", "result": result}]}).replace('"NUMBER"', number)
-    assert post(mine.client, f"jobs/{mine.job.pk}/result/", text).status_code == 400
+    [task] = post(mine.client, f"jobs/{mine.job.pk}/result/", text).json()["tasks"]
+    assert (task["status"], "finite" in task["reason"] or "infinite" in task["reason"]) == ("refused", True)
 
 
-@pytest.mark.parametrize("subject", ["a\0b", "", "x" * 2000])
-def test_unstorable_reply_subject_is_a_400(mine, subject):
+@pytest.mark.parametrize("subject", ["a\0b", "x" * 2000])
+def test_unstorable_reply_subject_is_refused(mine, subject):
     body = {"results": [{"reply_subject": subject, "result": mine.world.found(mine.capture)}]}
-    assert post(mine.client, f"jobs/{mine.job.pk}/result/", json.dumps(body)).status_code == 400
+    [task] = post(mine.client, f"jobs/{mine.job.pk}/result/", json.dumps(body)).json()["tasks"]
+    assert (task["status"], task["reply_subject"]) == ("refused", "")
 
 
 def test_too_large_results_are_a_413_by_length_or_by_reading(mine, settings):

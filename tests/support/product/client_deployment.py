@@ -14,7 +14,7 @@ from django.db import connection
 from ami.jobs.models import Job
 from ami.jobs.services import jetstream
 from tests.support.own_database import own_database
-from tests.support.place import Place, new_place
+from tests.support.place import RABBITMQ, Place, new_place
 from tests.support.product.job_setup import World, new_world
 from tests.support.web_server import Web, free_port, start_web
 
@@ -47,21 +47,24 @@ class Deployment:
 
 def own_job_numbers() -> None:
     """Start job numbers at a random value: streams are named after them, and databases share the NATS server."""
+    if connection.vendor == "sqlite":
+        return  # A private NATS then has no other database's streams.
     with connection.cursor() as cursor:
         sequence = "SELECT setval(pg_get_serial_sequence('jobs_job', 'id'), %s)"
         cursor.execute(sequence, [random.randrange(10**9, 2 * 10**9, 1000)])
 
 
 @contextmanager
-def deployed() -> Iterator[Deployment]:
-    """Run the deployment on its own database; remove both afterwards."""
-    with own_database("contract"), new_place("contract") as place:
+def deployed(broker: str = RABBITMQ, *, images: int = 6, **environment: str) -> Iterator[Deployment]:
+    """Run the deployment on its own database, with variables for its processes; remove both afterwards."""
+    with own_database("contract"), new_place("contract", broker) as place:
+        place.environment |= environment
         own_job_numbers()
         world = new_world("contract")
         world.user.set_password(PASSWORD)
         world.user.is_staff = True
         world.user.save()
-        captures = world.captures(6)
+        captures = world.captures(images)
         port = free_port()
         place.use_test_database()
         place.environment["ANTENNA_TEST_FOLDER"] = str(Path(settings.MEDIA_ROOT).parent)

@@ -64,6 +64,7 @@ def api_lists(made: LargeLists) -> dict[str, list[str]]:
             *("score_min=0.99", f"score_min=0.2&{DEEP}", f"score_min=0.99&{project}"),
         ],
         "jobs": ["", project, "status=STARTED", "limit=200"],
+        f"jobs/{made.job}/images": ["", "state=failed", "state=processed", f"state=processed&{DEEP}", DEEP],
         "events": ["", project, station],
         "deployments": ["", project],
         "captures/collections": ["", project],

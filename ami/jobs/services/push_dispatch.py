@@ -4,14 +4,14 @@ from django.db.models import F
 from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import UNSETTLED, ImageState
+from ami.jobs.models.states import ImageState
+from ami.jobs.services.cold_wait import ColdWait, SliceOver
 from ami.jobs.services.existing_boxes import Boxes, requests_for, with_boxes
 from ami.jobs.services.expected_results import Expected
 from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
-from ami.ml.cold_start import COLD_START_SECONDS
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
 from ami.ml.schemas import PipelineRequest, SourceImageRequest
 from ami.ml.services.capture_files import public_url
@@ -37,51 +37,21 @@ def push(job: Job, work: SliceOfWork) -> bool:
     config = job.pipeline.config_for(job.project_id)
     size = max(1, min(MAX_BATCH_SIZE, int(config.get("request_source_image_batch_size") or 1)))
     parameters = {key: value for key, value in config.items() if not key.startswith("request_")}
-    is_first = not JobImage.objects.filter(job=job).exclude(state__in=UNSETTLED).exists()
+    wait = ColdWait(job, work)
     while batch := list(images[:size]):
-        job.save_progress()
         for part, boxes in with_boxes(job, batch):
+            job.save_progress()
             try:
-                _push_batch(job, part, parameters, boxes, _Wait(job, work) if is_first else None)
-            except _SliceOver:
+                _push_batch(job, part, parameters, boxes=boxes, wait=wait)
+            except SliceOver:
                 return False
-            is_first = False
-        if work.over():
-            return not images.exists()
+            wait.is_first = False
+            if work.over():
+                return not images.exists()
     return True
 
 
-class _SliceOver(Exception):
-    """The slice ends while the service starts; the next slice goes on waiting."""
-
-
-class _Wait:
-    """The wait of a job's first batch for a service that starts, over several slices if it must."""
-
-    def __init__(self, job: Job, work: SliceOfWork) -> None:
-        self._job = job
-        self._work = work
-
-    def seconds_left(self) -> float:
-        """Return what is left of the time for a cold start, which begins with the first call."""
-        now = timezone.now().timestamp()
-        until = self._job.cursor.get("cold_until")
-        if until is None:
-            until = now + COLD_START_SECONDS
-            self._job.save_progress(cursor={**self._job.cursor, "cold_until": until})
-        return max(0.0, float(until) - now)
-
-    def pause(self) -> None:
-        """Renew the job's lease before a further attempt; stop if the job is cancelled or the slice is over."""
-        self._job.save_progress()
-        if self._work.over():
-            raise _SliceOver
-
-
-def _push_batch(
-    job: Job, batch: list[JobImage], config: dict[str, object], boxes: Boxes, wait: _Wait | None = None
-) -> None:
-    """Send one batch and save the response; with ``wait`` the service has time to start."""
+def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, boxes: Boxes, wait: ColdWait) -> None:
     pipeline = job.pipeline
     if pipeline is None:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
@@ -98,10 +68,7 @@ def _push_batch(
         config=config,
     )
     try:
-        if wait:
-            response = process(service, request, cold_start_seconds=wait.seconds_left(), pause=wait.pause)
-        else:
-            response = process(service, request)
+        response = process(service, request, cold_start_seconds=wait.seconds_left(), pause=wait.pause)
         if reason := Expected.of(job).refusal(Names.of(response), sent=request.detections or ()):
             raise ServiceRefused(f"{service.name} sent a result that is refused: {reason}")
     except (ServiceUnreachable, ServiceRefused) as error:

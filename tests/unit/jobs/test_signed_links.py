@@ -3,7 +3,7 @@
 from ami.jobs.models import JobImage, JobLog
 from ami.jobs.services.image_settlement import settle_failed
 from ami.ml.services.capture_files import public_url
-from tests.support.product.job_setup import World
+from tests.support.product.job_setup import Now, World
 
 
 def test_a_failed_image_keeps_no_signature(world: World) -> None:
@@ -21,6 +21,7 @@ def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, mo
     from django.test import Client
 
     from ami.jobs.services import push_dispatch
+    from ami.jobs.services.cold_wait import ColdWait
 
     settings.ANTENNA_PUBLIC_URL = "http://testserver"
     captures = world.captures(2)
@@ -30,7 +31,7 @@ def test_a_pushed_batch_carries_links_that_open_without_a_token(world: World, mo
     monkeypatch.setattr(push_dispatch, "process", lambda service, request, **_: sent.append(request) or 1 / 0)
     rows = list(JobImage.objects.filter(job=job).select_related("source_image"))
     try:
-        push_dispatch._push_batch(job, rows, {}, boxes={})
+        push_dispatch._push_batch(job, rows, {}, boxes={}, wait=ColdWait(job, Now()))
     except ZeroDivisionError:
         [request] = sent
     for picture in request.source_images:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from ami.jobs.models import JobImage
@@ -11,8 +13,9 @@ from ami.jobs.services import ingest, job_slice
 from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.main.models import Classification, Detection, Occurrence, Project
 from ami.ml.models import Algorithm, AlgorithmAlias, Pipeline, PipelineAlias, ProcessingService, ProjectPipelineConfig
-from ami.ml.schemas import PipelineConfigResponse
+from ami.ml.schemas import PipelineConfigResponse, PipelineResultsResponse
 from ami.ml.services import heartbeats
+from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.registration import Registered, RegistrationRefused, register_pull_service
 from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World, new_world
@@ -167,6 +170,20 @@ def test_results_under_either_names_are_one(world: World) -> None:
         assert JobImage.objects.filter(state="processed").exists()
     assert Detection.objects.count() == Occurrence.objects.count() == Classification.objects.current().count() == 2
     assert set(Detection.objects.values_list("detection_algorithm", flat=True)) == {world.detector.pk}
+
+
+def test_lookup_by_alias_takes_one_statement_for_the_algorithms_as_without(world: World) -> None:
+    [capture] = world.captures(1)
+    detections = PipelineResultsResponse.model_validate(world.found(capture)).detections
+    counts = []
+    for _ in range(2):
+        NameLookup.of(world.pipeline.slug, detections, world.project.pk, world.pipeline)
+        with CaptureQueriesContext(connection) as statements:
+            found = NameLookup.of(world.pipeline.slug, detections, world.project.pk, world.pipeline)
+        counts.append(len(statements))
+        enter(world, described(world, "other", "-2"), described(world, "third", "-3"))
+    assert counts[0] == counts[1]
+    assert found.detector.pk == world.detector.pk
 
 
 @pytest.mark.parametrize("slugs", [["other"], ["pipe-world"], ["other", "pipe-world"], ["strange"], []])

@@ -237,7 +237,9 @@ def _finish(job: Job, items: Sequence[Item]) -> None:
     """Do what follows the commit. A redelivered result that is handled does it again."""
     job_results.publish_crops({image for item in items for image in item.images or _images(item.result)})
     _acknowledge(job, [item.reply_subject for item in items])
-    if not job_completion.complete_if_settled(job.pk):
+    if job.is_final:
+        job_completion.recount(job.pk)
+    elif not job_completion.complete_if_settled(job.pk):
         worker_lines.throughput(job)
 
 

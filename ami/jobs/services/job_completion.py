@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import FINALIZABLE, UNSETTLED, DispatchMode, JobStatus
+from ami.jobs.models.states import FINAL, FINALIZABLE, UNSETTLED, DispatchMode, JobStatus
 from ami.jobs.services import jetstream
 from ami.jobs.services.progress import counts_with_errors
 from ami.jobs.services.transitions import move
@@ -40,6 +40,13 @@ def complete_if_settled(job_id: int) -> bool:
     if job.dispatch_mode == DispatchMode.ASYNC_API:
         transaction.on_commit(lambda: clean_up(job_id))
     return True
+
+
+def recount(job_id: int) -> None:
+    """Store the counts of a finished job again, after a late result has settled an image that counted as lost."""
+    finished = Job.objects.filter(pk=job_id, status__in=FINAL, image_counts__isnull=False)
+    if finished.exists():
+        finished.update(image_counts=asdict(counts_with_errors(job_id)))
 
 
 def _level(job: Job, failed: int) -> str:

@@ -61,6 +61,17 @@ def test_ended_job_keeps_its_reasons_for_lists(world: World, django_assert_num_q
     ]
 
 
+def test_late_result_of_a_lost_image_corrects_what_is_said(world: World) -> None:
+    job = failed_job(world, "lost after 2 deliveries", "404", more=2)
+    assert job_completion.complete_if_settled(job.pk)
+    lost = JobImage.objects.filter(job=job, error__startswith="lost").get().source_image
+    ingest.handle(job.pk, result_data=world.found(lost))
+    job.refresh_from_db()
+    assert JobImage.objects.filter(job=job, state=ImageState.FAILED).count() == 1
+    assert progress_of([job])[job.pk]["errors"] == ["1 image failed: 404"]
+    assert job.image_counts["captures"] == 3
+
+
 def test_job_that_ended_before_reasons_were_stored(world: World) -> None:
     job = failed_job(world, "no picture")
     Job.objects.filter(pk=job.pk).update(image_counts={"total": 1, "failed": 1})

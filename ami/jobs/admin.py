@@ -43,7 +43,9 @@ class JobAdmin(admin.ModelAdmin):
     """Jobs; the status is read-only and changes through the actions."""
 
     form = JobForm
-    list_display = ("pk", "name", "job_type_key", "status", "dispatch_mode", "project", "created_at", "finished_at")
+    list_display = (
+        *("pk", "name", "job_type_key", "status", "failed", "dispatch_mode", "project", "created_at", "finished_at"),
+    )
     list_filter = ("status", "job_type_key", "dispatch_mode")
     list_per_page = 50
     list_select_related = ("project",)
@@ -52,6 +54,7 @@ class JobAdmin(admin.ModelAdmin):
     readonly_fields = (
         "status",
         "stages",
+        "errors",
         "task_id",
         "lease_owner",
         "lease_expires_at",
@@ -70,6 +73,16 @@ class JobAdmin(admin.ModelAdmin):
             for s in progress(job)["stages"]
         )
         return format_html_join("", "<div><b>{}</b> {} {} {}</div>", rows)
+
+    @admin.display(description="failed")
+    def failed(self, job: Job) -> str:
+        """Return the number of failed images of a job whose counts are stored; no query for each row."""
+        return str(job.image_counts.get("failed") or "") if job.image_counts else ""
+
+    @admin.display(description="errors")
+    def errors(self, job: Job) -> SafeString:
+        """Render why the job or images of it failed."""
+        return format_html_join("", "<div>{}</div>", ((redact_text(line),) for line in progress(job)["errors"]))
 
     @admin.display(description="log")
     def log(self, job: Job) -> SafeString:

@@ -7,7 +7,7 @@ from rest_framework import serializers
 
 from ami.jobs.models import Job, JobLog
 from ami.jobs.services.job_kinds import registered_keys
-from ami.jobs.services.progress import progress_of
+from ami.jobs.services.progress import progress
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.parameters import project_asked
 from ami.ml.models import Pipeline
@@ -96,7 +96,7 @@ class JobSerializer(serializers.ModelSerializer[Job]):
     def get_progress(self, job: Job) -> dict[str, Any]:
         """Return the derived progress; a list computes it for all jobs in one query and passes it in ``context``."""
         computed = self.context.get("progress") or {}
-        return computed.get(job.pk) or progress_of([job])[job.pk]
+        return computed.get(job.pk) or progress(job)
 
     def validate_job_type_key(self, key: str) -> str:
         if key not in registered_keys():

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs.api import job_filters, next_job
+from ami.jobs.api.images import IMAGE_READS, ImageActions
 from ami.jobs.api.serializers import DEFAULT_LOGS, MOST_LOGS, JobDetailSerializer, JobSerializer
 from ami.jobs.api.workers import WorkerActions
 from ami.jobs.models import Job
@@ -45,7 +46,7 @@ LOGS_LIMIT = OpenApiParameter("logs_limit", OpenApiTypes.INT, description=f"log 
     retrieve=extend_schema(parameters=[LOGS_LIMIT], responses=JobDetailSerializer),
     create=extend_schema(parameters=[START_NOW, NO_ASYNC]),
 )
-class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
+class JobViewSet(WorkerActions, ImageActions, ProjectScoped, viewsets.ModelViewSet[Job]):
     """The jobs of the caller's projects."""
 
     queryset = Job.objects.select_related("project", "pipeline").order_by("-created_at", "-pk")
@@ -55,6 +56,7 @@ class JobViewSet(WorkerActions, ProjectScoped, viewsets.ModelViewSet[Job]):
         **ProjectScoped.reads,
         "list": job_filters.NAMES,
         "retrieve": ("project", "logs_limit"),
+        "images": IMAGE_READS,
         "next": ("project", *job_filters.SLUGS),
     }
     listed = ("list", "next")

@@ -12,7 +12,7 @@ from ami.jobs.api.pull_client import client_of
 from ami.jobs.api.serializers import JobReferenceSerializer
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claim_extension, image_claims, posted_results
+from ami.jobs.services import claim_extension, image_claims, posted_results, worker_lines
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     MAX_BATCH,
@@ -66,13 +66,16 @@ class WorkerActions:
         if job.dispatch_mode != DispatchMode.ASYNC_API or job.pipeline is None:
             raise ValidationError({"dispatch_mode": ["Only an async_api job with a pipeline has tasks to fetch."]})
         record_heartbeat(project_ids=[job.project_id], slugs=[job.pipeline.slug])
+        by = worker_lines.actor(request.user, request.auth)
         if job.status not in ACTIVE:
+            worker_lines.inactive(job, by=by)
             return Response({"tasks": []})
         client = client_of(request, wanted.client_info)
         # Before the fetch, which would hand the client its own image again.
         claim_extension.extend(job, claim_extension.due_claims(job, client))
         most = min(wanted.batch_size, MAX_BATCH)
         tasks = image_claims.claim(job, most, client=client, base_url=request.build_absolute_uri("/"))
+        worker_lines.fetched(job, requested=wanted.batch_size, delivered=len(tasks), by=by)
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json", exclude_none=True))
 
     @extend_schema(request=ResultRequest, responses=POSTED)
@@ -96,5 +99,7 @@ class WorkerActions:
             tasks = posted_results.take(job, posted.results)
             claim_extension.extend(job, due)
         queued = sum(task.status == "queued" for task in tasks)
+        by = worker_lines.actor(request.user, request.auth)
+        worker_lines.posted(job, [task.task_id for task in tasks], refused=len(tasks) - queued, by=by)
         answer = ResultAcceptedResponse(job_id=job.pk, results_queued=queued, tasks=tasks)
         return Response(answer.model_dump(mode="json", exclude_none=True))

@@ -11,8 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.jobs.services import jetstream, job_completion, job_results, result_batches, stored_results
+from ami.jobs.services import jetstream, job_completion, job_results, result_batches, stored_results, worker_lines
 from ami.jobs.services.expected_results import Expected, canonical
+from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import settle_failed
 from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult, TaskResult
 from ami.ml.services import checked_results, wire
@@ -202,8 +203,7 @@ def _save(job: Job, items: Sequence[Item]) -> None:
 
     def finish() -> None:
         failed = [item for item in new if isinstance(item.result, PipelineResultsError)]
-        for item in sorted(failed, key=lambda item: item.failed_image or 0):
-            _fail(job, item.result, item.failed_image, item.reply_subject)
+        _fail(job, sorted(failed, key=lambda item: item.failed_image or 0))
         stored_results.mark_handled(item.row for item in new if item.row)
 
     locked = {item.failed_image for item in new if item.failed_image is not None}
@@ -237,16 +237,25 @@ def _finish(job: Job, items: Sequence[Item]) -> None:
     """Do what follows the commit. A redelivered result that is handled does it again."""
     job_results.publish_crops({image for item in items for image in item.images or _images(item.result)})
     _acknowledge(job, [item.reply_subject for item in items])
-    job_completion.complete_if_settled(job.pk)
+    if job.is_final:
+        job_completion.recount(job.pk)
+    elif not job_completion.complete_if_settled(job.pk):
+        worker_lines.throughput(job)
 
 
-def _fail(job: Job, result: PipelineResultsError, image_id: int | None, reply_subject: str) -> None:
-    """Mark the image of an error as failed; without an image id it was found by the reply subject (hazard 6)."""
-    if image_id is None:
-        job.log(f"Error without an image: {result.error}", level="ERROR", reply_subject=reply_subject)
-        return
-    settle_failed(job.pk, [image_id], result.error)
-    job.log(f"Image {image_id} failed: {result.error}", level="ERROR", source_image_id=image_id)
+def _fail(job: Job, items: Sequence[Item]) -> None:
+    """Mark the images of errors as failed; without an image id one was found by the reply subject (hazard 6).
+
+    The job's log gets a line for each reason, not for each image.
+    """
+    failures = []
+    for item in items:
+        if item.failed_image is None:
+            job.log(f"Error without an image: {item.result.error}", level="ERROR", reply_subject=item.reply_subject)
+            continue
+        settle_failed(job.pk, [item.failed_image], item.result.error)
+        failures.append((item.failed_image, item.result.error))
+    log_failures(job, failures)
 
 
 def _image_id(job: Job, result: PipelineResultsError, reply_subject: str) -> int | None:

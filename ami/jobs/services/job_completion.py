@@ -9,9 +9,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import FINALIZABLE, UNSETTLED, DispatchMode, JobStatus
+from ami.jobs.models.states import FINAL, FINALIZABLE, UNSETTLED, DispatchMode, JobStatus
 from ami.jobs.services import jetstream
-from ami.jobs.services.progress import ImageCounts, count_images
+from ami.jobs.services.progress import counts_with_errors
 from ami.jobs.services.transitions import move
 from ami.main.services.compiled_query import CompiledQuery
 
@@ -30,15 +30,30 @@ def complete_if_settled(job_id: int) -> bool:
     """Finish the job if all images are collected and settled; return whether this call finished it."""
     if not _settled.rows(job_id) or (ready := Job.objects.filter(pk=job_id).first()) is None:
         return False
-    counts = count_images([job_id]).get(job_id, ImageCounts())
+    counts = counts_with_errors(job_id)
     job = ready
     if not move(job, counts.final_status, when=ALL_SETTLED, image_counts=asdict(counts)):
         return False
     share = f"{counts.captures} of {counts.total} images processed, {counts.failed} failed"
-    job.log(f"Finished as {job.status}: {share}.", level="INFO" if job.status == JobStatus.SUCCESS else "ERROR")
+    reasons = "".join(f"\n{sentence}" for sentence in counts.errors)
+    job.log(f"Finished as {job.status}: {share}.{reasons}", level=_level(job, counts.failed))
     if job.dispatch_mode == DispatchMode.ASYNC_API:
         transaction.on_commit(lambda: clean_up(job_id))
     return True
+
+
+def recount(job_id: int) -> None:
+    """Store the counts of a finished job again, after a late result has settled an image that counted as lost."""
+    finished = Job.objects.filter(pk=job_id, status__in=FINAL, image_counts__isnull=False)
+    if finished.exists():
+        finished.update(image_counts=asdict(counts_with_errors(job_id)))
+
+
+def _level(job: Job, failed: int) -> str:
+    """Return the level of the last line: a success with failed images is a warning."""
+    if job.status != JobStatus.SUCCESS:
+        return "ERROR"
+    return "WARNING" if failed else "INFO"
 
 
 def clean_up(job_id: int) -> None:

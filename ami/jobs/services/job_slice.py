@@ -11,7 +11,7 @@ from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
 from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
-from ami.jobs.services import db_interrupt, job_completion, operations
+from ami.jobs.services import db_interrupt, job_completion, operations, worker_presence
 from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
 from ami.main.services import leases
@@ -93,7 +93,12 @@ def fail(job: Job, error: str) -> bool:
 def _start(job: Job) -> bool:
     if job.status == JobStatus.STARTED:
         return True
-    return move(job, JobStatus.STARTED) or job.status in ACTIVE
+    is_new = job.status != JobStatus.RETRY
+    if not move(job, JobStatus.STARTED):
+        return job.status in ACTIVE
+    if is_new:
+        worker_presence.warn_if_nobody_online(job)
+    return True
 
 
 def _advance(job: Job, work: SliceOfWork) -> bool:

@@ -1,7 +1,7 @@
 """Derives a job's progress for the API from its rows, or from the counts that a final job stores."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ from django.utils import timezone
 from ami.jobs.errors import UnknownKind
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import FINAL, UNSETTLED, ImageState, JobStatus
+from ami.jobs.services import image_errors
 from ami.jobs.services.job_kinds import Kind, kind_of
 
 FAILURE_THRESHOLD = 0.5
@@ -22,7 +23,10 @@ LATEST_SECONDS = 24 * 3600
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """Numbers of a job's images by state, and of its detections and classifications."""
+    """Numbers of a job's images by state, and of its detections and classifications.
+
+    ``errors`` are sentences with counts of why images failed; empty where nobody asked for the reasons.
+    """
 
     total: int = 0
     unsettled: int = 0
@@ -30,6 +34,7 @@ class ImageCounts:
     captures: int = 0
     detections: int = 0
     classifications: int = 0
+    errors: Sequence[str] = ()
 
     @property
     def settled(self) -> int:
@@ -64,12 +69,30 @@ def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
 
 
 def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:
-    """Return primary key -> progress JSON, with at most one query for all jobs."""
+    """Return primary key -> progress JSON, with at most one query for all jobs.
+
+    A job whose counts are stored names why images failed; of the others only the number of failed images is known.
+    """
     jobs = list(jobs)
+    counts = _counts(jobs)
+    return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
+
+
+def counts_with_errors(job_id: int) -> ImageCounts:
+    """Return the counts of one job with the reasons for which images failed; those are asked only if some did."""
+    return _with_errors(job_id, count_images([job_id]).get(job_id, ImageCounts()))
+
+
+def _with_errors(job_id: int, counts: ImageCounts) -> ImageCounts:
+    if not counts.failed or counts.errors:
+        return counts
+    return replace(counts, errors=tuple(image_errors.reasons_of(job_id)))
+
+
+def _counts(jobs: list[Job]) -> dict[int, ImageCounts]:
     counts = {job.pk: ImageCounts(**job.image_counts) for job in jobs if job.image_counts is not None}
     live = [job.pk for job in jobs if job.pk not in counts and ((kind := _kind(job)) is None or kind.per_image)]
-    counts |= count_images(live) if live else {}
-    return {job.pk: _progress(job, counts.get(job.pk, ImageCounts())) for job in jobs}
+    return counts | (count_images(live) if live else {})
 
 
 def store_counts(most: int = 20) -> int:
@@ -84,13 +107,14 @@ def store_counts(most: int = 20) -> int:
     keys = list(over.order_by("pk").values_list("pk", flat=True)[:most])
     counts = count_images(keys)
     for key in keys:
-        over.filter(pk=key).update(image_counts=asdict(counts.get(key, ImageCounts())))
+        over.filter(pk=key).update(image_counts=asdict(_with_errors(key, counts.get(key, ImageCounts()))))
     return len(keys)
 
 
 def progress(job: Job) -> dict[str, Any]:
-    """Return the progress JSON of one job, in the platform's shape."""
-    return progress_of([job])[job.pk]
+    """Return the progress JSON of one job, in the platform's shape, with the reasons for which images failed."""
+    counts = _counts([job]).get(job.pk, ImageCounts())
+    return _progress(job, _with_errors(job.pk, counts))
 
 
 def _kind(job: Job) -> Kind | None:
@@ -105,6 +129,8 @@ def _progress(job: Job, counts: ImageCounts) -> dict[str, Any]:
     stages = _image_stages(job, counts) if kind and kind.per_image else _plain_stages(job, kind)
     mean = sum(stage["progress"] for stage in stages) / len(stages) if stages else 0.0
     errors = [str(job.params["error"])] if isinstance(job.params, dict) and job.params.get("error") else []
+    if counts.failed:
+        errors += counts.errors or [f"{image_errors.count_only(counts.failed)}."]
     return {
         "summary": {"status": job.status, "progress": round(mean, 4)},
         "errors": errors,

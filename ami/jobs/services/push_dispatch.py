@@ -8,6 +8,7 @@ from ami.jobs.models.states import ImageState
 from ami.jobs.services.cold_wait import ColdWait, SliceOver
 from ami.jobs.services.existing_boxes import Boxes, requests_for, with_boxes
 from ami.jobs.services.expected_results import Expected
+from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
@@ -76,4 +77,5 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, b
         return
     saved = save_results(job, response, only=set(ids))
     if missing := set(ids) - saved:
-        settle_failed(job.pk, missing, f"{service.name} sent no result for this image.")
+        reason = f"{service.name} sent no result for this image."
+        log_failures(job, [(image_id, reason) for image_id in settle_failed(job.pk, missing, reason)])

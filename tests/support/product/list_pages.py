@@ -64,6 +64,7 @@ def api_lists(made: LargeLists) -> dict[str, list[str]]:
             *("score_min=0.99", f"score_min=0.2&{DEEP}", f"score_min=0.99&{project}"),
         ],
         "jobs": ["", project, "status=STARTED", "limit=200"],
+        f"jobs/{made.job}/images": ["", "state=failed", "state=processed", f"state=processed&{DEEP}", DEEP],
         "events": ["", project, station],
         "deployments": ["", project],
         "captures/collections": ["", project],
@@ -84,6 +85,8 @@ def api_pages(made: LargeLists) -> Iterator[Page]:
                 yield Page(
                     f"api/{name}/?{_short(query)} ({user.name or 'superuser'})", user, f"/api/v2/{name}/?{query}"
                 )
+        if "/images" in name:
+            continue  # The job is of a project that the newcomer does not see.
         yield Page(f"api/{name}/ (newcomer)", made.newcomer, f"/api/v2/{name}/")
 
 

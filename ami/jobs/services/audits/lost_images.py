@@ -16,6 +16,7 @@ from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
 from ami.jobs.services import jetstream
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.audits.stalled_jobs import publish_run_jobs
+from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import RESET, settle_failed
 from ami.jobs.services.jetstream.names import STREAM_MAX_AGE_SECONDS
 from ami.jobs.services.job_completion import complete_if_settled
@@ -92,10 +93,14 @@ def _fail(job_id: int, images: dict[int, int], findings: Findings) -> None:
         return
     findings.checked += len(images)
     waiting = _with_stored_result(job_id, set(images))
+    failures: list[tuple[int, str]] = []
     with transaction.atomic():
         for image_id, deliveries in images.items():
-            if image_id not in waiting:
-                findings.fixed += len(settle_failed(job_id, [image_id], f"lost after {deliveries} deliveries"))
+            reason = f"lost after {deliveries} deliveries"
+            if image_id not in waiting and settle_failed(job_id, [image_id], reason):
+                failures.append((image_id, reason))
+    findings.fixed += len(failures)
+    log_failures(Job(pk=job_id), failures, level="WARNING")
     complete_if_settled(job_id)
 
 

@@ -13,8 +13,8 @@ from ami.jobs.models.states import ImageState
 MOST_SENTENCES = 10
 """Different reasons in the progress of a job, and in the log for one batch; the rest is one more sentence."""
 
-MOST_GROUPS = 500
-"""Different texts that are read; those with the most images."""
+MOST_GROUPS = 50_000
+"""Different texts that are read, those with the most images; many differ only in the link."""
 
 REASON_LENGTH = 200
 MOST_NAMED = 100
@@ -34,7 +34,7 @@ def reasons_of(job_id: int) -> list[str]:
     )
     counts: Counter[str] = Counter()
     total = JobImage.objects.filter(job_id=job_id, state=ImageState.FAILED).count()
-    for reason, number in rows[:MOST_GROUPS]:
+    for reason, number in rows[:MOST_GROUPS].iterator():
         counts[_general(reason)] += number
     return sentences(counts, total)
 

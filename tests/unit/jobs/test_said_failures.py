@@ -87,6 +87,12 @@ def test_many_reasons_are_bounded(world: World) -> None:
     assert errors[-1] == "4 images failed for other reasons."
 
 
+def test_texts_beyond_the_bound_are_counted(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(image_errors, "MOST_GROUPS", 2)
+    job = failed_job(world, "404 for http://a/1", "404 for http://a/2", "404 for http://a/3")
+    assert progress(job)["errors"] == ["2 images failed: 404 for (link)", "1 image failed for other reasons."]
+
+
 def test_batch_of_errors_writes_a_line_for_each_reason(world: World) -> None:
     captures = world.captures(4)
     job = world.running(captures)

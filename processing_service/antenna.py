@@ -83,8 +83,15 @@ class Antenna:
         return _read(TasksResponse, body).tasks
 
     def post_results(self, job: int, request: ResultRequest) -> None:
-        """Post results; retried even while stopping, because no other process has them."""
-        self._send("POST", f"jobs/{job}/result/", request.model_dump(mode="json"), stop=self._never)
+        """Post results; retried even while stopping, because no other process has them.
+
+        Results that Antenna refuses are logged with the reason: sent again, they would be refused again.
+        """
+        answer = self._send("POST", f"jobs/{job}/result/", request.model_dump(mode="json"), stop=self._never)
+        tasks = answer.get("tasks") if isinstance(answer, dict) else None
+        for task in tasks if isinstance(tasks, list) else []:
+            if isinstance(task, dict) and task.get("status") == "refused":
+                log.error(event("result refused", job=job, reason=str(task.get("reason"))[:500]))
 
     def _authorise(self, token: str) -> None:
         self._client.headers["Authorization"] = f"Token {token}"

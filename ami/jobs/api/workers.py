@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from ami.jobs.api import job_filters, next_job
 from ami.jobs.api.pull_client import client_of
 from ami.jobs.api.serializers import JobReferenceSerializer
+from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
 from ami.jobs.services import claim_extension, image_claims, posted_results, worker_lines
@@ -74,7 +75,11 @@ class WorkerActions:
         # Before the fetch, which would hand the client its own image again.
         claim_extension.extend(job, claim_extension.due_claims(job, client))
         most = min(wanted.batch_size, MAX_BATCH)
-        tasks = image_claims.claim(job, most, client=client, base_url=request.build_absolute_uri("/"))
+        try:
+            tasks = image_claims.claim(job, most, client=client, base_url=request.build_absolute_uri("/"))
+        except NatsUnavailable as error:
+            worker_lines.unavailable(job, error, by=by)
+            raise
         worker_lines.fetched(job, requested=wanted.batch_size, delivered=len(tasks), by=by)
         return Response(TasksResponse(tasks=tasks).model_dump(mode="json", exclude_none=True))
 

@@ -41,6 +41,12 @@ def inactive(job: Job, *, by: str) -> None:
     logger.info("job %s: Tasks requested, but the job is %s; none delivered, %s", job.pk, job.status, by)
 
 
+def unavailable(job: Job, error: Exception, *, by: str) -> None:
+    """Record that no tasks could be fetched because NATS is away, at most once in ``THROUGHPUT_SECONDS``."""
+    if _is_due(f"unavailable:{job.pk}"):
+        job.log(f"Tasks not fetched: {error}, {by}", level="WARNING")
+
+
 def posted(job: Job, task_ids: Sequence[str], *, refused: int, by: str) -> None:
     """Record a post of results by one line; a post of none, which only extends claims, is not recorded."""
     if task_ids or refused:
@@ -53,7 +59,7 @@ def throughput(job: Job) -> None:
     now = timezone.now()
     if job.started_at is None or now - job.started_at < timedelta(seconds=THROUGHPUT_SECONDS):
         return
-    if not _is_due(job.pk):
+    if not _is_due(f"throughput:{job.pk}"):
         return
     counts = count_images([job.pk]).get(job.pk, ImageCounts())
     job.log(throughput_line(counts, (now - job.started_at).total_seconds()))
@@ -69,9 +75,9 @@ def throughput_line(counts: ImageCounts, seconds: float) -> str:
     )
 
 
-def _is_due(job_id: int) -> bool:
+def _is_due(line: str) -> bool:
     try:
-        return bool(cache.add(f"throughput:{job_id}", 1, THROUGHPUT_SECONDS))
+        return bool(cache.add(line, 1, THROUGHPUT_SECONDS))
     except Exception as error:
         # Whatever the cache client raises: without a cache there is no line, and no cost.
         logger.debug("Cache failed to limit throughput lines: %r", error)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.core.cache import cache
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -146,3 +147,11 @@ def test_it_is_said_once_for_each_start(world: World) -> None:
 def test_other_kinds_of_jobs_need_no_worker(world: World) -> None:
     job = started(world, DispatchMode.INTERNAL)
     assert lines(job, NOBODY) == []
+
+
+def test_fetch_without_nats_is_one_line_a_minute(world: World, worker) -> None:
+    job = world.running(world.captures(1))
+    cache.clear()
+    for _ in "ab":
+        assert worker.post(f"/api/v2/jobs/{job.pk}/tasks/", {"batch_size": 8}, format="json").status_code == 503
+    assert len(lines(job, "Tasks not fetched: ")) == 1

@@ -14,7 +14,7 @@ class JobsConfig(AppConfig):
     def ready(self) -> None:
         """Import the modules that register job kinds, and connect the port through which `ami.main` starts jobs."""
         from ami.jobs import tasks  # noqa: F401 - services publish them by name
-        from ami.jobs.services import core_jobs, ml_job, operations  # noqa: F401
+        from ami.jobs.services import core_jobs, ml_job, operations, post_processing_jobs  # noqa: F401
         from ami.main.services import job_port
 
         job_port.connect(operations.create_and_enqueue)

@@ -11,6 +11,7 @@ from ami.jobs.services.progress import progress
 from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.parameters import project_asked
 from ami.ml.models import Pipeline
+from ami.ml.services.post_processing.configs import ConfigRefused, config_of
 
 DEFAULT_LOGS = 1000
 MOST_LOGS = 5000
@@ -129,6 +130,11 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         pipeline: Pipeline | None = attrs.get("pipeline")
         if self.instance is None and attrs.get("job_type_key", "ml") == "ml" and pipeline is None:
             raise serializers.ValidationError({"pipeline": ["An ml job needs a pipeline."]})
+        if self.instance is None and attrs.get("job_type_key") == "post_processing":
+            try:
+                config_of(attrs.get("params"), project.pk)
+            except ConfigRefused as error:
+                raise serializers.ValidationError({"params": [str(error)]}) from error
         kept = self.instance is not None and pipeline == self.instance.pipeline
         if pipeline and project and not kept and not _may_run(project.pk, pipeline):
             # The message for a missing key, so that it does not reveal other projects' pipelines.

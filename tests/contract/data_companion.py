@@ -6,6 +6,7 @@ Its own client code talks to the API; torch is a stand-in, and its models find o
 
 import logging
 import sys
+from importlib import import_module
 from typing import Any
 
 from tests.contract import stubs
@@ -20,26 +21,25 @@ LABELS = {"moth": {0: "moth", 1: "nonmoth"}}
 
 def stub_models() -> None:
     """Replace what would load weights and run a network."""
-    from trapdata.api.models.classification import APIMothClassifier, MothClassifierBinary
-    from trapdata.api.models.localization import APIMothDetector
-    from trapdata.ml.models.base import InferenceBaseClass
+    classification = import_module("trapdata.api.models.classification")
+    detector = import_module("trapdata.api.models.localization").APIMothDetector
+    classifier = classification.APIMothClassifier
 
     def start(self: Any, *_: Any, **settings: Any) -> None:
         vars(self).update({name: value for name, value in settings.items() if name not in ("db_path",)})
-        binary = isinstance(self, MothClassifierBinary)
-        self.category_map = {} if isinstance(self, APIMothDetector) else LABELS["moth"] if binary else SPECIES
+        binary = isinstance(self, classification.MothClassifierBinary)
+        self.category_map = {} if isinstance(self, detector) else LABELS["moth"] if binary else SPECIES
         self.num_classes = len(self.category_map)
 
     def classes(self: Any, batch: Any) -> stubs.Tensor:
         return stubs.tensor([[3.0, *[1.0] * (self.num_classes - 1)] for _ in batch])
 
-    InferenceBaseClass.__init__ = start
-    APIMothClassifier.get_transforms = lambda self: lambda crop: stubs.tensor([0.0])
-    APIMothClassifier.predict_batch = classes
-    APIMothDetector.predict_batch = lambda self, images: list(images)
-    APIMothDetector.post_process_batch = lambda self, images: [[[8.0, 6.0, 60.0, 44.0]] for _ in images]
-    for known in all_subclasses(APIMothClassifier):
-        known.get_transforms, known.predict_batch = APIMothClassifier.get_transforms, classes
+    import_module("trapdata.ml.models.base").InferenceBaseClass.__init__ = start
+    detector.predict_batch = lambda self, images: list(images)
+    detector.post_process_batch = lambda self, images: [[[8.0, 6.0, 60.0, 44.0]] for _ in images]
+    for known in (classifier, *all_subclasses(classifier)):
+        known.get_transforms = lambda self: lambda crop: stubs.tensor([0.0])
+        known.predict_batch = classes
 
 
 def all_subclasses(known: type) -> list[Any]:
@@ -51,12 +51,10 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     print("stand-ins:", ", ".join(stubs.install(LIBRARIES, always=["trapdata.db"])), flush=True)
     stub_models()
-    from trapdata.antenna import worker
-    from trapdata.antenna.registration import register_pipelines
-    from trapdata.settings import read_settings
-
+    worker = import_module("trapdata.antenna.worker")
     worker.SLEEP_TIME_SECONDS = 1
-    register_pipelines([project], "Companion", read_settings())
+    settings = import_module("trapdata.settings").read_settings()
+    import_module("trapdata.antenna.registration").register_pipelines([project], "Companion", settings)
     worker.run_worker([slug])
 
 

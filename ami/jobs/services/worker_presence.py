@@ -6,8 +6,8 @@ from django.utils import timezone
 
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
+from ami.ml.cold_start import UNSEEN_SECONDS
 from ami.ml.models import ProcessingService
-from ami.ml.services.probes import UNSEEN_SECONDS
 
 
 def warn_if_nobody_online(job: Job) -> bool:

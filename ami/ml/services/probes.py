@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ami.main.services import outbound
 from ami.main.services.outbound import EndpointRefused
-from ami.ml.cold_start import COLD_START_SECONDS
+from ami.ml.cold_start import COLD_START_SECONDS, UNSEEN_SECONDS
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import (
     PipelineConfigResponse,
@@ -27,7 +27,6 @@ from ami.queues.redaction import redact, redact_text
 
 logger = logging.getLogger(__name__)
 
-UNSEEN_SECONDS = 60
 PROBE_SECONDS = 8.0
 """One attempt of beat's sweep; and how long a person's check goes on where connections are refused."""
 WAIT_SECONDS = 2.0

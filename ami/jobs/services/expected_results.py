@@ -1,7 +1,7 @@
 """What the results of a job may name: its pipeline and algorithms, now or when it started, and its images."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ami.jobs.models import Job, JobImage
@@ -11,35 +11,37 @@ from ami.ml.services.wire import Names
 #: Names in one reason.
 MOST_NAMED = 5
 
+NO_NAMES: dict[str, Any] = {"slugs": (), "algorithms": ()}
 
-@dataclass(frozen=True)
+
 class Expected:
-    """The slugs of a job's pipeline, and the keys of its algorithms."""
+    """The slugs of a job's pipeline and the keys of its algorithms: as when it started, and as they are now.
 
-    slugs: frozenset[str]
-    algorithms: frozenset[str]
+    The names of now are read only where a result does not have those of the start.
+    """
 
-    @classmethod
-    def of(cls, job: Job) -> "Expected":
-        """Return what the job may name: by its pipeline now, and by the one with which it started."""
+    def __init__(self, job: Job) -> None:
         started = job.cursor.get("pipeline") if isinstance(job.cursor, dict) else None
-        now = names_of_pipeline(job)
-        found = [each for each in (started, now) if each]
-        return cls(
-            frozenset(slug for each in found for slug in each["slugs"]),
-            frozenset(key for each in found for key in each["algorithms"]),
-        )
+        self._job, self._started = job, started or NO_NAMES
 
     def refusal(self, names: Names, sent: Iterable[DetectionRequest] = ()) -> str:
         """Return why a result with these names is not the job's; empty if it is.
 
         ``sent`` are detections that the service was sent: it returns them with the algorithms that found them.
         """
-        if names.pipeline not in self.slugs:
-            return f"The result is of pipeline {names.pipeline[:255]!r}; the job runs {_listed(self.slugs)}."
-        if strange := names.algorithms - self.algorithms - {each.algorithm.key for each in sent}:
+        algorithms = names.algorithms - {each.algorithm.key for each in sent}
+        if names.pipeline in self._started["slugs"] and algorithms <= set(self._started["algorithms"]):
+            return ""
+        slugs, keys = ({*self._started[kind], *self._now[kind]} for kind in ("slugs", "algorithms"))
+        if names.pipeline not in slugs:
+            return f"The result is of pipeline {names.pipeline[:255]!r}; the job runs {_listed(slugs)}."
+        if strange := algorithms - keys:
             return f"The result names algorithms that the job's pipeline does not have: {_listed(strange)}."
         return ""
+
+    @cached_property
+    def _now(self) -> dict[str, Any]:
+        return names_of_pipeline(self._job) or NO_NAMES
 
 
 def names_of_pipeline(job: Job) -> dict[str, Any] | None:

@@ -192,7 +192,7 @@ def _save(job: Job, items: Sequence[Item]) -> None:
     if not new:
         return
     responses = []
-    expected = Expected.of(job)
+    expected = Expected(job)
     for item in new:
         if not isinstance(item.result, PipelineResultsError):
             if not (reason := _refusal(expected, item.result)):

@@ -43,7 +43,7 @@ def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenR
     """
     answers: list[TakenResult] = []
     refused: dict[str, int] = {}
-    expected = Expected.of(job)
+    expected = Expected(job)
     for first in range(0, len(results), MAX_BATCH):
         items = list(_checked(job, expected, results[first : first + MAX_BATCH]))
         for item in items:

@@ -69,7 +69,7 @@ def _push_batch(job: Job, batch: list[JobImage], config: dict[str, object], *, b
     )
     try:
         response = process(service, request, cold_start_seconds=wait.seconds_left(), pause=wait.pause)
-        if reason := Expected.of(job).refusal(Names.of(response), sent=request.detections or ()):
+        if reason := Expected(job).refusal(Names.of(response), sent=request.detections or ()):
             raise ServiceRefused(f"{service.name} sent a result that is refused: {reason}")
     except (ServiceUnreachable, ServiceRefused) as error:
         settle_failed(job.pk, ids, str(error))

@@ -13,6 +13,7 @@ from PIL import Image
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import DispatchMode, ImageState, JobStatus
 from ami.jobs.services import job_slice, operations
+from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.transitions import move
 from ami.main.models import Deployment, Project, SourceImage, User
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProjectPipelineConfig
@@ -71,6 +72,7 @@ class World:
         """A job with all images published, as by run_job."""
         job = self.job(captures, **fields)
         move(job, JobStatus.STARTED)
+        keep_names(job)
         rows = [
             JobImage(job=job, source_image=c, state=ImageState.PUBLISHED, published_at=timezone.now()) for c in captures
         ]

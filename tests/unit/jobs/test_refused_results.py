@@ -239,10 +239,9 @@ def test_many_items_are_taken_in_pieces(rig: Rig) -> None:
 
 
 def test_the_names_of_the_pipeline_at_the_start_stay_right(rig: Rig) -> None:
-    assert not rig.job.cursor
     pipeline = rig.world.pipeline
-    started = {"slugs": [pipeline.slug], "algorithms": [rig.world.detector.key, rig.world.classifier.key]}
-    Job.objects.filter(pk=rig.job.pk).update(cursor={"pipeline": started})
+    started = {"slugs": [pipeline.slug], "algorithms": sorted([rig.world.detector.key, rig.world.classifier.key])}
+    assert Job.objects.get(pk=rig.job.pk).cursor["pipeline"] == {**started, "steps": started["algorithms"]}
     pipeline.algorithms.remove(rig.world.classifier)
     assert rig.post({"results": [rig.good()]}).json()["tasks"][0]["status"] == "queued"
     Job.objects.filter(pk=rig.job.pk).update(cursor={})

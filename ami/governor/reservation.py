@@ -56,10 +56,10 @@ def admissible(
     """
     free_slots, promised = max(0, free_slots), promised_kib(sizes, running, default_kib)
     largest, largest_kib = sizes.largest_kib() or (None, default_kib)
-    if sample.memory_used_bytes is None or not sample.memory_limit_bytes:
+    room = sample.room_bytes(settings.memory_throttle_threshold)
+    if room is None:
         return Admission(free_slots, largest, largest_kib, promised, f"memory unknown: all {free_slots} free slots")
-    ceiling = settings.memory_throttle_threshold * sample.memory_limit_bytes / 100
-    room_kib = math.floor((ceiling - sample.memory_used_bytes) / 1024) - promised
+    room_kib = math.floor(room / 1024) - promised
     fit = room_kib // max(1, largest_kib)
     slots = min(free_slots, max(fit, 0 if running else 1))
     sentence = (

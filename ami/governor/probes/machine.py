@@ -37,7 +37,7 @@ class Machine:
         unknown: one of them alone could release what the other holds.
         """
         faults: list[str] = []
-        scope, used, limit = _ask("memory", self._memory, faults) or ("host", None, None)
+        scope, used, limit, other = _ask("memory", self._memory, faults) or ("host", None, None, None)
         swap = _ask("swap", lambda: host.swap_percent(self._root), faults)
         stalled = _ask("pressure", lambda: pressure.some_avg10(self._root, self.cgroup), faults)
         cpu_scope, cpu_percent = _ask("CPU", self._cpu.percent, faults) or ("host", None)
@@ -45,6 +45,7 @@ class Machine:
             memory_used_bytes=used,
             memory_limit_bytes=limit,
             scope=scope,
+            other_memory=other,
             swap_percent=swap,
             pressure_percent=stalled,
             cpu_percent=cpu_percent,
@@ -58,11 +59,11 @@ class Machine:
         percents = [gpu.percent() for gpu in self._gpus]
         return max((percent for percent in percents if percent is not None), default=None)
 
-    def _memory(self) -> tuple[str, int, int]:
+    def _memory(self) -> tuple[str, int, int, tuple[int, int] | None]:
         container, machine = self.cgroup.memory(), host.memory(self._root)
         if container is None or container[0] / container[1] < machine[0] / machine[1]:
-            return "host", *machine
-        return "container", *container
+            return "host", *machine, container
+        return "container", *container, machine
 
 
 def _ask(name: str, probe: Callable[[], T], faults: list[str]) -> T | None:

@@ -13,6 +13,9 @@ from tests.support.product.push_service import PushService
 def deployment(django_db_setup, django_db_blocker) -> Iterator[Deployment]:
     """The deployment, started once for the tests of a file; they share its rows, which no other test sees."""
     with django_db_blocker.unblock(), deployed() as made:
+        # The tests process the same captures one after the other.
+        made.world.project.feature_flags = {"reprocess_all_images": True}
+        made.world.project.save()
         yield made
 
 

@@ -8,6 +8,7 @@ import pytest
 from ami.governor.crash_log import Entry, RunLog, RunRecord
 from ami.governor.governor import Governor
 from ami.governor.reclaim import Child
+from ami.governor.sample import Sample
 from ami.governor.suspects import Suspects
 from tests.support.governor.decision_inputs import sample
 from tests.support.governor.recorded_worker import MIB, ROOM, SETTINGS, Machine, PoolAdapter, World, message
@@ -111,6 +112,15 @@ def test_as_many_are_admitted_as_fit_beside_the_running() -> None:
     assert world.look(ROOM) == 2
     assert world.look(sample(70)) == 1
     assert "ml.detect may add 20480 MiB" in world.governor.info()["reservation"]
+
+
+def test_scope_with_least_room_in_bytes_counts_though_another_is_fuller_in_percent() -> None:
+    world = World(RESERVES)
+    world.governor.sizes.learn("ml.detect", 20 * GIB_KIB)
+    gib = 1024**3
+    idle_container = Sample(900 * gib, 5000 * gib, "host", other_memory=(15 * gib, 100 * gib))
+    assert idle_container.memory_percent == 18
+    assert world.look(idle_container) == 3, "75 GiB are left in the container, 3,600 on the host"
 
 
 def test_task_that_grew_or_ended_after_the_sample_lets_nobody_else_in() -> None:

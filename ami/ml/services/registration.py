@@ -217,7 +217,8 @@ def _refuse_another(where: str, known: Algorithm, config: AlgorithmConfigRespons
             f"'{config.name}' version {config.version} is registered as '{known.key}', for {known.task_type}; "
             "give yours another name or version.",
         )
-    labels = list(known.category_map.labels) if known.category_map else None
+    # Some services describe a detector without classes by an empty map, others by none.
+    labels = list(known.category_map.labels) if known.category_map else []
     if config.category_map is not None and list(config.category_map.labels) != labels:
         raise RegistrationRefused(
             f"{where}.category_map",

@@ -143,6 +143,23 @@ def test_registering_again_finds_the_same_category_map(world: World) -> None:
     assert maps.count() == maps.values("project").distinct().count() == 2
 
 
+def test_bodies_of_clients_of_pydantic_1_are_understood(world: World) -> None:
+    client = APIClient()
+    client.force_authenticate(world.user)
+    path = f"/api/v2/projects/{world.project.pk}/pipelines/"
+    assert client.post(path, {"processing_service_name": "none"}, format="json").status_code == 201
+    detector = {"name": "D", "key": "d", "task_type": "detection", "category_map": {}}
+    classifier = {"name": "C", "key": "c", "task_type": "classification", "category_map": {"labels": [1, 2]}}
+    first = {"name": "P", "slug": "p", "version": 1, "algorithms": [{**detector, "category_map": None}, classifier]}
+    # The same name and version under other keys, the detector with an empty map.
+    again = {**first, "slug": "p2", "algorithms": [{**detector, "key": "d2"}, {**classifier, "key": "c2"}]}
+    for pipeline in (first, again):
+        answer = client.post(path, {"processing_service_name": "w", "pipelines": [pipeline]}, format="json")
+        assert answer.status_code == 201, answer.content
+    assert Algorithm.objects.get(key="c").category_map.labels == ["1", "2"]
+    assert not Algorithm.objects.filter(key__in=["c2", "d2"]).exists()
+
+
 def test_job_may_not_be_given_another_projects_pipeline(world: World) -> None:
     other = new_world("other")
     # As an older version, or an operator's hand, may have left it.

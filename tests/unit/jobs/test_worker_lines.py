@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
+from django.core.cache.backends.locmem import LocMemCache
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -19,6 +19,14 @@ from tests.support.product.job_setup import World
 from tests.support.product.result_messages import keep_result_messages
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch) -> None:
+    """Processes of one run share a cache, and their jobs have the same keys."""
+    own = LocMemCache("lines", {})
+    own.clear()
+    monkeypatch.setattr(worker_lines, "cache", own)
 
 
 @pytest.fixture
@@ -151,7 +159,6 @@ def test_other_kinds_of_jobs_need_no_worker(world: World) -> None:
 
 def test_fetch_without_nats_is_one_line_a_minute(world: World, worker) -> None:
     job = world.running(world.captures(1))
-    cache.clear()
     for _ in "ab":
         assert worker.post(f"/api/v2/jobs/{job.pk}/tasks/", {"batch_size": 8}, format="json").status_code == 503
     assert len(lines(job, "Tasks not fetched: ")) == 1

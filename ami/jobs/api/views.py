@@ -70,7 +70,7 @@ class JobViewSet(WorkerActions, ImageActions, ProjectScoped, viewsets.ModelViewS
         return job_filters.apply_filters(jobs, self.request) if self.action in ("list", "next") else jobs
 
     def is_strict(self, request: Request) -> bool:
-        """Refuse what a worker asks for and nobody reads: it would be given another pipeline's job."""
+        """Refuse an unknown parameter of a worker: it would be given another pipeline's job."""
         return self.action == "next" or (self.action == "list" and job_filters.ids_only(request))
 
     def get_serializer_class(self) -> Any:

@@ -56,7 +56,7 @@ def names_of_pipeline(job: Job) -> dict[str, Any] | None:
 
 
 def keep_names(job: Job) -> None:
-    """Keep the names of the pipeline with which the job starts: it may be registered anew while the job runs.
+    """Keep the names of the pipeline with which the job starts: it may be registered again while the job runs.
 
     Raises:
         JobStopped: the job is no longer active.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -36,7 +37,7 @@ def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list
     open_rows = {row.source_image_id: row for row in rows.select_related("source_image")}
     _drop_settled(delivery for delivery in deliveries if delivery.image_id not in open_rows)
     mine = [newest[image_id] for image_id in sorted(open_rows)]
-    config = job.pipeline.task_config(job.project_id) if settings.ANTENNA_TASK_CONFIG and job.pipeline else None
+    config = config_of_tasks(job)
     _mark_claimed(job, mine, client, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
     return [
         PipelineProcessingTask(
@@ -48,6 +49,11 @@ def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list
         )
         for delivery in mine
     ]
+
+
+def config_of_tasks(job: Job) -> dict[str, Any] | None:
+    """Return the configuration that tasks of the job carry now; None if they carry none."""
+    return job.pipeline.task_config(job.project_id) if settings.ANTENNA_TASK_CONFIG and job.pipeline else None
 
 
 def _drop_settled(deliveries: Iterable[Delivery]) -> None:

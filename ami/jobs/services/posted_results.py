@@ -4,13 +4,11 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from django.conf import settings
 
 from ami.jobs.models import Job
 from ami.jobs.services import result_batches, stored_results
 from ami.jobs.services.expected_results import Expected, images_of_job
+from ami.jobs.services.image_claims import config_of_tasks
 from ami.jobs.services.result_bodies import Text
 from ami.ml.schemas import MAX_BATCH, TakenResult
 from ami.ml.services import wire
@@ -58,7 +56,7 @@ def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenR
 def _checked(job: Job, expected: Expected, results: Sequence[PostedResult | WrongResult]) -> Iterator[_Taken]:
     named = {key for item in results if isinstance(item, PostedResult) and item.names for key in item.names.images}
     own = images_of_job(job.pk, named)
-    config = _config(job)
+    config = config_of_tasks(job)
     for item in results:
         if isinstance(item, WrongResult):
             yield _refused(item.reply_subject, item.reason)
@@ -95,8 +93,3 @@ def _store(job: Job, items: Sequence[_Taken]) -> list[TakenResult]:
         )
         for item in items
     ]
-
-
-def _config(job: Job) -> dict[str, Any] | None:
-    """Return the configuration that tasks of the job have now; None if tasks have none."""
-    return job.pipeline.task_config(job.project_id) if settings.ANTENNA_TASK_CONFIG and job.pipeline else None

@@ -25,7 +25,7 @@ LATEST_SECONDS = 24 * 3600
 class ImageCounts:
     """Numbers of a job's images by state, and of its detections and classifications.
 
-    ``errors`` are sentences with counts of why images failed; empty where nobody asked for the reasons.
+    ``errors`` are sentences with counts of why images failed; empty if the reasons were not read.
     """
 
     total: int = 0

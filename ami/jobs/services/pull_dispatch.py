@@ -88,7 +88,7 @@ def _publish(job: Job, chunk: list[PendingImage]) -> None:
 
 
 def _mark(rows: Collection[int]) -> None:
-    """Mark rows as published, unless somebody has claimed or settled them by now."""
+    """Mark rows as published, unless they are claimed or settled by now."""
     # By key and not by the range of places: an audit may have reset a row of that range since it was read.
     pending = JobImage.objects.filter(pk__in=rows, state=ImageState.PENDING)
     pending.update(state=ImageState.PUBLISHED, published_at=timezone.now())

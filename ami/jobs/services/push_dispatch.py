@@ -13,6 +13,7 @@ from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.jobs.services.job_results import save_results
 from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreachable
+from ami.ml.models.pipeline import for_service
 from ami.ml.schemas import PipelineRequest, SourceImageRequest
 from ami.ml.services.capture_files import public_url
 from ami.ml.services.pipeline_names import slug_at
@@ -36,7 +37,7 @@ def push(job: Job, work: SliceOfWork) -> bool:
         raise PipelineNotConfigured(f"Job {job.pk} has no pipeline.")
     config = job.pipeline.config_for(job.project_id)
     size = max(1, min(MAX_BATCH_SIZE, int(config.get("request_source_image_batch_size") or 1)))
-    parameters = {key: value for key, value in config.items() if not key.startswith("request_")}
+    parameters = for_service(config)
     wait = ColdWait(job, work)
     while batch := list(images[:size]):
         for part, boxes in with_boxes(job, batch):

@@ -123,8 +123,13 @@ class Pipeline(models.Model):
         return {**config, **copy.deepcopy(overlay or {})}
 
     def task_config(self, project_id: int) -> dict[str, Any]:
-        """Return the part of the configuration that a service receives: without the keys for Antenna."""
-        return {key: value for key, value in self.config_for(project_id).items() if not key.startswith("request_")}
+        """Return the part of the configuration that a service receives."""
+        return for_service(self.config_for(project_id))
+
+
+def for_service(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration without the keys for Antenna."""
+    return {key: value for key, value in config.items() if not key.startswith("request_")}
 
 
 class ProjectPipelineConfig(models.Model):

@@ -26,14 +26,15 @@ def test_example_is_short_and_needs_no_django(name: str) -> None:
 @pytest.mark.parametrize("kind", [RABBITMQ, REDIS, FOLDER])
 def test_plain_worker_with_the_governor_keeps_to_its_limits(kind: str, tmp_path: Path) -> None:
     with example_broker(kind, tmp_path) as broker:
-        options = ("-c", "1", "--max-tasks-per-child", "3", "-n", f"{kind}@here")
+        name = f"{kind}@here"  # Redis is that of other tests, too, and of their workers.
+        options = ("-c", "1", "--max-tasks-per-child", "3", "-n", name)
         with governed_worker(broker, tmp_path, *options) as (process, app):
 
             def keep(mebibytes: int, **how: Any) -> Any:
                 return app.send_task(KEEP, (mebibytes,), **how)
 
             def recycled() -> dict[str, int]:
-                (stats,) = (app.control.inspect(timeout=30, limit=1).stats() or {}).values()
+                (stats,) = (app.control.inspect([name], timeout=30, limit=1).stats() or {}).values()
                 return dict(stats["governor"]["recycled"])
 
             for _ in range(3):
@@ -59,7 +60,7 @@ def test_plain_worker_with_autoscaling_grows_with_its_queue(kind: str, tmp_path:
         def has_grown() -> bool:
             for _ in range(30):
                 app.send_task(KEEP, (20,))
-            name = f"{kind}@scaled"  # Redis is that of other tests, too, and of their workers.
+            name = f"{kind}@scaled"
             stats = app.control.inspect([name], timeout=10).stats() or {}
             return name in stats and stats[name]["autoscaler"]["current"] == 3
 

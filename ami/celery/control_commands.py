@@ -8,7 +8,7 @@ from typing import Any
 
 from celery.concurrency.prefork import TaskPool
 from celery.worker import control
-from celery.worker.control import control_command, nok
+from celery.worker.control import control_command, nok, ok
 
 from ami.celery.declaration import declare
 from ami.governor.container_capacity import children_held
@@ -25,6 +25,30 @@ def install() -> None:
     control_command(args=arguments, signature="<queue> [exchange [type [routing_key]]]")(add_consumer)
     control_command(args=[("n", int)], signature="[N=1]")(pool_grow)
     control_command(args=[("max", int), ("min", int)], signature="[max [min]]")(autoscale)
+    control_command(args=[("queue", str)], signature="<queue>")(cancel_consumer)
+    control_command(args=[("n", int)], signature="[N=1]")(pool_shrink)
+    control_command()(antenna_wishes_changed)
+
+
+def cancel_consumer(state: Any, queue: str, **options: Any) -> dict[str, str]:
+    """Tell worker(s) to stop consuming from a queue; a worker that follows wishes refuses."""
+    refusal = f"run 'manage.py queues pause {queue}', which also lasts over a restart" if _follows_wishes(state) else ""
+    return dict(nok(f"Refused: {refusal}.") if refusal else control.cancel_consumer(state, queue, **options))
+
+
+def pool_shrink(state: Any, n: int = 1, **_: Any) -> dict[str, str]:
+    """Shrink pool by n processes/threads; a worker that follows wishes refuses."""
+    refusal = _no_count(n=n) or _wished_size(state)
+    return dict(nok(refusal) if refusal else control.pool_shrink(state, n))
+
+
+def antenna_wishes_changed(state: Any, **_: Any) -> dict[str, str]:
+    """Read now what operators want of this worker; without it the worker reads within ten seconds."""
+    desired = getattr(state.consumer, "desired_state", None)
+    if desired is None:
+        return dict(nok("this worker follows no wishes"))
+    desired.wake()
+    return dict(ok("reading"))
 
 
 def add_consumer(
@@ -52,14 +76,19 @@ def add_consumer(
 
 def pool_grow(state: Any, n: int = 1, **_: Any) -> dict[str, str]:
     """Grow pool by n processes/threads; refused beyond the processes that the container holds."""
-    refusal = _no_count(n=n) or _fixed_size(state) or _beyond_container(state, state.consumer.pool.num_processes + n)
+    refusal = (
+        _no_count(n=n)
+        or _wished_size(state)
+        or _fixed_size(state)
+        or _beyond_container(state, state.consumer.pool.num_processes + n)
+    )
     return dict(nok(refusal) if refusal else control.pool_grow(state, n))
 
 
 def autoscale(state: Any, max: int | None = None, min: int | None = None) -> dict[str, str]:  # noqa: A002 - Celery's
     """Modify autoscale settings; refused beyond the processes that the container holds."""
     given = {name: each for name, each in (("max", max), ("min", min)) if each is not None}
-    refusal = _no_count(**given) or _beyond_container(state, *given.values())
+    refusal = _no_count(**given) or _wished_size(state) or _beyond_container(state, *given.values())
     return dict(nok(refusal) if refusal else control.autoscale(state, max, min))
 
 
@@ -111,6 +140,19 @@ def _no_count(**given: Any) -> str:
         if not isinstance(count, int) or isinstance(count, bool) or count < least:
             return f"Refused: {name} is {count!r}; give a whole number of {least} or more."
     return ""
+
+
+def _follows_wishes(state: Any) -> bool:
+    """Whether what a command changes would be undone within seconds: the operators' wishes decide."""
+    return getattr(state.consumer, "desired_state", None) is not None
+
+
+def _wished_size(state: Any) -> str:
+    """Return that the operators' wishes decide how large the pool is; empty where there are none."""
+    if not _follows_wishes(state):
+        return ""
+    node = state.consumer.controller.hostname
+    return f"Refused: run 'manage.py queues scale {node} N', which also lasts over a restart."
 
 
 def _fixed_size(state: Any) -> str:

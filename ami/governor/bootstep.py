@@ -131,7 +131,7 @@ class _StartOrRequeue:
         tasks = self._consumer.task_consumer
         if tasks.over_capacity:
             tasks.adjust()  # On RabbitMQ an idle slot may close for it.
-        if not tasks.over_capacity:
+        if not tasks.over_capacity and not tasks.came_from_closed(request.message):
             self._start(request)
             return
         request.reject(requeue=True)

@@ -20,6 +20,18 @@ class CeilingReached(Retry):
         return f"Memory limit reached, the worker retries or buries the task: {self.exc}"
 
 
+class TaskStalled(Exception):
+    """A task that reports its progress stayed silent for longer than it declares."""
+
+
+class StoppedByOperator(Exception):
+    """An operator stopped the worker: the task's process was ended, and its message returns to the queue."""
+
+
+class CancelledByOperator(Exception):
+    """An operator cancelled the task, and it did not end by itself in time."""
+
+
 class MemoryLimitExceeded(Exception):
     """A task took more memory than one process may have; it was ended, and its siblings were not.
 

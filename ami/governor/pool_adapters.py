@@ -10,6 +10,7 @@ from celery.concurrency.solo import TaskPool as SoloPool
 from celery.worker import state
 
 from ami import celery_internals
+from ami.governor.errors import MemoryLimitExceeded
 from ami.governor.pool_children import Children
 from ami.governor.probes import process
 from ami.governor.reclaim import Child
@@ -69,6 +70,11 @@ class PoolAdapter:
         return [child.pid for child in celery_internals.processes(inner) if child.pid]
 
     @property
+    def idle_pids(self) -> list[int]:
+        """The processes that run no task, where a task is sent to one process alone."""
+        return []
+
+    @property
     def default_task_kib(self) -> int:
         """What an unknown task is assumed to add."""
         return 64 * 1024
@@ -104,7 +110,11 @@ class PoolAdapter:
         return False
 
     def end(self, *_: Any, **__: Any) -> bool:
-        """Kill a child and fail its task; return whether it ran one."""
+        """Kill a child and fail its task for its memory; return whether it ran one."""
+        return False
+
+    def fail(self, pid: int, error: Exception) -> bool:  # noqa: ARG002 - for subclasses
+        """Kill a child and fail its task with ``error``; return whether it ran one."""
         return False
 
     def before_loop(self) -> None:
@@ -176,6 +186,10 @@ class PreforkPoolAdapter(PoolAdapter):
     def default_task_kib(self) -> int:
         return self.soft_kib or super().default_task_kib
 
+    @property
+    def idle_pids(self) -> list[int]:
+        return self._children.idle()
+
     def before_loop(self) -> None:
         self._children.before_loop()
 
@@ -205,7 +219,10 @@ class PreforkPoolAdapter(PoolAdapter):
         return True
 
     def end(self, pid: int, task: str, used_kib: int) -> bool:
-        return self._children.end(pid, task, used_kib, self.hard_kib)
+        return self.fail(pid, MemoryLimitExceeded(task, used_kib, self.hard_kib))
+
+    def fail(self, pid: int, error: Exception) -> bool:
+        return self._children.end(pid, error)
 
     def counts(self) -> dict[str, int]:
         return dict(self._children.recycled)

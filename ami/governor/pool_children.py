@@ -12,7 +12,6 @@ from billiard.pool import DEATH, READY
 from celery.concurrency.asynpool import WORKER_UP, AsynPool
 
 from ami import celery_internals
-from ami.governor.errors import MemoryLimitExceeded
 from ami.governor.outcome import as_einfo, reached_ceiling, without_memory_error
 from ami.governor.probes import process
 
@@ -122,17 +121,18 @@ class Children:
             os.kill(pid, signal.SIGUSR1)
         return True
 
-    def end(self, pid: int, task: str, used_kib: int, limit_kib: int) -> bool:
-        """Kill the child and fail its task with :class:`MemoryLimitExceeded`, like a hard time limit."""
+    def end(self, pid: int, error: Exception) -> bool:
+        """Kill the child and fail its task with ``error``, like a hard time limit; return whether it ran one."""
         job, child = self.busy().get(pid), self._by_pid(pid)
-        if job is None or child is None:
+        if job is None:
             return False
         state = self._state_of(pid)
         state.draining = state.draining or "ended"
-        celery_internals.expect_exit(child)
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        celery_internals.fail_job(job, as_einfo(MemoryLimitExceeded(task, used_kib, limit_kib)))
+        if child is not None:  # Else it has ended, and the pool has noticed.
+            celery_internals.expect_exit(child)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        celery_internals.fail_job(job, as_einfo(error))
         return True
 
     def _around_ready(self, handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp.exceptions import ChannelError, RecoverableConnectionError
-from kombu import Consumer
 
 from ami import celery_internals
+from ami.governor.closable_consumer import ClosableConsumer
 from ami.governor.eta import due_at
 
 #: A message this near to its ETA counts as due: the timer may be a little early.
 NEAR_SECONDS = 0.5
 
 
-class SlotConsumer(Consumer):
+class SlotConsumer(ClosableConsumer):
     """A task consumer that has as many messages as slots; the number of slots can change at any time.
 
     On RabbitMQ each slot is a separate consumer with prefetch 1: with quorum queues the prefetch of a consumer is
@@ -54,7 +54,7 @@ class SlotConsumer(Consumer):
         message, and may change :attr:`slots`: on AMQP before the message is settled, on virtual transports before the
         next fetch. ``refuses`` receives each message before Celery does; it settles those for which it returns True.
         """
-        self._managed, self._consuming = True, False
+        self._managed, self._is_started = True, False
         self._multiplier, self._call_soon = multiplier, call_soon
         self._on_settled, self._refuses = settled, refuses
         self._open: dict[str, Any] = {}
@@ -78,7 +78,7 @@ class SlotConsumer(Consumer):
 
     def adjust(self) -> None:
         """Open or close slots until there are :attr:`slots`. A slot whose message runs closes when that is settled."""
-        if not self._managed or not self._consuming or not self.amqp or self._adjusting:
+        if not self._managed or not self._is_started or not self.amqp or self._adjusting:
             return
         self._adjusting = True  # A delivery during a round trip may call this again.
         try:
@@ -86,9 +86,11 @@ class SlotConsumer(Consumer):
                 # The message that was set aside occupies its prefetch: only another consumer gets the next one.
                 if (aside := self._set_aside.pop()) in self._open:
                     self._close(aside)
+            for shut in [tag for tag, queue in self._open.items() if queue.name in self.closed]:
+                self._close(shut)
             while self._taken > self._allowed and (tag := self._tag_with_room()):
                 self._close(tag)
-            while self._queues and self._taken + self._multiplier <= self._allowed:
+            while self._consumable and self._taken + self._multiplier <= self._allowed:
                 self._open_one()
         except ChannelError as error:
             # The library has reopened the channel without its consumers: only a new connection is usable.
@@ -112,7 +114,7 @@ class SlotConsumer(Consumer):
             return
         # This message occupies its prefetch: no other can be on its way.
         self._close_behind_its_message(tag)
-        if self._consuming and self._taken + self._multiplier <= self._allowed:
+        if self._is_started and self._taken + self._multiplier <= self._allowed:
             self._open_one()
 
     def give_up(self, message: Any, error: Exception) -> None:  # noqa: ARG002 - for subclasses
@@ -126,7 +128,11 @@ class SlotConsumer(Consumer):
     @property
     def _allowed(self) -> int:
         """How many messages the slots hold; a worker of several queues has its slots on each of them."""
-        return self.slots * self._multiplier * (max(1, len(self._queues)) if self.amqp else 1)
+        return self.slots * self._multiplier * (len(self._consumable) if self.amqp else 1)
+
+    @property
+    def _consumable(self) -> list[Any]:
+        return [queue for name, queue in self._queues.items() if name not in self.closed]
 
     @property
     def _taken(self) -> int:
@@ -168,7 +174,7 @@ class SlotConsumer(Consumer):
 
     def _open_one(self) -> None:
         opened = [queue.name for queue in self._open.values()]
-        queue = min(self._queues.values(), key=lambda queue: opened.count(queue.name))
+        queue = min(self._consumable, key=lambda queue: opened.count(queue.name))
         tag = f"{self.tag_prefix or ''}slot-{next(self._tags)}"
         self._open[tag] = queue
         queue.consume(tag, self._receive_callback, no_ack=self.no_ack, nowait=True)
@@ -189,7 +195,7 @@ class SlotConsumer(Consumer):
         if not self._managed or not self.amqp:
             super().consume(no_ack)
             return
-        self._consuming = True
+        self._is_started = True
         self.adjust()
 
     def cancel(self) -> None:
@@ -197,7 +203,7 @@ class SlotConsumer(Consumer):
         if not self._managed or not self.amqp:
             super().cancel()
             return
-        self._consuming = False
+        self._is_started = False
         while self._open:
             self._close(next(iter(self._open)))
 
@@ -213,11 +219,42 @@ class SlotConsumer(Consumer):
         for tag in [tag for tag, of in self._open.items() if of.name == name]:
             self._close(tag)
 
+    def is_closed(self, name: str) -> bool:
+        """Whether the queue has no open slot; see ``ClosableConsumer.is_closed``."""
+        if not self._managed or not self.amqp:
+            return super().is_closed(name)
+        return all(queue.name != name for queue in self._open.values())
+
+    @property
+    def unsettled(self) -> frozenset[Any]:
+        """See ``ClosableConsumer.unsettled``; messages that wait for their ETA do not count."""
+        return frozenset(self._outstanding) - frozenset(self._waiting) if self._managed else frozenset()
+
+    def queue_of(self, message: Any) -> str | None:
+        """Return the queue of a message; see ``ClosableConsumer.queue_of``."""
+        tag = (message.delivery_info or {}).get("consumer_tag")
+        return self._open[tag].name if self._managed and self.amqp and tag in self._open else super().queue_of(message)
+
+    def lost_queues(self) -> list[str]:
+        """Return the queues with an open slot of which the broker or a command has taken the consumer."""
+        if not self._managed or not self.amqp:
+            return super().lost_queues()
+        lost = {tag: queue.name for tag, queue in self._open.items() if tag not in self.channel.callbacks}
+        for tag in lost:
+            del self._open[tag]
+        return sorted(set(lost.values()))
+
+    def _follow_closed(self) -> None:
+        if self._managed and self.amqp:
+            self.adjust()
+        else:
+            super()._follow_closed()
+
     def consuming_from(self, queue: Any) -> bool:
         """Whether the queue is consumed, also while it has no slot."""
         if not self._managed or not self.amqp:
             return bool(super().consuming_from(queue))
-        return self._consuming and getattr(queue, "name", queue) in self._queues
+        return self._is_started and getattr(queue, "name", queue) in self._queues
 
     def qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> Any:
         """Leave the prefetch to the slots once they are managed."""
@@ -285,7 +322,7 @@ class SlotConsumer(Consumer):
             taken -= self._multiplier
         del self._outstanding[delivery_tag]
         self._waiting.pop(delivery_tag, None)
-        if self._consuming and taken + self._multiplier <= allowed:
+        if self._is_started and taken + self._multiplier <= allowed:
             self.adjust_soon()
 
     def _guard_fetches(self, qos: Any) -> None:

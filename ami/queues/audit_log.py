@@ -1,4 +1,4 @@
-"""Records who did what to which rows: a log line for every operation, an entry of the admin's history for users."""
+"""Records who did what to what: a row of the audit log, a log line, and for users the admin's history of the rows."""
 
 import getpass
 import json
@@ -12,6 +12,7 @@ from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError, transaction
 
+from ami.queues.models import AuditEntry
 from ami.queues.redaction import redact_text
 
 logger = logging.getLogger("ami.audit")
@@ -31,8 +32,12 @@ def record(
     outcome: str = "done",
     flag: int = CHANGE,
     in_history: bool = True,
+    before: Any = None,
+    after: Any = None,
+    why: str = "",
+    source: str = "",
 ) -> None:
-    """Record an operation that happened or was tried; a failure to write the history is logged, not raised.
+    """Record an operation that happened or was tried; a failure to write it down is logged, not raised.
 
     Args:
         what: the operation, in words or as its name.
@@ -42,13 +47,21 @@ def record(
         outcome: its result.
         flag: the kind of the history's entries: ADDITION, CHANGE or DELETION.
         in_history: whether a user's operation also shows on the pages of its rows.
+        before: what was, as JSON; ``after``: what is now.
+        why: the operator's reason.
+        source: where it was asked for: ``command``, ``admin``, ``api``, ``worker``.
     """
     outcome = redact_text(outcome)[:LONGEST_OUTCOME]
     named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
     what = redact_text(what)
-    entry = {"who": _name(who), "what": what, "which": redact_text(named[:LONGEST_LIST]), "outcome": outcome}
+    named, why = redact_text(named[:LONGEST_LIST]), redact_text(why)
+    entry = {"who": name_of(who), "what": what, "which": named, "outcome": outcome} | ({"why": why} if why else {})
     # JSON, so that a user's text cannot look like a separate line.
     logger.info(json.dumps(entry))
+    row = AuditEntry(who=name_of(who)[:255], verb=what[:255], target=named, outcome=outcome, why=why[:500])
+    row.user_id = getattr(who, "pk", None)
+    row.before, row.after, row.source = before, after, source or _source(who)
+    _write(row)
     if in_history and rows and getattr(who, "pk", None):
         _add_to_history(who.pk, rows, flag, f"{what}: {outcome}")
 
@@ -82,8 +95,20 @@ class Row:
         return f"{self._meta.verbose_name} {self.pk}"
 
 
-def _name(who: Any) -> str:
+def name_of(who: Any) -> str:
     return f"user {who.pk} {who}" if getattr(who, "pk", None) else str(who)
+
+
+def _source(who: Any) -> str:
+    return "command" if str(who).startswith("command:") else "admin"
+
+
+def _write(row: AuditEntry) -> None:
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except DatabaseError as error:
+        logger.info("Audit entry not written: %s", str(error).partition("\n")[0], extra={"operation": row.verb})
 
 
 def _by_model(rows: Iterable[Any]) -> Iterator[tuple[Any, str]]:

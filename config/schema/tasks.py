@@ -40,6 +40,16 @@ class Tasks(Variables):
         secret=True,
         example="redis://:PASSWORD@redis:6379/1",
     )
+    antenna_rescue_webhook_url: str = variable(
+        "",
+        "Where a dead worker is reported as JSON, for a host's supervisor; empty: nowhere.",
+        secret=True,
+        example="https://supervisor.example.org/hooks/antenna",
+        schemes=("http", "https"),
+    )
+    antenna_collect_letters: bool = variable(
+        True, "Whether dead letters are taken out of their queues into the database, which keeps them for 30 days."
+    )
     antenna_process_seconds: int = variable(
         120,
         "Seconds that a processing service that Antenna calls has for one batch; with 90 s for a cold start less than "

@@ -1,7 +1,26 @@
 """What the queue operations keep in the database."""
 
 from ami.queues.models.adoption import Adoption
+from ami.queues.models.audit_entry import AuditEntry
 from ami.queues.models.beat import Beat
+from ami.queues.models.desired_state import DesiredState
+from ami.queues.models.lease import Lease
+from ami.queues.models.letter import Letter
+from ami.queues.models.task_failure import TaskFailure
+from ami.queues.models.task_run import Fence, TaskRun
 from ami.queues.models.tick_claim import TickClaim
+from ami.queues.models.worker import Worker
 
-__all__ = ["Adoption", "Beat", "TickClaim"]
+__all__ = [
+    "Adoption",
+    "AuditEntry",
+    "Beat",
+    "DesiredState",
+    "Fence",
+    "Lease",
+    "Letter",
+    "TaskFailure",
+    "TaskRun",
+    "TickClaim",
+    "Worker",
+]

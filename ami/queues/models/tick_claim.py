@@ -18,6 +18,8 @@ class TickClaim(models.Model):
     runs = models.PositiveBigIntegerField(default=0, help_text="the entry's total run count with this tick")
     is_sent = models.BooleanField(default=True)
     tries = models.PositiveIntegerField(default=0, help_text="how often this tick was claimed again")
+    ended_at = models.DateTimeField(null=True, help_text="when the task of this tick ended")
+    ends = models.PositiveBigIntegerField(default=0, help_text="how many ticks are known to have ended")
     repeats = models.PositiveBigIntegerField(default=0, help_text="how often a tick of this entry was sent again")
 
     class Meta:

@@ -58,7 +58,9 @@ def consumer(worker: Any) -> SimpleNamespace:
         controller=controller,
         apply_eta_task=lambda request: request.done.append("started"),
         event_dispatcher=None,
-        task_consumer=SimpleNamespace(over_capacity=False, adjust=lambda: None),
+        task_consumer=SimpleNamespace(
+            over_capacity=False, adjust=lambda: None, came_from_closed=lambda message: message == "held"
+        ),
         qos_global=False,
         call_soon=lambda function, *args: function(*args),
         connection_errors=(ConnectionError,),
@@ -113,14 +115,17 @@ def test_a_lost_connection_is_raised_and_the_next_check_scheduled(consumer: Any)
 
 
 @pytest.mark.parametrize("hub", [object(), None])
-@pytest.mark.parametrize(("over_capacity", "done"), [(False, ["started"]), (True, ["returned"])])
+@pytest.mark.parametrize(
+    ("over_capacity", "message", "done"),
+    [(False, "open", ["started"]), (True, "open", ["returned"]), (False, "held", ["returned"])],
+)
 def test_a_due_task_starts_in_a_free_slot_and_is_requeued_without(
-    consumer: Any, monkeypatch: pytest.MonkeyPatch, hub: Any, over_capacity: bool, done: list[str]
+    consumer: Any, monkeypatch: pytest.MonkeyPatch, hub: Any, over_capacity: bool, message: str, done: list[str]
 ) -> None:
     monkeypatch.setattr(state, "task_ready", lambda _: None)
     consumer.hub, consumer.task_consumer.over_capacity = hub, over_capacity
     GovernorStep(consumer)
-    request = SimpleNamespace(done=[])
+    request = SimpleNamespace(done=[], message=message)
     request.reject = lambda requeue: request.done.append("returned" if requeue else "buried")
     consumer.apply_eta_task(request)
     assert request.done == done

@@ -210,9 +210,9 @@ def test_a_task_is_interrupted_with_the_soft_time_limit_signal(world: World) -> 
 
 def test_an_ended_child_fails_its_task_with_the_reason(world: World) -> None:
     child = world.starts(1)
-    assert not world.children.end(1, "ml.detect", 900, 500)
+    assert not world.children.end(1, MemoryLimitExceeded("ml.detect", 900, 500))
     job = world.begins(child)
-    assert world.children.end(1, "ml.detect", 900, 500)
+    assert world.children.end(1, MemoryLimitExceeded("ml.detect", 900, 500))
     assert world.killed == [(1, signal.SIGKILL)]
     succeeded, info = job.outcome
     assert not succeeded
@@ -220,7 +220,7 @@ def test_an_ended_child_fails_its_task_with_the_reason(world: World) -> None:
     assert (type(error), error.args) == (MemoryLimitExceeded, ("ml.detect", 900, 500))
     assert child._controlled_termination
     assert world.children.ready == 0
-    assert not world.children.end(1, "ml.detect", 900, 500)
+    assert not world.children.end(1, MemoryLimitExceeded("ml.detect", 900, 500))
 
 
 def test_first_sizes_are_kept_until_their_child_has_ended(world: World) -> None:

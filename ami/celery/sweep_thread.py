@@ -1,0 +1,46 @@
+"""Lets a worker and beat look for dead workers, and do what one process does for all; beat, too, since the only worker
+may be the dead one.
+
+In a thread of its own: a look takes seconds, in which a worker goes on with its beat and with the wishes.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from ami.celery import worker_records
+
+logger = get_logger(__name__)
+
+TURN_SECONDS = 1.0
+
+
+class SweepThread:
+    """Takes part in the sweep under ``name``; it never keeps the process from ending.
+
+    ``is_needed`` is asked every second: False costs no statement.
+    """
+
+    def __init__(self, app: Any, name: str, is_needed: Callable[[], bool] = lambda: True) -> None:
+        self._app, self._name, self._is_needed = app, name, is_needed
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start, if there is a sweep to take part in."""
+        if worker_records.sweeper() is not None:
+            threading.Thread(target=self._run, name="sweep", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(TURN_SECONDS):
+            try:
+                if (sweeper := worker_records.sweeper()) is not None:
+                    sweeper.turn(self._app, self._name, is_needed=self._is_needed())
+                for duty in worker_records.duties():
+                    duty.turn(self._app, self._name)
+            except Exception:
+                logger.exception("Sweep failed; trying again")

@@ -1,0 +1,156 @@
+"""The workers' rows and the wishes in the database: two statements a beat, on PostgreSQL and SQLite alike."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from celery.utils.log import get_logger
+from django.db import connection
+
+from ami.celery.failures.record import Failure
+from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
+from ami.queues import failures as task_failures
+from ami.queues import task_rows
+from ami.queues.database_clock import NOW
+from ami.queues.models import DesiredState, Lease, Worker
+from ami.queues.rescue import gone, processes
+from ami.queues.rescue.sweep import NAME as SWEEP
+from ami.queues.rescue.verdict import FRAME_SECONDS, LOOP_SECONDS, STALE_SECONDS, SUSPECT_SECONDS, Verdict
+from ami.queues.ticks import DatabaseTickClaims
+
+logger = get_logger(__name__)
+
+#: So often a worker that records failures deletes old ones.
+CLEAN_SECONDS = 3600.0
+
+#: Columns that a beat leaves as they are: who is dead is decided elsewhere.
+_NOT_WRITTEN = ("seen_at", "verdict", "flagged_at")
+_FIELDS = tuple(field for field in Worker._meta.concrete_fields if field.name not in _NOT_WRITTEN)
+_AGO = {
+    "postgresql": "statement_timestamp() - interval '{seconds} seconds'",
+    "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-{seconds} seconds')",
+}
+
+
+class DatabaseWorkerRecords:
+    """Implements `ami.celery.worker_records.WorkerRecords`."""
+
+    def __init__(self) -> None:
+        self._incarnation = ""
+        self._before: tuple[str, float] | None = None
+        self._cleaned_at = 0.0
+        self._listed: frozenset[str] = frozenset()
+
+    def beat(self, report: WorkerReport) -> Answer:
+        if self._incarnation != report.connection_name or self._before:
+            self._replace(report)
+        with connection.cursor() as cursor:
+            cursor.execute(_statement(), _values(report))
+            seen_at, is_needed, oldest = cursor.fetchone() or (None, None, None)
+        now = _moment(seen_at)
+        silent = (now - _moment(oldest)).total_seconds() if oldest else 0.0
+        return Answer(wishes(), now.timestamp(), bool(is_needed), silent)
+
+    def _replace(self, report: WorkerReport) -> None:
+        """Release what an earlier start of this worker held, which did not end in order; one statement per start.
+
+        Where it cannot be seen that its process is gone, that waits until the row has been this start's alone for as
+        long as a beat may be late: two workers of one name take the row from each other.
+        """
+        row = Worker.objects.filter(node=report.node).first()
+        before = row.connection_name if row else ""
+        if self._incarnation != report.connection_name:
+            self._incarnation, self._before = report.connection_name, None
+            if row and before and before != report.connection_name:
+                self._before = before, time.monotonic()
+                if processes.is_running(row) is False:
+                    self._release()
+        elif before != report.connection_name:
+            logger.error("Two workers have this name; give one of them another", extra={"worker": report.node})
+            self._before = None
+        elif self._before and time.monotonic() - self._before[1] >= STALE_SECONDS:
+            self._release()
+
+    def _release(self) -> None:
+        if self._before:
+            gone.worker_gone(self._before[0])
+        self._before = None
+
+    def tasks_running(self, node: str, tasks: Sequence[RunningTask]) -> None:
+        if tasks or self._listed:
+            self._listed = task_rows.record(node, tasks, self._listed)
+
+    def attempt(self, task_id: str, task: str, node: str) -> int:
+        return task_rows.attempt(task_id, task, node)
+
+    def ticks_ended(self, task_ids: Sequence[str]) -> None:
+        if task_ids:
+            DatabaseTickClaims().ended(task_ids)
+
+    def failed(self, failures: Sequence[Failure]) -> None:
+        task_failures.record(failures)
+        if time.monotonic() - self._cleaned_at >= CLEAN_SECONDS:
+            self._cleaned_at = time.monotonic()
+            task_failures.forget_old()
+
+    def ended(self, node: str, connection_name: str) -> None:
+        Worker.objects.filter(node=node, connection_name=connection_name).delete()
+
+
+def wishes() -> tuple[Wish, ...]:
+    """Return every wish that is on record, in the order in which they were first made."""
+    names = ("kind", "name", "aspect", "value", "by", "why", "since", "until")
+    return tuple(Wish(**_seconds(row)) for row in DesiredState.objects.order_by("pk").values(*names))
+
+
+def _seconds(row: dict[str, Any]) -> dict[str, Any]:
+    until = row["until"]
+    return row | {"since": row["since"].timestamp(), "until": until.timestamp() if until else None}
+
+
+def _statement() -> str:
+    """Return the one statement that writes a row, new or not, and returns the database's time."""
+    names = [str(field.column) for field in _FIELDS]
+    updates = ", ".join(f"{name} = excluded.{name}" for name in [*names[1:], "seen_at"])
+    return (
+        f"INSERT INTO {Worker._meta.db_table} ({', '.join(names)}, seen_at) "  # noqa: S608 - names of columns alone
+        f"VALUES ({', '.join(['%s'] * len(names))}, {NOW[connection.vendor]}) "
+        f"ON CONFLICT (node) DO UPDATE SET {updates} RETURNING seen_at, {_needs_sweep()}, "
+        f"(SELECT min(other.seen_at) FROM {Worker._meta.db_table} AS other WHERE other.verdict <> '{Verdict.DEAD}')"
+    )
+
+
+def _needs_sweep() -> str:
+    """Return the condition that some worker is not well, or was not, and no other process holds the sweep's lease.
+
+    As in `ami.queues.rescue.verdict`; one that has missed a beat is to be pinged. The table is small.
+    """
+    now, ago = NOW[connection.vendor], _AGO[connection.vendor]
+    late = f"other.seen_at < {ago.format(seconds=SUSPECT_SECONDS)}"
+    return (
+        f"(EXISTS (SELECT 1 FROM {Worker._meta.db_table} AS other "  # noqa: S608 - names and numbers of this module alone
+        f"WHERE ({late} AND other.verdict <> '{Verdict.DEAD}') OR (NOT {late} AND (other.verdict <> '' "
+        f"OR other.loop_age_seconds - other.loop_allowance_seconds >= {LOOP_SECONDS} "
+        f"OR other.frame_age_seconds >= {FRAME_SECONDS}))) "
+        f"AND NOT EXISTS (SELECT 1 FROM {Lease._meta.db_table} AS held WHERE held.name = '{SWEEP}' "
+        f"AND held.holder <> {Worker._meta.db_table}.node AND held.until > {now}))"
+    )
+
+
+def _values(report: WorkerReport) -> list[Any]:
+    given = vars(report) | {
+        "queues": list(report.queues),
+        "children": [list(child) for child in report.children],
+        "consumers": list(report.consumers),
+        "closed_queues": list(report.closed_queues),
+        "running": [vars(task) for task in report.running],
+        "started_at": datetime.fromtimestamp(report.started_at, UTC),
+    }
+    return [field.get_db_prep_save(given[field.name], connection) for field in _FIELDS]
+
+
+def _moment(value: Any) -> datetime:
+    """Return a time as the driver gives it: PostgreSQL's has a zone, SQLite's is text in UTC."""
+    moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

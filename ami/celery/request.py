@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
-from billiard.exceptions import TimeLimitExceeded
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ami.celery import tracebacks
-from ami.governor.errors import CeilingReached, MemoryLimitExceeded
+from ami.celery import sensitive, tick_ends, tracebacks
+from ami.celery.failures import in_parent
+from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
 logger = get_logger(__name__)
 
@@ -26,9 +27,12 @@ class Request(CeleryRequest):
     - An ordinary failure, its retries used up: rejected without requeue (``task_acks_on_failure=False``).
     - A hard time limit: counts as a retry; when none is left it is buried. Celery alone would requeue it until the
       broker's delivery limit.
+    - A task that stalls: like a hard time limit.
     - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
     - A memory limit: the same as a hard time limit, but after 1, 2, 4, ... seconds, at most the task's retry delay:
       the next process starts empty.
+    - An operator who stops the worker: requeued, flagged as redelivered.
+    - An operator who cancels the task: acknowledged.
     - A ``MemoryError`` of the task: an ordinary failure of that task.
     """
 
@@ -40,13 +44,47 @@ class Request(CeleryRequest):
         if isinstance(exception, CeilingReached):
             exception = exception.exc
             exc_info, return_ok = _as_own(exception), False  # The child has neither stored nor reported a failure.
+        if not self._was_stopped(exception) and not self._was_cancelled(exception):
+            in_parent.note(self, exception)
         if isinstance(exception, MemoryError):
             exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
-        elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded)) and self.task.acks_late:
+        elif self._was_stopped(exception) and self.task.acks_late:
+            self.reject(requeue=True)
+            task_ready(self)
+            return
+        elif self._was_cancelled(exception):
+            self.acknowledge()
+            tick_ends.note(self)
+            self.send_event("task-revoked", terminated=True, signum="KILL", expired=False)
+            task_ready(self)
+            return
+        elif isinstance(exception, (TimeLimitExceeded, MemoryLimitExceeded, TaskStalled)) and self.task.acks_late:
             if self._retry_after_limit(exception, exc_info):
                 return
             self.reject(requeue=False)
         super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def info(self, safe: bool = False) -> dict[str, Any]:
+        """Return what ``inspect active`` shows; without the values of sensitive arguments."""
+        found: dict[str, Any] = super().info(safe=safe)
+        if not safe and (shown := sensitive.masked(self.app, self.name, found["args"], found["kwargs"])):
+            found["args"], found["kwargs"] = shown
+        return found
+
+    def reject(self, requeue: bool = False) -> None:
+        """Reject the message; one that is buried has ended."""
+        if not requeue and not self.acknowledged:
+            tick_ends.note(self)
+        super().reject(requeue=requeue)
+
+    def _was_stopped(self, exception: BaseException) -> bool:
+        """Whether an operator stopped the worker; the pool may notice first that the process has ended."""
+        is_lost = isinstance(exception, WorkerLostError) and getattr(self, "is_stopped", False)
+        return is_lost or isinstance(exception, StoppedByOperator)
+
+    def _was_cancelled(self, exception: BaseException) -> bool:
+        is_lost = isinstance(exception, WorkerLostError) and getattr(self, "is_cancelled", False)
+        return is_lost or isinstance(exception, CancelledByOperator)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Log a time limit; a hard one was settled by ``on_failure`` when the pool reported it."""

@@ -10,7 +10,14 @@ from ami.queues.publish import publish_many, publish_successor, signature
 from ami.queues.slices import Slice
 
 
-@shared_task(bind=True, name="ami.exports.tasks.run_export", triggered_by="run_scheduled_exports", **RETRIES)
+@shared_task(
+    bind=True,
+    name="ami.exports.tasks.run_export",
+    triggered_by="run_scheduled_exports",
+    fenced=True,
+    fence_by="export_id",
+    **RETRIES,
+)
 def run_export(self: Task, export_id: int) -> None:
     """Write an export, in slices; a finished or deleted one is skipped."""
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()

@@ -6,6 +6,7 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from celery import Task, shared_task
 from celery.exceptions import TaskPredicate
 from django.db import InterfaceError, OperationalError
+from django.db.models import Q
 from kombu.exceptions import OperationalError as BrokerError
 
 from ami.jobs.errors import NatsUnavailable, ResultMissing
@@ -65,10 +66,11 @@ def run_job(self: Task, job_id: int) -> None:
 def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
     # The message's retry count includes lost children and hard time limits, and ends with the slice. Only the job's own
     # count of errors decides.
-    tries = job.tries
+    tries, unclaimed = job.tries, Q(lease_owner="")
     if tries < RUN_TRIES:
-        Job.objects.filter(pk=job.pk).update(tries=tries + 1)
-        move(job, JobStatus.RETRY)
+        if not Job.objects.filter(unclaimed, pk=job.pk).update(tries=tries + 1):
+            return  # Another run has claimed the job since.
+        move(job, JobStatus.RETRY, when=unclaimed)
         job.log(f"Retrying after {type(error).__name__}: {error}", level="WARNING")
         raise task.retry(countdown=_backoff(tries), max_retries=task.request.retries + 1, exc=error) from error
     job_slice.fail(job, f"{type(error).__name__}: {error}")

@@ -111,7 +111,14 @@ def populate_collection(self: Task, collection_id: int) -> None:
         publish_successor(self, collection_id=collection_id)
 
 
-@shared_task(bind=True, name="ami.main.tasks.bulk_delete", triggered_by="people (admin)", **RETRIES)
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.bulk_delete",
+    triggered_by="people (admin)",
+    fenced=True,
+    fence_by="deletion_id",
+    **RETRIES,
+)
 def bulk_delete(self: Task, deletion_id: int) -> None:
     """Delete the rows of a `BulkDeletion`, in slices."""
     deletion = BulkDeletion.objects.filter(pk=deletion_id).first()

@@ -19,6 +19,7 @@ from ami.exports.services.filters import occurrences_of
 from ami.exports.services.formats import Format, format_of
 from ami.jobs.services.job_kinds import SliceOfWork
 from ami.main.services.stored_files import EXPORTS
+from ami.queues import fence
 
 BATCH = 1_000
 PART_ROWS = 10_000
@@ -111,6 +112,7 @@ def _record_part(part: ExportPart) -> bool:
     """Insert the row of the part; False when another worker has, or the export was deleted."""
     try:
         with transaction.atomic():
+            fence.check()
             part.save(force_insert=True)
     except IntegrityError:
         return False
@@ -182,6 +184,7 @@ def _name(export: DataExport, written: Format) -> str:
 def _replace(export: DataExport, path: str, size: int, parts: list[ExportPart]) -> bool:
     """Make ``path`` the export's file; False if another worker has finished it or it was restarted."""
     with transaction.atomic():
+        fence.check()
         current = DataExport.objects.select_for_update(of=("self",)).get(pk=export.pk)
         if current.run != export.run or current.finished_at:
             return False

@@ -76,6 +76,10 @@ class Job(models.Model):
         ordering = ["-created_at", "-pk"]
         indexes = [models.Index(fields=["status", "lease_expires_at"]), models.Index(fields=["project", "-created_at"])]
 
+    #: No column: the owner under which the run in this process holds the lease. Reading the row again keeps it, where
+    #: ``lease_owner`` becomes that of a run which has taken the job over. Empty outside a run.
+    held_as: str = ""
+
     def __str__(self) -> str:
         return f"#{self.pk} {self.name} ({self.job_type_key})"
 
@@ -105,9 +109,9 @@ class Job(models.Model):
         given = {"cursor": cursor, "done": done, "total": total}
         values |= {name: value for name, value in given.items() if value is not None}
         mine = Job.objects.filter(pk=self.pk, status__in=ACTIVE)
-        if self.lease_owner:
+        if self.held_as:
             values["lease_expires_at"] = now + timedelta(seconds=LEASE_SECONDS)
-            mine = mine.filter(lease_owner=self.lease_owner)
+            mine = mine.filter(lease_owner=self.held_as)
         if not mine.update(**values):
             raise JobStopped(f"Job {self.pk} is no longer active.")
         for name, value in values.items():

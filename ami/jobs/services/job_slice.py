@@ -5,6 +5,7 @@ from enum import Enum
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from ami.jobs.errors import JobStopped
@@ -26,50 +27,64 @@ class Next(Enum):
     SUCCESSOR = "publish the successor"
 
 
-def run_slice(job: Job, owner: str, work: SliceOfWork) -> Next:
+def run_slice(job: Job, task_id: str, work: SliceOfWork) -> Next:
     """Advance the job by one slice if its lease can be claimed.
 
-    A redelivered message has the same id as ``owner`` and claims its own lease again; a duplicate message for a running
-    job drops itself. Nothing is reset: the job continues from its cursor (hazard 10).
+    A redelivered message, or a retry, takes the lease over from the run before it, whose later writes are refused; a
+    duplicate message for a running job drops itself. Nothing is reset: the job continues from its cursor (hazard 10).
 
     Raises:
         UnknownKind: no code is registered for the job's type.
-        Exception: any error of the kind's code, after the lease is released.
+        Exception: any error of the kind's code, after the lease is released. The error of a run that no longer holds
+            the lease is logged alone: the job is another run's.
     """
-    if job.is_final or not claim(job, owner):
+    if job.is_final or not claim(job, task_id):
         logger.info("Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.lease_owner)
         return Next.NOTHING
-    if operations.finish_cancel(job, owner=owner) or not _start(job):
-        release(job, owner)
+    if operations.finish_cancel(job, owner=job.held_as) or not _start(job):
+        release(job)
         return Next.NOTHING
     try:
         finished = _advance(job, work)
+        if finished:
+            kind_of(job.job_type_key).finish(job)
     except JobStopped:
-        _stop(job, owner)
+        _stop(job)
+        return Next.NOTHING
+    except Exception as error:
+        if release(job):
+            raise
+        logger.warning("Slice of job %s had lost its lease and failed: %r", job.pk, error)
         return Next.NOTHING
     except BaseException:
-        release(job, owner)
+        release(job)
         raise
     if not finished:
-        release(job, owner)
-        return Next.SUCCESSOR
-    kind_of(job.job_type_key).finish(job)
-    _stop(job, owner)
+        return Next.SUCCESSOR if release(job) else Next.NOTHING
+    _stop(job)
     return Next.NOTHING
 
 
-def claim(job: Job, owner: str) -> bool:
-    """Claim the job's lease; a redelivered message has its old task id and so claims its own lease again."""
-    values = {"heartbeat_at": timezone.now(), "task_id": owner}
-    taken = leases.acquire(Job.objects.filter(pk=job.pk), owner, LEASE_SECONDS, **values)
+def claim(job: Job, task_id: str) -> bool:
+    """Claim the job's lease for one run; a redelivered message takes it over from the run that had the same task id."""
+    owner, values = leases.new_owner(), {"heartbeat_at": timezone.now(), "task_id": task_id}
+    rows, same = Job.objects.filter(pk=job.pk), Q(task_id=task_id)
+    taken = leases.acquire(rows, owner, LEASE_SECONDS, also=same, **values)
     if taken:
+        job.held_as = owner
         job.refresh_from_db()
     return taken
 
 
-def release(job: Job, owner: str) -> bool:
-    """Release the job's lease; False if another worker holds it."""
-    return leases.release(Job.objects.filter(pk=job.pk), owner, heartbeat_at=timezone.now())
+def release(job: Job) -> bool:
+    """Release the lease that `claim` took for ``job``; False if another run holds it now."""
+    return leases.release(Job.objects.filter(pk=job.pk), job.held_as, heartbeat_at=timezone.now())
+
+
+def release_of_dead(incarnation: str) -> None:
+    """Release the job leases of a worker that is dead, so that they need not run out."""
+    if count := leases.release_all(Job.objects.all(), incarnation):
+        logger.warning("Leases of a dead worker released: %d jobs", count, extra={"worker": incarnation})
 
 
 def seconds_to_wait(job: Job) -> float:
@@ -80,9 +95,12 @@ def seconds_to_wait(job: Job) -> float:
 
 
 def fail(job: Job, error: str) -> bool:
-    """Fail the job and delete its stream; False if it is already final. A job being cancelled is revoked instead."""
+    """Fail the job and delete its stream; False if it is already final, or another run has claimed it.
+
+    A job being cancelled is revoked instead.
+    """
     params = {**job.params, "error": error[:2000]}
-    if not move(job, JobStatus.FAILURE, params=params):
+    if not move(job, JobStatus.FAILURE, when=Q(lease_owner=""), params=params):
         return operations.finish_cancel(job)
     job.log(f"Failed: {error}", level="ERROR")
     if job.dispatch_mode == DispatchMode.ASYNC_API:
@@ -94,7 +112,7 @@ def _start(job: Job) -> bool:
     if job.status == JobStatus.STARTED:
         return True
     is_new = job.status != JobStatus.RETRY
-    if not move(job, JobStatus.STARTED):
+    if not move(job, JobStatus.STARTED, when=Q(lease_owner=job.held_as)):
         return job.status in ACTIVE
     if is_new:
         worker_presence.warn_if_nobody_online(job)
@@ -111,7 +129,7 @@ def _advance(job: Job, work: SliceOfWork) -> bool:
         return False
 
 
-def _stop(job: Job, owner: str) -> None:
+def _stop(job: Job) -> None:
     """Release the lease; revoke the job if it was cancelled during the slice."""
-    operations.finish_cancel(job, owner=owner)
-    release(job, owner)
+    operations.finish_cancel(job, owner=job.held_as)
+    release(job)

@@ -62,8 +62,8 @@ COLUMNS = ("pk", "source_image_id", "source_image__public_base_url", "source_ima
 def _refuse_stopped(job: Job) -> None:
     """Raise JobStopped where ``save_progress`` would, and write nothing."""
     mine = Job.objects.filter(pk=job.pk, status__in=ACTIVE)
-    if job.lease_owner:
-        mine = mine.filter(lease_owner=job.lease_owner)
+    if job.held_as:
+        mine = mine.filter(lease_owner=job.held_as)
     if not mine.exists():
         raise JobStopped(f"Job {job.pk} is no longer active.")
 

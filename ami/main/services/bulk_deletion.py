@@ -10,6 +10,7 @@ from ami.main.models.captures import SourceImage
 from ami.main.models.maintenance import BulkDeletion
 from ami.main.models.occurrences import Detection, Occurrence
 from ami.main.services.stale_marks import mark_stale
+from ami.queues import fence
 from ami.queues.slices import Slice
 
 STEP = 100
@@ -33,6 +34,7 @@ def advance_deletion(deletion: BulkDeletion, turn: Slice) -> bool:
     while deletion.done < len(deletion.pks):
         step = deletion.pks[deletion.done : deletion.done + STEP]
         with transaction.atomic():
+            fence.check()
             delete(TARGETS[deletion.target], step)
             deletion.done += len(step)
             # Two concurrent workers delete the same rows in the same order; the counter only increases.

@@ -13,6 +13,7 @@ from uuid import uuid4
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from ami.celery import connection_names
 from ami.main.models.maintenance import Lease
 
 #: Longer than any step between two renewals plus the clock skew between hosts.
@@ -30,9 +31,37 @@ def lease_is_free() -> Q:
     return Q(lease_owner="") | Q(lease_expires_at__lte=timezone.now()) | Q(lease_expires_at__isnull=True)
 
 
-def acquire(rows: QuerySet[Any], owner: str, seconds: float = LEASE_SECONDS, **values: Any) -> bool:
-    """Acquire a lease that is free, expired or already the owner's; False while another owner holds it."""
+def new_owner() -> str:
+    """Return an owner for one run of a task, with the start of the worker that runs it (empty in no worker).
+
+    Not the task's id: a redelivered copy has the same one, and two runs would hold one lease.
+    """
+    return f"{uuid4().hex}@{connection_names.incarnation().rpartition('#')[2]}"
+
+
+def release_all(rows: QuerySet[Any], incarnation: str) -> int:
+    """Release the leases of a worker that is dead, by the name of its start; return how many."""
+    start = incarnation.rpartition("#")[2]
+    if not start:
+        return 0
+    return rows.filter(lease_owner__endswith=f"@{start}").update(lease_owner="", lease_expires_at=None)
+
+
+def release_named(incarnation: str) -> None:
+    """Release the leases by name of a worker that is dead."""
+    release_all(Lease.objects.all(), incarnation)
+
+
+def acquire(
+    rows: QuerySet[Any], owner: str, seconds: float = LEASE_SECONDS, *, also: Q | None = None, **values: Any
+) -> bool:
+    """Acquire a lease that is free, expired or already the owner's; False while another owner holds it.
+
+    ``also``: further rows whose lease is taken over; the run that held it cannot renew it any more.
+    """
     free = lease_is_free() | Q(lease_owner=owner)
+    if also is not None:
+        free |= also
     return bool(rows.filter(free).update(lease_owner=owner, lease_expires_at=_in(seconds), **values))
 
 
@@ -53,7 +82,7 @@ def release(rows: QuerySet[Any], owner: str, **values: Any) -> bool:
 @contextmanager
 def held(name: str) -> Iterator[tuple[QuerySet[Lease], str] | None]:
     """Hold the lease ``name`` within the block: its row and the owner; None while another owner holds it."""
-    lease, owner = named(name), uuid4().hex
+    lease, owner = named(name), new_owner()
     if not acquire(lease, owner):
         yield None
         return

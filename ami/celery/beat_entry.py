@@ -94,6 +94,10 @@ class Entry(ModelEntry):
             return
         self._take_over(tick, most=self.overdue)
 
+    def skip(self) -> None:
+        """Let the tick that is due pass: the next one is due as if this one had been sent."""
+        self.last_run_at, self._ran_at = self.clock.now(), self.clock.monotonic()
+
     @property
     def pace(self) -> float:
         """Return the seconds between two ticks of an interval entry; infinite for the others."""

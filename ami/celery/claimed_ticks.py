@@ -90,6 +90,14 @@ class ClaimedTicks:
             self._watch(entry.tick, PATIENCE_SECONDS)
         return None
 
+    def why_withheld(self, entry: Entry) -> str:
+        """Return why the tick that is due is not sent, empty if it is.
+
+        Raises:
+            django.db.Error: the database did not answer.
+        """
+        return self._claims.why_withheld(entry.model.pk) if entry.tick and entry.tick.number else ""
+
     def sent(self, tick: Tick) -> None:
         """Mark a tick whose message is with the broker."""
         self._unsent.pop(tick.identity, None)

@@ -18,6 +18,7 @@ from ami.celery.beat_variables import BeatVariables
 from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks, name_of_this_process
 from ami.celery.clock import Clock, SystemClock
 from ami.celery.origin import BEAT
+from ami.celery.sweep_thread import SweepThread
 from ami.celery.tick_claims import Tick
 from ami.celery.watchdog import Watchdog
 from ami.environment.reader import read
@@ -53,11 +54,14 @@ class Scheduler(DatabaseScheduler):
         self._watchdog = Watchdog(self._variables.antenna_beat_patience_seconds)
         claims = tick_claims.connected()
         self._ticks = ClaimedTicks(claims, self.clock, name or name_of_this_process()) if claims else None
+        self._sweep = SweepThread(kwargs.get("app") or (args[0] if args else None), name or name_of_this_process())
         self._claimed: Tick | None = None
+        self._withheld: set[str] = set()
         self._is_ticking = self._is_interrupted = False
         self._offset = self._wall_offset()
         if not lazy:
             self._watchdog.start()
+            self._sweep.start()
         super().__init__(*args, lazy=lazy, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
@@ -88,6 +92,9 @@ class Scheduler(DatabaseScheduler):
             return state
         _ = self.producer  # Connect first: no claim waits for the broker.
         try:
+            if why := self._ticks.why_withheld(entry):
+                return self._withhold(entry, why)
+            self._withheld.discard(entry.name)
             self._claimed = self._ticks.claim(entry)
         except Error as error:
             logger.error("Tick of %s not claimed, trying again in %s s: %s", entry.name, RETRY_SECONDS, error)
@@ -96,6 +103,14 @@ class Scheduler(DatabaseScheduler):
             return state
         state = super().is_due(entry)
         return schedstate(is_due=False, next=PENDING_SECONDS if state.is_due else state.next)
+
+    def _withhold(self, entry: beat_entry.Entry, why: str) -> Any:
+        """Let a due tick pass: at most one tick of an entry waits or runs."""
+        if entry.name not in self._withheld:
+            logger.warning("Ticks of %s withheld: %s", entry.name, why)
+            self._withheld.add(entry.name)
+        entry.skip()
+        return schedstate(is_due=False, next=super().is_due(entry).next)
 
     def reserve(self, entry: beat_entry.Entry) -> beat_entry.Entry:
         """Return the entry as it goes on; the schedule has it from now on, so that a new heap is made of it."""
@@ -159,6 +174,7 @@ class Scheduler(DatabaseScheduler):
             connections.close_all()  # A statement may be unfinished.
             self._is_interrupted = False
         self._watchdog.stop()
+        self._sweep.stop()
         if self._ticks:
             self._ticks.close()
         super().close()

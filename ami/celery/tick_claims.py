@@ -59,6 +59,12 @@ class TickClaims(Protocol):
     def unsent(self) -> list[Tick]:
         """Return the claimed ticks of enabled entries that are not marked as sent."""
 
+    def ended(self, task_ids: Collection[str]) -> None:
+        """Record that these tasks have ended; those that are the last tick of no entry are left out."""
+
+    def why_withheld(self, entry: int) -> str:
+        """Return why the next tick of an entry is not sent: its last one still waits or runs. Else empty."""
+
     def beat_started(self, beat: str) -> None:
         """Record that a beat runs, under a name of its own, and remove the ticks of deleted entries."""
 

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.tick_claims import Tick
+from ami.queues import waiting_ticks
 from ami.queues.models import Beat, TickClaim
 
 #: A beat that was killed leaves its row; the next start of any beat removes it after this time.
@@ -38,6 +39,7 @@ class DatabaseTickClaims:
             "claimed_by": beat,
             "runs": tick.runs,
             "is_sent": False,
+            "ended_at": None,
             "tries": 0,
         }
         if not is_first:
@@ -60,6 +62,12 @@ class DatabaseTickClaims:
 
     def unsent(self) -> list[Tick]:
         return [_tick(row) for row in TickClaim.objects.filter(is_sent=False, entry__enabled=True)]
+
+    def ended(self, task_ids: Collection[str]) -> None:
+        TickClaim.objects.filter(task_id__in=task_ids, ended_at=None).update(ended_at=Now(), ends=F("ends") + 1)
+
+    def why_withheld(self, entry: int) -> str:
+        return waiting_ticks.why_withheld(entry)
 
     def beat_started(self, beat: str) -> None:
         # Code of an earlier version deletes entries without their claims.

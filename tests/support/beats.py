@@ -42,6 +42,7 @@ def new_beat(kind: type[Scheduler] = Scheduler, **options: Any) -> Any:
     scheduler: Any = kind(app=celery_app, **options)
     scheduler._finalize.cancel()
     scheduler._watchdog.stop()
+    scheduler._sweep.stop()
     return scheduler
 
 

@@ -21,8 +21,9 @@ def move(
 ) -> int:
     """Move messages of ``source``, oldest first; return how many.
 
-    ``destination`` maps a message to (exchange, routing key); ``headers`` replace those of the same name. A crash
-    between the confirmation and the acknowledgement leaves a message in both places, never in none.
+    ``destination`` maps a message to (exchange, routing key); ``headers`` replace those of the same name; a value may
+    be a function that makes one for each message. A crash between the confirmation and the acknowledgement leaves a
+    message in both places, never in none.
 
     Raises:
         amqp.exceptions.AMQPError: a publish was refused; that message stays where it was.
@@ -33,7 +34,8 @@ def move(
         channel = confirming.channel()
         while (limit is None or moved < limit) and (raw := channel.basic_get(source, no_ack=False)) is not None:
             message = channel.message_to_python(raw)
-            copy(channel, message, *destination(message), headers)
+            given = {name: value() if callable(value) else value for name, value in headers.items()}
+            copy(channel, message, *destination(message), given)
             channel.basic_ack(message.delivery_tag)
             moved += 1
             if progress:

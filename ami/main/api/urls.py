@@ -4,7 +4,7 @@ from django.urls import path
 from rest_framework.routers import BaseRouter
 
 # ``schema`` tells drf-spectacular of our authentication.
-from ami.main.api import auth, captures, occurrences, projects, schema, stations, tokens  # noqa: F401
+from ami.main.api import auth, captures, occurrences, operations, projects, schema, stations, tokens  # noqa: F401
 
 
 def register(router: BaseRouter) -> None:
@@ -17,6 +17,11 @@ def register(router: BaseRouter) -> None:
     router.register("captures", captures.CaptureViewSet, basename="capture")
     router.register("detections", occurrences.DetectionViewSet, basename="detection")
     router.register("occurrences", occurrences.OccurrenceViewSet, basename="occurrence")
+    router.register("queues", operations.QueueViewSet, basename="queue")
+    router.register("workers", operations.WorkerViewSet, basename="worker")
+    router.register("tasks", operations.TaskViewSet, basename="task")
+    router.register("audit", operations.AuditViewSet, basename="audit")
+    router.register("failures", operations.FailureViewSet, basename="failures")
     router.register("taxa", occurrences.TaxonViewSet, basename="taxon")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django.contrib.admin.utils import model_format_dict
 from django.contrib.messages import get_messages
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
@@ -17,7 +18,9 @@ class AuditedActions:
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return the actions, each behind the record of it."""
-        actions = super().get_actions(request)  # type: ignore[misc]
+        actions: dict[str, Any] = super().get_actions(request)  # type: ignore[misc]
+        if getattr(self, "records_itself", False):
+            return actions
         return {name: (_audited(function, text), name, text) for name, (function, _, text) in actions.items()}
 
 
@@ -26,7 +29,7 @@ def _audited(action: Callable[..., Any], description: str) -> Callable[..., Any]
     def run(model_admin: Any, request: HttpRequest, queryset: Any) -> Any:
         rows = _rows(queryset)  # Before the action, which may delete or change them.
         shown_before = len(_messages(request))
-        what = str(description)
+        what = str(description) % model_format_dict(model_admin.opts)
         options: dict[str, Any] = {"who": request.user, "rows": rows}
         try:
             answer = action(model_admin, request, queryset)

@@ -1,7 +1,7 @@
 """Findings about the running deployment: one module per source.
 
 ``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``redis_servers``: what
-each Redis says. ``beat``: what beat left in the database.
+each Redis says. ``beat``: what beat left in the database. ``reported``: what workers reported there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from django.db import DatabaseError
+
 from ami.environment.deferred import deferred
 from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, queues, workers
+from ami.queues.diagnostics import beat, broker, queues, reported, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -40,6 +42,19 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),
             *beat.findings(),
+            *_reported(topology),
         ]
+    return _sorted(found)
+
+
+def _reported(topology: Topology) -> list[Finding]:
+    try:
+        return list(reported.findings(topology))
+    except DatabaseError as error:
+        why = str(error).partition("\n")[0]
+        return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]
+
+
+def _sorted(found: list[Finding]) -> list[Finding]:
     order = {"error": 0, "warning": 1, "unseen": 2}
     return sorted(found, key=lambda finding: order[finding.level])

@@ -13,6 +13,7 @@ from django_celery_beat.models import PeriodicTask
 from ami.celery.beat_entry import latest_run
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.models import Beat, TickClaim
+from ami.queues.waiting_ticks import why_withheld
 
 #: A beat shows itself every ten seconds; one that missed three times is not counted as running.
 RUNNING = timedelta(seconds=30)
@@ -61,6 +62,10 @@ def _last(beats: dict[str, timedelta]) -> str:
 def _late(enabled: list[PeriodicTask]) -> Iterator[Finding]:
     claims = {claim.pk: claim for claim in TickClaim.objects.all()}
     overdue = {entry.name: _overdue(entry, claims.get(entry.pk), timezone.now()) for entry in enabled}
+    waiting = {entry.name: why_withheld(entry.pk) for entry in enabled if overdue[entry.name] > LATE}
+    for name, why in sorted((name, why) for name, why in waiting.items() if why):
+        yield Finding("warning", "withheld-tick", f"Ticks of {name} are withheld: {why}.")
+        overdue[name] = timedelta()
     late = sorted((name for name, by in overdue.items() if by > LATE), key=lambda name: -overdue[name])
     if late:
         named = ", ".join(f"{name} by {overdue[name].total_seconds():.0f} s" for name in late[:NAMED])

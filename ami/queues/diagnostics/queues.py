@@ -6,8 +6,10 @@ from amqp.exceptions import NotFound
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
-from ami.queues import dead_letters, governors
+from ami.queues import governors
+from ami.queues.diagnostics import reported
 from ami.queues.diagnostics.finding import Finding
+from ami.queues.letters import both
 from ami.queues.queue import QueueState, queue_states
 from ami.topology import broker
 from ami.topology.app import APP
@@ -15,11 +17,11 @@ from ami.topology.topology import Topology
 
 
 def consumed(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
-    held = governors.held_queues(workers)
+    held = {*governors.held_queues(workers), *reported.closed_queues(topology)}
     for state in queue_states(topology, connection):
         if state.messages is None:
             yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
-        elif not state.consumers and state.queue not in held:  # A held worker has no consumer.
+        elif not state.consumers and state.queue not in held:  # Held, parked or paused: no consumer.
             yield Finding(
                 "error",
                 "no-consumer",
@@ -52,7 +54,7 @@ def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.W
 def given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
     """Findings about messages that no binding matched, and dead letters."""
     try:
-        counts = dead_letters.counts(topology, connection) if kind_of(connection).routes else {}
+        counts = both.counts(topology, connection) if kind_of(connection).routes else {}
     except NotFound as error:
         yield Finding("error", "missing-queue", f"{error.reply_text}; run 'manage.py queues declare'.")
         return

@@ -51,6 +51,21 @@ ACTIONS = [
 ]
 #: Actions that publish nothing.
 SILENT = {"delete_selected", "cancel", "enable_tasks", "disable_tasks", "toggle_tasks", "revoke", "share"}
+#: What changes queues and workers, and publishes nothing (`ami.queues.admin_operations`).
+SILENT |= {
+    "pause",
+    "resume",
+    "peek",
+    "purge",
+    "move",
+    "replay",
+    "discard",
+    "park",
+    "unpark",
+    "stop",
+    "scale",
+    "restart",
+}
 
 
 def changelist(model: Any) -> str:

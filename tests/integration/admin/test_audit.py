@@ -3,13 +3,19 @@
 import json
 
 import pytest
+from celery import current_app
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import model_format_dict
 from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.urls import reverse
 
+from ami.celery.declaration import declare
 from ami.jobs.models import Job
+from ami.queues.models import AuditEntry, Letter
+from tests.support.brokers import celery_at
 from tests.support.product import admin_rows, factories
 
 
@@ -26,7 +32,9 @@ def browser(person, monkeypatch):
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: None)
     client = Client()
     client.force_login(person)
-    return client
+    with celery_at("objectstore+memory://admin-audit"), current_app.connection_for_write() as broker:
+        declare(settings.ANTENNA_TOPOLOGY, broker)
+        yield client
 
 
 def changelist(model):
@@ -43,7 +51,16 @@ def offered(person, rf):
     request.user = person
     for model, shown in sorted(admin.site._registry.items(), key=lambda pair: pair[0]._meta.label):
         for name, (_, _, description) in shown.get_actions(request).items():
-            yield model, name, str(description)
+            yield model, name, str(description) % model_format_dict(model._meta)
+
+
+#: What the operations ask for before they run.
+ANSWERS = {"confirmed": "yes", "why": "a test", "count": "1", "to": "antenna-housekeeping", "limit": "", "task": ""}
+
+
+def name_of(row):
+    """Return what an operation names the row by."""
+    return next(getattr(row, name) for name in ("task_id", "node", "name") if hasattr(row, name))
 
 
 def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
@@ -54,14 +71,19 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
     for model, name, description in sorted(offered(person, rf), key=lambda action: action[1] == "delete_selected"):
         row = model._default_manager.exclude(pk=person.pk).first() if model is type(person) else None
         row = row or model._default_manager.first() or fresh(model)
+        Letter.objects.update(state="dead")  # A letter is replayed or discarded once.
         caplog.clear()
-        data = {"action": name, "_selected_action": [row.pk], "post": "yes"}
+        data = {"action": name, "_selected_action": [row.pk], "post": "yes", **ANSWERS}
         status = browser.post(changelist(model), data).status_code
         # 403: dependent rows may not be deleted by users; that leaves an entry, too.
-        assert status in (302, 403) if name == "delete_selected" else status == 302, (model, name)
+        assert status in (302, 403) if name == "delete_selected" else status == 302 or name == "peek", (model, name)
         lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "ami.audit"]
-        written = entries(model, row.pk, person).exists()
-        if not written or [line["what"] for line in lines] != [description] or str(row.pk) not in lines[0]["which"]:
+        if getattr(admin.site._registry[model], "records_itself", False):
+            written, what, key = AuditEntry.objects.filter(verb=name, user=person).exists(), name, name_of(row)
+        else:
+            written, what, key = entries(model, row.pk, person).exists(), description, str(row.pk)
+        looks = name == "peek"
+        if not looks and (not written or [line["what"] for line in lines] != [what] or key not in lines[0]["which"]):
             silent.append((model.__name__, name, lines))
         run += 1
     assert not silent

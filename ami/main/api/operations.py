@@ -1,0 +1,302 @@
+"""Queues, workers, tasks and the audit log for staff: thin wrappers around the operations of `ami.queues`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers, viewsets
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from ami.main.api.parameters import KnownParameters
+from ami.queues import cancellations, failures, messages, overview, pauses, worker_operations
+from ami.queues.confirmations import WAIT_SECONDS
+from ami.queues.refusals import Refused
+from ami.queues.wishes import LONGEST_WHY, Operator
+
+#: A request of web may not wait as long as the command: 0 s answers at once with who has confirmed so far.
+MOST_WAIT_SECONDS = 10.0
+MOST_AUDIT_ENTRIES = 500
+#: Of one request; the command moves any number.
+MOST_MOVED = 1000
+NAME = OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH)
+
+
+def _text(name: str) -> OpenApiParameter:
+    return OpenApiParameter(name, OpenApiTypes.INT if name == "limit" else OpenApiTypes.STR)
+
+
+class OperatorPermission(BasePermission):
+    """Staff may look; what changes something needs the permission that the view names for it."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        user = request.user
+        if not (user and user.is_authenticated and user.is_staff):
+            return False
+        needed = view.needs.get(view.action, "")
+        return not needed or user.has_perm(f"queues.{needed}")
+
+
+class WishBody(serializers.Serializer[Any]):
+    """Why it is done, until when, and how long to wait for the workers to confirm."""
+
+    why = serializers.CharField(max_length=LONGEST_WHY, allow_blank=True, default="")
+    until = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    wait_seconds = serializers.FloatField(min_value=0, max_value=MOST_WAIT_SECONDS, default=5.0)
+
+
+class ScaleBody(WishBody):
+    """How many processes each worker gets; 0 for what it was started with."""
+
+    count = serializers.IntegerField(min_value=0, max_value=10_000)
+
+
+class PurgeBody(serializers.Serializer[Any]):
+    """Why messages are deleted; with ``dry_run`` they are only counted."""
+
+    why = serializers.CharField(max_length=LONGEST_WHY, allow_blank=True, default="")
+    dry_run = serializers.BooleanField(default=False)
+
+
+class MoveBody(PurgeBody):
+    """Where to, and which messages: of one task, with these headers, at most so many."""
+
+    to = serializers.CharField(max_length=255)
+    task = serializers.CharField(max_length=255, allow_blank=True, default="")
+    headers = serializers.DictField(child=serializers.CharField(max_length=255), default=dict)
+    limit = serializers.IntegerField(min_value=1, max_value=MOST_MOVED, default=MOST_MOVED)
+
+
+class ConfirmedAnswer(serializers.Serializer[Any]):
+    """Nodes that have confirmed, that have not, and whose beat is stale."""
+
+    confirmed = serializers.ListField(child=serializers.CharField())
+    missing = serializers.ListField(child=serializers.CharField())
+    stale = serializers.ListField(child=serializers.CharField())
+
+
+class OperationsView(KnownParameters, viewsets.GenericViewSet[Any]):
+    """What the views of this module share."""
+
+    permission_classes = (OperatorPermission,)
+    serializer_class = WishBody
+    pagination_class = None
+    lookup_url_kwarg = "name"
+    lookup_value_regex = r"[^/]{1,255}"
+    #: The permission that an action needs, as in `ami.queues.models.DesiredState`.
+    needs: dict[str, str] = {}
+
+    def _wish(self, operation: Callable[..., Any], name: str, *more: str, body: type[WishBody] = WishBody) -> Response:
+        values = _given(body, self.request)
+        options: dict[str, Any] = {"why": values["why"]}
+        if values["until"] is not None:
+            options["until"] = values["until"]
+        if operation is not worker_operations.restart:
+            options["seconds"] = min(values["wait_seconds"], WAIT_SECONDS)
+        operator = Operator(self.request.user, "api")
+        try:
+            found = operation(settings.ANTENNA_TOPOLOGY, name, *(values[each] for each in more), operator, **options)
+        except Refused as error:
+            raise ValidationError({"detail": str(error)}) from error
+        except TypeError:
+            raise ValidationError({"until": ["This operation does not undo itself."]}) from None
+        return Response(ConfirmedAnswer(asdict(found)).data)
+
+
+@extend_schema(parameters=[NAME])
+class QueueViewSet(OperationsView):
+    """The queues, what waits in them, and who paused them."""
+
+    needs = {
+        "pause": "pause_queue",
+        "resume": "pause_queue",
+        "peek": "peek_queue",
+        "purge": "purge_queue",
+        "move": "move_messages",
+    }
+    unrecorded = ("pause", "resume", "purge", "move")
+    reads = {"peek": ("limit",)}
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)])
+    def list(self, _: Request) -> Response:
+        """Return every consumed queue."""
+        with current_app.connection_for_read() as connection:
+            return Response([asdict(row) for row in overview.queues(settings.ANTENNA_TOPOLOGY, connection)])
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def pause(self, _: Request, name: str) -> Response:
+        """Pause the queue on every worker; it lasts over restarts."""
+        return self._wish(pauses.pause, name)
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def resume(self, _: Request, name: str) -> Response:
+        """Resume the queue."""
+        return self._wish(pauses.resume, name)
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])
+    @action(detail=True, methods=["get"])
+    def peek(self, request: Request, name: str) -> Response:
+        """Return the oldest messages; on RabbitMQ's work queues this costs one delivery of each."""
+        limit = _number(request, "limit", messages.MOST_PEEKED)
+        with _refusing(), current_app.connection_for_read() as connection:
+            found = messages.peek(settings.ANTENNA_TOPOLOGY, connection, name, limit)
+        return Response(asdict(found))
+
+    @extend_schema(request=PurgeBody, responses=OpenApiTypes.OBJECT)
+    @action(detail=True, methods=["post"], serializer_class=PurgeBody)
+    def purge(self, request: Request, name: str) -> Response:
+        """Delete the messages that wait in the queue."""
+        given = _given(PurgeBody, request)
+        topology = settings.ANTENNA_TOPOLOGY
+        with _refusing(), current_app.connection_for_write() as connection:
+            messages.refuse_unknown(topology, name)
+            if given["dry_run"]:
+                return Response({"would_purge": messages.waiting(connection, name)})
+            count = messages.purge(topology, connection, name, Operator(request.user, "api"), why=given["why"])
+        return Response({"purged": count})
+
+    @extend_schema(request=MoveBody, responses=OpenApiTypes.OBJECT)
+    @action(detail=True, methods=["post"], serializer_class=MoveBody)
+    def move(self, request: Request, name: str) -> Response:
+        """Move messages to another queue."""
+        given = _given(MoveBody, request)
+        options = {option: given[option] for option in ("why", "task", "headers", "limit")}
+        with _refusing(), current_app.connection_for_write() as connection:
+            if given["dry_run"]:
+                messages.refuse_unknown(settings.ANTENNA_TOPOLOGY, name)
+                return Response({"would_look_at": messages.waiting(connection, name)})
+            operator = Operator(request.user, "api")
+            moved = messages.move(settings.ANTENNA_TOPOLOGY, connection, name, given["to"], operator, **options)
+        return Response(asdict(moved))
+
+
+@extend_schema(parameters=[NAME])
+class WorkerViewSet(OperationsView):
+    """The workers; ``name`` is a node, a service or a host."""
+
+    unrecorded = ("park", "stop", "unpark", "scale", "restart")
+    needs = dict.fromkeys(unrecorded, "control_workers")
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)])
+    def list(self, _: Request) -> Response:
+        """Return every worker that has not ended in order."""
+        return Response([asdict(row) for row in overview.workers()])
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def park(self, _: Request, name: str) -> Response:
+        """Let the workers finish what runs and take nothing more."""
+        return self._wish(worker_operations.park, name)
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def stop(self, _: Request, name: str) -> Response:
+        """Park the workers and end what they run."""
+        return self._wish(worker_operations.stop, name)
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def unpark(self, _: Request, name: str) -> Response:
+        """Let the workers take tasks again."""
+        return self._wish(worker_operations.unpark, name)
+
+    @extend_schema(request=ScaleBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def scale(self, _: Request, name: str) -> Response:
+        """Set the number of processes of each worker."""
+        return self._wish(worker_operations.scale, name, "count", body=ScaleBody)
+
+    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
+    @action(detail=True, methods=["post"])
+    def restart(self, _: Request, name: str) -> Response:
+        """Replace the processes of the workers one after the other."""
+        return self._wish(worker_operations.restart, name)
+
+
+@extend_schema(parameters=[NAME])
+class TaskViewSet(OperationsView):
+    """Single tasks, by their id."""
+
+    needs = {"cancel": "cancel_task"}
+    unrecorded = ("cancel",)
+
+    @extend_schema(request=WishBody, responses=OpenApiTypes.OBJECT)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, name: str) -> Response:
+        """Cancel the task wherever it is."""
+        given = _given(WishBody, request)
+        with _refusing():
+            found = cancellations.cancel(name, Operator(request.user, "api"), why=given["why"])
+        return Response(asdict(found))
+
+
+class AuditViewSet(OperationsView):
+    """What operators did, newest first."""
+
+    reads = {"list": ("limit",)}
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])
+    def list(self, request: Request) -> Response:
+        """Return the latest entries, at most ``limit`` (50; 500 at most)."""
+        return Response(overview.audit(_number(request, "limit", MOST_AUDIT_ENTRIES, default=50)))
+
+
+class FailureViewSet(OperationsView):
+    """Why tasks failed: tries, newest first, and their causes."""
+
+    needs = {"list": "view_taskfailure", "causes": "view_taskfailure"}
+    reads = {
+        "list": ("limit", "task", "task_id", "cause", "search"),
+        "causes": ("limit", "task", "search"),
+    }
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[_text(name) for name in reads["list"]])
+    def list(self, request: Request) -> Response:
+        """Return the latest tries that failed, at most ``limit`` (50; 500 at most); with ``task_id`` the tracebacks."""
+        limit, is_one = _number(request, "limit", MOST_AUDIT_ENTRIES, default=50), "task_id" in request.query_params
+        rows = _failures(request) if is_one else _failures(request).defer("traceback")
+        return Response([failures.as_dict(row, with_traceback=is_one) for row in rows[:limit]])
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[_text(name) for name in reads["causes"]])
+    @action(detail=False, methods=["get"])
+    def causes(self, request: Request) -> Response:
+        """Return the causes of these failures with their counts, the most frequent first."""
+        limit = _number(request, "limit", MOST_AUDIT_ENTRIES, default=50)
+        return Response([asdict(each) for each in failures.causes(_failures(request), limit)])
+
+
+def _failures(request: Request) -> Any:
+    names = ("task", "task_id", "cause", "search")
+    return failures.found(**{name: request.query_params.get(name, "")[:255] for name in names})
+
+
+def _number(request: Request, name: str, most: int, default: int | None = None) -> int:
+    text = request.query_params.get(name, str(default or most))
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:6]) <= most:
+        raise ValidationError({name: [f"Give a number from 1 to {most}."]})
+    return int(text)
+
+
+def _given(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    body = kind(data=request.data)
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Answer 400 with the operation's sentence."""
+    try:
+        yield
+    except Refused as error:
+        raise ValidationError({"detail": str(error)}) from error

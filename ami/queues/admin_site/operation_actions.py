@@ -1,0 +1,134 @@
+"""The operations as actions of the admin: each asks for the reason first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from ami.queues import broker_errors, cancellations, worker_operations
+from ami.queues import messages as queue_messages
+from ami.queues.admin_site.user_messages import selected_rows
+from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator, moment
+
+#: A page does not wait for the workers; the list shows who has confirmed.
+NO_WAIT = {"seconds": 0}
+#: Of one request; the command moves any number.
+MOST_MOVED = 1000
+
+#: Runs an operation on the row of this name, with the values of the asked fields; returns a sentence.
+Operation = Callable[[str, Operator, str, dict[str, str]], str]
+
+
+@dataclass(frozen=True)
+class Field:
+    """What an action asks for besides the reason; ``kind`` is the HTML input's, or ``queue`` for a list of them."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    is_required: bool = False
+
+
+PROCESSES = Field("count", "Processes (0: what it was started with)", "number", is_required=True)
+UNTIL = Field("until", "Until (it then undoes itself)", "datetime-local")
+
+
+def expected() -> tuple[type[BaseException], ...]:
+    """Return the errors that the user reads as a message."""
+    return Refused, *broker_errors.kinds()
+
+
+def operation_action(
+    verb: str, operation: Operation, names: Callable[[Any], str], permission: str, fields: tuple[Field, ...] = ()
+) -> Any:
+    """Return an action that asks for the reason and ``fields``, then runs the operation on each selected row."""
+
+    def act(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        rows = list(selected_rows(request, queryset))
+        if "confirmed" not in request.POST:
+            context = {
+                **model_admin.admin_site.each_context(request),
+                "title": f"{verb.capitalize()} {', '.join(names(row) for row in rows)[:200]}?",
+                "verb": verb,
+                "rows": rows,
+                "fields": fields,
+                "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
+                "action": request.POST.get("action", ""),
+                "opts": model_admin.model._meta,
+            }
+            return TemplateResponse(request, "admin/queues/ask_why.html", context)
+        given = {field.name: str(request.POST.get(field.name, "")).strip() for field in fields}
+        operator, why = Operator(request.user, "admin"), str(request.POST.get("why", ""))
+        for row in rows:
+            try:
+                sentence = operation(names(row), operator, why, given)
+            except expected() as error:
+                messages.error(request, f"{names(row)}: {error}")
+            else:
+                messages.success(request, f"{verb.capitalize()}: {names(row)}. {sentence}")
+        return None
+
+    act.__name__ = verb
+    return admin.action(description=f"{verb.capitalize()} the selected", permissions=[permission])(act)
+
+
+def wish(operation: Callable[..., Any], **options: Any) -> Operation:
+    def run(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+        until = {"until": _moment(given["until"])} if given.get("until") else {}
+        operation(settings.ANTENNA_TOPOLOGY, name, operator, why=why, **options, **until)
+        return "The workers confirm within seconds."
+
+    return run
+
+
+def scale(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+    count = _number(given["count"], 10_000)
+    worker_operations.scale(settings.ANTENNA_TOPOLOGY, name, count, operator, why=why, **NO_WAIT)
+    return "The workers confirm within seconds."
+
+
+def cancel(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    node = cancellations.cancel(name, operator, why=why).node
+    return f"{node} ends it within 30 s." if node else "It is dropped when a worker receives it."
+
+
+def purge(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    with current_app.connection_for_write() as connection:
+        return f"{queue_messages.purge(settings.ANTENNA_TOPOLOGY, connection, name, operator, why=why)} messages."
+
+
+def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+    limit = _number(given["limit"] or str(MOST_MOVED), MOST_MOVED)
+    with current_app.connection_for_write() as connection:
+        moved = queue_messages.move(
+            settings.ANTENNA_TOPOLOGY,
+            connection,
+            name,
+            given["to"],
+            operator,
+            why=why,
+            task=given["task"],
+            limit=limit,
+        )
+    return f"{moved.moved} messages to {given['to']}; {moved.passed} others are at the end of their queue."
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise Refused(f"{error}.") from None
+
+
+def _number(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:6]) > most:
+        raise Refused(f"'{text[:40]}' is not a number from 0 to {most}.")
+    return int(text)

@@ -1,0 +1,65 @@
+"""Findings from the rows that workers write, and from what operators have paused."""
+
+from collections.abc import Iterator
+
+from django.db import DatabaseError
+
+from ami.queues import overview
+from ami.queues.confirmations import STALE
+from ami.queues.diagnostics.finding import Finding
+from ami.queues.overview import WorkerRow
+from ami.queues.pauses import paused
+from ami.topology.topology import Topology
+
+REMEDIES = {
+    "dead": "its messages were delivered again; start it again, or look why its host is down",
+    "wedged": "its loop stands still; it ends itself within a minute",
+    "cut off": "it has not heard from the broker for a minute; its connection was closed, look at its network",
+    "database away": "it answers and cannot write to the database; look at its network and DATABASE_URL",
+    "stale": f"it has not reported itself for {STALE.total_seconds():.0f} s; it is rescued if it does not answer",
+}
+
+
+def findings(topology: Topology) -> Iterator[Finding]:
+    """Yield what the workers' rows and the operators' wishes tell."""
+    for row in overview.workers():
+        if remedy := REMEDIES.get(row.state):
+            level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
+            yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.")
+        yield from _of_worker(row)
+    for workload in topology.workloads:
+        if wish := paused(workload.queue):
+            until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""
+            why = f" ({wish.why})" if wish.why else ""
+            yield Finding(
+                "warning",
+                "paused",
+                f"{workload.queue} is paused by {wish.by} since {wish.since:%Y-%m-%d %H:%M %Z}{until}{why}; "
+                f"'manage.py queues resume {workload.queue}' ends it.",
+            )
+
+
+def closed_queues(topology: Topology) -> set[str]:
+    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
+    try:
+        rows = overview.workers()
+        queues = {queue for row in rows for queue in row.queues}
+        parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
+        return parked | {row.queue for row in topology.workloads if paused(row.queue)}
+    except DatabaseError:
+        return set()
+
+
+def _of_worker(row: WorkerRow) -> Iterator[Finding]:
+    if row.state == "parked":
+        yield Finding("warning", "parked", f"{row.node} is parked; 'manage.py queues unpark {row.node}' ends it.")
+    if row.repairs:
+        counts = ", ".join(f"{what} {count}" for what, count in sorted(row.repairs.items()))
+        yield Finding("warning", "drift", f"{row.node} was not as wanted and was repaired, since its start: {counts}.")
+    if row.unaccounted:
+        yield Finding(
+            "error",
+            "unaccounted",
+            f"{row.node} holds {row.unaccounted} messages that it neither runs nor settles; restart "
+            "its process: the broker delivers them again.",
+        )

@@ -1,0 +1,189 @@
+"""The failures of tasks: written by the workers, listed, searched, and grouped by their cause."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from celery.utils.log import get_logger
+from django.db import Error
+from django.db.models import Count, Max, Min, Q, QuerySet
+from django.utils import timezone
+
+from ami.celery.failures.record import FOREIGN, Failure
+from ami.queues.dead_letters import DeadLetter
+from ami.queues.models import TaskFailure
+from ami.queues.redaction import redact_text
+
+logger = get_logger(__name__)
+
+#: Failures are kept for so long, and the newest so many.
+KEPT, MOST_KEPT = timedelta(days=30), 200_000
+#: Deleted at once; the rest follows an hour later.
+MOST_DELETED = 20_000
+
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"\b(?:0x[0-9a-f]+|(?=[0-9a-f]*\d)[0-9a-f]{8,})\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_LINE = re.compile(r":\d+ in ")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures with one cause: how many tries, of how many tasks, and between when."""
+
+    cause: str
+    task: str
+    exception: str
+    place: str
+    message: str
+    tries: int
+    tasks: int
+    first_at: datetime
+    last_at: datetime
+
+
+def record(failures: Sequence[Failure]) -> None:
+    """Write failures, with their secrets masked; one that is written already stays as it is. One statement."""
+    TaskFailure.objects.bulk_create([_row(each) for each in failures], ignore_conflicts=True)
+
+
+def forget_old() -> None:
+    """Delete what is older than `KEPT`, and of the rest the oldest beyond `MOST_KEPT`."""
+    TaskFailure.objects.filter(failed_at__lt=timezone.now() - KEPT).delete()
+    oldest = TaskFailure.objects.order_by("-pk").values_list("pk", flat=True)[MOST_KEPT : MOST_KEPT + 1].first()
+    if oldest is not None:
+        TaskFailure.objects.filter(pk__in=list(_before(oldest))).delete()
+
+
+def _before(pk: int) -> "QuerySet[TaskFailure, int]":
+    return TaskFailure.objects.filter(pk__lte=pk).order_by("pk").values_list("pk", flat=True)[:MOST_DELETED]
+
+
+def found(
+    *, task: str = "", task_id: str = "", cause: str = "", search: str = "", since: datetime | None = None
+) -> "QuerySet[TaskFailure]":
+    """Return the failures that fit, newest first; ``search`` is a part of the exception, message or place."""
+    given = {"task": task, "task_id": task_id, "cause": cause, "failed_at__gte": since}
+    rows = TaskFailure.objects.filter(**{name: value for name, value in given.items() if value})
+    if search:
+        fits = Q(exception__icontains=search) | Q(message__icontains=search) | Q(place__icontains=search)
+        rows = rows.filter(fits)
+    return rows.order_by("-failed_at", "-pk")
+
+
+def as_dict(row: TaskFailure, *, with_traceback: bool = False) -> dict[str, Any]:
+    """Return a failure as JSON takes it."""
+    left_out = ("id",) if with_traceback else ("id", "traceback")
+    names = [field.name for field in TaskFailure._meta.concrete_fields if field.name not in left_out]
+    return {name: getattr(row, name) for name in names} | {"failed_at": row.failed_at.isoformat()}
+
+
+def causes(rows: "QuerySet[TaskFailure]", limit: int = 50) -> list[Cause]:
+    """Return the causes of these failures, the most frequent first."""
+    groups = (
+        rows.order_by()
+        .values("cause")
+        .annotate(
+            tries=Count("pk"),
+            tasks=Count("task_id", distinct=True),
+            first_at=Min("failed_at"),
+            last_at=Max("failed_at"),
+            newest=Max("pk"),
+        )
+        .order_by("-tries", "cause")[:limit]
+    )
+    known = TaskFailure.objects.in_bulk([group["newest"] for group in groups])
+    return [
+        Cause(
+            cause=group["cause"],
+            task=known[group["newest"]].task,
+            exception=known[group["newest"]].exception,
+            place=known[group["newest"]].place,
+            message=known[group["newest"]].cause_text,
+            tries=group["tries"],
+            tasks=group["tasks"],
+            first_at=group["first_at"],
+            last_at=group["last_at"],
+        )
+        for group in groups
+    ]
+
+
+def latest(task_ids: Iterable[str]) -> dict[str, TaskFailure]:
+    """Return the last failure of each of these tasks that has one; one statement."""
+    rows = TaskFailure.objects.filter(task_id__in=list(task_ids)).order_by("task_id", "failed_at", "pk")
+    return {row.task_id: row for row in rows.defer("traceback")}
+
+
+def explained(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Return dead letters whose detail names the failure that buried them, as far as one is on record."""
+    kept = list(letters)
+    try:
+        known = latest(letter.task_id for letter in kept)
+    except Error as error:
+        logger.warning("Causes of dead letters not read: %s", str(error).partition("\n")[0])
+        return kept
+    return [replace(each, detail=sentence(known[each.task_id])) if each.task_id in known else each for each in kept]
+
+
+def sentence(row: TaskFailure) -> str:
+    """Return what happened at one try: the exception, its message and place, the worker, and for how long it ran."""
+    what = f"{row.exception}: {' '.join(row.message.split())[:300]}" if row.message else row.exception
+    where = f" at {row.place}" if row.place else ""
+    return f"{what}{where} (try {row.retries + 1} on {row.node}, after {row.seconds:.1f} s)"
+
+
+def traceback_lines(text: str) -> list[tuple[str, bool]]:
+    """Return the lines of a traceback, each with whether it is of the project's own code, or names the exception."""
+    lines, is_own = [], True
+    for line in text.splitlines():
+        if line.startswith("  File "):
+            is_own = not FOREIGN.search(line)
+        elif not line.startswith(" "):
+            is_own = True
+        lines.append((line, is_own))
+    return lines
+
+
+def normalised(message: str) -> str:
+    """Return a message without what differs from one failure to the next: ids, addresses and numbers."""
+    text = _UUID.sub("<id>", " ".join(message.split()))
+    return _NUMBER.sub("<n>", _HEXADECIMAL.sub("<id>", text))[:255]
+
+
+def cause_of(task: str, exception: str, place: str, text: str) -> str:
+    """Return the cause's key; a line that moved is the same place."""
+    parts = "\0".join((task, exception, _LINE.sub(" in ", place), text))
+    return hashlib.sha1(parts.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
+
+
+def _row(failure: Failure) -> TaskFailure:
+    message, place = redact_text(_storable(failure.message)), _storable(failure.place)
+    text = normalised(message)
+    return TaskFailure(
+        task_id=failure.task_id[:255],
+        retries=max(0, failure.retries),
+        delivery=max(0, failure.delivery),
+        task=failure.task[:255],
+        kind=failure.kind[:16],
+        exception=failure.exception[:255],
+        message=message,
+        place=place,
+        traceback=redact_text(_storable(failure.traceback)),
+        node=failure.node[:255],
+        host=failure.host[:255],
+        pid=max(0, failure.pid),
+        failed_at=datetime.fromtimestamp(failure.failed_at, UTC),
+        seconds=failure.seconds,
+        peak_kib=max(0, failure.peak_kib),
+        cause=cause_of(failure.task, failure.exception, place, text),
+        cause_text=text,
+    )
+
+
+def _storable(text: str) -> str:
+    """Return a text that PostgreSQL takes: no NUL, no half of a surrogate pair."""
+    return text.replace("\0", "?").encode("utf-8", "replace").decode()

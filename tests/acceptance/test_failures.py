@@ -1,0 +1,131 @@
+"""Why a task failed is on record within seconds, however it died, and beside its dead letter."""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from celery.events import EventReceiver
+from django_celery_results.models import TaskResult
+from kombu import Connection
+
+from ami.queues.models import TaskFailure, TaskRun, Worker
+from tests.support.cut_relay import cut_relay
+from tests.support.place import BROKERS, Place, new_place, until
+
+T, S = "tests.support.worker_tasks.basic", "tests.support.worker_tasks.secret"
+CANARY = "canary-4b1d7c2e"
+#: Retries are routed by name, and the tasks of tests have no rule.
+QUEUE = "antenna"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with new_place("failures", request.param) as made:
+        made.use_test_database()
+        made.environment["ANTENNA_EXTRA_TASKS"] = f"{T},{S}"
+        made.queues("declare")
+        yield made
+
+
+def tries(task_id: str) -> list[Any]:
+    rows = TaskFailure.objects.filter(task_id=task_id).order_by("retries", "failed_at")
+    return [(row.kind, row.exception.rpartition(".")[2], row.retries) for row in rows]
+
+
+def recorded(sent: dict[str, str]) -> dict[str, list[Any]]:
+    return {name: tries(task) for name, task in sent.items()}
+
+
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
+def test_every_way_to_die_leaves_its_cause(place: Place):
+    expected = {
+        "fail": [("error", "ValueError", 0)],
+        "fail_after_retries": [("retry", "ValueError", 0), ("retry", "ValueError", 1), ("error", "ValueError", 2)],
+        "run_out_of_memory": [("memory", "MemoryLimitExceeded", 0), ("memory", "MemoryLimitExceeded", 1)],
+        "run_too_long": [("time limit", "TimeLimitExceeded", 0), ("time limit", "TimeLimitExceeded", 1)],
+        "lose_the_child": [("process lost", "WorkerLostError", 0), ("process lost", "WorkerLostError", 1)],
+        "retry_once": [],
+        "succeed": [],
+    }
+    place.worker(QUEUE)
+    sent = {name: place.send(f"{T}.{name}", queue=QUEUE) for name in expected}
+    with suppress(AssertionError):  # The comparison below says which is missing.
+        until(lambda: recorded(sent) == expected, seconds=40)
+    assert recorded(sent) == expected
+    until(lambda: place.depth(f"{QUEUE}.dlq") == 5, seconds=10, what="what failed for good is buried")
+
+    letters = {row["task_id"]: row["detail"] for row in place.queues("dead-letters", f"{QUEUE}.dlq").json}
+    assert "ValueError: at once at tests/support/worker_tasks/basic.py:" in letters[sent["fail"]]
+    assert "TimeLimitExceeded" in letters[sent["run_too_long"]]
+    row = TaskFailure.objects.get(task_id=sent["fail"])
+    assert row.place.endswith(" in fail")
+    assert 'raise ValueError("at once")' in row.traceback
+    assert row.peak_kib > 10_000
+    causes = place.queues("failures", "--causes").json
+    assert (causes[0]["exception"], causes[0]["tries"]) == ("ValueError", 3)
+
+
+@pytest.mark.parametrize("place", BROKERS[:1], indirect=True)
+def test_causes_wait_while_the_database_is_away_also_over_a_restart(place: Place):
+    if not place.environment["DATABASE_URL"].startswith("postgres"):
+        pytest.skip("a file has no network")
+    with cut_relay(place.environment["DATABASE_URL"], 5432) as database:
+        place.environment["DATABASE_URL"] = database.url(place.environment["DATABASE_URL"])
+        worker = place.worker(QUEUE)
+        until(Worker.objects.exists, what="the worker has a row")
+        database.cut()
+        before = place.send(f"{T}.fail", queue=QUEUE)
+        until(lambda: "at once" in worker.text, seconds=20, what="it failed")
+        worker.kill()
+        restarted = place.worker(QUEUE)
+        after = place.send(f"{T}.fail", queue=QUEUE)
+        until(lambda: "at once" in restarted.text, seconds=20, what="the other one failed")
+        assert not TaskFailure.objects.exists()
+        database.mend()
+        until(lambda: tries(before) and tries(after), seconds=30, what="both are on record")
+
+
+def read_events(place: Place, connection: Connection, texts: list[str]) -> None:
+    """Begin to read every event of tasks, as Flower does."""
+    receiver = EventReceiver(connection, handlers={"*": lambda event: texts.append(repr(event))}, app=place.app)
+    channel = connection.default_channel
+    (consumer,) = receiver.get_consumers(lambda **options: connection.Consumer(**options), channel)
+    consumer.consume()
+
+
+def answers(connection: Connection) -> None:
+    """Read what the broker has sent."""
+    with suppress(TimeoutError):
+        while True:
+            connection.drain_events(timeout=0.05)
+
+
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
+def test_canary_in_a_sensitive_argument_appears_nowhere_but_in_the_message(place: Place):
+    worker = place.worker(QUEUE, "-E")
+    # Imported by who publishes, as the task of an application is.
+    use_token = importlib.import_module(S).use_token
+    events: list[str] = []
+    with place.app.connection_for_read() as reading:
+        read_events(place, reading, events)
+        task = use_token.apply_async((3, CANARY), queue=QUEUE).id
+        until(lambda: f"{task}] received" in worker.text, seconds=20, what="it runs")
+        active = repr(place.app.control.inspect(timeout=20, limit=1).active())
+        until(lambda: place.depth(f"{QUEUE}.dlq") == 1, seconds=30, what="it is buried")
+        until(lambda: (answers(reading), "task-failed" in "".join(events))[1], seconds=20, what="its events are read")
+    until(lambda: len(tries(task)) == 2, seconds=10, what="both causes are on record")
+    assert task in active
+    rows = repr(list(TaskFailure.objects.values())) + repr(list(TaskRun.objects.values()))
+    letters = repr(place.queues("dead-letters", f"{QUEUE}.dlq").json)
+    assert "the service refused ********" in letters
+    shown = {"log": worker.text, "inspect": active, "events": "".join(events), "rows": rows, "letters": letters}
+    shown["results"] = repr(list(TaskResult.objects.values()))
+    assert [name for name, text in shown.items() if CANARY in text] == []
+    with place.app.connection_for_read() as connection, connection.channel() as channel:
+        message = channel.message_to_python(channel.basic_get(f"{QUEUE}.dlq"))
+        assert CANARY not in repr(message.headers)
+        assert CANARY in repr(message.payload)

@@ -92,6 +92,8 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.lists
 	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.exports
 	$(V) -m benchmarks.exports
+	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.operations
+	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.failures
 	$(V) -m benchmarks.start
 	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.overhead
 

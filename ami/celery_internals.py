@@ -36,6 +36,8 @@ _CONSUMER, _REQUEST = "kombu.messaging:Consumer", "celery.worker.request:Request
 _CONTROLLER, _WORKER_CONSUMER = "celery.worker.worker:WorkController", "celery.worker.consumer.consumer:Consumer"
 _QOS = "kombu.transport.virtual.base:QoS"
 _CHILDREN, _ADAPTERS, _SLOTS = "ami.governor.pool_children", "ami.governor.pool_adapters", "ami.governor.slot_consumer"
+_POOL_SIZE = "ami.celery.desired_state.pool_size"
+_CLOSABLE = "ami.governor.closable_consumer"
 _SCHEDULER, _DATABASE_SCHEDULER = "ami.celery.scheduler", "django_celery_beat.schedulers:DatabaseScheduler"
 _BULK = "ami.celery.bulk_message"
 _FIXUP, _WORKER_FIXUP = "celery.fixups.django:DjangoFixup", "celery.fixups.django:DjangoWorkerFixup"
@@ -43,6 +45,7 @@ _OWN_FIXUP = "ami.celery.django_fixup"
 _GUARD, _UNACKED = "ami.celery.message_guard", "ami.transports.objectstore.broker.unacked"
 
 INTERNALS = (
+    Internal("celery.backends.base:Backend", "_get_result_meta", "config.redis_results", "mask sensitive arguments"),
     # The prefork pool and its children.
     Internal("celery.concurrency.base:BasePool", "_pool", _ADAPTERS, "reach billiard's pool"),
     Internal("celery.concurrency.prefork:TaskPool", "Pool", "ami.celery.pool", "replace the asynchronous pool"),
@@ -54,6 +57,8 @@ INTERNALS = (
     Internal(_ASYNPOOL, "_write_to", "ami.celery.pool", "know which tasks were written to a child"),
     Internal(_POOL, "_pool", _CHILDREN, "list the children"),
     Internal(_POOL, "_cache", _CHILDREN, "list the jobs"),
+    Internal(_POOL, "_processes", _POOL_SIZE, "remove a process"),
+    Internal(_POOL, "_putlock", _POOL_SIZE, "remove a process"),
     Internal(_POOL, "_maxtasksperchild", _CHILDREN, "know when a child exits by itself"),
     Internal(_POOL, "_result_handler", _CHILDREN, "act before and after a result"),
     Internal("billiard.pool:ResultHandler", "state_handlers", _CHILDREN, "act before and after a result"),
@@ -108,7 +113,10 @@ INTERNALS = (
         "amqp.basic_message:Message", "_load_properties", "ami.celery.amqp_properties", "survive unreadable properties"
     ),
     # Consuming.
-    Internal(_CONSUMER, "_active_tags", _GUARD, "find the queue of a message"),
+    Internal(_CONSUMER, "_active_tags", _CLOSABLE, "close one queue of several"),
+    Internal(_CONSUMER, "_active_queue_no_ack", _CLOSABLE, "close one queue of several"),
+    Internal(_CONSUMER, "_basic_consume", _CLOSABLE, "leave out closed queues"),
+    Internal("kombu.transport.virtual.base:Channel", "_consumers", _CLOSABLE, "know which consumers are there"),
     Internal(_CONSUMER, "_queues", _SLOTS, "open one consumer per slot"),
     Internal(_CONSUMER, "_receive_callback", _SLOTS, "see each message first"),
     Internal(_CONSUMER, "_tags", _SLOTS, "number the consumers"),
@@ -184,6 +192,13 @@ def inner_pool(pool: Any) -> Any:
 def processes(pool: Any) -> list[Any]:
     """Return the child processes of billiard's pool; empty for what is not one."""
     return list(getattr(pool, "_pool", ()))
+
+
+def expect_fewer(pool: Any) -> None:
+    """Make the pool one process smaller: it does not replace the next one that exits."""
+    pool._processes -= 1
+    if pool._putlock is not None:
+        pool._putlock.shrink()
 
 
 def process_of(pool: Any, fd: int) -> Any:
@@ -272,6 +287,15 @@ def semaphore_release(controller: Any) -> Any:
 def publish_unconfirmed(channel: Any) -> Any:
     """Return the publish of an AMQP channel that waits for no confirmation."""
     return channel._basic_publish
+
+
+def consumer_tags(channel: Any) -> Any:
+    """Return the tags of a channel's consumers; AMQP, our transports and kombu's keep them in different places."""
+    if (callbacks := getattr(channel, "callbacks", None)) is not None:
+        return callbacks
+    if (consumers := getattr(channel, "consumers", None)) is not None:
+        return {consumer.tag for consumer in consumers}
+    return channel._consumers
 
 
 def is_fetching(channel: Any) -> bool:

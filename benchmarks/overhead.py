@@ -69,6 +69,10 @@ app.conf.update(
 @app.task(name="nothing")
 def nothing(_=None):
     pass
+
+@app.task(name="failing")
+def failing(_=None):
+    raise ValueError("at once")
 """
 
 

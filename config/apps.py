@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig, apps
+from django.conf import settings
 from django.contrib.admin.apps import SimpleAdminConfig
 from django.core.management import call_command
 from django.db.models.signals import post_migrate
@@ -21,18 +22,30 @@ class CompositionConfig(AppConfig):
     label = "composition"
 
     def ready(self) -> None:
-        """Complete the task routes; connect beat's claims, the old application's tasks to their adoption, telemetry's
-        listeners, and the cache's table to `migrate`.
+        """Complete the task routes; connect beat's claims, the workers' rows, the old application's tasks to their
+        adoption, telemetry's listeners, and the cache's table to `migrate`.
         """
-        from ami.celery import tick_claims
+        from ami.celery import fences, tick_claims, worker_records
+        from ami.jobs.services import job_slice
         from ami.jobs.services import old_tasks as antenna
+        from ami.main.services import leases
         from ami.queues.adoption import old_tasks
+        from ami.queues.fence_rows import DatabaseFences
+        from ami.queues.letters.collector import Collector
+        from ami.queues.rescue import gone
+        from ami.queues.rescue.sweep import Sweep
         from ami.queues.ticks import DatabaseTickClaims
+        from ami.queues.worker_rows import DatabaseWorkerRecords
         from ami.telemetry import listeners
         from config import task_routes
 
         task_routes.apply()
         tick_claims.connect(DatabaseTickClaims())
+        fences.connect(DatabaseFences())
+        duties = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
+        worker_records.connect(DatabaseWorkerRecords(), Sweep(), *duties)
+        gone.connect(job_slice.release_of_dead)
+        gone.connect(leases.release_named)
         listeners.connect()
         old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")

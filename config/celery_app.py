@@ -1,8 +1,10 @@
 """The Celery application that `celery -A config` finds."""
 
 from ami import governor, transports
-from ami.celery import bootsteps, publish_settings
+from ami.celery import bootsteps, connection_names, publish_settings, task_progress
 from ami.celery.app import AntennaCelery
+from ami.celery.desired_state import step as desired_state
+from ami.celery.failures import spool
 from ami.telemetry import pulse
 from config import flower, settings_module, shared_imports, start_checks, task_routes  # noqa: F401 - three listen to signals
 
@@ -17,4 +19,8 @@ publish_settings.keep(app)
 app.autodiscover_tasks()
 bootsteps.install(app)
 governor.install(app)
+desired_state.install(app)
+connection_names.install(app)
+spool.install(app)
+task_progress.install(app)
 pulse.install(app)

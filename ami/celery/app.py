@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from amqp.exceptions import NotFound
 from celery import Celery
@@ -13,7 +14,7 @@ from celery.signals import before_task_publish
 from kombu import Connection, Queue
 from kombu.utils.objects import cached_property
 
-from ami.celery import origin
+from ami.celery import origin, sensitive
 from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
 from ami.environment.errors import did_you_mean
@@ -22,6 +23,8 @@ from ami.topology.topology import Topology
 
 #: Epoch seconds at which a message was published, or is due when it was published with a countdown.
 PUBLISHED_HEADER = "antenna_published_at"
+#: Names one publish: of a message that is buried, and of its copies.
+PUBLISH_ID_HEADER = "antenna_publish_id"
 
 
 class AntennaCelery(Celery):
@@ -57,6 +60,7 @@ class AntennaCelery(Celery):
             kombu.exceptions.OperationalError: the broker did not take the message.
         """
         options = self._completed(self._broker_kind(), name, options)
+        options = sensitive.representations(self, name, args, kwargs) | options
         send = super().send_task
         return self._declaring_what_is_missing(lambda: send(name, args, kwargs, **_copied(options)))
 
@@ -81,6 +85,7 @@ class AntennaCelery(Celery):
         headers = dict(options.pop("headers", None) or {})
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
         headers[PUBLISHED_HEADER] = due
+        headers[PUBLISH_ID_HEADER] = uuid4().hex  # Not a retry's, which has the headers of the message before it.
         if kind.confirms:
             options.setdefault("confirm_timeout", CONFIRM_TIMEOUT_SECONDS)
         if kind.routes:

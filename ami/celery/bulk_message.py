@@ -15,6 +15,7 @@ from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 from ami import celery_internals
+from ami.celery import sensitive
 from ami.celery.replaced_calls import options_completer, publishes_as_celery
 
 #: The options of a signature whose message is built here. With any other one its own `apply_async` publishes it.
@@ -169,8 +170,7 @@ class MessageBuilder:
             shadow=shadow,
             origin=self._node,
             ignore_result=ignored,
-            argsrepr=saferepr(args, self._amqp.argsrepr_maxsize, maxlevels=self._levels) if args else "()",
-            kwargsrepr=saferepr(kwargs or {}, self._amqp.kwargsrepr_maxsize, maxlevels=self._levels),
+            **self._representations(task.name, args, kwargs),
         )
         sent = self._collect(message, task.name, headers, properties, body, options)
         message.has_result = not ignored
@@ -181,6 +181,12 @@ class MessageBuilder:
             where = {"queue": queue and queue.name, "exchange": exchange, "routing_key": sent["routing_key"]}
             message.event = {**event, **where}
         return True
+
+    def _representations(self, name: str, args: Any, kwargs: Any) -> dict[str, str]:
+        return sensitive.representations(self._app, name, args, kwargs) or {
+            "argsrepr": saferepr(args, self._amqp.argsrepr_maxsize, maxlevels=self._levels) if args else "()",
+            "kwargsrepr": saferepr(kwargs or {}, self._amqp.kwargsrepr_maxsize, maxlevels=self._levels),
+        }
 
     def _lineage(self, root: Any, parent_id: Any, options: dict[str, Any]) -> tuple[Any, Any]:
         if self._parent is not None and not (root and parent_id):

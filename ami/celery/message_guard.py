@@ -82,15 +82,6 @@ class GuardedConsumer(SlotConsumer):
         else:
             self.on_decode_error(message, error)
 
-    def queue_of(self, message: Any) -> str | None:
-        """Return the name of the queue that a message came from; None when that is not known."""
-        tag = (message.delivery_info or {}).get("consumer_tag")
-        names = [name for name, active in self._active_tags.items() if active == tag]
-        if self._managed and self.amqp and tag in self._open:
-            names = [self._open[tag].name]
-        names = names or list(self._queues)
-        return names[0] if len(names) == 1 else None
-
 
 class GuardedWorker(CeleryConsumer):
     """Celery's consumer of a worker; set as ``worker_consumer``.

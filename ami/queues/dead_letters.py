@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from kombu import Connection, Message
 
 from ami.celery.amqp_properties import UNREADABLE
+from ami.celery.app import PUBLISH_ID_HEADER
 from ami.celery.declaration import depth
 from ami.celery.message_copy import REASON_HEADER, REASON_KIND_HEADER
 from ami.queues.shovel import move
@@ -74,36 +76,36 @@ def _read(channel: Any, queue: str, limit: int) -> Iterator[DeadLetter]:
         raw = channel.basic_get(queue, no_ack=False)
         if raw is None:
             return
-        yield _letter(queue, channel.message_to_python(raw))
+        yield letter(queue, channel.message_to_python(raw))
 
 
-def _letter(queue: str, message: Message) -> DeadLetter:
+def letter(queue: str, message: Message) -> DeadLetter:
     headers = message.headers or {}
     reason, detail = _why(message, headers)
     retries = headers.get("retries")
     return DeadLetter(
         queue=queue,
-        task_id=_cell(headers.get("id", "?")),
-        task=_cell(headers.get("task", "?")),
+        task_id=cell(headers.get("id", "?")),
+        task=cell(headers.get("task", "?")),
         reason=reason,
         retries=retries if isinstance(retries, int) else 0,
-        arguments=_cell(f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()),
+        arguments=cell(f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()),
         detail=detail,
     )
 
 
 def _why(message: Message, headers: dict[str, Any]) -> tuple[str, str]:
     if unreadable := (getattr(message, "properties", None) or {}).get(UNREADABLE):
-        return MALFORMED, _cell(f"its properties cannot be read: {unreadable}")
+        return MALFORMED, cell(f"its properties cannot be read: {unreadable}")
     if REASON_HEADER in headers:
-        return _cell(headers.get(REASON_KIND_HEADER) or MALFORMED), _cell(headers[REASON_HEADER], 300)
+        return cell(headers.get(REASON_KIND_HEADER) or MALFORMED), cell(headers[REASON_HEADER], 300)
     deaths = headers.get("x-death")
     newest = deaths[0] if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict) else {}
-    reason = _cell(newest.get("reason", "unrouted"))
+    reason = cell(newest.get("reason", "unrouted"))
     return reason, DETAILS.get(reason, "")
 
 
-def _cell(value: Any, most: int = MAX_CELL) -> str:
+def cell(value: Any, most: int = MAX_CELL) -> str:
     """Return a value of a message as one bounded line of text."""
     text = str(value)[:most]
     return "".join(character if character.isprintable() else "?" for character in text)
@@ -116,15 +118,18 @@ def replay(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Send the letters of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+    """Send the messages of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+    # With a publish id of its own each: one that dies again is another death.
+    fresh = {"retries": 0, PUBLISH_ID_HEADER: lambda: uuid4().hex}
+    return move(connection, queue, lambda message: destination(topology, message), limit, progress, headers=fresh)
 
-    def destination(message: Message) -> tuple[str, str]:
-        headers = message.headers or {}
-        origin = headers.get(ORIGIN_HEADER)
-        place = topology.place(str(headers.get("task", "")), origin if isinstance(origin, str) else None)
-        return broker.EXCHANGE_NAME, place.queue
 
-    return move(connection, queue, destination, limit, progress, headers={"retries": 0})
+def destination(topology: Topology, message: Any) -> tuple[str, str]:
+    """Return the exchange and routing key of where a letter's task belongs today."""
+    headers = message.headers or {}
+    origin = headers.get(ORIGIN_HEADER)
+    place = topology.place(str(headers.get("task", "")), origin if isinstance(origin, str) else None)
+    return broker.EXCHANGE_NAME, place.queue
 
 
 def planned(connection: Connection, queue: str, limit: int | None = None) -> int:

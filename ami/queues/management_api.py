@@ -1,7 +1,7 @@
 """RabbitMQ's management API, for what AMQP does not report."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -58,6 +58,17 @@ class ManagementApi:
             if node.get(flag)
         ]
 
+    def connections(self) -> list[dict[str, Any]]:
+        """Return every connection; a new one is listed after about three seconds."""
+        return list(self._get(f"vhosts/{self._vhost}/connections"))
+
+    def close_connection(self, name: str, reason: str) -> bool:
+        """Close a connection by the broker's name for it; return False if it is not there any more."""
+        response = self._request(
+            "DELETE", f"connections/{quote(name, safe='')}", headers={"X-Reason": reason}, expected=(404,)
+        )
+        return response.status_code != 404
+
     def blocked_connections(self) -> list[str]:
         """Return the names of the connections that RabbitMQ blocks from publishing."""
         return [
@@ -88,14 +99,29 @@ class ManagementApi:
                 f"{self.address}/{path} did not answer with JSON; is it the management API?"
             ) from error
 
-    def _request(self, method: str, path: str, body: Any = None) -> "httpx.Response":
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        expected: tuple[int, ...] = (),
+    ) -> "httpx.Response":
         import httpx  # Few commands need it.
 
         try:
             url = f"{self.address}/{path}"
-            response = httpx.request(method, url, json=body, auth=self.login, timeout=TIMEOUT_SECONDS, verify=trusted())
+            response = httpx.request(
+                method,
+                url,
+                json=body,
+                auth=self.login,
+                timeout=TIMEOUT_SECONDS,
+                verify=trusted(),
+                headers=dict(headers or {}),
+            )
         except httpx.HTTPError as error:
             raise ManagementUnavailable(f"{self.address} does not answer ({type(error).__name__})") from error
-        if response.status_code >= 400:
+        if response.status_code >= 400 and response.status_code not in expected:
             raise ManagementUnavailable(f"{self.address}/{path} answered {response.status_code}")
         return response

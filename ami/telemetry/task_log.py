@@ -26,7 +26,7 @@ def started(task_id: str = "", **_: Any) -> None:
 
 
 def finished(sender: Any = None, task_id: str = "", state: str | None = None, **_: Any) -> None:
-    """Append one record: task, queue, worker, origin, state, seconds waited and run, peak memory in KiB."""
+    """Append one record: task, queue, worker, origin, state, redelivered, seconds waited and run, peak KiB."""
     folder = os.environ.get(FOLDER_VARIABLE)
     began = _started.pop(task_id, None)
     if not folder or began is None:
@@ -44,6 +44,7 @@ def finished(sender: Any = None, task_id: str = "", state: str | None = None, **
         "pid": os.getpid(),
         "state": state,
         "retries": request.retries,
+        "redelivered": bool((request.delivery_info or {}).get("redelivered")),
         "started_at": began,
         "waited_seconds": None if due is None else max(0.0, began - float(due)),
         "ran_seconds": time.time() - began,

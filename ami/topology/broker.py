@@ -15,6 +15,8 @@ DEAD_LETTER_EXCHANGE_NAME = "antenna.dlx"
 #: Every requeue at warm shutdown and every broker restart counts; RabbitMQ 3.10 to 3.13 have no default, 4.x has 20
 #: (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 DELIVERY_LIMIT = 20
+#: RabbitMQ closes a connection from which it has received nothing for about twice this time.
+HEARTBEAT_SECONDS = 20
 
 #: kombu's exchange that delivers a delayed message when its delay has ended.
 DELAYED_DELIVERY_EXCHANGE = "celery_delayed_delivery"

@@ -154,6 +154,8 @@ LOGGING = {
 NATS_URL = values.nats_url
 REDIS_URL = values.redis_url
 RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
+ANTENNA_RESCUE_WEBHOOK_URL = values.antenna_rescue_webhook_url
+ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True
@@ -190,7 +192,8 @@ CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 
 # --- Celery: the connection. Each place sets its URL; brokers.py has the options of each kind -----------------------
-CELERY_BROKER_HEARTBEAT = 30
+# RabbitMQ misses a silent worker after about twice this time, also without its management API.
+CELERY_BROKER_HEARTBEAT = broker.HEARTBEAT_SECONDS
 CELERY_BROKER_CONNECTION_TIMEOUT = 4
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None

@@ -1,7 +1,11 @@
 """The test suite: services from the environment, files in a folder of the run's own."""
 
+import os
 import tempfile
 from pathlib import Path
+
+from ami.environment.declaration import of
+from config.schema.tasks import Tasks
 
 from .base import *  # noqa: F403
 from .base import PRIVATE_FILES, REDIS_URL, STORAGES
@@ -35,5 +39,7 @@ STORAGES = {
         "OPTIONS": {**PRIVATE_FILES, "location": str(_folder / "results")},
     },
 }
+#: Tests about letters switch it on; to the others a letter is a message in its queue, and most have no database.
+ANTENNA_COLLECT_LETTERS = of(Tasks, "antenna_collect_letters").name in os.environ and values.antenna_collect_letters
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ALLOWED_HOSTS = ["*"]

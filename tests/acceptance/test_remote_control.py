@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.place import BROKERS, Place, new_place, until
+from tests.support.place import BROKERS, Place, new_place
 
 T = "tests.support.worker_tasks.basic"
 INTERACTIVE, HOUSEKEEPING, FALLBACK = "antenna-interactive", "antenna-housekeeping", "antenna"
@@ -49,37 +49,19 @@ def test_refusal_is_shown_by_the_command_line(place: Place):
     assert "Did you mean 'antenna-interactive'?" in done.text
 
 
-def test_consumer_added_after_a_rollback_takes_its_key_back(place: Place):
-    replies(place, "cancel_consumer", 2, queue=INTERACTIVE)
-    until(lambda: consumed(place)["interactive"] == [], what="the consumer is cancelled")
-    place.queues("rollback", "--yes")
-    before = place.send(f"{T}.succeed", queue=INTERACTIVE)
-    assert until(lambda: workers_of(place, before)) == ["fallback"]
-
-    replies(place, "add_consumer", queue=INTERACTIVE)
-    until(lambda: INTERACTIVE in consumed(place)["interactive"], what="the consumer is added")
-    sent = [place.send(f"{T}.succeed", queue=INTERACTIVE) for _ in range(20)]
-    last = place.send(f"{T}.succeed")
-    until(lambda: all(workers_of(place, each) for each in (*sent, last)), what="every task ran")
-    until(lambda: place.depth(FALLBACK) == place.depth(INTERACTIVE) == 0, what="both queues are empty")
-    assert [workers_of(place, each) for each in sent] == [["interactive"]] * 20
-
-
-def workers_of(place: Place, task_id: str) -> list[str]:
-    """Which workers ran a task, each run once, by the part of their names before the host."""
-    return [record["worker"].split("@")[0] for record in place.ran("succeed", id=task_id)]
-
-
-def test_pool_grows_to_what_the_container_holds_and_not_beyond(place: Place):
-    destination = [
-        name for name in place.app.control.ping(timeout=20, limit=2) for name in name if "interactive" in name
-    ]
-
-    def grow(n: int) -> dict[str, str]:
-        (reply,) = place.app.control.pool_grow(n, destination=destination, reply=True, timeout=20, limit=1)
-        (said,) = reply.values()
-        return dict(said)
-
-    assert "holds 3" in grow(2)["error"]
-    assert grow(1) == {"ok": "pool will grow"}
-    assert "holds 3" in grow(1)["error"]
+@pytest.mark.parametrize(
+    ("command", "arguments", "instead"),
+    [
+        ("cancel_consumer", {"queue": INTERACTIVE}, "queues pause antenna-interactive"),
+        ("pool_grow", {"n": 1}, "queues scale interactive@"),
+        ("pool_shrink", {"n": 1}, "queues scale interactive@"),
+        ("autoscale", {"max": 3, "min": 1}, "queues scale interactive@"),
+    ],
+)
+def test_command_that_the_worker_would_undo_is_refused(
+    place: Place, command: str, arguments: dict[str, Any], instead: str
+):
+    said = replies(place, command, **arguments)["interactive"]
+    assert said.keys() == {"error"}
+    assert instead in said["error"]
+    assert consumed(place) == {"interactive": [INTERACTIVE], "fallback": [FALLBACK]}

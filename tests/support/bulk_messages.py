@@ -17,7 +17,7 @@ from tests.support.place import until
 RESULT, AUDIT = "ami.jobs.tasks.process_nats_pipeline_result", "ami.jobs.tasks.audit_jobs"
 
 #: Differs from one message to the next, whoever publishes it; a death has its time.
-OWN = ("antenna_published_at", "eta", "expires", "x-death")
+OWN = ("antenna_published_at", "antenna_publish_id", "eta", "expires", "x-death")
 #: The headers are compared as headers.
 OWN_PROPERTIES = ("delivery_tag", "publish_id", "delivery_info", "application_headers")
 

@@ -4,9 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from kombu import Connection
-
-from ami.celery.declaration import depth
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.engine import until
 
@@ -22,8 +19,7 @@ class Letters:
 
     def until(self, key: str, seconds: float, what: str) -> list[dict[str, Any]]:
         """Wait until there is one; return those that carry the key in their arguments."""
-        with Connection(self.deployment.broker_url) as connection, connection.channel() as channel:
-            until(lambda: depth(channel, self.queue)[0], seconds, what)
+        until(lambda: self.of(key), seconds, what)
         return self.of(key)
 
     def of(self, key: str) -> list[dict[str, Any]]:
@@ -33,5 +29,4 @@ class Letters:
 
     def discard(self) -> None:
         """Delete them all, so that the next test begins without."""
-        with Connection(self.deployment.broker_url) as connection, connection.channel() as channel:
-            channel.queue_purge(self.queue)
+        self.deployment.execute("web", *COMMAND, self.queue, "--discard", "--yes")

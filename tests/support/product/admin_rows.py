@@ -28,6 +28,7 @@ from ami.main.models import (
 )
 from ami.main.services import login_attempts, tokens
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
+from ami.queues.models import AuditEntry, DesiredState, Letter, TaskFailure, TaskRun, Worker
 from tests.support.product import factories
 
 _numbers = count(1)
@@ -119,3 +120,20 @@ def everything() -> None:
     GroupResult.objects.create(group_id=f"group {next(_numbers)}", result="[]")
     Group.objects.create(name=f"Group {next(_numbers)}")
     tokens.issue(person, name="laptop")
+    now = timezone.now()
+    node = f"ingest@host{next(_numbers)}"
+    Worker.objects.create(node=node, host="host", queues=["antenna-ingest"], pid=1, started_at=now, seen_at=now)
+    TaskRun.objects.create(
+        task_id=f"run {next(_numbers)}".replace(" ", "-"), task="a", node=node, started_at=now, seen_at=now
+    )
+    DesiredState.objects.get_or_create(
+        kind="queue", name="antenna-ingest", aspect="paused", defaults={"value": 0, "by": "nobody", "since": now}
+    )
+    TaskFailure.objects.create(
+        task_id="a", retries=0, delivery=0, task="a", kind="error", exception="ValueError", failed_at=now, cause="c"
+    )
+    number = next(_numbers)
+    letter = {"queue": "antenna-ingest.dlq", "task": "ami.main.tasks.update_stale_counts", "reason": "rejected"}
+    kept = {"headers": "{}", "properties": "{}", "body": b"[[], {}, {}]", "content_type": "application/json"}
+    Letter.objects.create(identity=f"letter {number}", task_id=f"letter-{number}", collected_at=now, **letter, **kept)
+    AuditEntry.objects.create(who="command:ada", verb="pause", target="queue antenna-ingest")

@@ -224,7 +224,7 @@ WRONG = {
     ),
     # manage.py and queues.
     "unknown command": Row((*MANAGE, "quues"), "Unknown command: 'quues'", "Did you mean queues?"),
-    "unknown verb of queues": Row((*QUEUES, "purge"), "invalid choice: 'purge'", "choose from 'declare'"),
+    "unknown verb of queues": Row((*QUEUES, "flush"), "invalid choice: 'flush'", "choose from 'declare'"),
     "no verb of queues": Row(QUEUES, "arguments are required: verb", "{{declare,tasks,"),
     "limit of 0": Row((*QUEUES, "dead-letters", "antenna.dlq", "--limit", "0"), "'0' is not", "of 1 or more"),
     "limit below 0": Row((*QUEUES, "dead-letters", "antenna.dlq", "--limit", "-3"), "'-3'", POSITIVE),

@@ -19,8 +19,8 @@ def queues(*argv: str) -> str:
 
 
 def test_unknown_verb_is_refused_with_the_known_ones():
-    with pytest.raises(CommandError, match="invalid choice: 'purge'.*'declare'"):
-        queues("purge")
+    with pytest.raises(CommandError, match="invalid choice: 'flush'.*'declare'"):
+        queues("flush")
 
 
 def test_no_verb_is_refused():

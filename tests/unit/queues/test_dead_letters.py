@@ -13,7 +13,7 @@ QUEUE = "antenna-ingest.dlq"
 
 
 def letter(headers: Any) -> DeadLetter:
-    return dead_letters._letter(QUEUE, SimpleNamespace(headers=headers))
+    return dead_letters.letter(QUEUE, SimpleNamespace(headers=headers))
 
 
 def test_letter_shows_task_reason_retries_and_arguments():

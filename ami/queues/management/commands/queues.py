@@ -17,11 +17,23 @@ from rich.text import Text
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
-from ami.queues import audit_log, broker_errors, dead_letters, diagnostics, governors, rollout, schedule, tasks
+from ami.queues import (
+    audit_log,
+    broker_errors,
+    dead_letters,
+    diagnostics,
+    governors,
+    messages,
+    rollout,
+    schedule,
+    tasks,
+)
 from ami.queues.diagnostics import Finding
-from ami.queues.management import adopt, confirmation
+from ami.queues.letters import both
+from ami.queues.management import adopt, confirmation, operations
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
+from ami.queues.refusals import Refused
 from ami.topology import broker
 from ami.topology.topology import Topology
 
@@ -31,7 +43,7 @@ class Command(BaseCommand):
 
     # A failing check of another app must not keep an operator from the queues.
     requires_system_checks = []
-    help = "Operate the queues: declare, tasks, check, rollout, rollback, adopt, governor, dead-letters, schedule."
+    help = "Operate queues, workers and tasks; see the sub-commands."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
@@ -53,6 +65,7 @@ class Command(BaseCommand):
         for asking in (back, letters):
             confirmation.add_options(asking)
         verbs.add_parser("schedule", help="write the declared schedule into beat's tables")
+        operations.add_parsers(verbs)
         for verb in verbs.choices.values():
             verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -60,6 +73,9 @@ class Command(BaseCommand):
         """Run one sub-command; a broker error is one sentence and exit code 1."""
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
+        if verb in operations.RUNS:
+            self._operate(verb, options)
+            return
         run = getattr(self, "_" + verb.replace("-", "_"))
         operation = _operation(verb, options)
         if verb == "dead-letters":
@@ -75,6 +91,26 @@ class Command(BaseCommand):
                 run(options)
         except broker_errors.kinds() as error:
             raise CommandError(broker_errors.sentence(error)) from error
+
+    def _operate(self, verb: str, options: dict[str, Any]) -> None:
+        """Run one of `operations`; wrong input is one sentence and exit code 2."""
+        try:
+            if verb in ("purge", "move") and not (options["yes"] or options["dry_run"]):
+                confirmation.require_terminal(f"queues {verb}")
+                messages.refuse_unknown(self.topology, options["queue"])
+                with current_app.connection_for_read() as connection:
+                    counts = {options["queue"]: messages.waiting(connection, options["queue"])}
+                confirmation.require_agreement(f"queues {verb}: go on?", counts)
+            result = operations.run(self.topology, verb, options)
+        except Refused as error:
+            raise CommandError(str(error), returncode=2) from error
+        except broker_errors.kinds() as error:
+            raise CommandError(broker_errors.sentence(error)) from error
+        self._show(result.data, result.cells, result.columns)
+        if result.closing and not self.json:
+            self.stdout.write(result.closing)
+        if result.code:
+            raise SystemExit(result.code)
 
     def _declare(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_write() as connection:
@@ -134,7 +170,7 @@ class Command(BaseCommand):
                     return rollout.planned(self.topology, connection)
                 except rollout.RollbackRefused as error:
                     raise CommandError(str(error)) from error
-            return {options["queue"]: dead_letters.planned(connection, options["queue"], options["limit"])}
+            return {options["queue"]: both.planned(connection, options["queue"], options["limit"])}
 
     def _rollback(self, options: dict[str, Any]) -> None:
         if options["dry_run"]:
@@ -172,14 +208,14 @@ class Command(BaseCommand):
             return
         with current_app.connection_for_write() as connection:
             if queue is None:
-                counts = dead_letters.counts(self.topology, connection)
+                counts = both.counts(self.topology, connection)
                 self._show(counts, list(counts.items()), ("queue", "messages"))
             elif options["replay"]:
-                self._done("replayed", queue, dead_letters.replay(self.topology, connection, queue, limit))
+                self._done("replayed", queue, both.replay(self.topology, connection, queue, limit))
             elif options["discard"]:
-                self._done("discarded", queue, dead_letters.discard(connection, queue, limit))
+                self._done("discarded", queue, both.discard(connection, queue, limit))
             else:
-                self._list(dead_letters.peek(connection, queue, limit or 20))
+                self._list(both.oldest(connection, queue, limit or 20))
 
     def _refuse_wrong_queue(self, options: dict[str, Any]) -> None:
         """Refuse a queue that keeps no dead letters, and options that need a queue."""

@@ -21,6 +21,16 @@ ORPHANED_QUEUE_SECONDS = 60.0
 SEARCH_SECONDS = 2.0
 
 
+def requeue_leases(broker: BrokerStorage, consumer: ConsumerRecord) -> int:
+    """Requeue what a consumer holds, flagged as redelivered; return of how many queues."""
+    queues = [queue for queue in consumer.queues if queue in broker.declarations.current().queues]
+    for queue in queues:
+        broker.store(queue).commit([Rescue(0.0, consumer.owner)], durable=False)
+        broker.notifier(queue).notify()
+        mark_requeued(broker, queue)
+    return len(queues)
+
+
 class LeaseRenewer:
     """Runs in its own thread: a solo worker's loop blocks while its task runs, and its lease must not end."""
 
@@ -145,11 +155,8 @@ class LeaseRenewer:
             queues,
             extra={"consumer": consumer.owner, "queues": queues},
         )
-        for queue in consumer.queues:
-            if self._broker.is_local and queue in self._broker.declarations.current().queues:
-                self._broker.store(queue).commit([Rescue(0.0, consumer.owner)], durable=False)
-                self._broker.notifier(queue).notify()
-                mark_requeued(self._broker, queue)
+        if self._broker.is_local:
+            requeue_leases(self._broker, consumer)
         self._broker.consumers.remove(consumer.owner)
 
     def _delete_orphaned_queues(self, alive: set[str]) -> None:

@@ -18,7 +18,7 @@ from ami.transports.objectstore.broker.broker_storage import BrokerStorage, open
 from ami.transports.objectstore.broker.channel import Channel
 from ami.transports.objectstore.broker.consumer_turns import claim_in_turn
 from ami.transports.objectstore.broker.exclusive_queues import delete_queues
-from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer
+from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer, requeue_leases
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
 from ami.transports.objectstore.storage.errors import JQueueError
@@ -179,6 +179,14 @@ class Transport(virtual.Transport):
         if self._listener is None:
             self._listener = Listener()
         return self._listener
+
+    def requeue_leases(self, owner: str) -> int:
+        """Requeue what the consumers of another connection hold; return of how many queues.
+
+        For a process that is frozen: of one that has ended, the other consumers requeue it themselves.
+        """
+        records = [record for record in self.broker.consumers.all() if record.owner == owner]
+        return sum(requeue_leases(self.broker, record) for record in records)
 
     def _get_lease_renewer(self) -> LeaseRenewer:
         if self._lease_renewer is None:

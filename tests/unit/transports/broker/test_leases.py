@@ -142,6 +142,21 @@ def test_a_late_acknowledgement_is_ignored(connect, monkeypatch):
     assert depth(first, "moths") == 0
 
 
+def test_leases_of_a_frozen_consumer_are_returned_and_its_late_acknowledgement_is_ignored(connect):
+    first, second = connect(), connect()
+    channel = declare(first, QUEUE)
+    send(first, 1)
+    held = []
+    with Consumer(channel, [QUEUE], callbacks=[lambda _, message: held.append(message)]):
+        first.drain_events(timeout=60)
+        assert second.transport.requeue_leases("another owner") == 0
+        assert second.transport.requeue_leases(first.transport.owner) == 1
+        [again] = receive(second, QUEUE, 1, seconds=60)
+        assert again.delivery_info["redelivered"]
+        held[0].ack()
+    assert depth(second, "moths") == 0
+
+
 def test_renewing_continues_after_the_storage_failed_once(connect, standing, monkeypatch, caplog):
     first, second = connect(visibility_timeout=LEASE_SECONDS), connect()
     channel = declare(first, QUEUE)

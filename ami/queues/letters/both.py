@@ -1,0 +1,76 @@
+"""The dead letters of a queue: rows that the collector wrote, and messages that it has not taken yet.
+
+Where letters are not collected (``ANTENNA_COLLECT_LETTERS=0``) they are the messages alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from celery.utils.log import get_logger
+from django.conf import settings
+from django.db import Error
+from kombu import Connection
+
+from ami.queues import dead_letters, failures
+from ami.queues.dead_letters import DeadLetter
+from ami.queues.letters import rows
+from ami.topology.topology import Topology
+
+logger = get_logger(__name__)
+
+
+def counts(topology: Topology, connection: Connection) -> dict[str, int]:
+    """Return how many letters of each burial queue there are.
+
+    Raises:
+        amqp.exceptions.NotFound: the topology was never declared.
+    """
+    found = dead_letters.counts(topology, connection)
+    if settings.ANTENNA_COLLECT_LETTERS:
+        try:
+            for queue, count in rows.counts().items():
+                found[queue] = found.get(queue, 0) + count
+        except Error as error:
+            logger.warning("Dead letters in the database not counted: %s", str(error).partition("\n")[0])
+    return found
+
+
+def oldest(connection: Connection, queue: str, limit: int = 20) -> list[DeadLetter]:
+    """Return the oldest letters of ``queue``, each with its cause; they stay there, in order."""
+    found = rows.oldest(queue, limit) if settings.ANTENNA_COLLECT_LETTERS else []
+    if left := limit - len(found):
+        found += dead_letters.peek(connection, queue, left)
+    return failures.explained(found)
+
+
+def planned(connection: Connection, queue: str, limit: int | None = None) -> int:
+    """Return how many letters `replay` or `discard` would reach now."""
+    kept = rows.counts().get(queue, 0) if settings.ANTENNA_COLLECT_LETTERS else 0
+    count = kept + dead_letters.planned(connection, queue)
+    return count if limit is None else min(limit, count)
+
+
+def replay(
+    topology: Topology,
+    connection: Connection,
+    queue: str,
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Send the letters of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+    done = 0
+    if settings.ANTENNA_COLLECT_LETTERS:
+
+        def destination(message: Any) -> tuple[str, str]:
+            return dead_letters.destination(topology, message)
+
+        done = rows.replay(connection, rows.dead(queue), destination, limit, progress)
+    left = None if limit is None else limit - done
+    return done + (0 if left == 0 else dead_letters.replay(topology, connection, queue, left, progress))
+
+
+def discard(connection: Connection, queue: str, limit: int | None = None) -> int:
+    """Give up the letters of ``queue``, the oldest ``limit`` or all of them; return how many."""
+    done = rows.discard(rows.dead(queue), limit) if settings.ANTENNA_COLLECT_LETTERS else 0
+    left = None if limit is None else limit - done
+    return done + (0 if left == 0 else dead_letters.discard(connection, queue, left))

@@ -1,0 +1,193 @@
+"""Dead letters become rows, once for each death, and are published again from there."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from celery import current_app
+from django.conf import settings
+from django.db.models.functions import Now
+from kombu import Connection, Message
+
+from ami.celery.app import PUBLISH_ID_HEADER
+from ami.queues import dead_letters
+from ami.queues.letters import both, rows
+from ami.queues.models import Letter
+from tests.support.brokers import celery_at
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+QUEUE, HOME = "antenna-ingest.dlq", "antenna-ingest"
+
+
+@pytest.fixture
+def broker(settings: Any) -> Iterator[Connection]:
+    settings.ANTENNA_COLLECT_LETTERS = True
+    with (
+        celery_at(f"objectstore+memory://letters-{uuid4().hex}"),
+        current_app.connection_for_write() as connection,
+    ):
+        current_app.declare_everything()
+        yield connection
+
+
+def bury(broker: Connection, publish_id: str = "", body: Any = None, **headers: Any) -> None:
+    """Put a message into the dead-letter queue, as the broker does."""
+    given = {"task": "ami.ml.tasks.save", "id": "an-id", "argsrepr": "(1,)", "retries": 3, **headers}
+    if publish_id:
+        given[PUBLISH_ID_HEADER] = publish_id
+    with broker.channel() as channel:
+        message = channel.prepare_message(
+            body or '[[1], {}, {"callbacks": null}]', 5, "application/json", "utf-8", given, {"correlation_id": "an-id"}
+        )
+        channel.basic_publish(message, exchange="", routing_key=QUEUE)
+
+
+def take(broker: Connection, queue: str = QUEUE, *, acknowledges: bool = True) -> list[Message]:
+    channel = broker.channel()
+    taken = []
+    while (raw := channel.basic_get(queue, no_ack=False)) is not None:
+        taken.append(channel.message_to_python(raw))
+    for message in taken if acknowledges else ():
+        channel.basic_ack(message.delivery_tag)
+    if not acknowledges:
+        channel.close()  # Returns them, flagged.
+    return taken
+
+
+def test_letter_is_kept_with_all_that_publishes_it_again(broker: Connection):
+    bury(broker, "p1", antenna_origin="beat")
+    rows.write(QUEUE, take(broker))
+    row = Letter.objects.get()
+    assert (row.queue, row.task_id, row.task, row.retries, row.state) == (
+        QUEUE,
+        "an-id",
+        "ami.ml.tasks.save",
+        3,
+        "dead",
+    )
+    assert (row.identity, row.digest, row.arguments) == ("p1:0", "", "(1,)")
+    assert bytes(row.body).startswith(b"[[1]")
+    assert both.counts(settings.ANTENNA_TOPOLOGY, broker)[QUEUE] == 1
+    ((shown),) = both.oldest(broker, QUEUE)
+    assert (shown.task_id, shown.retries) == ("an-id", 3)
+
+
+def test_death_that_comes_again_is_one_row_and_another_publish_is_another(broker: Connection):
+    for publish_id in ("p1", "p2", "p3"):
+        bury(broker, publish_id)
+    first = take(broker, acknowledges=False)
+    rows.write(QUEUE, first)
+    rows.write(QUEUE, take(broker))
+    assert sorted(Letter.objects.values_list("identity", flat=True)) == ["p1:0", "p2:0", "p3:0"]
+    bury(broker, "p1", **{"x-death": [{"queue": HOME, "reason": "rejected", "count": 1}]})
+    rows.write(QUEUE, take(broker))
+    assert Letter.objects.filter(identity="p1:1", reason="rejected").count() == 1
+
+
+def test_equal_messages_of_a_stranger_are_counted_and_a_redelivered_one_is_not(broker: Connection):
+    for _ in range(3):
+        bury(broker)
+    unacknowledged = take(broker, acknowledges=False)
+    assert len(unacknowledged) == 3
+    rows.write(QUEUE, unacknowledged[:2])  # Its process dies before it acknowledges them.
+    again = take(broker)
+    assert all(message.delivery_info["redelivered"] for message in again)
+    rows.write(QUEUE, again)
+    rows.settled(again)
+    assert Letter.objects.count() == 3
+
+    bury(broker)
+    rows.write(QUEUE, take(broker))
+    assert Letter.objects.count() == 4, "an equal message that was sent later is another one"
+
+
+def test_replayed_letter_runs_where_its_task_belongs_and_its_next_death_is_in_its_row(broker: Connection):
+    bury(broker, "p1")
+    bury(broker, "p2")
+    rows.write(QUEUE, take(broker))
+    assert both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, 1) == 1
+    first, second = Letter.objects.order_by("pk")
+    assert (first.state, second.state) == ("replayed", "dead")
+    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, rows._message(first))[1]
+    (message,) = take(broker, home)
+    assert (message.headers["retries"], message.headers["id"], message.payload[0]) == (0, "an-id", [1])
+    assert message.properties["correlation_id"] == "an-id"
+    assert message.headers[PUBLISH_ID_HEADER] != "p1"
+
+    headers = {name: value for name, value in message.headers.items() if name != PUBLISH_ID_HEADER}
+    for _ in range(2):  # The second one is the same death, delivered again.
+        bury(broker, message.headers[PUBLISH_ID_HEADER], **headers)
+    rows.write(QUEUE, take(broker))
+    first.refresh_from_db()
+    assert (first.state, first.died) == ("dead", 2)
+    assert Letter.objects.count() == 2
+
+
+def test_replay_that_was_interrupted_goes_on_and_each_is_published_once(broker: Connection):
+    for number in range(250):
+        bury(broker, f"p{number}")
+    rows.write(QUEUE, take(broker))
+
+    class Killed(BaseException):
+        pass
+
+    def die(done: int) -> None:
+        if done == 120:
+            raise Killed
+
+    with pytest.raises(Killed):
+        both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, progress=die)
+    assert both.planned(broker, QUEUE) == 130
+    assert both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE) == 130
+    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, rows._message(Letter.objects.first()))[1]
+    keys = [message.headers[rows.LETTER_HEADER] for message in take(broker, home)]
+    assert len(keys) == len(set(keys)) == 250
+
+
+def test_discard_takes_rows_first_and_they_are_kept_for_a_while(broker: Connection):
+    for number in range(3):
+        bury(broker, f"p{number}")
+    rows.write(QUEUE, take(broker)[:2])
+    bury(broker, "p9")
+    assert both.discard(broker, QUEUE, 1) == 1
+    assert both.counts(settings.ANTENNA_TOPOLOGY, broker)[QUEUE] == 2
+    assert both.discard(broker, QUEUE) == 2
+    assert both.counts(settings.ANTENNA_TOPOLOGY, broker)[QUEUE] == 0
+    assert set(Letter.objects.values_list("state", flat=True)) == {"discarded"}
+    Letter.objects.update(collected_at=Now() - timedelta(days=31))
+    rows.forget_old()
+    assert not Letter.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"id": "\x00\ud800", "task": "x" * 1000, "argsrepr": "\x00"},
+        {"id": 7, "task": None, "retries": -5},
+        {"id": "a", "retries": 10**30, "x-death": "nonsense"},
+        {"id": "a", "x-death": [{"count": "many"}, "x"]},
+        {"id": "a", PUBLISH_ID_HEADER: "x" * 5000},
+        {"id": "a", PUBLISH_ID_HEADER: {"a": 1}, rows.LETTER_HEADER: "1"},
+        {"id": "a", rows.LETTER_HEADER: 10**9},
+        {"id": "a", "deep": [[[[{"a": [1.5, True, None]}]]]]},
+    ],
+)
+@pytest.mark.parametrize("body", [b"\x00\xff\xfe", "text \x00 \udcff", "", b"x" * 100_000])
+def test_no_message_of_a_stranger_keeps_others_from_being_collected(headers: dict[str, Any], body: Any):
+    message = Message(
+        body=body,
+        delivery_tag=1,
+        content_type="\x00" * 300,
+        content_encoding="binary",
+        headers=headers,
+        properties={"correlation_id": b"\xff", "priority": None},
+        delivery_info={"redelivered": True},
+        channel=None,
+    )
+    good = Message(body="[]", headers={"id": "good", "task": "t", PUBLISH_ID_HEADER: "p1"}, properties={})
+    rows.write(QUEUE, [message, good])
+    assert Letter.objects.count() == 2
+    for row in Letter.objects.all():
+        assert rows._message(row).headers["retries"] == 0

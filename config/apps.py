@@ -25,7 +25,7 @@ class CompositionConfig(AppConfig):
         """Complete the task routes; connect beat's claims, the workers' rows, the old application's tasks to their
         adoption, telemetry's listeners, and the cache's table to `migrate`.
         """
-        from ami.celery import fences, tick_claims, worker_records
+        from ami.celery import fences, sensitive, tick_claims, worker_records
         from ami.jobs.services import job_slice
         from ami.jobs.services import old_tasks as antenna
         from ami.main.services import leases
@@ -44,6 +44,7 @@ class CompositionConfig(AppConfig):
         fences.connect(DatabaseFences())
         duties = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
         worker_records.connect(DatabaseWorkerRecords(), Sweep(), *duties)
+        sensitive.connect(settings.ANTENNA_SENSITIVE_NAMES)
         gone.connect(job_slice.release_of_dead)
         gone.connect(leases.release_named)
         listeners.connect()

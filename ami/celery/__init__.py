@@ -18,7 +18,8 @@ Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a m
 Run: ``django_fixup`` (keeps database connections between tasks), ``database_connections`` (which may be kept), ``task``
 (base class of every task).
 
-Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks).
+Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks), ``letter_ends`` (what
+became of a dead letter that was published again).
 
 Beside tasks: ``broker_info`` (hides the broker's password), ``events``, ``control`` (``celery inspect``) and
 ``control_commands`` (``celery control``) of a worker.

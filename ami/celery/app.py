@@ -25,6 +25,8 @@ from ami.topology.topology import Topology
 PUBLISHED_HEADER = "antenna_published_at"
 #: Names one publish: of a message that is buried, and of its copies.
 PUBLISH_ID_HEADER = "antenna_publish_id"
+#: Header of a dead letter that is published again: the key of its row, so that what becomes of it is found there.
+LETTER_HEADER = "antenna_letter"
 
 
 class AntennaCelery(Celery):

@@ -10,7 +10,7 @@ from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ami.celery import sensitive, tick_ends, tracebacks
+from ami.celery import disabled, sensitive, task_counts, tick_ends, tracebacks
 from ami.celery.failures import in_parent
 from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
@@ -35,6 +35,12 @@ class Request(CeleryRequest):
     - An operator who cancels the task: acknowledged.
     - A ``MemoryError`` of the task: an ordinary failure of that task.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Count what succeeds: Celery makes a class with its own ``on_success`` for each task."""
+        super().__init_subclass__(**options)
+        if (settle := cls.__dict__.get("on_success")) is not None:
+            cls.on_success = _counting(settle)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Settle a failed task; see the class."""
@@ -71,10 +77,16 @@ class Request(CeleryRequest):
             found["args"], found["kwargs"] = shown
         return found
 
+    @property
+    def request_dict(self) -> dict[str, Any]:
+        """What the pool gets of the message's headers."""
+        return disabled.marked(self, super().request_dict)
+
     def reject(self, requeue: bool = False) -> None:
         """Reject the message; one that is buried has ended."""
         if not requeue and not self.acknowledged:
             tick_ends.note(self)
+            task_counts.note(self.delivery_info, completed=False)
         super().reject(requeue=requeue)
 
     def _was_stopped(self, exception: BaseException) -> bool:
@@ -113,6 +125,15 @@ class Request(CeleryRequest):
                 return False
         task_ready(self)
         return True
+
+
+def _counting(settle: Any) -> Any:
+    def on_success(self: Any, result: Any, **options: Any) -> Any:
+        if not result[0]:
+            task_counts.note(self.delivery_info, completed=True)
+        return settle(self, result, **options)
+
+    return on_success
 
 
 @contextmanager

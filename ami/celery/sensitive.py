@@ -1,26 +1,46 @@
 """Keeps arguments that a task declares sensitive out of what is shown of it; its message's body alone has them.
 
-``@shared_task(sensitive=("token",))`` names arguments, wherever they stand in a call. Their values are masked in the
-representations that Celery writes when it publishes (they go to logs, events, Flower, results and dead letters), in
-``celery inspect``, and in the text of the task's own errors.
+``@shared_task(sensitive=("token",))`` names arguments, wherever they stand in a call; ANTENNA_SENSITIVE_NAMES names
+them for every task. Their values are masked in the representations that Celery writes when it publishes (they go to
+logs, events, Flower, results and dead letters), in ``celery inspect``, and in the text of the task's own errors.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from celery.utils.saferepr import saferepr
 
 MASK = "********"
+#: Names that are sensitive in every task.
+_everywhere: frozenset[str] = frozenset()
 #: A shorter value stands in a text by chance.
 SHORTEST = 4
 
 
+def connect(names: Iterable[str]) -> None:
+    """Set the names that are sensitive in every task."""
+    global _everywhere
+    _everywhere = frozenset(names)
+
+
 def names_of(app: Any, name: str) -> frozenset[str]:
-    """Return which arguments of a task are sensitive; none for one that this process does not know."""
-    task = app.tasks.get(name)
-    return frozenset(getattr(task, "sensitive", ()) or ())
+    """Return which arguments of a task are sensitive: in every task, and those that it declares itself."""
+    return _declared(app.tasks.get(name))
+
+
+def argument(task: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """Return the value of one argument of a call, wherever it stands; None where there is none."""
+    if name in (kwargs or {}):
+        return kwargs[name]
+    positions = _positions(task)
+    return args[positions.index(name)] if name in positions[: len(args or ())] else None
+
+
+def _declared(task: Any) -> frozenset[str]:
+    own = getattr(task, "sensitive", ()) or ()
+    return _everywhere.union(own) if own else _everywhere
 
 
 def masked(app: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]] | None:
@@ -28,7 +48,7 @@ def masked(app: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Any], dict
     names = names_of(app, name)
     if not names:
         return None
-    positions = _positions(app.tasks[name])
+    positions = _positions(app.tasks[name]) if name in app.tasks else ()
     shown = [MASK if _name_at(positions, index) in names else value for index, value in enumerate(args or ())]
     return shown, {key: MASK if key in names else value for key, value in (kwargs or {}).items()}
 
@@ -48,7 +68,7 @@ def representations(app: Any, name: str, args: Any, kwargs: Any) -> dict[str, st
 
 def values(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return the sensitive values of a call that can be recognised in a text, the longest first."""
-    names = frozenset(getattr(task, "sensitive", ()) or ())
+    names = _declared(task)
     if not names:
         return []
     positions = _positions(task)

@@ -15,6 +15,8 @@ from ami.celery import worker_records
 logger = get_logger(__name__)
 
 TURN_SECONDS = 1.0
+#: A process that ends waits so long for the look that it is in.
+END_SECONDS = 3.0
 
 
 class SweepThread:
@@ -26,14 +28,19 @@ class SweepThread:
     def __init__(self, app: Any, name: str, is_needed: Callable[[], bool] = lambda: True) -> None:
         self._app, self._name, self._is_needed = app, name, is_needed
         self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start, if there is a sweep to take part in."""
         if worker_records.sweeper() is not None:
-            threading.Thread(target=self._run, name="sweep", daemon=True).start()
+            self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
+            self._thread.start()
 
     def stop(self) -> None:
+        """End, and let other processes take the duties over at once; a look that takes longer is left alone."""
         self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(END_SECONDS)
 
     def _run(self) -> None:
         while not self._stopped.wait(TURN_SECONDS):
@@ -44,3 +51,8 @@ class SweepThread:
                     duty.turn(self._app, self._name)
             except Exception:
                 logger.exception("Sweep failed; trying again")
+        for duty in worker_records.duties():
+            try:
+                duty.end(self._name)
+            except Exception as error:
+                logger.info("Duty not handed over: %r", error)

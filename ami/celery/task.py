@@ -8,7 +8,7 @@ from celery.exceptions import Ignore, TaskPredicate
 from celery.utils.log import get_logger
 from django.db import connection
 
-from ami.celery import attempts, database_connections, fences, task_progress
+from ami.celery import attempts, database_connections, disabled, fences, task_progress
 from ami.celery import sensitive as sensitive_arguments
 from ami.celery import tracebacks as tracebacks  # It listens to task_postrun.
 from ami.governor import memory_limit
@@ -52,6 +52,7 @@ class Task(DjangoTask):
         self.request.antenna_began_at = time.time()
         try:
             if not self.request.is_eager:
+                disabled.hold(self, args, kwargs)
                 attempts.count(self)
             if self.fenced and not self.request.is_eager:
                 fences.begin(self, kwargs)

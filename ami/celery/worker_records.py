@@ -4,7 +4,7 @@
 methods are called from a background thread of the worker's parent, or of beat; each may raise `django.db.Error`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -100,8 +100,17 @@ class WorkerRecords(Protocol):
     def ticks_ended(self, task_ids: Sequence[str]) -> None:
         """Record the end of beat's tasks that did not run; no statement for an empty list."""
 
+    def tasks_ended(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        """Add up how many tasks of each queue were completed, and failed for good; no statement for none."""
+
     def failed(self, failures: Sequence[Failure]) -> None:
-        """Record tries that failed; one statement."""
+        """Record tries that failed; two statements."""
+
+    def letter_done(self, letter: int, task_id: str) -> None:
+        """Record that the task of a dead letter succeeded after its replay; called in the task's process."""
+
+    def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
+        """Write a message down whose task or job is disabled; False if neither is. Called in the task's process."""
 
     def ended(self, node: str, connection_name: str) -> None:
         """Delete the row of this start of a worker, which ends in order."""
@@ -122,6 +131,9 @@ class Duty(Protocol):
 
     def turn(self, app: Any, name: str) -> None:
         """Do what is due; called every second by the sweep thread of the worker or beat ``name``."""
+
+    def end(self, name: str) -> None:
+        """Let another process go on; called once, when ``name`` ends in order."""
 
 
 _records: WorkerRecords | None = None

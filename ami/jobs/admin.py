@@ -17,6 +17,7 @@ from ami.jobs.services.progress import progress
 from ami.jobs.tasks import reprocess_captures as reprocess_captures_task
 from ami.main.admin.captures import SourceImageAdmin
 from ami.main.admin.large_lists import LargeListAdmin, search_number
+from ami.queues.admin_site.operation_actions import UNTIL, disable, enable, operation_action
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 from ami.queues.redaction import redact_text
@@ -36,6 +37,10 @@ class JobForm(forms.ModelForm):
             field.choices = [(key, key or "---------") for key in dict.fromkeys([*own, *registered_keys()])]
             if not self.instance.pk:
                 self.initial["job_type_key"] = ""
+
+
+def _disabled_name(job: Job) -> str:
+    return f"job:{job.pk}"
 
 
 @admin.register(Job)
@@ -63,7 +68,16 @@ class JobAdmin(admin.ModelAdmin):
         "finished_at",
         "log",
     )
-    actions = ("run", "retry", "cancel")
+    actions = (
+        "run",
+        "retry",
+        "cancel",
+        operation_action("disable", disable, _disabled_name, "disable_task", (UNTIL,)),
+        operation_action("enable", enable, _disabled_name, "disable_task"),
+    )
+
+    def has_disable_task_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queues.disable_task")
 
     @admin.display(description="stages")
     def stages(self, job: Job) -> SafeString:

@@ -12,7 +12,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
 from django_celery_results.models import TaskResult
 
-from ami.queues import admin_failures, admin_operations  # noqa: F401 - register the admin of queues, workers, failures
+from ami.queues import admin_failures, admin_letters, admin_operations  # noqa: F401 - they register their admins
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
 from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm

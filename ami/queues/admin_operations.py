@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from ami.queues import disabling, overview, pauses, worker_operations
 from ami.queues import messages as queue_messages
-from ami.queues import overview, pauses, worker_operations
 from ami.queues.admin_site.operation_actions import (
     MOST_MOVED,
     NO_WAIT,
@@ -19,6 +19,7 @@ from ami.queues.admin_site.operation_actions import (
     UNTIL,
     Field,
     cancel,
+    enable,
     expected,
     move,
     operation_action,
@@ -59,6 +60,15 @@ class LookedAt(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_move_messages_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("queues.move_messages")
 
+    def has_disable_task_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queues.disable_task")
+
+    def has_replay_letter_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queues.replay_letter")
+
+    def has_discard_letter_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("queues.discard_letter")
+
     def has_cancel_task_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("queues.cancel_task")
 
@@ -69,6 +79,10 @@ def _queue_name(row: DesiredState) -> str:
 
 def _task_id(row: TaskRun) -> str:
     return row.task_id
+
+
+def _disabled(row: DesiredState) -> str:
+    return disabling.name_of(row.kind, row.name)
 
 
 def _node(row: Worker) -> str:
@@ -86,6 +100,7 @@ class DesiredStateAdmin(LookedAt):
     actions = (
         operation_action("pause", wish(pauses.pause, **NO_WAIT), _queue_name, "pause_queue", (UNTIL,)),
         operation_action("resume", wish(pauses.resume, **NO_WAIT), _queue_name, "pause_queue"),
+        operation_action("enable", enable, _disabled, "disable_task"),
         "peek",
         operation_action("purge", purge, _queue_name, "purge_queue"),
         operation_action(

@@ -22,7 +22,8 @@ class DeadLetter:
     """One buried message.
 
     ``reason`` is the broker's (rejected, delivery_limit, expired, maxlen), ``unrouted``, or ``malformed`` for what a
-    worker buried before its task started, or ``not adopted``; ``detail`` says the same in a sentence.
+    worker buried before its task started, or ``not adopted``; ``detail`` says the same in a sentence. ``letter`` is the
+    number of its row, None for a message that is not collected yet.
     """
 
     queue: str
@@ -32,6 +33,7 @@ class DeadLetter:
     retries: int
     arguments: str
     detail: str = ""
+    letter: int | None = None
 
 
 #: The reason of what a worker buried itself.

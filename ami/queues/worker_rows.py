@@ -1,7 +1,7 @@
 """The workers' rows and the wishes in the database: two statements a beat, on PostgreSQL and SQLite alike."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,8 +11,9 @@ from django.db import connection
 from ami.celery.failures.record import Failure
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
 from ami.queues import failures as task_failures
-from ami.queues import task_rows
+from ami.queues import task_counts, task_rows
 from ami.queues.database_clock import NOW
+from ami.queues.letters import causes, rows, set_aside
 from ami.queues.models import DesiredState, Lease, Worker
 from ami.queues.rescue import gone, processes
 from ami.queues.rescue.sweep import NAME as SWEEP
@@ -88,11 +89,22 @@ class DatabaseWorkerRecords:
         if task_ids:
             DatabaseTickClaims().ended(task_ids)
 
+    def tasks_ended(self, counts: Mapping[str, tuple[int, int]]) -> None:
+        task_counts.add(counts)
+
     def failed(self, failures: Sequence[Failure]) -> None:
         task_failures.record(failures)
+        causes.bind({each.task_id for each in failures})
         if time.monotonic() - self._cleaned_at >= CLEAN_SECONDS:
             self._cleaned_at = time.monotonic()
             task_failures.forget_old()
+            task_counts.forget_old()
+
+    def letter_done(self, letter: int, task_id: str) -> None:
+        rows.done(letter, task_id)
+
+    def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
+        return set_aside.keep(task, job, message)
 
     def ended(self, node: str, connection_name: str) -> None:
         Worker.objects.filter(node=node, connection_name=connection_name).delete()

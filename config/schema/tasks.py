@@ -50,6 +50,18 @@ class Tasks(Variables):
     antenna_collect_letters: bool = variable(
         True, "Whether dead letters are taken out of their queues into the database, which keeps them for 30 days."
     )
+    antenna_letter_days: int = variable(
+        30, "Days for which a dead letter is kept after its last death, whatever became of it.", low=1, high=3650
+    )
+    antenna_letter_minutes: int = variable(
+        60,
+        "Dead letters that died in so many minutes count as new: `queues letters check` names them.",
+        low=1,
+        high=10_080,
+    )
+    antenna_sensitive_names: Names = variable(
+        (), "Names of arguments whose values are masked in every task, separated by commas; a task can declare its own."
+    )
     antenna_process_seconds: int = variable(
         120,
         "Seconds that a processing service that Antenna calls has for one batch; with 90 s for a cold start less than "

@@ -111,6 +111,15 @@ STORAGES = {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {**PRIVATE_FILES, "location": values.antenna_results_root or f"{MEDIA_ROOT}-results"},
     },
+    # The messages of dead letters that are too large for a row.
+    "letters": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {
+            **PRIVATE_FILES,
+            "location": f"{values.antenna_results_root or f'{MEDIA_ROOT}-results'}/letters",
+            "allow_overwrite": True,
+        },
+    },
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 
@@ -156,6 +165,9 @@ REDIS_URL = values.redis_url
 RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
 ANTENNA_RESCUE_WEBHOOK_URL = values.antenna_rescue_webhook_url
 ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
+ANTENNA_LETTER_DAYS = values.antenna_letter_days
+ANTENNA_LETTER_MINUTES = values.antenna_letter_minutes
+ANTENNA_SENSITIVE_NAMES = values.antenna_sensitive_names
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True

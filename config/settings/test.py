@@ -38,6 +38,10 @@ STORAGES = {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {**PRIVATE_FILES, "location": str(_folder / "results")},
     },
+    "letters": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {**PRIVATE_FILES, "location": str(_folder / "letters"), "allow_overwrite": True},
+    },
 }
 #: Tests about letters switch it on; to the others a letter is a message in its queue, and most have no database.
 ANTENNA_COLLECT_LETTERS = of(Tasks, "antenna_collect_letters").name in os.environ and values.antenna_collect_letters

@@ -36,39 +36,6 @@ def tries(task_id: str) -> list[Any]:
     return [(row.kind, row.exception.rpartition(".")[2], row.retries) for row in rows]
 
 
-def recorded(sent: dict[str, str]) -> dict[str, list[Any]]:
-    return {name: tries(task) for name, task in sent.items()}
-
-
-@pytest.mark.parametrize("place", BROKERS, indirect=True)
-def test_every_way_to_die_leaves_its_cause(place: Place):
-    expected = {
-        "fail": [("error", "ValueError", 0)],
-        "fail_after_retries": [("retry", "ValueError", 0), ("retry", "ValueError", 1), ("error", "ValueError", 2)],
-        "run_out_of_memory": [("memory", "MemoryLimitExceeded", 0), ("memory", "MemoryLimitExceeded", 1)],
-        "run_too_long": [("time limit", "TimeLimitExceeded", 0), ("time limit", "TimeLimitExceeded", 1)],
-        "lose_the_child": [("process lost", "WorkerLostError", 0), ("process lost", "WorkerLostError", 1)],
-        "retry_once": [],
-        "succeed": [],
-    }
-    place.worker(QUEUE)
-    sent = {name: place.send(f"{T}.{name}", queue=QUEUE) for name in expected}
-    with suppress(AssertionError):  # The comparison below says which is missing.
-        until(lambda: recorded(sent) == expected, seconds=40)
-    assert recorded(sent) == expected
-    until(lambda: place.depth(f"{QUEUE}.dlq") == 5, seconds=10, what="what failed for good is buried")
-
-    letters = {row["task_id"]: row["detail"] for row in place.queues("dead-letters", f"{QUEUE}.dlq").json}
-    assert "ValueError: at once at tests/support/worker_tasks/basic.py:" in letters[sent["fail"]]
-    assert "TimeLimitExceeded" in letters[sent["run_too_long"]]
-    row = TaskFailure.objects.get(task_id=sent["fail"])
-    assert row.place.endswith(" in fail")
-    assert 'raise ValueError("at once")' in row.traceback
-    assert row.peak_kib > 10_000
-    causes = place.queues("failures", "--causes").json
-    assert (causes[0]["exception"], causes[0]["tries"]) == ("ValueError", 3)
-
-
 @pytest.mark.parametrize("place", BROKERS[:1], indirect=True)
 def test_causes_wait_while_the_database_is_away_also_over_a_restart(place: Place):
     if not place.environment["DATABASE_URL"].startswith("postgres"):

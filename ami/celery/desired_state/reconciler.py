@@ -8,6 +8,7 @@ from typing import Any
 from celery.utils.log import get_logger
 from celery.worker import state
 
+from ami.celery import disabled
 from ami.celery.declaration import declare
 from ami.celery.desired_state.child_control import ChildControl
 from ami.celery.desired_state.pool_size import PoolSize
@@ -99,6 +100,7 @@ class Reconciler:
     def _adopt(self, new: Wanted) -> None:
         """Take over what is wanted now, and log what has changed."""
         before, self.wanted = self.wanted, new
+        disabled.apply(new.disabled_tasks, new.disabled_jobs)
         # Celery drops a task with such an id when it receives it, and forgets the id after three hours.
         if new.cancelled and (new.cancelled != before.cancelled or self.turned_at >= self._revoke_again_at):
             self._revoke_again_at = self.turned_at + REVOKE_SECONDS

@@ -13,7 +13,8 @@ from typing import Any
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import tick_ends, worker_records
+from ami.celery import letter_ends as letter_ends  # It listens to task_postrun.
+from ami.celery import task_counts, tick_ends, worker_records
 from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.failures import in_child, in_parent, spool  # noqa: F401 - the first listens to signals
 from ami.celery.thread_database import short_connection
@@ -97,6 +98,8 @@ class Reporter:
         for _ in range(END_TRIES):
             try:
                 with short_connection():
+                    records.tasks_ended(counts := task_counts.unreported())
+                    task_counts.reported(counts)
                     records.ended(report.node, report.connection_name)
                 return
             except Error as error:
@@ -129,12 +132,14 @@ class Reporter:
         records = worker_records.connected()
         if records is None:
             return
-        before, ticks = self.answer, tick_ends.take_unrecorded()
+        before, ticks, counts = self.answer, tick_ends.take_unrecorded(), task_counts.unreported()
         try:
             with short_connection():
                 answer = records.beat(report)
                 records.tasks_running(report.node, report.running)
                 records.ticks_ended(ticks)
+                records.tasks_ended(counts)
+                task_counts.reported(counts)
         except Error as error:
             self._note_contact(answered=False)
             tick_ends.put_back(ticks)

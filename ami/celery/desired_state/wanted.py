@@ -30,6 +30,8 @@ class Wanted:
     concurrency: int | None = None
     restarted: float = 0.0
     cancelled: frozenset[str] = frozenset()
+    disabled_tasks: frozenset[str] = frozenset()
+    disabled_jobs: frozenset[str] = frozenset()
 
 
 def wanted(wishes: Iterable[Wish], identity: Identity, now: float) -> Wanted:
@@ -59,7 +61,13 @@ def wanted(wishes: Iterable[Wish], identity: Identity, now: float) -> Wanted:
         concurrency=size.value if size and size.value > 0 else None,
         restarted=float(restarted.value) if restarted else 0.0,
         cancelled=frozenset(wish.name for wish in current if wish.aspect == "cancelled" and wish.value),
+        disabled_tasks=_disabled(current, "task name"),
+        disabled_jobs=_disabled(current, "job"),
     )
+
+
+def _disabled(wishes: Iterable[Wish], kind: str) -> frozenset[str]:
+    return frozenset(wish.name for wish in wishes if wish.kind == kind and wish.aspect == "disabled" and wish.value)
 
 
 def _latest(wishes: Iterable[Wish], identity: Identity) -> dict[str, Wish]:

@@ -39,8 +39,9 @@ class Failure:
     peak_kib: int = 0
 
 
-#: ``error``: the task raised; ``retry``: it raised and is tried again; the others ended its process.
-KINDS = ("error", "retry", "time limit", "process lost", "memory", "stalled", "refused")
+#: ``error``: the task raised; ``retry``: it raised and is tried again; ``refused``, ``expired`` and ``cancelled``: it
+#: did not begin; the others ended its process.
+KINDS = ("error", "retry", "time limit", "process lost", "memory", "stalled", "refused", "expired", "cancelled")
 
 
 def delivery_of(headers: Any, delivery_info: Any) -> int:

@@ -11,13 +11,13 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, viewsets
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.main.api.parameters import KnownParameters
-from ami.queues import cancellations, failures, messages, overview, pauses, worker_operations
+from ami.queues import cancellations, failures, messages, overview, pauses, task_state, worker_operations
 from ami.queues.confirmations import WAIT_SECONDS
 from ami.queues.refusals import Refused
 from ami.queues.wishes import LONGEST_WHY, Operator
@@ -30,7 +30,8 @@ MOST_MOVED = 1000
 NAME = OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH)
 
 
-def _text(name: str) -> OpenApiParameter:
+def text_parameter(name: str) -> OpenApiParameter:
+    """Return how the schema tells a parameter of the query."""
     return OpenApiParameter(name, OpenApiTypes.INT if name == "limit" else OpenApiTypes.STR)
 
 
@@ -95,7 +96,7 @@ class OperationsView(KnownParameters, viewsets.GenericViewSet[Any]):
     needs: dict[str, str] = {}
 
     def _wish(self, operation: Callable[..., Any], name: str, *more: str, body: type[WishBody] = WishBody) -> Response:
-        values = _given(body, self.request)
+        values = given_in(body, self.request)
         options: dict[str, Any] = {"why": values["why"]}
         if values["until"] is not None:
             options["until"] = values["until"]
@@ -147,8 +148,8 @@ class QueueViewSet(OperationsView):
     @action(detail=True, methods=["get"])
     def peek(self, request: Request, name: str) -> Response:
         """Return the oldest messages; on RabbitMQ's work queues this costs one delivery of each."""
-        limit = _number(request, "limit", messages.MOST_PEEKED)
-        with _refusing(), current_app.connection_for_read() as connection:
+        limit = number(request, "limit", messages.MOST_PEEKED)
+        with refusing(), current_app.connection_for_read() as connection:
             found = messages.peek(settings.ANTENNA_TOPOLOGY, connection, name, limit)
         return Response(asdict(found))
 
@@ -156,9 +157,9 @@ class QueueViewSet(OperationsView):
     @action(detail=True, methods=["post"], serializer_class=PurgeBody)
     def purge(self, request: Request, name: str) -> Response:
         """Delete the messages that wait in the queue."""
-        given = _given(PurgeBody, request)
+        given = given_in(PurgeBody, request)
         topology = settings.ANTENNA_TOPOLOGY
-        with _refusing(), current_app.connection_for_write() as connection:
+        with refusing(), current_app.connection_for_write() as connection:
             messages.refuse_unknown(topology, name)
             if given["dry_run"]:
                 return Response({"would_purge": messages.waiting(connection, name)})
@@ -169,9 +170,9 @@ class QueueViewSet(OperationsView):
     @action(detail=True, methods=["post"], serializer_class=MoveBody)
     def move(self, request: Request, name: str) -> Response:
         """Move messages to another queue."""
-        given = _given(MoveBody, request)
+        given = given_in(MoveBody, request)
         options = {option: given[option] for option in ("why", "task", "headers", "limit")}
-        with _refusing(), current_app.connection_for_write() as connection:
+        with refusing(), current_app.connection_for_write() as connection:
             if given["dry_run"]:
                 messages.refuse_unknown(settings.ANTENNA_TOPOLOGY, name)
                 return Response({"would_look_at": messages.waiting(connection, name)})
@@ -229,13 +230,25 @@ class TaskViewSet(OperationsView):
 
     needs = {"cancel": "cancel_task"}
     unrecorded = ("cancel",)
+    reads = {"state": ("search",)}
+
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("search", OpenApiTypes.BOOL)])
+    @action(detail=True, methods=["get"])
+    def state(self, request: Request, name: str) -> Response:
+        """Return where the task is; ``search`` looks at the head of every queue, which needs its permission."""
+        if request.query_params.get("search", "") not in ("1", "true"):
+            return Response(asdict(task_state.of(name)))
+        if not request.user.has_perm("queues.peek_queue"):
+            raise PermissionDenied
+        with current_app.connection_for_read() as connection:
+            return Response(asdict(task_state.search(settings.ANTENNA_TOPOLOGY, connection, name)))
 
     @extend_schema(request=WishBody, responses=OpenApiTypes.OBJECT)
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, name: str) -> Response:
         """Cancel the task wherever it is."""
-        given = _given(WishBody, request)
-        with _refusing():
+        given = given_in(WishBody, request)
+        with refusing():
             found = cancellations.cancel(name, Operator(request.user, "api"), why=given["why"])
         return Response(asdict(found))
 
@@ -248,7 +261,7 @@ class AuditViewSet(OperationsView):
     @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])
     def list(self, request: Request) -> Response:
         """Return the latest entries, at most ``limit`` (50; 500 at most)."""
-        return Response(overview.audit(_number(request, "limit", MOST_AUDIT_ENTRIES, default=50)))
+        return Response(overview.audit(number(request, "limit", MOST_AUDIT_ENTRIES, default=50)))
 
 
 class FailureViewSet(OperationsView):
@@ -260,18 +273,18 @@ class FailureViewSet(OperationsView):
         "causes": ("limit", "task", "search"),
     }
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[_text(name) for name in reads["list"]])
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[text_parameter(name) for name in reads["list"]])
     def list(self, request: Request) -> Response:
         """Return the latest tries that failed, at most ``limit`` (50; 500 at most); with ``task_id`` the tracebacks."""
-        limit, is_one = _number(request, "limit", MOST_AUDIT_ENTRIES, default=50), "task_id" in request.query_params
+        limit, is_one = number(request, "limit", MOST_AUDIT_ENTRIES, default=50), "task_id" in request.query_params
         rows = _failures(request) if is_one else _failures(request).defer("traceback")
         return Response([failures.as_dict(row, with_traceback=is_one) for row in rows[:limit]])
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[_text(name) for name in reads["causes"]])
+    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[text_parameter(name) for name in reads["causes"]])
     @action(detail=False, methods=["get"])
     def causes(self, request: Request) -> Response:
         """Return the causes of these failures with their counts, the most frequent first."""
-        limit = _number(request, "limit", MOST_AUDIT_ENTRIES, default=50)
+        limit = number(request, "limit", MOST_AUDIT_ENTRIES, default=50)
         return Response([asdict(each) for each in failures.causes(_failures(request), limit)])
 
 
@@ -280,21 +293,23 @@ def _failures(request: Request) -> Any:
     return failures.found(**{name: request.query_params.get(name, "")[:255] for name in names})
 
 
-def _number(request: Request, name: str, most: int, default: int | None = None) -> int:
+def number(request: Request, name: str, most: int, default: int | None = None) -> int:
+    """Return a number of the query; one that is missing is ``default``, else ``most``."""
     text = request.query_params.get(name, str(default or most))
     if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:6]) <= most:
         raise ValidationError({name: [f"Give a number from 1 to {most}."]})
     return int(text)
 
 
-def _given(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def given_in(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """Return the checked values of a request's body."""
     body = kind(data=request.data)
     body.is_valid(raise_exception=True)
     return dict(body.validated_data)
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def refusing() -> Iterator[None]:
     """Answer 400 with the operation's sentence."""
     try:
         yield

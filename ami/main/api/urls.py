@@ -4,7 +4,18 @@ from django.urls import path
 from rest_framework.routers import BaseRouter
 
 # ``schema`` tells drf-spectacular of our authentication.
-from ami.main.api import auth, captures, occurrences, operations, projects, schema, stations, tokens  # noqa: F401
+from ami.main.api import (  # noqa: F401
+    auth,
+    captures,
+    letters,
+    occurrences,
+    operations,
+    projects,
+    schema,
+    states,
+    stations,
+    tokens,
+)
 
 
 def register(router: BaseRouter) -> None:
@@ -22,6 +33,10 @@ def register(router: BaseRouter) -> None:
     router.register("tasks", operations.TaskViewSet, basename="task")
     router.register("audit", operations.AuditViewSet, basename="audit")
     router.register("failures", operations.FailureViewSet, basename="failures")
+    router.register("letters", letters.LetterViewSet, basename="letter")
+    router.register("replays", letters.ReplayViewSet, basename="replay")
+    router.register("states", states.StateViewSet, basename="state")
+    router.register("disabled", states.DisabledViewSet, basename="disabled")
     router.register("taxa", occurrences.TaxonViewSet, basename="taxon")
 
 

@@ -1,6 +1,6 @@
 """The operations as actions of the admin: each asks for the reason first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from ami.queues import broker_errors, cancellations, worker_operations
+from ami.queues import broker_errors, cancellations, disabling, worker_operations
 from ami.queues import messages as queue_messages
 from ami.queues.admin_site.user_messages import selected_rows
 from ami.queues.refusals import Refused
@@ -46,6 +46,29 @@ def expected() -> tuple[type[BaseException], ...]:
     return Refused, *broker_errors.kinds()
 
 
+def ask(
+    model_admin: Any,
+    request: HttpRequest,
+    verb: str,
+    rows: Iterable[Any],
+    fields: tuple[Field, ...],
+    names: Callable[[Any], str] = str,
+) -> HttpResponse:
+    """Return the page that asks for the reason and ``fields``; its form comes back with ``confirmed``."""
+    listed = list(rows)
+    context = {
+        **model_admin.admin_site.each_context(request),
+        "title": f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?",
+        "verb": verb,
+        "rows": listed,
+        "fields": fields,
+        "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
+        "action": request.POST.get("action", ""),
+        "opts": model_admin.model._meta,
+    }
+    return TemplateResponse(request, "admin/queues/ask_why.html", context)
+
+
 def operation_action(
     verb: str, operation: Operation, names: Callable[[Any], str], permission: str, fields: tuple[Field, ...] = ()
 ) -> Any:
@@ -54,17 +77,7 @@ def operation_action(
     def act(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         rows = list(selected_rows(request, queryset))
         if "confirmed" not in request.POST:
-            context = {
-                **model_admin.admin_site.each_context(request),
-                "title": f"{verb.capitalize()} {', '.join(names(row) for row in rows)[:200]}?",
-                "verb": verb,
-                "rows": rows,
-                "fields": fields,
-                "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
-                "action": request.POST.get("action", ""),
-                "opts": model_admin.model._meta,
-            }
-            return TemplateResponse(request, "admin/queues/ask_why.html", context)
+            return ask(model_admin, request, verb, rows, fields, names)
         given = {field.name: str(request.POST.get(field.name, "")).strip() for field in fields}
         operator, why = Operator(request.user, "admin"), str(request.POST.get("why", ""))
         for row in rows:
@@ -121,11 +134,34 @@ def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
     return f"{moved.moved} messages to {given['to']}; {moved.passed} others are at the end of their queue."
 
 
+def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+    until = _moment(given["until"]) if given.get("until") else None
+    disabling.disable(name, operator, why=why, until=until)
+    return "What begins from now on is set aside; what runs goes on."
+
+
+def enable(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    disabling.enable(name, operator, why=why)
+    return "What was set aside goes to the tail of its queue within ten seconds."
+
+
 def _moment(text: str) -> datetime:
     try:
         return moment(text)
     except ValueError as error:
         raise Refused(f"{error}.") from None
+
+
+def number(text: str) -> float:
+    """Return a number that a user has written.
+
+    Raises:
+        Refused: it is none.
+    """
+    try:
+        return float(text[:40])
+    except ValueError:
+        raise Refused(f"'{text[:40]}' is not a number.") from None
 
 
 def _number(text: str, most: int) -> int:

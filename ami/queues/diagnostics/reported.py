@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from django.conf import settings
 from django.db import DatabaseError
 
-from ami.queues import overview
+from ami.queues import disabling, overview
 from ami.queues.confirmations import STALE
 from ami.queues.diagnostics.finding import Finding
+from ami.queues.disabling import Disabled
+from ami.queues.letters import watch
 from ami.queues.overview import WorkerRow
 from ami.queues.pauses import paused
 from ami.topology.topology import Topology
@@ -27,6 +30,10 @@ def findings(topology: Topology) -> Iterator[Finding]:
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
             yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.")
         yield from _of_worker(row)
+    for sign in watch.signs(settings.ANTENNA_LETTER_MINUTES):
+        yield Finding("warning", sign.name, sign.sentence)
+    for row_disabled in disabling.listed():
+        yield _disabled(row_disabled)
     for workload in topology.workloads:
         if wish := paused(workload.queue):
             until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""
@@ -37,6 +44,14 @@ def findings(topology: Topology) -> Iterator[Finding]:
                 f"{workload.queue} is paused by {wish.by} since {wish.since:%Y-%m-%d %H:%M %Z}{until}{why}; "
                 f"'manage.py queues resume {workload.queue}' ends it.",
             )
+
+
+def _disabled(row: Disabled) -> Finding:
+    name, why = disabling.name_of(row.kind, row.name), f" ({row.why})" if row.why else ""
+    if row.is_over:
+        return Finding("warning", "set-aside", f"{name} is enabled; {row.set_aside} messages are on their way back.")
+    fact = f"{name} is disabled by {row.by}{why}; {row.set_aside} messages are set aside"
+    return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.")
 
 
 def closed_queues(topology: Topology) -> set[str]:

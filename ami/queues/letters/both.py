@@ -4,7 +4,6 @@ Where letters are not collected (``ANTENNA_COLLECT_LETTERS=0``) they are the mes
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from celery.utils.log import get_logger
 from django.conf import settings
@@ -13,7 +12,10 @@ from kombu import Connection
 
 from ami.queues import dead_letters, failures
 from ami.queues.dead_letters import DeadLetter
-from ami.queues.letters import rows
+from ami.queues.letters import replays, rows
+from ami.queues.letters.selection import Selection
+from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
 logger = get_logger(__name__)
@@ -54,17 +56,22 @@ def replay(
     topology: Topology,
     connection: Connection,
     queue: str,
+    operator: Operator,
     limit: int | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Send the letters of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+    """Send the letters of ``queue`` to where their tasks belong today, all retries before them; return how many.
+
+    Raises:
+        Refused: the broker did not take a letter; it and those after it stay dead.
+    """
     done = 0
-    if settings.ANTENNA_COLLECT_LETTERS:
-
-        def destination(message: Any) -> tuple[str, str]:
-            return dead_letters.destination(topology, message)
-
-        done = rows.replay(connection, rows.dead(queue), destination, limit, progress)
+    if settings.ANTENNA_COLLECT_LETTERS and rows.dead(queue).exists():
+        begun = replays.begin(topology, Selection(queue=queue), operator, limit=limit)
+        ended = replays.finish(topology, connection, begun, lambda replay: progress(replay.done))
+        if ended.error:
+            raise Refused(f"{ended.done} of {ended.total} letters were replayed: {ended.error}.")
+        done = ended.done
     left = None if limit is None else limit - done
     return done + (0 if left == 0 else dead_letters.replay(topology, connection, queue, left, progress))
 

@@ -12,6 +12,7 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors, dead_letters
 from ami.queues.letters import rows
+from ami.queues.letters.replay_thread import ReplayThread
 from ami.queues.rescue import lease
 
 logger = get_logger(__name__)
@@ -29,6 +30,7 @@ class Collector:
     """One per process, used by one thread. It needs no queue to be read by any worker."""
 
     def __init__(self) -> None:
+        self._replays = ReplayThread()
         self._next = self._lease_at = 0.0
         self._cleaned_at = time.monotonic()
         self._connection: Any = None
@@ -46,6 +48,7 @@ class Collector:
                 self._next = now + TRY_SECONDS
                 self.close()
                 return
+            self._replays.turn(app, now)
             self._collect(app)
         except Error as error:
             logger.debug("Dead letters not collected: %s", error)
@@ -54,6 +57,14 @@ class Collector:
         except broker_errors.kinds() as error:
             logger.debug("Dead letters not collected: %s", error)
             self.close()
+
+    def end(self, name: str) -> None:
+        """Give the lease up: another process collects at its next try."""
+        self._replays.stop()
+        self.close()
+        if self._lease_at:
+            with short_connection():
+                lease.release(NAME, name)
 
     def close(self) -> None:
         """Close the broker's connection; what is not acknowledged returns to its queue."""

@@ -1,30 +1,36 @@
-"""Writes dead letters as rows, once for each death, and publishes them again from there."""
+"""Writes dead letters as rows, once for each death, and gives them up."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, F, QuerySet
 from django.db.models.functions import Now
-from kombu import Connection, Message
+from kombu import Message
 from kombu.utils import json
 
-from ami.celery.app import PUBLISH_ID_HEADER
-from ami.celery.message_copy import HISTORY_HEADERS, PROPERTIES, fresh, publish
+from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
+from ami.celery.message_copy import HISTORY_HEADERS, PROPERTIES, fresh
+from ami.queues import audit_log
 from ami.queues.dead_letters import DeadLetter, cell, letter
-from ami.queues.models import Letter
+from ami.queues.letters import bodies, causes
+from ami.queues.letters.selection import Selection
+from ami.queues.models import Letter, LetterEvent
+from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator, refuse_wrong
 
-#: Header of a letter that is published again: the key of its row, so that its next death is found there.
-LETTER_HEADER = "antenna_letter"
-KEPT = timedelta(days=30)
 #: A stranger's message that was written, and not yet acknowledged, is expected back within this time.
 RETURNS_WITHIN = timedelta(minutes=10)
 BATCH = 100
+#: A letter in these states was published again, and may come back.
+OUTSIDE = (Letter.State.REPLAYED, Letter.State.DONE)
+#: What the next death of a letter replaces.
+DEATH = ("identity", "queue", "reason", "detail", "deaths", "retries")
 
 
 def write(queue: str, messages: Sequence[Message]) -> None:
@@ -33,17 +39,18 @@ def write(queue: str, messages: Sequence[Message]) -> None:
     A death that is written already stays as it is: a process that died between the commit and the acknowledgement gets
     its messages again.
     """
-    rows = [_row(queue, message) for message in messages]
+    rows = [row_of(queue, message) for message in messages]
+    causes.explain(rows)
     with transaction.atomic():
         expected = _unsettled(rows)
         new = []
         for row, message in zip(rows, messages, strict=True):
             if row.digest and _is_redelivered(message) and expected[row.digest] > 0:
                 expected[row.digest] -= 1
-                continue
-            new.append(row)
-        came_back = {row.identity: _came_back(row, message) for row, message in zip(rows, messages, strict=True)}
-        Letter.objects.bulk_create([row for row in new if not came_back.get(row.identity)], ignore_conflicts=True)
+            elif not _came_back(row, message):
+                bodies.keep(row, bodies.of(message))
+                new.append(row)
+        Letter.objects.bulk_create(new, ignore_conflicts=True)
 
 
 def settled(rows: Sequence[Message]) -> None:
@@ -61,54 +68,63 @@ def counts() -> dict[str, int]:
 
 def oldest(queue: str, limit: int) -> list[DeadLetter]:
     """Return the oldest dead letters of a queue that are rows."""
-    rows = dead(queue).defer("body", "headers", "properties", "deaths")[:limit]
-    return [
-        DeadLetter(row.queue, row.task_id, row.task, row.reason, row.retries, row.arguments, row.detail) for row in rows
-    ]
+    rows = dead(queue).defer("body", "original", "headers", "properties", "deaths")[:limit]
+    return [shown(row) for row in rows]
 
 
-def replay(
-    connection: Connection,
-    letters: "QuerySet[Letter]",
-    destination: Callable[[Any], tuple[str, str]],
-    limit: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> int:
-    """Publish the oldest of these letters again, all retries before them; return how many. Only dead ones are.
+def shown(row: Letter) -> DeadLetter:
+    return DeadLetter(row.queue, row.task_id, row.task, row.reason, row.retries, row.arguments, row.detail, row.pk)
 
-    Each is marked after the broker has confirmed it, in the order of their keys: a process that dies in between leaves
-    one letter that is published twice, and run again, it goes on with the next ones.
 
-    Raises:
-        amqp.exceptions.AMQPError: a publish was refused; that letter stays dead.
-    """
+def discard(letters: "QuerySet[Letter]", limit: int | None = None, *, by: str = "", why: str = "") -> int:
+    """Give up the oldest of these letters, or all that are dead; return how many. Their rows stay for a while."""
+    rows = letters.filter(state=Letter.State.DEAD).order_by("pk")
     done = 0
-    options = {**(connection.transport_options or {}), "confirm_publish": True}
-    with connection.clone(transport_options=options) as confirming:
-        channel = confirming.channel()
-        for row in _in_batches(letters.filter(state=Letter.State.DEAD), limit):
-            message = _message(row)
-            publish(channel, message, message.body, *destination(message), message.headers)
-            Letter.objects.filter(pk=row.pk, state=Letter.State.DEAD).update(
-                state=Letter.State.REPLAYED, replayed_at=Now()
-            )
-            done += 1
-            if progress:
-                progress(done)
+    while left := rows.values_list("pk", flat=True)[: BATCH if limit is None else min(BATCH, limit - done)]:
+        with transaction.atomic():
+            keys = list(Letter.objects.filter(pk__in=list(left)).select_for_update().values_list("pk", flat=True))
+            given_up = Letter.objects.filter(pk__in=keys, state=Letter.State.DEAD)
+            done += given_up.update(state=Letter.State.DISCARDED)
+            record(keys, LetterEvent.What.DISCARDED, by=by, why=why)
     return done
 
 
-def discard(letters: "QuerySet[Letter]", limit: int | None = None) -> int:
-    """Give up the oldest of these letters, or all that are dead; their rows stay for 30 days. Return how many."""
-    rows = letters.filter(state=Letter.State.DEAD)
-    if limit is not None:
-        rows = Letter.objects.filter(pk__in=list(rows.values_list("pk", flat=True)[:limit]), state=Letter.State.DEAD)
-    return int(rows.order_by().update(state=Letter.State.DISCARDED))
+def discard_recorded(selection: Selection, operator: Operator, *, why: str = "", limit: int | None = None) -> int:
+    """Give up the dead letters that fit, oldest first, with an entry in the audit log; return how many.
+
+    Raises:
+        Refused: ``why`` is too long, or no letter fits.
+    """
+    refuse_wrong(why, None)
+    count = discard(selection.rows(), limit, by=audit_log.name_of(operator.who), why=why)
+    if not count:
+        raise Refused(f"No dead letter fits ({selection}); nothing was done.")
+    which = f"{count} letters: {selection}"
+    audit_log.record("discard", who=operator.who, which=which, why=why, source=operator.source)
+    return count
+
+
+def done(key: int, task_id: str) -> None:
+    """Note that the task of a letter succeeded after its replay."""
+    replayed = Letter.objects.filter(pk=key, task_id=task_id, state=Letter.State.REPLAYED)
+    if replayed.update(state=Letter.State.DONE):
+        record([key], LetterEvent.What.DONE)
+
+
+def record(keys: Sequence[int], what: str, *, by: str = "", why: str = "", detail: str = "") -> None:
+    """Add an event to the trail of each of these letters; one statement."""
+    LetterEvent.objects.bulk_create(
+        LetterEvent(letter_id=key, at=Now(), what=what, by=by[:255], why=why[:500], detail=detail[:500]) for key in keys
+    )
 
 
 def forget_old() -> None:
-    """Delete letters that died longer than `KEPT` ago, whatever became of them."""
-    Letter.objects.filter(collected_at__lt=Now() - KEPT).delete()
+    """Delete letters that died longer than ANTENNA_LETTER_DAYS ago, whatever became of them; never one set aside."""
+    kept = timedelta(days=settings.ANTENNA_LETTER_DAYS)
+    old = Letter.objects.filter(collected_at__lt=Now() - kept).exclude(state=Letter.State.SET_ASIDE)
+    names = list(old.exclude(body_name="").values_list("body_name", flat=True))
+    old.delete()
+    bodies.delete(names)
 
 
 def dead(queue: str) -> "QuerySet[Letter]":
@@ -116,18 +132,9 @@ def dead(queue: str) -> "QuerySet[Letter]":
     return Letter.objects.filter(queue=queue, state=Letter.State.DEAD).order_by("pk")
 
 
-def _in_batches(letters: "QuerySet[Letter]", limit: int | None) -> Iterator[Letter]:
-    last, left = 0, limit
-    while left is None or left > 0:
-        rows = list(letters.order_by("pk").filter(pk__gt=last)[: BATCH if left is None else min(BATCH, left)])
-        if not rows:
-            return
-        yield from rows
-        last, left = rows[-1].pk, None if left is None else left - len(rows)
-
-
-def _row(queue: str, message: Message) -> Letter:
-    shown, deaths = letter(queue, message), _deaths(message)
+def row_of(queue: str, message: Any) -> Letter:
+    """Return an unsaved letter; its body and its cause are set elsewhere."""
+    said, deaths = letter(queue, message), _deaths(message)
     publish_id, digest = _publish_id(message), ""
     if publish_id:
         identity = f"{publish_id}:{deaths}"
@@ -142,18 +149,19 @@ def _row(queue: str, message: Message) -> Letter:
         identity=identity,
         digest=digest,
         queue=queue,
-        task_id=shown.task_id,
-        task=shown.task,
-        reason=shown.reason,
-        detail=shown.detail[:500],
-        retries=max(0, min(shown.retries, 2**31 - 1)),
-        arguments=shown.arguments,
-        body=_bytes(message),
+        task_id=said.task_id,
+        task=said.task,
+        reason=said.reason,
+        detail=said.detail[:500],
+        retries=max(0, min(said.retries, 2**31 - 1)),
+        arguments=said.arguments,
         content_type=cell(message.content_type or ""),
         content_encoding=cell(message.content_encoding or ""),
         headers=_json(kept),
         properties=_json({name: message.properties.get(name) for name in PROPERTIES}),
         deaths=_json({name: headers[name] for name in HISTORY_HEADERS if name in headers}),
+        first_reason=said.reason,
+        first_collected_at=Now(),
         collected_at=Now(),
     )
 
@@ -163,21 +171,12 @@ def _came_back(row: Letter, message: Message) -> bool:
     key = (message.headers or {}).get(LETTER_HEADER)
     if not isinstance(key, int) or Letter.objects.filter(identity=row.identity).exists():
         return False
-    again = Letter.objects.filter(pk=key, state=Letter.State.REPLAYED, task_id=row.task_id)
-    values = {name: getattr(row, name) for name in ("identity", "queue", "reason", "detail", "deaths", "retries")}
-    return bool(again.update(**values, state=Letter.State.DEAD, died=F("died") + 1, collected_at=Now()))
-
-
-def _message(row: Letter) -> Any:
-    """Return what publishes the letter again: a new publish, and the key of its row."""
-    headers = json.loads(row.headers) | {"retries": 0, PUBLISH_ID_HEADER: uuid4().hex, LETTER_HEADER: row.pk}
-    return SimpleNamespace(
-        body=bytes(row.body),
-        headers=headers,
-        properties={name: value for name, value in json.loads(row.properties).items() if value is not None},
-        content_type=row.content_type or None,
-        content_encoding=row.content_encoding or None,
-    )
+    again = Letter.objects.filter(pk=key, state__in=OUTSIDE, task_id=row.task_id)
+    values = {name: getattr(row, name) for name in (*DEATH, *causes.FIELDS)}
+    if not again.update(**values, state=Letter.State.DEAD, died=F("died") + 1, collected_at=Now()):
+        return False
+    record([key], LetterEvent.What.DIED, detail=row.detail or row.reason)
+    return True
 
 
 def _unsettled(rows: Sequence[Letter]) -> Counter[str]:
@@ -210,15 +209,10 @@ def _deaths(message: Message) -> int:
 
 
 def _digest(message: Message) -> str:
-    data = _bytes(message)
+    data = bodies.of(message)
     return hashlib.sha256(
         data + repr(sorted(map(str, fresh(message.headers).items()))).encode("utf-8", "surrogatepass")
     ).hexdigest()
-
-
-def _bytes(message: Message) -> bytes:
-    body = message.body
-    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b"")
 
 
 def _is_redelivered(message: Message) -> bool:

@@ -11,7 +11,7 @@ from celery import current_app
 
 from ami.queues import audit_log, cancellations, confirmations, messages, overview, pauses, worker_operations
 from ami.queues.confirmations import Confirmed
-from ami.queues.management import failures
+from ami.queues.management import failures, letters, states
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
 from ami.queues.wishes import Operator, moment
@@ -53,6 +53,8 @@ def add_parsers(verbs: Any) -> None:
         "list": "list the queues with what waits, who consumes, and who paused them",
         "audit": "show the latest entries of the audit log",
         "failures": failures.HELP,
+        "letters": letters.HELP,
+        **states.TEXTS,
     }
     parsers = {verb: verbs.add_parser(verb, help=text, description=text) for verb, text in texts.items()}
     for verb in ("pause", "resume", "drain", "purge", "peek", "move"):
@@ -78,6 +80,8 @@ def add_parsers(verbs: Any) -> None:
         parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
     failures.add_arguments(parsers["failures"])
+    letters.add_arguments(parsers["letters"])
+    states.add_arguments(parsers, until)
     parsers["audit"].add_argument("--limit", type=positive, default=50, help="maximum number of entries")
 
 
@@ -223,4 +227,6 @@ RUNS: dict[str, Callable[..., Result]] = {
     "list": _list,
     "audit": _audit,
     "failures": failures.show,
+    "letters": letters.run,
+    **states.RUNS,
 }

@@ -5,7 +5,9 @@ from ami.queues.models.audit_entry import AuditEntry
 from ami.queues.models.beat import Beat
 from ami.queues.models.desired_state import DesiredState
 from ami.queues.models.lease import Lease
-from ami.queues.models.letter import Letter
+from ami.queues.models.letter import Letter, LetterEvent
+from ami.queues.models.replay import Replay
+from ami.queues.models.task_count import TaskCount
 from ami.queues.models.task_failure import TaskFailure
 from ami.queues.models.task_run import Fence, TaskRun
 from ami.queues.models.tick_claim import TickClaim
@@ -19,6 +21,9 @@ __all__ = [
     "Fence",
     "Lease",
     "Letter",
+    "LetterEvent",
+    "Replay",
+    "TaskCount",
     "TaskFailure",
     "TaskRun",
     "TickClaim",

@@ -18,6 +18,8 @@ class DesiredState(models.Model):
         HOST = "host"
         NODE = "node"
         TASK = "task"
+        TASK_NAME = "task name"
+        JOB = "job"
 
     class Aspect(models.TextChoices):
         """The value is 1 or 0; for CONCURRENCY a number of processes, 0 for what the worker was started with; for
@@ -30,6 +32,7 @@ class DesiredState(models.Model):
         CONCURRENCY = "concurrency"
         RESTARTED = "restarted"
         CANCELLED = "cancelled"
+        DISABLED = "disabled"
 
     kind = models.CharField(max_length=16, choices=Kind.choices)
     name = models.CharField(max_length=255)
@@ -49,6 +52,7 @@ class DesiredState(models.Model):
             ("peek_queue", "Can look at the messages of queues"),
             ("control_workers", "Can park, stop, scale and restart workers"),
             ("cancel_task", "Can cancel tasks"),
+            ("disable_task", "Can disable and enable tasks and jobs"),
         ]
 
     def __str__(self) -> str:

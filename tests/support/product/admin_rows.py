@@ -28,7 +28,7 @@ from ami.main.models import (
 )
 from ami.main.services import login_attempts, tokens
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.queues.models import AuditEntry, DesiredState, Letter, TaskFailure, TaskRun, Worker
+from ami.queues.models import AuditEntry, DesiredState, Letter, Replay, TaskFailure, TaskRun, Worker
 from tests.support.product import factories
 
 _numbers = count(1)
@@ -84,6 +84,12 @@ def pipeline() -> Pipeline:
     return made
 
 
+def failure_of(task: str) -> TaskFailure:
+    """Add a try of a task that failed."""
+    given = {"task_id": "a", "retries": 0, "delivery": 0, "kind": "error", "exception": "ValueError", "cause": "c"}
+    return TaskFailure.objects.create(task=task, failed_at=timezone.now(), **given)
+
+
 def everything() -> None:
     """Add at least one row to each table of the admin."""
     person = factories.user(name="Ada")
@@ -129,11 +135,18 @@ def everything() -> None:
     DesiredState.objects.get_or_create(
         kind="queue", name="antenna-ingest", aspect="paused", defaults={"value": 0, "by": "nobody", "since": now}
     )
-    TaskFailure.objects.create(
-        task_id="a", retries=0, delivery=0, task="a", kind="error", exception="ValueError", failed_at=now, cause="c"
-    )
+    failure_of("a")
     number = next(_numbers)
     letter = {"queue": "antenna-ingest.dlq", "task": "ami.main.tasks.update_stale_counts", "reason": "rejected"}
     kept = {"headers": "{}", "properties": "{}", "body": b"[[], {}, {}]", "content_type": "application/json"}
-    Letter.objects.create(identity=f"letter {number}", task_id=f"letter-{number}", collected_at=now, **letter, **kept)
+    Letter.objects.create(
+        identity=f"letter {number}",
+        task_id=f"letter-{number}",
+        collected_at=now,
+        first_collected_at=now,
+        **letter,
+        **kept,
+    )
+    begun = {"began_at": now, "until": now, "by": "command:ada"}
+    Replay.objects.create(selection={"cause": "c"}, total=1, most_pk=1, **begun)
     AuditEntry.objects.create(who="command:ada", verb="pause", target="queue antenna-ingest")

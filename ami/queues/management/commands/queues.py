@@ -34,6 +34,7 @@ from ami.queues.management import adopt, confirmation, operations
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator
 from ami.topology import broker
 from ami.topology.topology import Topology
 
@@ -89,6 +90,8 @@ class Command(BaseCommand):
                 confirmation.require_agreement(f"{operation}: go on?", self._planned(verb, options))
             with audit_log.recorded(operation, who=audit_log.command_user(), which=_subject(options)):
                 run(options)
+        except Refused as error:
+            raise CommandError(str(error)) from error
         except broker_errors.kinds() as error:
             raise CommandError(broker_errors.sentence(error)) from error
 
@@ -206,12 +209,13 @@ class Command(BaseCommand):
         if options["dry_run"]:
             self._done("would_reach", queue, self._planned("dead-letters", options)[queue])
             return
+        operator = Operator(audit_log.command_user(), "command")
         with current_app.connection_for_write() as connection:
             if queue is None:
                 counts = both.counts(self.topology, connection)
                 self._show(counts, list(counts.items()), ("queue", "messages"))
             elif options["replay"]:
-                self._done("replayed", queue, both.replay(self.topology, connection, queue, limit))
+                self._done("replayed", queue, both.replay(self.topology, connection, queue, operator, limit))
             elif options["discard"]:
                 self._done("discarded", queue, both.discard(connection, queue, limit))
             else:

@@ -91,6 +91,8 @@ class Records:
 
     def ticks_ended(self, *_: Any) -> None: ...
 
+    def tasks_ended(self, *_: Any) -> None: ...
+
 
 @pytest.mark.django_db(transaction=True)
 def test_last_known_wishes_hold_while_the_database_is_away(

@@ -11,13 +11,16 @@ from django.conf import settings
 from django.db.models.functions import Now
 from kombu import Connection, Message
 
-from ami.celery.app import PUBLISH_ID_HEADER
+from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.queues import dead_letters
-from ami.queues.letters import both, rows
-from ami.queues.models import Letter
+from ami.queues.letters import both, replays, rows
+from ami.queues.letters.publishing import message_of
+from ami.queues.models import Letter, Replay
+from ami.queues.wishes import Operator
 from tests.support.brokers import celery_at
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+TESTER = Operator("tester")
 QUEUE, HOME = "antenna-ingest.dlq", "antenna-ingest"
 
 
@@ -107,10 +110,10 @@ def test_replayed_letter_runs_where_its_task_belongs_and_its_next_death_is_in_it
     bury(broker, "p1")
     bury(broker, "p2")
     rows.write(QUEUE, take(broker))
-    assert both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, 1) == 1
+    assert both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, TESTER, 1) == 1
     first, second = Letter.objects.order_by("pk")
     assert (first.state, second.state) == ("replayed", "dead")
-    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, rows._message(first))[1]
+    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, message_of(first))[1]
     (message,) = take(broker, home)
     assert (message.headers["retries"], message.headers["id"], message.payload[0]) == (0, "an-id", [1])
     assert message.properties["correlation_id"] == "an-id"
@@ -138,11 +141,14 @@ def test_replay_that_was_interrupted_goes_on_and_each_is_published_once(broker: 
             raise Killed
 
     with pytest.raises(Killed):
-        both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, progress=die)
-    assert both.planned(broker, QUEUE) == 130
-    assert both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE) == 130
-    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, rows._message(Letter.objects.first()))[1]
-    keys = [message.headers[rows.LETTER_HEADER] for message in take(broker, home)]
+        both.replay(settings.ANTENNA_TOPOLOGY, broker, QUEUE, TESTER, progress=die)
+    assert both.planned(broker, QUEUE) == 110, "the batch that was marked is the interrupted replay's"
+    assert replays.waiting() == []
+    Replay.objects.update(until=Now() - timedelta(seconds=1))
+    (key,) = replays.waiting()
+    assert replays.work(settings.ANTENNA_TOPOLOGY, broker, key).state == "ended"
+    home = dead_letters.destination(settings.ANTENNA_TOPOLOGY, message_of(Letter.objects.first()))[1]
+    keys = [message.headers[LETTER_HEADER] for message in take(broker, home)]
     assert len(keys) == len(set(keys)) == 250
 
 
@@ -169,8 +175,8 @@ def test_discard_takes_rows_first_and_they_are_kept_for_a_while(broker: Connecti
         {"id": "a", "retries": 10**30, "x-death": "nonsense"},
         {"id": "a", "x-death": [{"count": "many"}, "x"]},
         {"id": "a", PUBLISH_ID_HEADER: "x" * 5000},
-        {"id": "a", PUBLISH_ID_HEADER: {"a": 1}, rows.LETTER_HEADER: "1"},
-        {"id": "a", rows.LETTER_HEADER: 10**9},
+        {"id": "a", PUBLISH_ID_HEADER: {"a": 1}, LETTER_HEADER: "1"},
+        {"id": "a", LETTER_HEADER: 10**9},
         {"id": "a", "deep": [[[[{"a": [1.5, True, None]}]]]]},
     ],
 )
@@ -190,4 +196,4 @@ def test_no_message_of_a_stranger_keeps_others_from_being_collected(headers: dic
     rows.write(QUEUE, [message, good])
     assert Letter.objects.count() == 2
     for row in Letter.objects.all():
-        assert rows._message(row).headers["retries"] == 0
+        assert message_of(row).headers["id"]

@@ -1,0 +1,76 @@
+"""Sets tasks aside that an operator has disabled: at their start, as a row, then acknowledged.
+
+The worker's loop marks messages that may be concerned (`marked`); the process that would run them asks the database
+(`hold`), which decides. While nothing is disabled neither costs anything.
+"""
+
+import time
+from typing import Any
+
+from celery.exceptions import Ignore, Reject
+from celery.utils.log import get_logger
+from django.db import Error
+
+from ami.celery import sensitive, task_counts, worker_records
+from ami.celery.message_copy import PROPERTIES
+
+logger = get_logger(__name__)
+
+#: The argument that says which job a task belongs to.
+JOB_ARGUMENT = "job_id"
+#: What `marked` adds to a request.
+MARK = "antenna_set_aside"
+#: A task that may be disabled holds its slot so long before it returns to its queue while the database is away.
+AWAY_SECONDS = 5.0
+
+_tasks: frozenset[str] = frozenset()
+_jobs: frozenset[str] = frozenset()
+
+
+def apply(tasks: frozenset[str], jobs: frozenset[str]) -> None:
+    """Remember what is disabled; called in the worker's loop."""
+    global _tasks, _jobs
+    _tasks, _jobs = tasks, jobs
+
+
+def marked(request: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what the pool gets of a request: with its whole message if the task may be disabled."""
+    if request.name not in _tasks and not _jobs:
+        return values
+    message = request.message
+    kept = {
+        "jobs": () if request.name in _tasks else tuple(_jobs),
+        "body": bytes(request.body) if not isinstance(request.body, str) else request.body.encode(),
+        "headers": dict(message.headers),
+        "properties": {name: message.properties.get(name) for name in PROPERTIES},
+        "content_type": message.content_type,
+        "content_encoding": message.content_encoding,
+        "queue": task_counts.queue_of(request.delivery_info),
+    }
+    return {**values, MARK: kept}
+
+
+def hold(task: Any, args: Any, kwargs: Any) -> None:
+    """Set a marked task aside if it, or its job, is disabled now; called in the process that would run it.
+
+    Raises:
+        celery.exceptions.Ignore: it was set aside; its message is acknowledged.
+        celery.exceptions.Reject: the database does not answer; its message returns to its queue.
+    """
+    kept, records = getattr(task.request, MARK, None), worker_records.connected()
+    if kept is None or records is None:
+        return
+    job = sensitive.argument(task, JOB_ARGUMENT, args, kwargs)
+    job = "" if job is None else str(job)
+    if kept["jobs"] and job not in kept["jobs"]:
+        return
+    fields = {"task": task.name, "task_id": task.request.id}
+    try:
+        is_held = records.set_aside(task.name, job, kept)
+    except Error as error:
+        logger.warning("Disabled task not set aside: %s", str(error).partition("\n")[0], extra=fields)
+        time.sleep(AWAY_SECONDS)
+        raise Reject("the database is away", requeue=True) from error
+    if is_held:
+        logger.info("Task set aside: it is disabled", extra=fields)
+        raise Ignore

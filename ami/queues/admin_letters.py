@@ -1,0 +1,250 @@
+"""The admin of dead letters: lists, groups by cause, one letter with its trail and a form, and replays."""
+
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
+from django.utils.html import format_html
+
+from ami.queues import audit_log
+from ami.queues.admin_operations import LookedAt
+from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
+from ami.queues.admin_site.user_messages import selected_rows
+from ami.queues.failures import traceback_lines
+from ami.queues.letters import bodies, editing, found, replays, rows
+from ami.queues.letters.selection import Selection
+from ami.queues.models import Letter, Replay, TaskFailure
+from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator
+
+TO = Field("to", "To (empty: where each task belongs)", "queue")
+RATE = Field("rate", "Letters per second (empty: no limit)", "number")
+#: So many selected letters are published by the request itself; more by the process that collects letters.
+MOST_AT_ONCE = 20
+MOST_SELECTED = 1000
+GROUPS_SHOWN, HOURS_SHOWN = 100, 48
+
+
+@admin.register(Letter)
+class LetterAdmin(LookedAt):
+    """Dead letters. The bodies of their messages are behind a permission of their own."""
+
+    change_list_template = "admin/queues/letters.html"
+    list_display = ("collected_at", "task", "task_id", "why", "queue", "state", "died", "arguments")
+    list_filter = ("state", "queue", "reason", "task")
+    search_fields = ("task_id", "task", "reason", "detail", "cause_text", "exception", "arguments", "cause")
+    date_hierarchy = "collected_at"
+    show_full_result_count = False
+    fields = (
+        ("task", "task_id", "retries"),
+        ("queue", "state", "died"),
+        ("reason", "detail"),
+        ("exception", "place", "cause_link"),
+        ("arguments", "body_bytes", "job"),
+        ("first_collected_at", "collected_at", "replayed_at"),
+        "what_to_do",
+        "trail",
+        "formatted_traceback",
+        "tries",
+    )
+    readonly_fields = ("trail", "formatted_traceback", "tries", "cause_link", "what_to_do")
+    actions = ("replay", "discard")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Letter]:
+        found_rows: QuerySet[Letter] = super().get_queryset(request).defer(*found.HEAVY)
+        return found_rows
+
+    def get_urls(self) -> list[Any]:
+        view, name = self.admin_site.admin_view, "queues_letter_{}".format
+        return [
+            path("causes/", view(self.causes), name=name("causes")),
+            path("causes/<str:cause>/replay/", view(self.replay_cause), name=name("replay_cause")),
+            path("<int:key>/edit/", view(self.edit), name=name("edit")),
+            path("<int:key>/body/", view(self.body), name=name("body")),
+            *super().get_urls(),
+        ]
+
+    @admin.action(description="Replay the selected", permissions=["replay_letter"])
+    def replay(self, request: HttpRequest, queryset: QuerySet[Letter]) -> HttpResponse | None:
+        """Publish letters again: a few at once, more in the background, where Replays shows how far it is."""
+        if "confirmed" not in request.POST:
+            return ask(self, request, "replay", selected_rows(request, queryset), (TO, RATE))
+        self._begin(request, Selection(ids=tuple(queryset.values_list("pk", flat=True)[: MOST_SELECTED + 1])))
+        return None
+
+    @admin.action(description="Discard the selected", permissions=["discard_letter"])
+    def discard(self, request: HttpRequest, queryset: QuerySet[Letter]) -> HttpResponse | None:
+        """Give letters up; their rows stay for a while."""
+        if "confirmed" not in request.POST:
+            return ask(self, request, "discard", selected_rows(request, queryset), ())
+        selection = Selection(ids=tuple(queryset.values_list("pk", flat=True)))
+        try:
+            count = rows.discard_recorded(selection, _operator(request), why=request.POST.get("why", ""))
+        except Refused as error:
+            messages.error(request, str(error))
+        else:
+            messages.success(request, f"Discarded: {count} letters.")
+        return None
+
+    def causes(self, request: HttpRequest) -> HttpResponse:
+        """Show dead letters by cause, and how many died in each of the last hours."""
+        self._require(request, "queues.view_letter")
+        dead = Selection().rows()
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Dead letters by cause",
+            "groups": found.groups(dead, GROUPS_SHOWN),
+            "hours": found.over_time(dead)[:HOURS_SHOWN],
+            "may_replay": request.user.has_perm("queues.replay_letter"),
+            "opts": self.model._meta,
+        }
+        return TemplateResponse(request, "admin/queues/letter_causes.html", context)
+
+    def replay_cause(self, request: HttpRequest, cause: str) -> HttpResponse:
+        """Replay every dead letter of one cause."""
+        self._require(request, "queues.replay_letter")
+        letters = Selection(cause=cause).rows()
+        if not letters.exists():
+            raise Http404("no dead letter has this cause")
+        if request.method != "POST":
+            return ask(self, request, f"replay {letters.count()} letters with one cause", [letters[0]], (TO, RATE))
+        self._begin(request, Selection(cause=cause))
+        return redirect("admin:queues_replay_changelist")
+
+    def edit(self, request: HttpRequest, key: int) -> HttpResponse:
+        """Replay a letter with other arguments; showing them needs the permission to read its message."""
+        self._require(request, "queues.edit_letter", "queues.read_letter_body")
+        row = self._letter(key)
+        given = {name: request.POST.get(name, "") for name in ("args", "kwargs", "why")}
+        try:
+            if request.method == "POST":
+                editing.edit(key, given["args"], given["kwargs"], _operator(request), why=given["why"])
+                self._begin(request, Selection(ids=(key,)))
+                return redirect("admin:queues_letter_change", key)
+            given["args"], given["kwargs"] = map(editing.written, editing.arguments(row))
+        except Refused as error:
+            messages.error(request, str(error))
+        context = {**self.admin_site.each_context(request), "title": f"Replay {row.task} with other arguments"}
+        context |= {"row": row, "given": given, "opts": self.model._meta}
+        return TemplateResponse(request, "admin/queues/letter_edit.html", context)
+
+    def body(self, request: HttpRequest, key: int) -> HttpResponse:
+        """Send the message as it was published, secrets included, as text."""
+        self._require(request, "queues.read_letter_body")
+        row = self._letter(key)
+        audit_log.record("read letter", who=request.user, which=f"letter {key}", source="admin")
+        response = HttpResponse(bodies.read(row), content_type="text/plain; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="letter-{key}.txt"'
+        response["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    @admin.display(description="why")
+    def why(self, row: Letter) -> str:
+        return f"{row.exception}: {row.cause_text}"[:120] if row.exception else (row.detail or row.reason)[:120]
+
+    @admin.display(description="what became of it")
+    def trail(self, row: Letter) -> str:
+        return render_to_string("admin/queues/letter_trail.html", {"trail": found.trail(row)})
+
+    @admin.display(description="traceback")
+    def formatted_traceback(self, row: Letter) -> str:
+        """The traceback of the last failure; where none is on record, the broker's reason and that it is missing."""
+        failure = TaskFailure.objects.filter(task_id=row.task_id).order_by("failed_at", "pk").last()
+        if failure is None:
+            return f"No failure of it is on record; the broker says: {row.reason}."
+        return render_to_string("admin/queues/traceback.html", {"lines": traceback_lines(failure.traceback)})
+
+    @admin.display(description="tries that failed")
+    def tries(self, row: Letter) -> str:
+        """What was recorded of its tries, replays included, as a link."""
+        count = TaskFailure.objects.filter(task_id=row.task_id).count()
+        return _link("taskfailure", row.task_id, f"{count} on record")
+
+    @admin.display(description="same cause")
+    def cause_link(self, row: Letter) -> str:
+        return _link("letter", row.cause, f"{Letter.objects.filter(cause=row.cause).count()} letters")
+
+    @admin.display(description="do")
+    def what_to_do(self, row: Letter) -> str:
+        pages = (("edit", "replay with other arguments"), ("body", "read its message"))
+        links = [(reverse(f"admin:queues_letter_{page}", args=[row.pk]), text) for page, text in pages]
+        return render_to_string("admin/queues/links.html", {"links": links})
+
+    def _letter(self, key: int) -> Letter:
+        row = Letter.objects.filter(pk=key).first()
+        if row is None:
+            raise Http404(f"no letter {key}")
+        return row
+
+    def _begin(self, request: HttpRequest, selection: Selection) -> None:
+        """Begin a replay, publish it if it is small, and say what happens."""
+        topology, operator = settings.ANTENNA_TOPOLOGY, _operator(request)
+        options: dict[str, Any] = {"why": request.POST.get("why", ""), "to": request.POST.get("to", "")}
+        try:
+            if len(selection.ids) > MOST_SELECTED:
+                raise Refused(f"Select at most {MOST_SELECTED} letters, or replay all of a cause.")
+            rate = request.POST.get("rate", "").strip()
+            begun = replays.begin(topology, selection, operator, rate=number(rate) if rate else None, **options)
+            if begun.total <= MOST_AT_ONCE and not rate:
+                with current_app.connection_for_write() as connection:
+                    begun = replays.work(topology, connection, begun.pk)
+        except expected() as error:
+            messages.error(request, str(error))
+            return
+        if begun.error:
+            messages.error(request, f"{begun.done} of {begun.total} letters were replayed: {begun.error}.")
+        elif begun.state == Replay.State.ENDED:
+            messages.success(request, f"Replay: {begun.done} letters.")
+        else:
+            messages.success(request, f"Replay {begun.pk} of {begun.total} letters begins within ten seconds.")
+
+    def _require(self, request: HttpRequest, *permissions: str) -> None:
+        if not request.user.has_perms(permissions):
+            raise PermissionDenied
+
+
+def _link(model: str, search: str, text: str) -> str:
+    return format_html('<a href="{}?q={}">{}</a>', reverse(f"admin:queues_{model}_changelist"), search, text)
+
+
+def _operator(request: HttpRequest) -> Operator:
+    return Operator(request.user, "admin")
+
+
+def _replay_key(row: Replay) -> str:
+    return str(row.pk)
+
+
+def _stop(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    stopped = replays.stop(int(key), operator, why=why)
+    return f"{stopped.done} of {stopped.total} letters were replayed."
+
+
+def _resume(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    replays.resume(int(key), operator, why=why)
+    return "It goes on within ten seconds."
+
+
+@admin.register(Replay)
+class ReplayAdmin(LookedAt):
+    """Replays of many letters, with how far they are."""
+
+    list_display = ("began_at", "state", "done", "total", "which", "rate", "destination", "by", "why", "error")
+    list_filter = ("state",)
+    ordering = ("-pk",)
+    actions = (
+        operation_action("stop", _stop, _replay_key, "replay_letter"),
+        operation_action("resume", _resume, _replay_key, "replay_letter"),
+    )
+
+    @admin.display(description="letters")
+    def which(self, row: Replay) -> str:
+        return str(Selection.of(row.selection))

@@ -1,0 +1,117 @@
+"""Disables tasks by name, and single jobs: what would begin is set aside, and comes back when they are enabled."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from celery import current_app
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from ami.environment.errors import did_you_mean
+from ami.queues import wishes
+from ami.queues.letters import set_aside
+from ami.queues.models import DesiredState
+from ami.queues.refusals import Refused
+from ami.queues.targets import Kind, Target
+from ami.queues.tasks import load_tasks
+from ami.queues.wishes import Operator
+
+DISABLED = DesiredState.Aspect.DISABLED
+LONGEST_JOB = 20
+
+
+@dataclass(frozen=True)
+class Disabled:
+    """What is disabled, by whom and why, and how many messages are set aside for it.
+
+    ``is_over``: it is enabled again, and its messages are on their way back.
+    """
+
+    kind: str
+    name: str
+    by: str
+    why: str
+    since: datetime | None
+    until: datetime | None
+    set_aside: int
+    is_over: bool = False
+
+
+def target(name: str) -> Target:
+    """Return what ``name`` names: a task, or a job as ``job:12``.
+
+    Raises:
+        Refused: it is neither.
+    """
+    if name.startswith("job:"):
+        number = name.removeprefix("job:")
+        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_JOB):
+            raise Refused(f"'{name[:60]}' is not a job such as job:12.")
+        return Target(Kind.JOB, number)
+    load_tasks()
+    known = [each for each in current_app.tasks if not each.startswith("celery.")]
+    if name not in known:
+        raise Refused(f"There is no task '{name[:255]}'.{did_you_mean(name, known)} A job is written job:12.")
+    return Target(Kind.TASK_NAME, name)
+
+
+def disable(name: str, operator: Operator, *, why: str = "", until: datetime | None = None) -> Target:
+    """Disable a task, or ``job:12``: what has not begun is set aside at its start. What runs goes on.
+
+    Workers know within a second, without the broker's wake-up within ten.
+
+    Raises:
+        Refused: there is no such task, ``until`` is over, or ``why`` is too long.
+    """
+    found = target(name)
+    wishes.record(operator, "disable", found, DISABLED, 1, why=why, until=until)
+    return found
+
+
+def enable(name: str, operator: Operator, *, why: str = "") -> Target:
+    """Enable a task or a job; what was set aside goes to the tail of its queue, in the order in which it was.
+
+    That is done by the process that collects dead letters within ten seconds, or by `set_aside.publish_enabled`.
+
+    Raises:
+        Refused: it is not disabled, and nothing is set aside for it.
+    """
+    known = {name_of(row.kind, row.name): row for row in listed()}
+    if name not in known:
+        raise Refused(f"'{name[:255]}' is not disabled.{did_you_mean(name, list(known))}")
+    found = Target(known[name].kind, known[name].name)
+    wishes.record(operator, "enable", found, DISABLED, 0, why=why)
+    return found
+
+
+def listed() -> list[Disabled]:
+    """Return what is disabled, and what is enabled with messages that have not come back yet."""
+    rows = DesiredState.objects.filter(aspect=DISABLED).order_by("kind", "name")
+    waiting = dict(set_aside.kept().order_by().values_list("task").annotate(count=Count("pk")))
+    of_jobs = dict(set_aside.kept().exclude(job="").order_by().values_list("job").annotate(count=Count("pk")))
+    now, found = timezone.now(), []
+    for row in rows:
+        count = (of_jobs if row.kind == Kind.JOB else waiting).get(row.name, 0)
+        is_over = not row.value or (row.until is not None and row.until <= now)
+        if count or not is_over:
+            found.append(Disabled(row.kind, row.name, row.by, row.why, row.since, row.until, count, is_over))
+    return found
+
+
+def as_dict(row: Disabled) -> dict[str, Any]:
+    """Return a row as JSON takes it."""
+    times = {name: value.isoformat() if (value := getattr(row, name)) else None for name in ("since", "until")}
+    return asdict(row) | times | {"what": name_of(row.kind, row.name)}
+
+
+def is_disabled(task: str, job: str = "") -> bool:
+    """Whether a task, or its job, is disabled now."""
+    which = Q(kind=Kind.TASK_NAME, name=task) | Q(kind=Kind.JOB, name=job)
+    current = Q(until=None) | Q(until__gt=timezone.now())
+    return DesiredState.objects.filter(which, current, aspect=DISABLED, value=1).exists()
+
+
+def name_of(kind: str, name: str) -> str:
+    """Return how an operator names it: a task's name, or ``job:12``."""
+    return f"job:{name}" if kind == Kind.JOB else name

@@ -1,0 +1,51 @@
+"""The bodies of dead letters: small ones in their rows, large ones as files in the storage ``letters``."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import storages
+
+from ami.queues.models import Letter
+
+MOST_ROW_BYTES = 1024**2
+
+
+def of(message: Any) -> bytes:
+    """Return the body of a message as it is published."""
+    body = message.body
+    return body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body or b"")
+
+
+def keep(row: Letter, body: bytes) -> None:
+    """Set the body of an unsaved row; one of over 1 MiB is written to the storage, under a name of its identity.
+
+    Raises:
+        OSError: the storage failed.
+    """
+    row.body_bytes = len(body)
+    if len(body) <= MOST_ROW_BYTES:
+        row.body = body
+        return
+    name = hashlib.sha256(row.identity.encode()).hexdigest()
+    row.body_name = storages["letters"].save(f"{name[:2]}/{name}", ContentFile(body))
+
+
+def read(row: Letter) -> bytes:
+    """Return the body.
+
+    Raises:
+        OSError: the storage failed, or has the file no more.
+    """
+    if not row.body_name:
+        return bytes(row.body)
+    with storages["letters"].open(row.body_name, "rb") as file:
+        return bytes(file.read())
+
+
+def delete(names: Iterable[str]) -> None:
+    """Delete files from the storage; an empty name has none."""
+    for name in names:
+        if name:
+            storages["letters"].delete(name)

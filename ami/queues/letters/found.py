@@ -1,0 +1,122 @@
+"""Lists of dead letters: one by one with their trail, by cause, and over time."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Max, Min, QuerySet
+from django.db.models.functions import TruncDay, TruncHour
+
+from ami.queues import failures
+from ami.queues.models import Letter, LetterEvent, TaskFailure
+
+#: Columns that no list needs; they are large, and one has secrets.
+HEAVY = ("body", "original", "headers", "properties", "deaths")
+SHOWN = (
+    "id",
+    "state",
+    "queue",
+    "task",
+    "task_id",
+    "reason",
+    "detail",
+    "exception",
+    "place",
+    "cause",
+    "arguments",
+    "retries",
+    "died",
+    "body_bytes",
+    "first_collected_at",
+    "collected_at",
+    "replayed_at",
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dead letters with one cause. Where no failure is on record, ``exception`` is the broker's reason."""
+
+    cause: str
+    task: str
+    exception: str
+    place: str
+    message: str
+    letters: int
+    came_back: int
+    first_at: datetime
+    last_at: datetime
+
+
+def as_dict(row: Letter) -> dict[str, Any]:
+    """Return what lists show of a letter, as JSON takes it."""
+    return {name: _plain(getattr(row, name)) for name in SHOWN}
+
+
+def groups(rows: "QuerySet[Letter]", limit: int = 50) -> list[Group]:
+    """Return the causes of these letters, the most frequent first. Two statements."""
+    found = list(
+        rows.order_by()
+        .values("cause")
+        .annotate(
+            letters=Count("pk"),
+            died=Max("died"),
+            first_at=Min("collected_at"),
+            last_at=Max("collected_at"),
+            newest=Max("pk"),
+        )
+        .order_by("-letters", "cause")[:limit]
+    )
+    known = Letter.objects.defer(*HEAVY).in_bulk([group["newest"] for group in found])
+    return [_group(group, known[group["newest"]]) for group in found if group["newest"] in known]
+
+
+def _group(group: Any, newest: Letter) -> Group:
+    return Group(
+        cause=group["cause"],
+        task=newest.task,
+        exception=newest.exception or newest.reason,
+        place=newest.place,
+        message=newest.cause_text,
+        letters=group["letters"],
+        came_back=group["died"] - 1,
+        first_at=group["first_at"],
+        last_at=group["last_at"],
+    )
+
+
+def over_time(rows: "QuerySet[Letter]", *, by_day: bool = False) -> list[tuple[datetime, int]]:
+    """Return how many of these letters died in each hour or day that has any, the newest first."""
+    span = TruncDay("collected_at") if by_day else TruncHour("collected_at")
+    counted = rows.order_by().annotate(span=span).values_list("span").annotate(letters=Count("pk")).order_by("-span")
+    return list(counted)
+
+
+def trail(row: Letter) -> list[dict[str, Any]]:
+    """Return what became of a letter, its first death first."""
+    events: list[dict[str, Any]] = [
+        {"at": row.first_collected_at, "what": "died", "by": "", "why": "", "detail": row.first_reason}
+    ]
+    names = ("at", "what", "by", "why", "detail")
+    events += LetterEvent.objects.filter(letter=row).values(*names)
+    return [event | {"at": event["at"].isoformat()} for event in events]
+
+
+def whole(row: Letter) -> dict[str, Any]:
+    """Return a letter with its trail and the tries that failed; no secret of its message."""
+    tries = TaskFailure.objects.filter(task_id=row.task_id).order_by("failed_at", "pk")
+    missing = "" if tries else f"no failure of it is on record; the broker says: {row.reason}"
+    return as_dict(row) | {
+        "is_edited": row.original is not None,
+        "trail": trail(row),
+        "failures": [failures.as_dict(each, with_traceback=True) for each in tries],
+        "missing": missing,
+    }
+
+
+def group_as_dict(group: Group) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in asdict(group).items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value

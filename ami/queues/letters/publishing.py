@@ -1,0 +1,62 @@
+"""Publishes letters again from their rows."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from kombu import Connection
+from kombu.utils import json
+
+from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
+from ami.celery.message_copy import publish
+from ami.queues.letters import bodies
+from ami.queues.models import Letter
+
+#: AMQP's, which routes to the queue that the routing key names.
+DEFAULT_EXCHANGE = ""
+
+
+@contextmanager
+def confirming_channel(connection: Connection) -> Iterator[Any]:
+    """Yield a channel of its own that waits until the broker has what is published."""
+    options = {**(connection.transport_options or {}), "confirm_publish": True}
+    with connection.clone(transport_options=options) as own:
+        yield own.channel()
+
+
+def message_of(row: Letter) -> Any:
+    """Return the letter as a message, as it was published.
+
+    Raises:
+        OSError: its body is in the storage, which failed.
+    """
+    return SimpleNamespace(
+        body=bodies.read(row),
+        headers=json.loads(row.headers),
+        properties={name: value for name, value in json.loads(row.properties).items() if value is not None},
+        content_type=row.content_type or None,
+        content_encoding=row.content_encoding or None,
+    )
+
+
+def publish_again(
+    channel: Any, row: Letter, destination: Callable[[Any], tuple[str, str]], *, keeps_retries: bool = False
+) -> None:
+    """Publish a letter, all retries before it, and wait for the broker; ``destination`` maps the message to an exchange
+    and a routing key.
+
+    The publish id follows from the death, so that a letter that is published twice by a process that was killed in
+    between is one death again if both copies die.
+
+    Raises:
+        amqp.exceptions.AMQPError: the broker refused it.
+        OSError: its body is in the storage, which failed.
+    """
+    message = message_of(row)
+    publish_id = hashlib.sha256(f"{row.identity} {row.died}".encode()).hexdigest()[:32]
+    headers = message.headers | {PUBLISH_ID_HEADER: publish_id}
+    if not keeps_retries:
+        headers |= {"retries": 0, LETTER_HEADER: row.pk}
+    publish(channel, message, message.body, *destination(message), headers)

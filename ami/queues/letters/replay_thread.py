@@ -1,0 +1,68 @@
+"""The thread in which the process that collects letters publishes: replays that nobody else publishes, and what was set
+aside and is enabled again.
+"""
+
+import os
+import socket
+import threading
+from typing import Any
+
+from celery.utils.log import get_logger
+from django.conf import settings
+from django.db import Error
+
+from ami.celery.thread_database import short_connection
+from ami.queues import broker_errors
+from ami.queues.letters import replays, set_aside
+
+logger = get_logger(__name__)
+
+#: So often it looks for a replay that runs.
+LOOK_SECONDS = 10.0
+
+
+class ReplayThread:
+    """One replay at a time; those asked for in the admin or the API, and those whose process was killed."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._next = 0.0
+
+    def turn(self, app: Any, now: float) -> None:
+        """Begin with what waits, if it is time to look: two statements.
+
+        Raises:
+            django.db.Error: the database does not answer.
+        """
+        if now < self._next or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._next = now + LOOK_SECONDS
+        with short_connection():
+            is_enabled, found = set_aside.enabled().exists(), replays.waiting()
+        if is_enabled or found:
+            self._thread = threading.Thread(target=self._run, args=(app, found), name="replay", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the letters that are being published; another process goes on."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(2)
+
+    def _run(self, app: Any, keys: list[int]) -> None:
+        options: dict[str, Any] = {"is_stopped": self._stopped.is_set, "database": short_connection}
+        topology, holder = settings.ANTENNA_TOPOLOGY, f"{socket.gethostname()}:{os.getpid()}"
+        try:
+            with app.connection_for_write() as connection:
+                if count := set_aside.publish_enabled(topology, connection, holder, **options):
+                    logger.info("Messages of enabled tasks published: %d", count)
+                for key in keys:
+                    replay = replays.work(topology, connection, key, **options)
+                    logger.info("Replay %d: %d of %d letters, %s", key, replay.done, replay.total, replay.state)
+        except Error as error:
+            logger.warning("Letters are published later: %s", str(error).partition("\n")[0])
+        except broker_errors.kinds() as error:
+            logger.warning("Letters are published later: %r", error)
+        except Exception:
+            logger.exception("Letters are published later")

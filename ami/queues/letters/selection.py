@@ -1,0 +1,63 @@
+"""Which letters an operation reaches, or a list shows."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from ami.environment.errors import did_you_mean
+from ami.queues import dead_letters
+from ami.queues.models import Letter
+from ami.queues.refusals import Refused
+from ami.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Letters by the queue they were in, their task, the key of their cause, a text, or their numbers.
+
+    ``search`` is a part of the task's id, the shown arguments, the reason or the failure's message. What is empty
+    selects nothing out.
+    """
+
+    queue: str = ""
+    task: str = ""
+    cause: str = ""
+    search: str = ""
+    ids: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(asdict(self).values())
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value}" for name, value in asdict(self).items() if value and name != "ids"]
+        if self.ids:
+            parts.append(f"{len(self.ids)} chosen")
+        return ", ".join(parts) or "all"
+
+    def rows(self, state: str = Letter.State.DEAD) -> "QuerySet[Letter]":
+        """Return the letters in a state (empty: in any), oldest first."""
+        given = {"state": state, "queue": self.queue, "task": self.task, "cause": self.cause, "pk__in": self.ids}
+        rows = Letter.objects.filter(**{name: value for name, value in given.items() if value})
+        if self.search:
+            names = ("task_id", "arguments", "reason", "detail", "cause_text", "exception")
+            fits = Q()
+            for name in names:
+                fits |= Q(**{f"{name}__icontains": self.search})
+            rows = rows.filter(fits)
+        return rows.order_by("pk")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON takes; `of` reads it."""
+        return {name: list(value) if name == "ids" else value for name, value in asdict(self).items() if value}
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "Selection":
+        return cls(**{**given, "ids": tuple(given.get("ids", ()))})
+
+
+def refuse_unknown_queue(topology: Topology, queue: str) -> None:
+    """Raise `Refused` for a queue that keeps no dead letters; an empty name is none."""
+    known = dead_letters.burial_queues(topology)
+    if queue and queue not in known:
+        raise Refused(f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.{did_you_mean(queue, known)}")

@@ -1,0 +1,107 @@
+"""Messages of disabled tasks and jobs: rows until those are enabled; then they go to the tail of their queue.
+
+A row is written in the transaction that finds the wish, and locks it: enabling waits for it, and sees the row.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+from kombu import Connection
+
+from ami.queues import dead_letters
+from ami.queues.letters import bodies, rows
+from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
+from ami.queues.models import DesiredState, Letter
+from ami.queues.rescue import lease
+from ami.topology.topology import Topology
+
+REASON = "disabled"
+BATCH = 50
+#: One process at a time publishes; it renews the lease with each batch.
+LEASE, LEASE_SECONDS = "set aside", 20.0
+
+
+def keep(task: str, job: str, message: Mapping[str, Any]) -> bool:
+    """Write a message down if its task or its job is disabled; a second delivery of it writes nothing."""
+    topology: Topology = settings.ANTENNA_TOPOLOGY
+    with transaction.atomic():
+        # An update that changes nothing: it locks the wish on PostgreSQL, and the database on SQLite.
+        if not _wishes(Q(kind=DesiredState.Kind.TASK_NAME, name=task) | Q(kind=DesiredState.Kind.JOB, name=job)).update(
+            value=F("value")
+        ):
+            return False
+        given = SimpleNamespace(**{**message, "delivery_info": {}, "errors": None})
+        queue = _queue(topology, given)
+        row = rows.row_of(queue, given)
+        row.state, row.reason, row.first_reason, row.detail = Letter.State.SET_ASIDE, REASON, REASON, ""
+        row.job = job
+        bodies.keep(row, message["body"])
+        Letter.objects.bulk_create([row], ignore_conflicts=True)
+    return True
+
+
+def kept() -> "QuerySet[Letter]":
+    """Return what is set aside, in the order in which it was."""
+    return Letter.objects.filter(state=Letter.State.SET_ASIDE).order_by("pk")
+
+
+def enabled() -> "QuerySet[Letter]":
+    """Return what is set aside although neither its task nor its job is disabled any more."""
+    of_task = _wishes(Q(kind=DesiredState.Kind.TASK_NAME, name=OuterRef("task")))
+    of_job = _wishes(Q(kind=DesiredState.Kind.JOB, name=OuterRef("job")))
+    return kept().exclude(Exists(of_task)).exclude(Exists(of_job))
+
+
+def publish_enabled(
+    topology: Topology,
+    connection: Connection,
+    holder: str,
+    database: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> int:
+    """Publish what is enabled again, each deleted after the broker has it; return how many.
+
+    Nothing is done while another process does it.
+
+    Raises:
+        amqp.exceptions.AMQPError: a publish was refused; that message and those after it stay set aside.
+    """
+    done = 0
+    with confirming_channel(connection) as channel:
+        while not is_stopped():
+            with database():
+                batch = list(enabled()[:BATCH]) if lease.acquire(LEASE, holder, LEASE_SECONDS) else []
+            if not batch:
+                break
+            for row in batch:
+                publish_again(channel, row, partial(_place, topology, row), keeps_retries=True)
+            with database():
+                kept().filter(pk__in=[row.pk for row in batch]).delete()
+            bodies.delete(row.body_name for row in batch)
+            done += len(batch)
+    with database():
+        lease.release(LEASE, holder)
+    return done
+
+
+def _wishes(which: Q) -> "QuerySet[DesiredState]":
+    holds = Q(until=None) | Q(until__gt=Now())
+    return DesiredState.objects.filter(holds, which, aspect=DesiredState.Aspect.DISABLED, value=1)
+
+
+def _queue(topology: Topology, message: Any) -> str:
+    """Return the queue that a message was in; of one that is not ours any more, where its task belongs today."""
+    return message.queue if message.queue in topology.queues else dead_letters.destination(topology, message)[1]
+
+
+def _place(topology: Topology, row: Letter, message: Any) -> tuple[str, str]:
+    if row.queue in topology.queues:
+        return DEFAULT_EXCHANGE, row.queue
+    return dead_letters.destination(topology, message)

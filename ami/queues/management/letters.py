@@ -1,0 +1,316 @@
+"""``manage.py queues letters``: thin wrappers around the operations on dead letters."""
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+
+from ami.queues import audit_log
+from ami.queues.letters import bodies, editing, found, replays, rows, watch
+from ami.queues.letters.selection import Selection, refuse_unknown_queue
+from ami.queues.management.argument_types import positive
+from ami.queues.management.confirmation import require_agreement, require_terminal
+from ami.queues.management.result import Result
+from ami.queues.models import Letter, Replay
+from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator
+from ami.topology.topology import Topology
+
+HELP = "list, group, show, replay, edit and discard dead letters that are collected"
+PROGRESS_SECONDS = 2.0
+
+
+def add_arguments(parser: Any) -> None:
+    """Add one sub-command per operation."""
+    texts = {
+        "list": "list letters, the newest first",
+        "causes": "group letters by task, exception, place and message",
+        "counts": "count letters by the hour, or --days",
+        "show": "show one letter with its trail, its failures and their tracebacks",
+        "replay": "publish letters again, --rate a second; stopped by Ctrl-C, and resumed by its number",
+        "replays": "list replays with how far they are",
+        "stop": "stop a replay that runs",
+        "resume": "go on with a stopped replay",
+        "edit": "replay one letter with other arguments; the first ones are kept",
+        "discard": "give letters up; their rows stay for ANTENNA_LETTER_DAYS",
+        "body": "print the message of a letter as it was published, secrets included",
+        "check": "exit 1 if letters are new, a cause grows, or a replayed letter came back",
+    }
+    verbs = parser.add_subparsers(dest="what", required=True)
+    parsers = {verb: verbs.add_parser(verb, help=text, description=text) for verb, text in texts.items()}
+    for verb in ("list", "causes", "counts", "replay", "discard"):
+        _add_selection(parsers[verb])
+    for verb in ("list", "causes", "counts"):
+        parsers[verb].add_argument("--state", default="dead", choices=[*Letter.State.values, "any"])
+    for verb in ("list", "causes"):
+        parsers[verb].add_argument("--limit", type=positive, default=50, help="maximum number of rows (default 50)")
+    for verb in ("show", "edit", "body"):
+        parsers[verb].add_argument("letter", type=positive, help="the letter's number")
+    for verb in ("stop", "resume"):
+        parsers[verb].add_argument("replay", type=positive, help="the replay's number")
+    for verb in ("replay", "stop", "resume", "edit", "discard"):
+        parsers[verb].add_argument("--why", default="", help="reason, for the audit log and the letters' trails")
+    parsers["counts"].add_argument("--days", action="store_true", help="by the day")
+    parsers["replay"].add_argument("--rate", type=float, default=None, help="letters per second (default: no limit)")
+    parsers["replay"].add_argument("--to", default="", help="a queue; default: where each task belongs today")
+    for verb in ("replay", "discard"):
+        parsers[verb].add_argument("--limit", type=positive, default=None, help="the oldest ones only")
+        parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
+        parsers[verb].add_argument("--dry-run", action="store_true", help="show how many letters, change nothing")
+    parsers["replay"].add_argument(
+        "--background", action="store_true", help="let a worker publish them, and return at once"
+    )
+    parsers["edit"].add_argument("--args", dest="new_args", default=None, help="positional arguments as a JSON list")
+    parsers["edit"].add_argument("--kwargs", default=None, help="named arguments as a JSON object")
+    parsers["edit"].add_argument("--keep", action="store_true", help="change the arguments, and do not replay it yet")
+    parsers["check"].add_argument("--minutes", type=positive, default=None, help="default ANTENNA_LETTER_MINUTES")
+    for each in parsers.values():
+        each.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON instead of a table"
+        )
+
+
+def _add_selection(parser: Any) -> None:
+    parser.add_argument("ids", nargs="*", type=positive, help="numbers of letters; none for all that fit")
+    parser.add_argument("--queue", default="", help="of this dead-letter queue only")
+    parser.add_argument("--task", default="", help="of this task only")
+    parser.add_argument("--cause", default="", help="of this cause only, as 'causes' shows it")
+    parser.add_argument("--search", default="", help="a part of the id, arguments, reason or message")
+
+
+def run(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    """Run one of the sub-commands.
+
+    Raises:
+        Refused: the input is wrong; nothing was changed.
+    """
+    return RUNS[options["what"]](topology, operator, options)
+
+
+def _selection(topology: Topology, options: dict[str, Any]) -> Selection:
+    refuse_unknown_queue(topology, options["queue"])
+    names = ("queue", "task", "cause", "search")
+    return Selection(ids=tuple(options["ids"]), **{name: options[name] for name in names})
+
+
+def _rows(topology: Topology, options: dict[str, Any]) -> Any:
+    state = options["state"]
+    return _selection(topology, options).rows("" if state == "any" else state)
+
+
+def _list(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
+    letters = list(_rows(topology, options).order_by("-pk").defer(*found.HEAVY)[: options["limit"]])
+    columns = ("letter", "died at", "state", "queue", "task", "id", "why", "arguments", "deaths")
+    cells = [
+        (
+            row.pk,
+            f"{row.collected_at:%Y-%m-%d %H:%M:%S}",
+            row.state,
+            row.queue,
+            row.task,
+            row.task_id,
+            f"{row.exception}: {row.cause_text}"[:120] if row.exception else (row.detail or row.reason)[:120],
+            row.arguments[:80],
+            row.died,
+        )
+        for row in letters
+    ]
+    return Result([found.as_dict(row) for row in letters], cells, columns)
+
+
+def _causes(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
+    groups = found.groups(_rows(topology, options), options["limit"])
+    columns = ("letters", "came back", "last", "task", "exception", "message", "place", "cause")
+    cells = [
+        (
+            each.letters,
+            each.came_back,
+            f"{each.last_at:%Y-%m-%d %H:%M}",
+            each.task,
+            each.exception,
+            each.message[:120],
+            each.place,
+            each.cause,
+        )
+        for each in groups
+    ]
+    return Result([found.group_as_dict(each) for each in groups], cells, columns)
+
+
+def _counts(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
+    counted = found.over_time(_rows(topology, options), by_day=options["days"])
+    written = [(f"{span:%Y-%m-%d}" if options["days"] else f"{span:%Y-%m-%d %H:00}", count) for span, count in counted]
+    data = [{"from": span.isoformat(), "letters": count} for span, count in counted]
+    return Result(data, written, ("from", "letters"))
+
+
+def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
+    row = _letter(options["letter"])
+    data = found.whole(row)
+    cells = [(each["at"][:19], each["what"], each["by"], each["why"], each["detail"]) for each in data["trail"]]
+    about = [f"Letter {row.pk}: {row.task} {row.task_id}, {row.state}, in {row.queue}", f"Arguments: {row.arguments}"]
+    for each in data["failures"]:
+        about.append(f"Try {each['retries'] + 1} on {each['node']}: {each['exception']}: {each['message']}")
+        about.append(each["traceback"])
+    closing = "\n".join([*about, *([f"Missing: {data['missing']}"] if data["missing"] else [])])
+    return Result(data, cells, ("at", "what", "by", "why", "detail"), closing)
+
+
+def _replay(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    selection = _selection(topology, options)
+    if planned := _planned("replay", selection, options):
+        return planned
+    given = {name: options[name] for name in ("why", "to", "rate", "limit")}
+    begun = replays.begin(topology, selection, operator, **given)
+    return _replayed(begun) if options["background"] else _publish(topology, begun, operator)
+
+
+def _resume(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    return _publish(topology, replays.resume(options["replay"], operator, why=options["why"]), operator)
+
+
+def _publish(topology: Topology, begun: Replay, operator: Operator) -> Result:
+    said = time.monotonic()
+
+    def progress(replay: Replay) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PROGRESS_SECONDS:
+            said = time.monotonic()
+            print(f"replay {replay.pk}: {replay.done} of {replay.total}", file=sys.stderr)
+
+    with _signals() as is_stopped, current_app.connection_for_write() as connection:
+        replay = replays.finish(topology, connection, begun, progress, is_stopped)
+        if is_stopped() and replay.state == Replay.State.RUNNING:
+            replay = replays.stop(replay.pk, operator, why="interrupted")
+    return _replayed(replay)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Let SIGTERM and SIGINT end the work between two batches."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    ending = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in ending}
+    try:
+        yield lambda: bool(seen)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _replayed(replay: Replay) -> Result:
+    closing = replay.error and f"Stopped: {replay.error}."
+    if replay.state == Replay.State.STOPPED:
+        closing = f"{closing} 'manage.py queues letters resume {replay.pk}' goes on.".strip()
+    return Result(replays.as_dict(replay), [_replay_cells(replay)], REPLAY_COLUMNS, closing, int(bool(replay.error)))
+
+
+REPLAY_COLUMNS = ("replay", "state", "done", "of", "letters", "rate", "to", "by", "why", "error")
+
+
+def _replay_cells(replay: Replay) -> tuple[Any, ...]:
+    which = Selection.of(replay.selection)
+    return (
+        replay.pk,
+        replay.state,
+        replay.done,
+        replay.total,
+        which,
+        replay.rate,
+        replay.destination or None,
+        replay.by,
+        replay.why,
+        replay.error,
+    )
+
+
+def _replays(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
+    listed = list(Replay.objects.order_by("-pk")[:50])
+    return Result([replays.as_dict(each) for each in listed], [_replay_cells(each) for each in listed], REPLAY_COLUMNS)
+
+
+def _stop(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    return _replayed(replays.stop(options["replay"], operator, why=options["why"]))
+
+
+def _edit(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    if options["new_args"] is None and options["kwargs"] is None:
+        raise Refused("Give --args, --kwargs or both.")
+    row = editing.edit(options["letter"], options["new_args"], options["kwargs"], operator, why=options["why"])
+    if options["keep"]:
+        return Result(found.as_dict(row), [(row.pk, row.task, row.arguments)], ("letter", "task", "arguments"))
+    selection = Selection(ids=(row.pk,))
+    return _publish(topology, replays.begin(topology, selection, operator, why=options["why"]), operator)
+
+
+def _discard(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    selection = _selection(topology, options)
+    if planned := _planned("discard", selection, options):
+        return planned
+    count = rows.discard_recorded(selection, operator, why=options["why"], limit=options["limit"])
+    return Result({"discarded": count}, [(str(selection), count)], ("letters", "discarded"))
+
+
+def _planned(verb: str, selection: Selection, options: dict[str, Any]) -> Result | None:
+    """Return what would be reached for --dry-run; else ask, unless --yes or single letters are given."""
+    count = selection.rows().count()
+    count = count if options["limit"] is None else min(count, options["limit"])
+    if options["dry_run"]:
+        return Result({f"would_{verb}": count}, [(str(selection), count)], ("letters", f"would {verb}"))
+    if not options["yes"] and not selection.ids:
+        require_terminal(f"queues letters {verb}")
+        require_agreement(f"queues letters {verb}: go on?", {str(selection): count})
+    return None
+
+
+def _body(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    row = _letter(options["letter"])
+    text = bodies.read(row).decode("utf-8", "replace")
+    audit_log.record("read letter", who=operator.who, which=f"letter {row.pk}", source=operator.source)
+    first = None if row.original is None else bytes(row.original).decode("utf-8", "replace")
+    data = {"letter": row.pk, "headers": row.headers, "body": text, "first_body": first}
+    return Result(data, [], (), f"{text}\n{row.headers}")
+
+
+def _check(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
+    minutes = options["minutes"] or settings.ANTENNA_LETTER_MINUTES
+    seen = watch.signs(minutes)
+    cells = [(sign.name, sign.count, sign.sentence) for sign in seen]
+    closing = "" if seen else f"Nothing new in the last {minutes} minutes."
+    return Result(
+        [asdict(sign) for sign in seen], cells, ("what", "count", "fact and remedy"), closing, int(bool(seen))
+    )
+
+
+def _letter(key: int) -> Letter:
+    row = Letter.objects.filter(pk=key).first()
+    if row is None:
+        raise Refused(f"There is no letter {key}; they are kept for {settings.ANTENNA_LETTER_DAYS} days.")
+    return row
+
+
+RUNS: dict[str, Callable[..., Result]] = {
+    "list": _list,
+    "causes": _causes,
+    "counts": _counts,
+    "show": _show,
+    "replay": _replay,
+    "replays": _replays,
+    "stop": _stop,
+    "resume": _resume,
+    "edit": _edit,
+    "discard": _discard,
+    "body": _body,
+    "check": _check,
+}

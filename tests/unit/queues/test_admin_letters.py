@@ -1,0 +1,110 @@
+"""The admin's pages of dead letters: groups, one letter, its form, its message; each with its permission."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from ami.queues.models import AuditEntry, DesiredState, Letter, LetterEvent, Replay
+from tests.support.brokers import celery_at
+from tests.support.dead_letters import TASK, letter
+from tests.support.product import factories
+from tests.support.product.admin_rows import failure_of
+
+pytestmark = pytest.mark.django_db
+LETTERS, REPLAYS = "/admin/queues/letter/", "/admin/queues/replay/"
+SECRET = '[["canary-1234"], {}, {}]'
+
+
+@pytest.fixture(autouse=True)
+def broker(settings: Any) -> Iterator[None]:
+    settings.ANTENNA_COLLECT_LETTERS = True
+    with celery_at("objectstore+memory://admin-letters"):
+        current_app.declare_everything()
+        yield
+
+
+def client(*codenames: str) -> Client:
+    user = factories.user(is_staff=True)
+    views = [f"view_{model}" for model in ("letter", "replay", "taskfailure", "desiredstate")]
+    found = Permission.objects.filter(content_type__app_label="queues", codename__in=[*codenames, *views])
+    user.user_permissions.set(found)
+    made = Client()
+    made.force_login(user)
+    return made
+
+
+def act(made: Client, address: str, action: str, keys: list[int], **more: str) -> Any:
+    return made.post(address, {"action": action, "_selected_action": keys, **more})
+
+
+def test_pages_show_causes_and_trail_and_no_message():
+    row = letter(1, SECRET)
+    made = client()
+    pages = [made.get(address) for address in (LETTERS, f"{LETTERS}causes/", f"{LETTERS}{row.pk}/change/", REPLAYS)]
+    assert [page.status_code for page in pages] == [200] * 4
+    assert "the task failed, its retries used up" in pages[1].content.decode()
+    assert "No failure of it is on record; the broker says: rejected." in pages[2].content.decode()
+    assert "canary" not in "".join(page.content.decode() for page in pages)
+    for address in ("edit/", "body/"):
+        assert made.get(f"{LETTERS}{row.pk}/{address}").status_code == 403
+    assert made.get(f"{LETTERS}causes/{row.cause}/replay/").status_code == 403
+
+
+def test_selected_letters_are_replayed_after_the_reason_was_asked():
+    keys = [letter(number).pk for number in range(3)]
+    made = client("replay_letter")
+    assert 'name="why"' in act(made, LETTERS, "replay", keys).content.decode()
+    act(made, LETTERS, "replay", keys[:2], confirmed="yes", why="fixed", to="", rate="")
+    assert list(Letter.objects.order_by("pk").values_list("state", flat=True)) == ["replayed", "replayed", "dead"]
+    assert LetterEvent.objects.filter(what="replayed", why="fixed").count() == 2
+    act(made, LETTERS, "replay", keys[2:], confirmed="yes", why="slowly", to="antenna-ingest", rate="0.5")
+    slow = Replay.objects.get(why="slowly")
+    assert (slow.state, slow.rate, slow.destination) == ("running", 0.5, "antenna-ingest")
+    act(made, REPLAYS, "stop", [slow.pk], confirmed="yes", why="enough")
+    slow.refresh_from_db()
+    assert slow.state == "stopped"
+    act(made, LETTERS, "replay", keys[2:], confirmed="yes", why="", to="", rate="fast")
+    assert "is not a number" in made.get(LETTERS).content.decode()
+
+
+def test_all_letters_of_a_cause_are_replayed():
+    rows = [letter(number) for number in range(3)]
+    made = client("replay_letter")
+    address = f"{LETTERS}causes/{rows[0].cause}/replay/"
+    assert "3 letters" in made.get(address).content.decode()
+    assert made.post(address, {"why": "fixed", "to": "", "rate": ""}).status_code == 302
+    assert Letter.objects.filter(state="replayed").count() == 3
+    assert made.get(address).status_code == 404
+
+
+def test_letter_is_edited_in_a_form_that_keeps_wrong_input():
+    row = letter(1)
+    made = client("edit_letter", "read_letter_body", "replay_letter")
+    address = f"{LETTERS}{row.pk}/edit/"
+    assert "{}" in made.get(address).content.decode()
+    wrong = made.post(address, {"args": "[1", "kwargs": "{}", "why": "typing"}).content.decode()
+    assert "are not JSON" in wrong
+    assert "[1</textarea>" in wrong
+    assert made.post(address, {"args": "[]", "kwargs": "{}", "why": "typing"}).status_code == 302
+    row.refresh_from_db()
+    assert row.state == "replayed"
+    assert [event.what for event in row.events.all()] == ["edited", "replayed"]
+    body = made.get(f"{LETTERS}{row.pk}/body/")
+    assert (body.status_code, body["Content-Disposition"]) == (200, f'attachment; filename="letter-{row.pk}.txt"')
+    assert AuditEntry.objects.filter(verb="read letter").exists()
+
+
+def test_task_is_disabled_from_its_failures_and_enabled_again():
+    letter(1)
+    made = client("disable_task")
+    failed = failure_of(TASK)
+    act(made, "/admin/queues/taskfailure/", "disable", [failed.pk], confirmed="yes", why="floods", until="")
+    wish = DesiredState.objects.get(aspect="disabled")
+    assert (wish.kind, wish.name, wish.value) == ("task name", TASK, 1)
+    act(made, "/admin/queues/desiredstate/", "enable", [wish.pk], confirmed="yes", why="")
+    wish.refresh_from_db()
+    assert wish.value == 0

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max, Min, QuerySet
-from django.db.models.functions import TruncDay, TruncHour
+from django.db.models import CharField, Count, Max, Min, QuerySet
+from django.db.models.functions import Cast, Substr
 
 from ami.queues import failures
 from ami.queues.models import Letter, LetterEvent, TaskFailure
@@ -86,10 +86,17 @@ def _group(group: Any, newest: Letter) -> Group:
 
 
 def over_time(rows: "QuerySet[Letter]", *, by_day: bool = False) -> list[tuple[datetime, int]]:
-    """Return how many of these letters died in each hour or day that has any, the newest first."""
-    span = TruncDay("collected_at") if by_day else TruncHour("collected_at")
+    """Return how many of these letters died in each hour or day (UTC) that has any, the newest first.
+
+    By the time's first characters: SQLite has no function of its own that truncates a time.
+    """
+    span = Substr(Cast("collected_at", CharField()), 1, len("2026-01-31") if by_day else len("2026-01-31 06"))
     counted = rows.order_by().annotate(span=span).values_list("span").annotate(letters=Count("pk")).order_by("-span")
-    return list(counted)
+    return [(_moment(text), count) for text, count in counted]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text[:10]}T{text[11:] or '00'}:00+00:00")
 
 
 def trail(row: Letter) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from ami.main.api import (  # noqa: F401
     occurrences,
     operations,
     projects,
+    records,
     schema,
     states,
     stations,
@@ -31,8 +32,8 @@ def register(router: BaseRouter) -> None:
     router.register("queues", operations.QueueViewSet, basename="queue")
     router.register("workers", operations.WorkerViewSet, basename="worker")
     router.register("tasks", operations.TaskViewSet, basename="task")
-    router.register("audit", operations.AuditViewSet, basename="audit")
-    router.register("failures", operations.FailureViewSet, basename="failures")
+    router.register("audit", records.AuditViewSet, basename="audit")
+    router.register("failures", records.FailureViewSet, basename="failures")
     router.register("letters", letters.LetterViewSet, basename="letter")
     router.register("replays", letters.ReplayViewSet, basename="replay")
     router.register("states", states.StateViewSet, basename="state")

@@ -44,8 +44,8 @@ def message_of(row: Letter) -> Any:
 def publish_again(
     channel: Any, row: Letter, destination: Callable[[Any], tuple[str, str]], *, keeps_retries: bool = False
 ) -> None:
-    """Publish a letter, all retries before it, and wait for the broker; ``destination`` maps the message to an exchange
-    and a routing key.
+    """Publish a letter, all retries before it, due now, and wait for the broker; ``destination`` maps the message to an
+    exchange and a routing key.
 
     The publish id follows from the death, so that a letter that is published twice by a process that was killed in
     between is one death again if both copies die.
@@ -58,5 +58,5 @@ def publish_again(
     publish_id = hashlib.sha256(f"{row.identity} {row.died}".encode()).hexdigest()[:32]
     headers = message.headers | {PUBLISH_ID_HEADER: publish_id}
     if not keeps_retries:
-        headers |= {"retries": 0, LETTER_HEADER: row.pk}
+        headers |= {"retries": 0, "eta": None, "expires": None, LETTER_HEADER: row.pk}
     publish(channel, message, message.body, *destination(message), headers)

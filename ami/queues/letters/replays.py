@@ -215,9 +215,10 @@ def _next(replay: Replay) -> list[Letter]:
     Of those that died again in this replay none.
     """
     size = BATCH if replay.rate is None else max(1, min(BATCH, int(replay.rate)))
-    left = Letter.objects.filter(pk__gt=replay.last_pk, pk__lte=replay.most_pk)
+    # Locked until they are marked: another replay may reach the same letters.
+    left = Letter.objects.select_for_update().filter(pk__gt=replay.last_pk, pk__lte=replay.most_pk)
     half_done = left.filter(replay=replay, state=Letter.State.REPLAYED).order_by("pk")
-    dead = Selection.of(replay.selection).rows() & left.exclude(replay=replay)
+    dead = left.exclude(replay=replay).order_by("pk") & Selection.of(replay.selection).rows()
     return sorted([*half_done[:size], *dead[:size]], key=lambda row: row.pk)[:size]
 
 

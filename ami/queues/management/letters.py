@@ -1,31 +1,24 @@
 """``manage.py queues letters``: thin wrappers around the operations on dead letters."""
 
 import argparse
-import signal
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 
 from ami.queues import audit_log
-from ami.queues.letters import bodies, editing, found, replays, rows, watch
-from ami.queues.letters.selection import Selection, refuse_unknown_queue
+from ami.queues.letters import bodies, found, watch
+from ami.queues.management import letter_operations
 from ami.queues.management.argument_types import positive
-from ami.queues.management.confirmation import require_agreement, require_terminal
+from ami.queues.management.letter_operations import selected
 from ami.queues.management.result import Result
-from ami.queues.models import Letter, Replay
+from ami.queues.models import Letter
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
 HELP = "list, group, show, replay, edit and discard dead letters that are collected"
-PROGRESS_SECONDS = 2.0
 
 
 def add_arguments(parser: Any) -> None:
@@ -95,15 +88,9 @@ def run(topology: Topology, operator: Operator, options: dict[str, Any]) -> Resu
     return RUNS[options["what"]](topology, operator, options)
 
 
-def _selection(topology: Topology, options: dict[str, Any]) -> Selection:
-    refuse_unknown_queue(topology, options["queue"])
-    names = ("queue", "task", "cause", "search")
-    return Selection(ids=tuple(options["ids"]), **{name: options[name] for name in names})
-
-
 def _rows(topology: Topology, options: dict[str, Any]) -> Any:
     state = options["state"]
-    return _selection(topology, options).rows("" if state == "any" else state)
+    return selected(topology, options).rows("" if state == "any" else state)
 
 
 def _list(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
@@ -164,116 +151,6 @@ def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     return Result(data, cells, ("at", "what", "by", "why", "detail"), closing)
 
 
-def _replay(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
-    selection = _selection(topology, options)
-    if planned := _planned("replay", selection, options):
-        return planned
-    given = {name: options[name] for name in ("why", "to", "rate", "limit")}
-    begun = replays.begin(topology, selection, operator, **given)
-    return _replayed(begun) if options["background"] else _publish(topology, begun, operator)
-
-
-def _resume(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
-    return _publish(topology, replays.resume(options["replay"], operator, why=options["why"]), operator)
-
-
-def _publish(topology: Topology, begun: Replay, operator: Operator) -> Result:
-    said = time.monotonic()
-
-    def progress(replay: Replay) -> None:
-        nonlocal said
-        if time.monotonic() - said >= PROGRESS_SECONDS:
-            said = time.monotonic()
-            print(f"replay {replay.pk}: {replay.done} of {replay.total}", file=sys.stderr)
-
-    with _signals() as is_stopped, current_app.connection_for_write() as connection:
-        replay = replays.finish(topology, connection, begun, progress, is_stopped)
-        if is_stopped() and replay.state == Replay.State.RUNNING:
-            replay = replays.stop(replay.pk, operator, why="interrupted")
-    return _replayed(replay)
-
-
-@contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """Let SIGTERM and SIGINT end the work between two batches."""
-    seen: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    ending = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in ending}
-    try:
-        yield lambda: bool(seen)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _replayed(replay: Replay) -> Result:
-    closing = replay.error and f"Stopped: {replay.error}."
-    if replay.state == Replay.State.STOPPED:
-        closing = f"{closing} 'manage.py queues letters resume {replay.pk}' goes on.".strip()
-    return Result(replays.as_dict(replay), [_replay_cells(replay)], REPLAY_COLUMNS, closing, int(bool(replay.error)))
-
-
-REPLAY_COLUMNS = ("replay", "state", "done", "of", "letters", "rate", "to", "by", "why", "error")
-
-
-def _replay_cells(replay: Replay) -> tuple[Any, ...]:
-    which = Selection.of(replay.selection)
-    return (
-        replay.pk,
-        replay.state,
-        replay.done,
-        replay.total,
-        which,
-        replay.rate,
-        replay.destination or None,
-        replay.by,
-        replay.why,
-        replay.error,
-    )
-
-
-def _replays(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
-    listed = list(Replay.objects.order_by("-pk")[:50])
-    return Result([replays.as_dict(each) for each in listed], [_replay_cells(each) for each in listed], REPLAY_COLUMNS)
-
-
-def _stop(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
-    return _replayed(replays.stop(options["replay"], operator, why=options["why"]))
-
-
-def _edit(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
-    if options["new_args"] is None and options["kwargs"] is None:
-        raise Refused("Give --args, --kwargs or both.")
-    row = editing.edit(options["letter"], options["new_args"], options["kwargs"], operator, why=options["why"])
-    if options["keep"]:
-        return Result(found.as_dict(row), [(row.pk, row.task, row.arguments)], ("letter", "task", "arguments"))
-    selection = Selection(ids=(row.pk,))
-    return _publish(topology, replays.begin(topology, selection, operator, why=options["why"]), operator)
-
-
-def _discard(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
-    selection = _selection(topology, options)
-    if planned := _planned("discard", selection, options):
-        return planned
-    count = rows.discard_recorded(selection, operator, why=options["why"], limit=options["limit"])
-    return Result({"discarded": count}, [(str(selection), count)], ("letters", "discarded"))
-
-
-def _planned(verb: str, selection: Selection, options: dict[str, Any]) -> Result | None:
-    """Return what would be reached for --dry-run; else ask, unless --yes or single letters are given."""
-    count = selection.rows().count()
-    count = count if options["limit"] is None else min(count, options["limit"])
-    if options["dry_run"]:
-        return Result({f"would_{verb}": count}, [(str(selection), count)], ("letters", f"would {verb}"))
-    if not options["yes"] and not selection.ids:
-        require_terminal(f"queues letters {verb}")
-        require_agreement(f"queues letters {verb}: go on?", {str(selection): count})
-    return None
-
-
 def _body(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
     row = _letter(options["letter"])
     text = bodies.read(row).decode("utf-8", "replace")
@@ -301,16 +178,11 @@ def _letter(key: int) -> Letter:
 
 
 RUNS: dict[str, Callable[..., Result]] = {
+    **letter_operations.RUNS,
     "list": _list,
     "causes": _causes,
     "counts": _counts,
     "show": _show,
-    "replay": _replay,
-    "replays": _replays,
-    "stop": _stop,
-    "resume": _resume,
-    "edit": _edit,
-    "discard": _discard,
     "body": _body,
     "check": _check,
 }

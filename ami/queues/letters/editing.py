@@ -52,9 +52,10 @@ def edit(key: int, args: str | None, kwargs: str | None, operator: Operator, *, 
     if not why.strip():
         raise Refused("Say why the arguments are changed.")
     with transaction.atomic():
-        row = Letter.objects.select_for_update().filter(pk=key, state=Letter.State.DEAD).first()
-        if row is None:
+        # An update that changes nothing: it locks the row on PostgreSQL, and the database on SQLite.
+        if not Letter.objects.filter(pk=key, state=Letter.State.DEAD).update(state=Letter.State.DEAD):
             raise Refused(f"There is no dead letter {key}; one that was replayed or discarded is not edited.")
+        row = Letter.objects.get(pk=key)
         before = arguments(row)
         new_args = before[0] if args is None else _json(args, list, "positional arguments", "[1, 2]")
         new_kwargs = before[1] if kwargs is None else _json(kwargs, dict, "named arguments", '{"job_id": 1}')

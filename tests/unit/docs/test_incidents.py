@@ -3,6 +3,7 @@
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandParser
@@ -74,14 +75,26 @@ def test_every_queues_subcommand_and_option_exists(document: Path) -> None:
     known = verbs()
     for verb, rest in re.findall(r"manage\.py queues ([a-z-]+)([^`#\n]*)", document.read_text()):
         assert verb in known, verb
-        options = {option for action in known[verb]._actions for option in action.option_strings}
+        options = {option for parser in _parsers(known[verb], rest) for option in _options(parser)}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options, f"queues {verb}{rest}"
 
 
+def _parsers(parser: Any, rest: str) -> list[Any]:
+    """Return a verb's parser, and that of its own verb where it has some, as `letters` has."""
+    nested = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [parser, *(choices[rest.split()[0]] for choices in nested if rest.split())]
+
+
+def _options(parser: Any) -> set[str]:
+    return {option for action in parser._actions for option in action.option_strings}
+
+
 def test_every_finding_and_check_has_a_row_in_operations() -> None:
-    sources = [path.read_text() for path in (ROOT / "ami" / "queues" / "diagnostics").glob("*.py")]
+    queues = ROOT / "ami" / "queues"
+    paths = [*(queues / "diagnostics").glob("*.py"), queues / "letters" / "watch.py"]
+    sources = [path.read_text() for path in paths]
     # Each is written where it is found; a name that depends on the queue is put into a variable first.
-    found = r'(?:Finding\(\s*[^,]+,\s*|name, why = )"([a-z-]+)"'
+    found = r'(?:Finding\(\s*[^,]+,\s*|name, why = |Sign\()"([a-z-]+)"'
     names = {name for source in sources for name in re.findall(found, source)}
     assert names
     table = OPERATIONS.partition("## What `queues check --live` finds")[2]

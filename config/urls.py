@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import DefaultRouter
 
@@ -10,6 +11,11 @@ from ami.exports import api as exports_api
 from ami.jobs.api import urls as jobs_urls
 from ami.main.api import urls as main_urls
 from ami.ml.api import urls as ml_urls
+
+MOTH = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#417690" d="M16 14C9 3 2 5 2 10c0 6 7 6 '
+    '11 8-5 1-7 4-5 7 3 3 7-1 8-5 1 4 5 8 8 5 2-3 0-6-5-7 4-2 11-2 11-8 0-5-7-7-14 4z"/></svg>'
+)
 
 router = DefaultRouter()
 # JSON is all there is; `.json` behind an address would reach actions that know no other format.
@@ -23,7 +29,14 @@ def live(_: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
+def favicon(_: HttpRequest) -> HttpResponse:
+    """Send the icon of every page: a moth."""
+    return HttpResponse(MOTH, content_type="image/svg+xml", headers={"Cache-Control": "public, max-age=86400"})
+
+
 urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("favicon.ico", favicon),
     path("livez", live),
     path("admin/", admin.site.urls),
     path("api/v2/schema/", SpectacularAPIView.as_view(), name="schema"),

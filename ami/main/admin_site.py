@@ -13,7 +13,11 @@ from ami.queues.admin_site.site import AdminSite as GuardedSite
 
 
 class AdminSite(GuardedSite):
-    """The guarded site; sign-in attempts are limited by address and by account."""
+    """The guarded site; sign-in attempts are limited by address and by account. It is all the pages there are."""
+
+    site_header = site_title = "Antenna"
+    index_title = "Operations"
+    site_url = None
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

@@ -178,7 +178,9 @@ class _Work:
             if not held or replay.state != Replay.State.RUNNING:
                 return replay, []
             if not (batch := _next(replay)):
-                self._mine.update(state=Replay.State.ENDED, ended_at=Now())
+                # Of a batch whose process was killed, what ended before it was published again was not counted.
+                done = max(replay.done, Letter.objects.filter(replay=replay).count())
+                self._mine.update(state=Replay.State.ENDED, ended_at=Now(), done=done)
             _mark(replay, batch)
         return replay, batch
 

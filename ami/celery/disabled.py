@@ -18,6 +18,7 @@ logger = get_logger(__name__)
 
 #: The argument that says which job a task belongs to.
 JOB_ARGUMENT = "job_id"
+LONGEST_JOB = 20
 #: What `marked` adds to a request.
 MARK = "antenna_set_aside"
 #: A task that may be disabled holds its slot so long before it returns to its queue while the database is away.
@@ -35,13 +36,15 @@ def apply(tasks: frozenset[str], jobs: frozenset[str]) -> None:
 
 def marked(request: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Return what the pool gets of a request: with its whole message if the task may be disabled."""
+    if MARK in values:  # Somebody else's: only this process may say so.
+        values = {name: value for name, value in values.items() if name != MARK}
     if request.name not in _tasks and not _jobs:
         return values
     message = request.message
     kept = {
         "jobs": () if request.name in _tasks else tuple(_jobs),
         "body": bytes(request.body) if not isinstance(request.body, str) else request.body.encode(),
-        "headers": dict(message.headers),
+        "headers": {name: value for name, value in message.headers.items() if name != MARK},
         "properties": {name: message.properties.get(name) for name in PROPERTIES},
         "content_type": message.content_type,
         "content_encoding": message.content_encoding,
@@ -57,11 +60,16 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
         celery.exceptions.Ignore: it was set aside; its message is acknowledged.
         celery.exceptions.Reject: the database does not answer; its message returns to its queue.
     """
-    kept, records = getattr(task.request, MARK, None), worker_records.connected()
-    if kept is None or records is None:
+    request = vars(task.request)
+    if MARK not in request:
         return
-    job = sensitive.argument(task, JOB_ARGUMENT, args, kwargs)
-    job = "" if job is None else str(job)
+    # A retry would publish it: Celery takes what it does not know for a header.
+    kept, records = request.pop(MARK), worker_records.connected()
+    if isinstance(request.get("headers"), dict):
+        request["headers"].pop(MARK, None)
+    if records is None:
+        return
+    job = _job(sensitive.argument(task, JOB_ARGUMENT, args, kwargs))
     if kept["jobs"] and job not in kept["jobs"]:
         return
     fields = {"task": task.name, "task_id": task.request.id}
@@ -74,3 +82,9 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
     if is_held:
         logger.info("Task set aside: it is disabled", extra=fields)
         raise Ignore
+
+
+def _job(value: Any) -> str:
+    """Return the number of a job as text; empty for what is none."""
+    text = str(value) if isinstance(value, (int, str)) else ""
+    return text if text.isascii() and text.isdecimal() and len(text) <= LONGEST_JOB else ""

@@ -142,7 +142,9 @@ def _stored(topology: Topology, connection: Connection) -> _Read:
 
 
 def _passive(topology: Topology, connection: Connection) -> _Read:
-    running = Counter(queue for row in Worker.objects.all() for queue in _queues_of_running(topology, row))
+    running = Counter(
+        queue for row in Worker.objects.exclude(verdict="dead") for queue in _queues_of_running(topology, row)
+    )
     with connection.channel() as channel:
         return _Read({queue: (depth(channel, queue)[0], running[queue]) for queue in topology.queues}, 0)
 

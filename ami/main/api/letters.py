@@ -21,6 +21,8 @@ from ami.queues.wishes import LONGEST_WHY, Operator
 
 MOST_LISTED = 500
 MOST_IDS = 1000
+#: A key of the database.
+MOST_NUMBER = 2**63 - 1
 FILTERS = ("queue", "task", "cause", "search", "state")
 NUMBER = OpenApiParameter("name", OpenApiTypes.INT, OpenApiParameter.PATH)
 
@@ -34,13 +36,15 @@ class WhyBody(serializers.Serializer[Any]):
 class SelectionBody(WhyBody):
     """Which dead letters; at least one of the filters, or ``all``."""
 
-    ids = serializers.ListField(child=serializers.IntegerField(min_value=1), max_length=MOST_IDS, default=list)
+    ids = serializers.ListField(
+        child=serializers.IntegerField(min_value=1, max_value=MOST_NUMBER), max_length=MOST_IDS, default=list
+    )
     queue = serializers.CharField(max_length=255, allow_blank=True, default="")
     task = serializers.CharField(max_length=255, allow_blank=True, default="")
     cause = serializers.CharField(max_length=40, allow_blank=True, default="")
     search = serializers.CharField(max_length=255, allow_blank=True, default="")
     all = serializers.BooleanField(default=False, help_text="without any filter: every dead letter")
-    limit = serializers.IntegerField(min_value=1, required=False, allow_null=True, default=None)
+    limit = serializers.IntegerField(min_value=1, max_value=MOST_NUMBER, required=False, allow_null=True, default=None)
     dry_run = serializers.BooleanField(default=False)
 
 
@@ -159,7 +163,9 @@ class LetterViewSet(OperationsView):
         """Return the message as it was published, secrets included."""
         row = _letter(name)
         audit_log.record("read letter", who=request.user, which=f"letter {row.pk}", source="api")
-        return HttpResponse(bodies.read(row), content_type="text/plain; charset=utf-8")
+        with refusing():
+            body = bodies.found(row)
+        return HttpResponse(body, content_type="text/plain; charset=utf-8")
 
 
 @extend_schema(parameters=[NUMBER])
@@ -216,7 +222,7 @@ def _rows(request: Request) -> Any:
 
 def _selection(given: dict[str, Any]) -> Selection:
     filters = {name: given[name] for name in ("queue", "task", "cause", "search")}
-    selection = Selection(ids=tuple(given["ids"]), **filters)
+    selection = Selection(ids=tuple(given["ids"]) or None, **filters)
     if not selection and not given["all"]:
         raise ValidationError({"all": ["Give a filter, or all: true for every dead letter."]})
     refuse_unknown_queue(settings.ANTENNA_TOPOLOGY, selection.queue)

@@ -8,6 +8,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 
 from ami.queues.models import Letter
+from ami.queues.refusals import Refused
 
 MOST_ROW_BYTES = 1024**2
 
@@ -42,6 +43,18 @@ def read(row: Letter) -> bytes:
         return bytes(row.body)
     with storages["letters"].open(row.body_name, "rb") as file:
         return bytes(file.read())
+
+
+def found(row: Letter) -> bytes:
+    """Return the body, for somebody who reads it.
+
+    Raises:
+        Refused: the storage failed, or has the file no more.
+    """
+    try:
+        return read(row)
+    except OSError as error:
+        raise Refused(f"The message of letter {row.pk} cannot be read from the storage: {error}.") from error
 
 
 def delete(names: Iterable[str]) -> None:

@@ -86,9 +86,8 @@ class Collector:
             return True
         with short_connection():
             is_held = lease.acquire(NAME, name, LEASE_SECONDS)
-            if is_held and now - self._cleaned_at >= CLEAN_SECONDS:
+            if is_held and now - self._cleaned_at >= CLEAN_SECONDS and rows.forget_old() < rows.FORGOTTEN:
                 self._cleaned_at = now
-                rows.forget_old()
         self._lease_at = now if is_held else 0.0
         return is_held
 

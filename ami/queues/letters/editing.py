@@ -77,8 +77,11 @@ def _replace(row: Letter, args: list[Any], kwargs: dict[str, Any]) -> None:
         "argsrepr": saferepr(tuple(args), current_app.amqp.argsrepr_maxsize),
         "kwargsrepr": saferepr(kwargs, current_app.amqp.kwargsrepr_maxsize),
     }
+    new = kombu_json.dumps([args, kwargs, embed]).encode()
+    if len(new) > MOST_BYTES:
+        raise Refused(f"The message would have {len(new)} bytes; up to {MOST_BYTES} can be edited.")
     row.original = row.original if row.original is not None else body
-    row.body = json.dumps([args, kwargs, embed]).encode()
+    row.body = new
     row.body_bytes = len(row.body)
     row.content_encoding = "utf-8"
     row.headers = kombu_json.dumps(headers | shown)

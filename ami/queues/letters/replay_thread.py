@@ -5,6 +5,9 @@ aside and is enabled again.
 import os
 import socket
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -14,11 +17,13 @@ from django.db import Error
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors
 from ami.queues.letters import replays, set_aside
+from ami.queues.models import Replay
 
 logger = get_logger(__name__)
 
 #: So often it looks for a replay that runs.
 LOOK_SECONDS = 10.0
+TURN_SECONDS = 10.0
 
 
 class ReplayThread:
@@ -51,18 +56,32 @@ class ReplayThread:
             self._thread.join(2)
 
     def _run(self, app: Any, keys: list[int]) -> None:
-        options: dict[str, Any] = {"is_stopped": self._stopped.is_set, "database": short_connection}
         topology, holder = settings.ANTENNA_TOPOLOGY, f"{socket.gethostname()}:{os.getpid()}"
-        try:
-            with app.connection_for_write() as connection:
-                if count := set_aside.publish_enabled(topology, connection, holder, **options):
-                    logger.info("Messages of enabled tasks published: %d", count)
-                for key in keys:
-                    replay = replays.work(topology, connection, key, **options)
-                    logger.info("Replay %d: %d of %d letters, %s", key, replay.done, replay.total, replay.state)
-        except Error as error:
-            logger.warning("Letters are published later: %s", str(error).partition("\n")[0])
-        except broker_errors.kinds() as error:
-            logger.warning("Letters are published later: %r", error)
-        except Exception:
-            logger.exception("Letters are published later")
+
+        def set_aside_messages(connection: Any) -> None:
+            options: dict[str, Any] = {"is_stopped": self._turn_is_over(), "database": short_connection}
+            if count := set_aside.publish_enabled(topology, connection, holder, **options):
+                logger.info("Messages of enabled tasks published: %d", count)
+
+        def replay(key: int, connection: Any) -> None:
+            options: dict[str, Any] = {"is_stopped": self._turn_is_over(), "database": short_connection}
+            found = replays.work(topology, connection, key, **options)
+            if found.state != Replay.State.RUNNING:
+                logger.info("Replay %d: %d of %d letters, %s", key, found.done, found.total, found.state)
+
+        turns: list[Callable[[Any], None]] = [set_aside_messages, *(partial(replay, key) for key in keys)]
+        for publish in turns:
+            try:
+                with app.connection_for_write() as connection:
+                    publish(connection)
+            except Error as error:
+                logger.warning("Letters are published later: %s", str(error).partition("\n")[0])
+            except broker_errors.kinds() as error:
+                logger.warning("Letters are published later: %r", error)
+            except Exception:
+                logger.exception("Letters are published later")
+
+    def _turn_is_over(self) -> Callable[[], bool]:
+        """Return what ends one replay's turn: the others, and what is enabled, shall not wait for a slow one."""
+        until = time.monotonic() + TURN_SECONDS
+        return lambda: self._stopped.is_set() or time.monotonic() >= until

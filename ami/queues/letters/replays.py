@@ -31,7 +31,7 @@ from ami.topology.topology import Topology
 BATCH = 20
 #: Who publishes renews its hold with each batch; when it is killed, another goes on after this time. The slowest rate
 #: publishes a letter in less.
-HOLD_SECONDS = 20.0
+HOLD_SECONDS, RENEW_SECONDS = 20.0, 5.0
 LEAST_PER_SECOND, MOST_PER_SECOND = 0.1, 10_000.0
 
 
@@ -56,6 +56,7 @@ def begin(
         queue_target(topology, to)
     if rate is not None and not LEAST_PER_SECOND <= rate <= MOST_PER_SECOND:
         raise Refused(f"{rate:g} is no rate; give letters per second from {LEAST_PER_SECOND:g} to {MOST_PER_SECOND:g}.")
+    _reclaim()
     keys = selection.rows().values_list("pk", flat=True)
     most = (keys[limit - 1 : limit].first() if limit else None) or keys.reverse().first()
     if most is None:
@@ -97,7 +98,8 @@ def resume(key: int, operator: Operator, *, why: str = "") -> Replay:
 
 
 def waiting() -> list[int]:
-    """Return the replays that run and that nobody publishes now; one statement."""
+    """Return the replays that run and that nobody publishes now; two statements."""
+    _reclaim()
     return list(Replay.objects.filter(state=Replay.State.RUNNING, until__lt=Now()).values_list("pk", flat=True))
 
 
@@ -119,25 +121,29 @@ def work(
     work = _Work(topology, key)
     with database():
         replay, batch = work.take([])
+    if not batch:
+        return replay
     began, count, published = time.monotonic(), 0, list[Letter]()
     try:
         with confirming_channel(connection) as channel:
             while batch and not is_stopped():
-                published = []
                 for row in batch:
+                    work.renew(database)
                     publish_again(channel, row, work.place)
                     published.append(row)
                 count += len(batch)
                 with database():
-                    replay, batch = work.take(batch)
+                    replay, batch = work.take(published)
+                published = []
                 progress(replay)
                 _keep_rate(replay.rate, began, count, is_stopped)
+    except _Lost:
+        return replay
     except broker_errors.kinds() as error:
         with database():
-            work.refused(error, batch[len(published) :])
-            batch = []
+            work.refused(error)
     with database():
-        return work.leave(batch)
+        return work.leave(batch[len(published) :])
 
 
 def finish(
@@ -156,6 +162,10 @@ def finish(
         time.sleep(0.5)
 
 
+class _Lost(Exception):
+    """Another process publishes the replay: this one was silent for too long."""
+
+
 class _Work:
     """One process's hold of one replay; its methods are each a few statements."""
 
@@ -163,10 +173,12 @@ class _Work:
         self._topology, self._key, self._destination = topology, key, ""
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
         self._mine = Replay.objects.filter(pk=key, holder=self._holder)
+        self._renewed_at = time.monotonic()
 
     def take(self, published: Sequence[Letter]) -> tuple[Replay, list[Letter]]:
         """Count what was published, renew the hold, and return what comes next, marked; nothing at the end."""
         until = Now() + timedelta(seconds=HOLD_SECONDS)
+        self._renewed_at = time.monotonic()
         with transaction.atomic():
             if published:
                 held = self._mine.update(done=F("done") + len(published), last_pk=published[-1].pk, until=until)
@@ -184,31 +196,54 @@ class _Work:
             _mark(replay, batch)
         return replay, batch
 
+    def renew(self, database: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Renew the hold if a batch takes long.
+
+        Raises:
+            _Lost: it is another process's.
+        """
+        if time.monotonic() - self._renewed_at < RENEW_SECONDS:
+            return
+        with database():
+            if not self._mine.update(until=Now() + timedelta(seconds=HOLD_SECONDS)):
+                raise _Lost
+        self._renewed_at = time.monotonic()
+
     def place(self, message: Any) -> tuple[str, str]:
         """Return the exchange and routing key for a letter."""
         if self._destination:
             return DEFAULT_EXCHANGE, self._destination
         return dead_letters.destination(self._topology, message)
 
-    def refused(self, error: BaseException, unpublished: Sequence[Letter]) -> None:
-        """Stop the replay, with the reason; what was not published is dead again."""
+    def refused(self, error: BaseException) -> None:
+        """Stop the replay, with the reason."""
         why = str(error).partition("\n")[0] or type(error).__name__
         self._mine.filter(state=Replay.State.RUNNING).update(state=Replay.State.STOPPED, error=why[:500])
-        self._give_back(unpublished)
 
     def leave(self, unpublished: Sequence[Letter]) -> Replay:
-        """Let others go on."""
-        self._give_back(unpublished)
-        self._mine.update(until=Now(), holder="")
+        """Let others go on; what was marked and not published is dead again."""
+        with transaction.atomic():
+            if self._mine.update(until=Now(), holder=""):
+                _give_back(self._key, [row.pk for row in unpublished])
         return Replay.objects.get(pk=self._key)
 
-    def _give_back(self, unpublished: Sequence[Letter]) -> None:
-        mine = Letter.objects.filter(replay=self._key, state=Letter.State.REPLAYED)
-        for row in unpublished:
-            with transaction.atomic():
-                if mine.filter(pk=row.pk).update(state=Letter.State.DEAD, replay=None):
-                    marked = LetterEvent.objects.filter(letter=row, what=LetterEvent.What.REPLAYED)
-                    marked.order_by("-pk")[0].delete()
+
+def _give_back(key: int, letters: Sequence[int]) -> None:
+    """Make letters dead again that were marked by a replay, and not published."""
+    mine = Letter.objects.filter(replay=key, state=Letter.State.REPLAYED)
+    for letter in letters:
+        if mine.filter(pk=letter).update(state=Letter.State.DEAD, replay=None):
+            marked = LetterEvent.objects.filter(letter=letter, what=LetterEvent.What.REPLAYED)
+            marked.order_by("-pk")[0].delete()
+
+
+def _reclaim() -> None:
+    """Make letters dead again that a process had marked, which was killed, in a replay that was then stopped."""
+    for replay in Replay.objects.filter(state=Replay.State.STOPPED, until__lt=Now()).exclude(holder=""):
+        with transaction.atomic():
+            if Replay.objects.filter(pk=replay.pk, holder=replay.holder).update(holder=""):
+                left = Letter.objects.filter(replay=replay, state=Letter.State.REPLAYED, pk__gt=replay.last_pk)
+                _give_back(replay.pk, list(left.values_list("pk", flat=True)))
 
 
 def _next(replay: Replay) -> list[Letter]:

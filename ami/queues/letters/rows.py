@@ -27,6 +27,7 @@ from ami.queues.wishes import Operator, refuse_wrong
 #: A stranger's message that was written, and not yet acknowledged, is expected back within this time.
 RETURNS_WITHIN = timedelta(minutes=10)
 BATCH = 100
+FORGOTTEN = 500
 #: A letter in these states was published again, and may come back.
 OUTSIDE = (Letter.State.REPLAYED, Letter.State.DONE)
 #: What the next death of a letter replaces.
@@ -97,12 +98,13 @@ def discard_recorded(selection: Selection, operator: Operator, *, why: str = "",
         Refused: ``why`` is too long, or no letter fits.
     """
     refuse_wrong(why, None)
-    count = discard(selection.rows(), limit, by=audit_log.name_of(operator.who), why=why)
+    count = selection.rows().count()
     if not count:
         raise Refused(f"No dead letter fits ({selection}); nothing was done.")
-    which = f"{count} letters: {selection}"
+    # Before the first: a process that is killed has been recorded.
+    which = f"{count if limit is None else min(limit, count)} letters: {selection}"
     audit_log.record("discard", who=operator.who, which=which, why=why, source=operator.source)
-    return count
+    return discard(selection.rows(), limit, by=audit_log.name_of(operator.who), why=why)
 
 
 def done(key: int, task_id: str) -> None:
@@ -119,13 +121,19 @@ def record(keys: Sequence[int], what: str, *, by: str = "", why: str = "", detai
     )
 
 
-def forget_old() -> None:
-    """Delete letters that died longer than ANTENNA_LETTER_DAYS ago, whatever became of them; never one set aside."""
+def forget_old() -> int:
+    """Delete some letters that died longer than ANTENNA_LETTER_DAYS ago, whatever became of them; return how many.
+
+    Never one that is set aside. As few as `FORGOTTEN` at once; fewer means that no more are left.
+    """
     kept = timedelta(days=settings.ANTENNA_LETTER_DAYS)
     old = Letter.objects.filter(collected_at__lt=Now() - kept).exclude(state=Letter.State.SET_ASIDE)
-    names = list(old.exclude(body_name="").values_list("body_name", flat=True))
-    old.delete()
-    bodies.delete(names)
+    found = dict(old.order_by("collected_at").values_list("pk", "body_name")[:FORGOTTEN])
+    bodies.delete(found.values())
+    with transaction.atomic():
+        LetterEvent.objects.filter(letter__in=found).delete()
+        Letter.objects.filter(pk__in=found).only("pk").delete()
+    return len(found)
 
 
 def dead(queue: str) -> "QuerySet[Letter]":
@@ -168,16 +176,36 @@ def row_of(queue: str, message: Any) -> Letter:
 
 
 def _came_back(row: Letter, message: Message) -> bool:
-    """Whether the message is a letter that was published again and died again: its row is dead once more."""
+    """Whether the message is a letter that was published again and died again: its row is dead once more.
+
+    Two copies of one replay are one death: the second finds its row dead.
+    """
     key = (message.headers or {}).get(LETTER_HEADER)
     if not isinstance(key, int) or Letter.objects.filter(identity=row.identity).exists():
         return False
-    again = Letter.objects.filter(pk=key, state__in=OUTSIDE, task_id=row.task_id)
+    again = Letter.objects.filter(pk=key, task_id=row.task_id)
     values = {name: getattr(row, name) for name in (*DEATH, *causes.FIELDS)}
-    if not again.update(**values, state=Letter.State.DEAD, died=F("died") + 1, collected_at=Now()):
+    is_new = again.filter(state__in=OUTSIDE).update(
+        **values, state=Letter.State.DEAD, died=F("died") + 1, collected_at=Now()
+    )
+    if not is_new and not again.filter(state=Letter.State.DEAD).exists():
         return False
+    if is_new:
+        _keep_changed(again.get(), row, bodies.of(message))
     record([key], LetterEvent.What.DIED, detail=row.detail or row.reason)
     return True
+
+
+def _keep_changed(known: Letter, row: Letter, body: bytes) -> None:
+    """Keep the message that died where it is another one: a retry may have had other arguments."""
+    if known.body_bytes == len(body) and bodies.read(known) == body:
+        return
+    if known.original is None and not known.body_name:
+        known.original = bytes(known.body)
+    known.body, known.body_name = b"", ""
+    bodies.keep(known, body)
+    known.headers, known.arguments = row.headers, row.arguments
+    known.save(update_fields=("original", "body", "body_name", "body_bytes", "headers", "arguments"))
 
 
 def _unsettled(rows: Sequence[Letter]) -> Counter[str]:

@@ -17,28 +17,30 @@ class Selection:
     """Letters by the queue they were in, their task, the key of their cause, a text, or their numbers.
 
     ``search`` is a part of the task's id, the shown arguments, the reason or the failure's message. What is empty
-    selects nothing out.
+    selects nothing out; ``ids`` without a number selects no letter.
     """
 
     queue: str = ""
     task: str = ""
     cause: str = ""
     search: str = ""
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] | None = None
 
     def __bool__(self) -> bool:
-        return any(asdict(self).values())
+        return self.ids is not None or any(asdict(self).values())
 
     def __str__(self) -> str:
         parts = [f"{name} {value}" for name, value in asdict(self).items() if value and name != "ids"]
-        if self.ids:
+        if self.ids is not None:
             parts.append(f"{len(self.ids)} chosen")
         return ", ".join(parts) or "all"
 
     def rows(self, state: str = Letter.State.DEAD) -> "QuerySet[Letter]":
         """Return the letters in a state (empty: in any), oldest first."""
-        given = {"state": state, "queue": self.queue, "task": self.task, "cause": self.cause, "pk__in": self.ids}
+        given = {"state": state, "queue": self.queue, "task": self.task, "cause": self.cause}
         rows = Letter.objects.filter(**{name: value for name, value in given.items() if value})
+        if self.ids is not None:
+            rows = rows.filter(pk__in=self.ids)
         if self.search:
             names = ("task_id", "arguments", "reason", "detail", "cause_text", "exception")
             fits = Q()
@@ -49,11 +51,12 @@ class Selection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON takes; `of` reads it."""
-        return {name: list(value) if name == "ids" else value for name, value in asdict(self).items() if value}
+        given = {name: value for name, value in asdict(self).items() if value and name != "ids"}
+        return given if self.ids is None else given | {"ids": list(self.ids)}
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> "Selection":
-        return cls(**{**given, "ids": tuple(given.get("ids", ()))})
+        return cls(**{**given, "ids": tuple(given["ids"]) if "ids" in given else None})
 
 
 def refuse_unknown_queue(topology: Topology, queue: str) -> None:

@@ -3,12 +3,13 @@
 A row is written in the transaction that finds the wish, and locks it: enabling waits for it, and sees the row.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -21,6 +22,8 @@ from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, 
 from ami.queues.models import DesiredState, Letter
 from ami.queues.rescue import lease
 from ami.topology.topology import Topology
+
+logger = get_logger(__name__)
 
 REASON = "disabled"
 BATCH = 50
@@ -73,22 +76,49 @@ def publish_enabled(
     Raises:
         amqp.exceptions.AMQPError: a publish was refused; that message and those after it stay set aside.
     """
-    done = 0
-    with confirming_channel(connection) as channel:
-        while not is_stopped():
-            with database():
-                batch = list(enabled()[:BATCH]) if lease.acquire(LEASE, holder, LEASE_SECONDS) else []
-            if not batch:
-                break
-            for row in batch:
-                publish_again(channel, row, partial(_place, topology, row), keeps_retries=True)
-            with database():
-                kept().filter(pk__in=[row.pk for row in batch]).delete()
-            bodies.delete(row.body_name for row in batch)
-            done += len(batch)
-    with database():
-        lease.release(LEASE, holder)
+    done, skipped = 0, set[int]()
+    try:
+        with confirming_channel(connection) as channel:
+            while not is_stopped():
+                with database():
+                    is_held = lease.acquire(LEASE, holder, LEASE_SECONDS)
+                    batch = list(enabled().exclude(pk__in=skipped)[:BATCH]) if is_held else []
+                if not batch:
+                    return done
+                with _deleting(database) as published:
+                    for row in batch:
+                        if _publish(channel, topology, row):
+                            published.append(row)
+                        else:
+                            skipped.add(row.pk)
+                done += len(published)
+    finally:
+        with database():
+            lease.release(LEASE, holder)
     return done
+
+
+@contextmanager
+def _deleting(database: Callable[[], AbstractContextManager[Any]]) -> Iterator[list[Letter]]:
+    """Delete the rows that were published, also those before an error."""
+    published: list[Letter] = []
+    try:
+        yield published
+    finally:
+        if published:
+            with database():
+                kept().filter(pk__in=[row.pk for row in published]).only("pk").delete()
+            bodies.delete(row.body_name for row in published)
+
+
+def _publish(channel: Any, topology: Topology, row: Letter) -> bool:
+    """Publish a message; one whose body the storage has lost stays, and is named."""
+    try:
+        publish_again(channel, row, partial(_place, topology, row), keeps_retries=True)
+    except FileNotFoundError as error:
+        logger.error("Message not published, its body is lost: %s", error, extra={"letter": row.pk})
+        return False
+    return True
 
 
 def _wishes(which: Q) -> "QuerySet[DesiredState]":

@@ -30,7 +30,7 @@ def selected(topology: Topology, options: dict[str, Any]) -> Selection:
     """
     refuse_unknown_queue(topology, options["queue"])
     names = ("queue", "task", "cause", "search")
-    return Selection(ids=tuple(options["ids"]), **{name: options[name] for name in names})
+    return Selection(ids=tuple(options["ids"]) or None, **{name: options[name] for name in names})
 
 
 def _replay(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:

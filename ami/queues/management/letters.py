@@ -153,7 +153,7 @@ def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
 
 def _body(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
     row = _letter(options["letter"])
-    text = bodies.read(row).decode("utf-8", "replace")
+    text = bodies.found(row).decode("utf-8", "replace")
     audit_log.record("read letter", who=operator.who, which=f"letter {row.pk}", source=operator.source)
     first = None if row.original is None else bytes(row.original).decode("utf-8", "replace")
     data = {"letter": row.pk, "headers": row.headers, "body": text, "first_body": first}

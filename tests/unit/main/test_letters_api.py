@@ -76,6 +76,8 @@ def test_replay_begins_and_is_stopped_and_resumed():
     made = client("replay_letter", "view_letter")
     assert post(made, f"{LETTERS}replay/", task=TASK, dry_run=True).json() == {"would_replay": 2}
     assert post(made, f"{LETTERS}replay/").status_code == 400
+    for body in ({"all": True, "limit": 10**30}, {"ids": [10**30]}):
+        assert post(made, f"{LETTERS}replay/", **body).status_code == 400
     assert post(made, f"{LETTERS}replay/", task="nothing").status_code == 400
     begun = post(made, f"{LETTERS}replay/", task=TASK, rate=10, why="fixed")
     assert (begun.status_code, begun.json()["total"]) == (202, 2)

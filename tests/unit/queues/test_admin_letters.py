@@ -71,6 +71,22 @@ def test_selected_letters_are_replayed_after_the_reason_was_asked():
     assert "is not a number" in made.get(LETTERS).content.decode()
 
 
+def test_letter_that_is_gone_when_the_reason_is_given_costs_no_other():
+    gone = letter(1).pk
+    letter(2)
+    made = client("replay_letter", "discard_letter")
+    Letter.objects.filter(pk=gone).delete()
+    for action in ("replay", "discard"):
+        act(made, LETTERS, action, [gone], confirmed="yes", why="", to="", rate="")
+    assert Letter.objects.get().state == "dead"
+
+
+def test_filter_does_not_tell_a_message_letter_by_letter():
+    letter(1, SECRET)
+    for name in ("body__regex", "original__regex", "body__gt", "properties__contains"):
+        assert client().get(f"{LETTERS}?{name}=canary-1").status_code in (302, 400)
+
+
 def test_all_letters_of_a_cause_are_replayed():
     rows = [letter(number) for number in range(3)]
     made = client("replay_letter")
@@ -86,6 +102,7 @@ def test_letter_is_edited_in_a_form_that_keeps_wrong_input():
     made = client("edit_letter", "read_letter_body", "replay_letter")
     address = f"{LETTERS}{row.pk}/edit/"
     assert "{}" in made.get(address).content.decode()
+    assert AuditEntry.objects.get().verb == "read letter", "the form shows its message"
     wrong = made.post(address, {"args": "[1", "kwargs": "{}", "why": "typing"}).content.decode()
     assert "are not JSON" in wrong
     assert "[1</textarea>" in wrong

@@ -1,5 +1,6 @@
 """Letters are listed, grouped, edited, discarded and watched; replays are refused, stopped and resumed."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,8 +14,9 @@ from django.core.files.storage import storages
 from django.db.models.functions import Now
 from django.utils import timezone
 from kombu import Connection, Message
+from kombu.utils import json as kombu_json
 
-from ami.celery.app import PUBLISH_ID_HEADER
+from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.failures.record import Failure
 from ami.queues import failures
 from ami.queues.letters import bodies, causes, editing, found, publishing, replays, rows, watch
@@ -195,3 +197,78 @@ def test_signs_name_new_letters_growing_causes_and_those_that_came_back():
     Letter.objects.update(collected_at=Now() - timedelta(hours=2))
     TaskFailure.objects.update(failed_at=timezone.now() - timedelta(hours=3))
     assert watch.signs(60) == []
+
+
+def test_selection_of_no_letter_reaches_none():
+    letter(1)
+    assert Selection(ids=()).rows().count() == 0
+    assert Selection.of(Selection(ids=()).as_dict()).rows().count() == 0
+    assert Selection().rows().count() == 1
+
+
+def test_two_copies_of_one_replay_are_one_death_also_after_a_retry():
+    row = letter(1)
+    Letter.objects.update(state="replayed")
+    for publish_id in ("first", "second"):
+        letter(1, **{PUBLISH_ID_HEADER: publish_id, LETTER_HEADER: row.pk})
+    row.refresh_from_db()
+    assert (Letter.objects.count(), row.state, row.died) == (1, "dead", 2)
+
+
+def test_retry_with_other_arguments_that_dies_is_kept_with_them():
+    row = letter(1)
+    Letter.objects.update(state="replayed")
+    letter(1, '[[], {"page": 7}, {}]', **{PUBLISH_ID_HEADER: "again", LETTER_HEADER: row.pk, "kwargsrepr": "page=7"})
+    row.refresh_from_db()
+    assert editing.arguments(row) == ([], {"page": 7})
+    assert bytes(row.original or b"").startswith(b"[[], {}")
+    assert "page=7" in row.arguments
+
+
+def test_process_that_lost_its_replay_changes_nothing_any_more():
+    for number in range(3):
+        letter(number)
+    topology = settings.ANTENNA_TOPOLOGY
+    begun = replays.begin(topology, Selection(), TESTER)
+    first, second = replays._Work(topology, begun.pk), replays._Work(topology, begun.pk)
+    _, batch = first.take([])
+    assert second.take([])[1] == [], "it is held"
+    Replay.objects.update(until=Now() - timedelta(seconds=1))
+    assert [row.pk for row in second.take([])[1]] == [row.pk for row in batch]
+    first.leave(batch)
+    assert Letter.objects.filter(state="replayed").count() == 3
+    first._renewed_at -= replays.RENEW_SECONDS
+    with pytest.raises(replays._Lost):
+        first.renew(contextlib.nullcontext)
+
+
+def test_letters_of_a_killed_process_are_dead_again_when_its_replay_is_stopped():
+    for number in range(3):
+        letter(number)
+    topology = settings.ANTENNA_TOPOLOGY
+    begun = replays.begin(topology, Selection(), TESTER)
+    replays._Work(topology, begun.pk).take([])
+    replays.stop(begun.pk, TESTER)
+    Replay.objects.update(until=Now() - timedelta(seconds=1))
+    assert replays.begin(topology, Selection(), TESTER).total == 3
+    assert not LetterEvent.objects.exists()
+
+
+def test_old_letters_are_forgotten_a_few_at_a_time_with_their_trails(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rows, "FORGOTTEN", 2)
+    for number in range(3):
+        letter(number)
+    rows.record(list(Letter.objects.values_list("pk", flat=True)), "replayed")
+    Letter.objects.update(collected_at=Now() - timedelta(days=settings.ANTENNA_LETTER_DAYS + 1))
+    assert [rows.forget_old() for _ in range(3)] == [2, 1, 0]
+    assert not LetterEvent.objects.exists()
+
+
+def test_arguments_with_types_of_kombu_are_edited():
+    identity = uuid4()
+    row = letter(1, kombu_json.dumps([[identity], {}, {}]))
+    assert editing.arguments(row)[0] == [identity]
+    Letter.objects.update(task="a task that is not registered here")
+    editing.edit(row.pk, None, "{}", TESTER, why="nothing")
+    row.refresh_from_db()
+    assert editing.arguments(row)[0] == [identity]

@@ -21,7 +21,15 @@ class AuditedActions:
         actions: dict[str, Any] = super().get_actions(request)  # type: ignore[misc]
         if getattr(self, "records_itself", False):
             return actions
-        return {name: (_audited(function, text), name, text) for name, (function, _, text) in actions.items()}
+        return {
+            name: (function if records_itself(function) else _audited(function, text), name, text)
+            for name, (function, _, text) in actions.items()
+        }
+
+
+def records_itself(action: Any) -> bool:
+    """Whether an action is an operation, which writes its own entry."""
+    return bool(getattr(action, "records_itself", False))
 
 
 def _audited(action: Callable[..., Any], description: str) -> Callable[..., Any]:

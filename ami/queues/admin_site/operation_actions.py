@@ -90,6 +90,7 @@ def operation_action(
         return None
 
     act.__name__ = verb
+    act.records_itself = True  # type: ignore[attr-defined]
     return admin.action(description=f"{verb.capitalize()} the selected", permissions=[permission])(act)
 
 

@@ -85,7 +85,7 @@ def stop(key: int, operator: Operator, *, why: str = "") -> Replay:
     Raises:
         Refused: there is no such replay, or it does not run.
     """
-    return _change(key, "stop replay", Replay.State.RUNNING, Replay.State.STOPPED, operator, why)
+    return _change(key, "stop", Replay.State.RUNNING, Replay.State.STOPPED, operator, why)
 
 
 def resume(key: int, operator: Operator, *, why: str = "") -> Replay:
@@ -94,7 +94,7 @@ def resume(key: int, operator: Operator, *, why: str = "") -> Replay:
     Raises:
         Refused: there is no such replay, or it is not stopped.
     """
-    return _change(key, "resume replay", Replay.State.STOPPED, Replay.State.RUNNING, operator, why)
+    return _change(key, "resume", Replay.State.STOPPED, Replay.State.RUNNING, operator, why)
 
 
 def waiting() -> list[int]:

@@ -6,10 +6,13 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from ami.environment.errors import did_you_mean
-from ami.queues import dead_letters
+from ami.queues import audit_log, dead_letters
 from ami.queues.models import Letter
 from ami.queues.refusals import Refused
 from ami.topology.topology import Topology
+
+#: So much of a list of numbers is shown.
+LONGEST_LIST = 200
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Selection:
     def __str__(self) -> str:
         parts = [f"{name} {value}" for name, value in asdict(self).items() if value and name != "ids"]
         if self.ids is not None:
-            parts.append(f"{len(self.ids)} chosen")
+            parts.append(f"numbers {audit_log.ranges(self.ids)[:LONGEST_LIST]}")
         return ", ".join(parts) or "all"
 
     def rows(self, state: str = Letter.State.DEAD) -> "QuerySet[Letter]":

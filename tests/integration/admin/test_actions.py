@@ -65,6 +65,8 @@ SILENT |= {
     "stop",
     "scale",
     "restart",
+    "disable",
+    "enable",
 }
 
 

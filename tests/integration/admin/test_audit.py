@@ -14,7 +14,9 @@ from django.urls import reverse
 
 from ami.celery.declaration import declare
 from ami.jobs.models import Job
-from ami.queues.models import AuditEntry, Letter
+from ami.queues import disabling
+from ami.queues.models import AuditEntry, DesiredState, Letter, Replay
+from ami.queues.wishes import Operator
 from tests.support.brokers import celery_at
 from tests.support.product import admin_rows, factories
 
@@ -55,11 +57,21 @@ def offered(person, rf):
 
 
 #: What the operations ask for before they run.
-ANSWERS = {"confirmed": "yes", "why": "a test", "count": "1", "to": "antenna-housekeeping", "limit": "", "task": ""}
+ANSWERS = {
+    "confirmed": "yes",
+    "why": "a test",
+    "count": "1",
+    "to": "antenna-housekeeping",
+    "limit": "",
+    "task": "",
+    "rate": "",
+}
 
 
 def name_of(row):
     """Return what an operation names the row by."""
+    if isinstance(row, (Letter, Replay, Job)):
+        return str(row.pk)
     return next(getattr(row, name) for name in ("task_id", "node", "name") if hasattr(row, name))
 
 
@@ -72,13 +84,16 @@ def test_every_action_of_the_site_leaves_an_entry(browser, person, rf, caplog):
         row = model._default_manager.exclude(pk=person.pk).first() if model is type(person) else None
         row = row or model._default_manager.first() or fresh(model)
         Letter.objects.update(state="dead")  # A letter is replayed or discarded once.
+        if (model, name) == (DesiredState, "enable"):
+            disabling.disable(admin_rows.TASK, Operator("tester"))
+            row = DesiredState.objects.get(name=admin_rows.TASK)
         caplog.clear()
         data = {"action": name, "_selected_action": [row.pk], "post": "yes", **ANSWERS}
         status = browser.post(changelist(model), data).status_code
         # 403: dependent rows may not be deleted by users; that leaves an entry, too.
         assert status in (302, 403) if name == "delete_selected" else status == 302 or name == "peek", (model, name)
         lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "ami.audit"]
-        if getattr(admin.site._registry[model], "records_itself", False):
+        if getattr(admin.site._registry[model], "records_itself", False) or name in ("disable", "enable"):
             written, what, key = AuditEntry.objects.filter(verb=name, user=person).exists(), name, name_of(row)
         else:
             written, what, key = entries(model, row.pk, person).exists(), description, str(row.pk)

@@ -84,6 +84,10 @@ def pipeline() -> Pipeline:
     return made
 
 
+#: A task that is registered.
+TASK = "ami.main.tasks.update_stale_counts"
+
+
 def failure_of(task: str) -> TaskFailure:
     """Add a try of a task that failed."""
     given = {"task_id": "a", "retries": 0, "delivery": 0, "kind": "error", "exception": "ValueError", "cause": "c"}
@@ -135,9 +139,9 @@ def everything() -> None:
     DesiredState.objects.get_or_create(
         kind="queue", name="antenna-ingest", aspect="paused", defaults={"value": 0, "by": "nobody", "since": now}
     )
-    failure_of("a")
+    failure_of(TASK)
     number = next(_numbers)
-    letter = {"queue": "antenna-ingest.dlq", "task": "ami.main.tasks.update_stale_counts", "reason": "rejected"}
+    letter = {"queue": "antenna-ingest.dlq", "task": TASK, "reason": "rejected"}
     kept = {"headers": "{}", "properties": "{}", "body": b"[[], {}, {}]", "content_type": "application/json"}
     Letter.objects.create(
         identity=f"letter {number}",

@@ -22,7 +22,7 @@ logger = get_logger(__name__)
 LOOK_SECONDS = 3.0
 #: So soon the next look follows while a queue is closed and a task of it is still on its way to a child.
 SETTLE_SECONDS = 0.05
-#: So often Celery is told again which tasks are cancelled.
+#: How often Celery is told again which tasks are cancelled.
 REVOKE_SECONDS = 3600.0
 
 

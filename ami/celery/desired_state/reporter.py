@@ -23,7 +23,7 @@ from ami.celery.worker_records import Answer, Wish, WorkerReport
 logger = get_logger(__name__)
 
 BEAT_SECONDS = 10.0
-#: So often the thread looks whether something is to be done.
+#: How often the thread looks whether something is to be done.
 TURN_SECONDS = 1.0
 #: A worker that is later than this has missed a beat; after the other time it is pinged (`ami.queues.rescue.verdict`).
 LATE_SECONDS, SUSPECT_SECONDS = 11.0, 14.0

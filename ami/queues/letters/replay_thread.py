@@ -1,4 +1,4 @@
-"""The thread in which the process that collects letters publishes: replays that nobody else publishes, and what was set
+"""The thread in which the process that collects letters publishes: replays that no other process publishes, and what was set
 aside and is enabled again.
 """
 
@@ -21,7 +21,7 @@ from ami.queues.models import Replay
 
 logger = get_logger(__name__)
 
-#: So often it looks for a replay that runs.
+#: How often it looks for a replay that runs; and for how long one replay is published before the others.
 LOOK_SECONDS = 10.0
 TURN_SECONDS = 10.0
 

@@ -98,7 +98,7 @@ def resume(key: int, operator: Operator, *, why: str = "") -> Replay:
 
 
 def waiting() -> list[int]:
-    """Return the replays that run and that nobody publishes now; two statements."""
+    """Return the replays that run and that no process publishes now; two statements."""
     _reclaim()
     return list(Replay.objects.filter(state=Replay.State.RUNNING, until__lt=Now()).values_list("pk", flat=True))
 

@@ -1,5 +1,5 @@
-"""The thread in which the process that collects letters publishes: replays that no other process publishes, and what was set
-aside and is enabled again.
+"""The thread in which the process that collects letters publishes: replays that no other process does, and what was
+set aside and is enabled again.
 """
 
 import os

@@ -14,7 +14,7 @@ from ami.celery.failures.record import Failure
 from ami.governor.errors import CeilingReached
 
 
-def _of(task: Any, request: Any, error: BaseException, kind: str) -> Failure:
+def _of(task: Any, request: Any, error: BaseException, kind: str, formatted: str) -> Failure:
     secrets = sensitive.values(task, getattr(request, "args", ()), getattr(request, "kwargs", {}))
     began, now = getattr(request, "antenna_began_at", 0.0), time.time()
     return Failure(
@@ -26,7 +26,7 @@ def _of(task: Any, request: Any, error: BaseException, kind: str) -> Failure:
         exception=record.name_of(error),
         message=sensitive.without(record.text_of(error), secrets),
         place=record.place_of(error),
-        traceback=sensitive.without(record.traceback_of(error), secrets),
+        traceback=sensitive.without(record.shortened(formatted) or record.traceback_of(error), secrets),
         node=str(request.hostname or ""),
         host=record.host(),
         pid=os.getpid(),
@@ -36,8 +36,10 @@ def _of(task: Any, request: Any, error: BaseException, kind: str) -> Failure:
     )
 
 
-def keep(task: Any, request: Any, error: Any, kind: str) -> None:
-    """Record a try that failed with ``error``; outside a worker it does nothing."""
+def keep(task: Any, request: Any, error: Any, kind: str, formatted: str = "") -> None:
+    """Record a try that failed with ``error``; outside a worker it does nothing. ``formatted`` is its traceback, where
+    that is at hand: formatting it takes longer than the rest.
+    """
     kept = spool.current()
     # Celery sends these signals in the parent, too, for children that have ended; `in_parent` notes those.
     if isinstance(error, ExceptionWithTraceback):
@@ -47,12 +49,13 @@ def keep(task: Any, request: Any, error: Any, kind: str) -> None:
     if kept is None or request is None or request.id is None or getattr(request, "is_eager", False):
         return
     if isinstance(error, BaseException):
-        kept.add(_of(task, request, error, kind))
+        kept.add(_of(task, request, error, kind, formatted))
 
 
 @task_failure.connect(dispatch_uid="failures.failure")
-def _failed(sender: Any = None, exception: Any = None, **_: Any) -> None:
-    keep(sender, sender.request, exception, "error")
+def _failed(sender: Any = None, exception: Any = None, einfo: Any = None, **_: Any) -> None:
+    text = getattr(einfo, "traceback", None)
+    keep(sender, sender.request, exception, "error", text if isinstance(text, str) else "")
 
 
 @task_retry.connect(dispatch_uid="failures.retry")

@@ -132,6 +132,9 @@ class Duty(Protocol):
     def turn(self, app: Any, name: str) -> None:
         """Do what is due; called every second by the sweep thread of the worker or beat ``name``."""
 
+    def wake(self) -> None:
+        """Look at the next turn: an operator has asked for something. Called from any thread."""
+
     def end(self, name: str) -> None:
         """Let another process go on; called once, when ``name`` ends in order."""
 

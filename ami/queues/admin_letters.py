@@ -205,6 +205,8 @@ class LetterAdmin(LookedAt):
             if begun.total <= MOST_AT_ONCE and not rate:
                 with current_app.connection_for_write() as connection:
                     begun = replays.work(topology, connection, begun.pk)
+            else:
+                replays.in_background(begun)
         except expected() as error:
             messages.error(request, str(error))
             return
@@ -213,7 +215,7 @@ class LetterAdmin(LookedAt):
         elif begun.state == Replay.State.ENDED:
             messages.success(request, f"Replay: {begun.done} letters.")
         else:
-            messages.success(request, f"Replay {begun.pk} of {begun.total} letters begins within ten seconds.")
+            messages.success(request, f"Replay {begun.pk} of {begun.total} letters begins within seconds.")
 
     def _require(self, request: HttpRequest, *permissions: str) -> None:
         if not request.user.has_perms(permissions):
@@ -238,8 +240,8 @@ def _stop(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
 
 
 def _resume(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
-    replays.resume(int(key), operator, why=why)
-    return "It goes on within ten seconds."
+    replays.in_background(replays.resume(int(key), operator, why=why))
+    return "It goes on within seconds."
 
 
 @admin.register(Replay)

@@ -72,7 +72,8 @@ def disable(name: str, operator: Operator, *, why: str = "", until: datetime | N
 def enable(name: str, operator: Operator, *, why: str = "") -> Target:
     """Enable a task or a job; what was set aside goes to the tail of its queue, in the order in which it was.
 
-    That is done by the process that collects dead letters within ten seconds, or by `set_aside.publish_enabled`.
+    That is done by the process that collects dead letters within seconds (without the broker's wake-up, within a
+    minute), or by `set_aside.publish_enabled`.
 
     Raises:
         Refused: it is not disabled, and nothing is set aside for it.

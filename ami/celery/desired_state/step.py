@@ -131,6 +131,8 @@ class DesiredState:
     def wake(self) -> None:
         """Read the wishes now; remote control says that they have changed."""
         self._reporter.wake()
+        for duty in worker_records.duties():
+            duty.wake()
 
     def info(self) -> dict[str, Any]:
         return {**self._reconciler.info(), **self._reporter.info()}

@@ -128,7 +128,7 @@ class LetterViewSet(OperationsView):
             if given["dry_run"]:
                 return Response({"would_replay": _count(selection, given["limit"])})
             options = {name: given[name] for name in ("why", "to", "rate", "limit")}
-            begun = replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, **options)
+            begun = replays.in_background(replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, **options))
         return Response(replays.as_dict(begun), status=202)
 
     @extend_schema(
@@ -154,7 +154,9 @@ class LetterViewSet(OperationsView):
         new = {which: None if given[which] is None else editing.written(given[which]) for which in ("args", "kwargs")}
         with refusing():
             row = editing.edit(_letter(name).pk, new["args"], new["kwargs"], operator, why=given["why"])
-            begun = replays.begin(settings.ANTENNA_TOPOLOGY, Selection(ids=(row.pk,)), operator, why=given["why"])
+            selection = Selection(ids=(row.pk,))
+            begun = replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, why=given["why"])
+            replays.in_background(begun)
         return Response(replays.as_dict(begun), status=202)
 
     @extend_schema(responses={(200, "text/plain"): OpenApiTypes.BYTE})
@@ -207,7 +209,8 @@ class ReplayViewSet(OperationsView):
         """Go on with a stopped replay."""
         why = given_in(WhyBody, request)["why"]
         with refusing():
-            return Response(replays.as_dict(replays.resume(int(name), Operator(request.user, "api"), why=why)))
+            resumed = replays.resume(int(name), Operator(request.user, "api"), why=why)
+        return Response(replays.as_dict(replays.in_background(resumed)))
 
 
 def _rows(request: Request) -> Any:

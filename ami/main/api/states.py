@@ -70,7 +70,7 @@ class DisabledViewSet(OperationsView):
     @extend_schema(request=NameBody, responses=OpenApiTypes.OBJECT)
     @action(detail=False, methods=["post"], serializer_class=NameBody)
     def enable(self, request: Request) -> Response:
-        """Let it run again; what was set aside comes back within ten seconds."""
+        """Let it run again; what was set aside comes back within seconds."""
         given, operator = given_in(NameBody, request), Operator(request.user, "api")
         with refusing():
             disabling.enable(given["name"], operator, why=given["why"])

@@ -143,7 +143,7 @@ def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> s
 
 def enable(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     disabling.enable(name, operator, why=why)
-    return "What was set aside goes to the tail of its queue within ten seconds."
+    return "What was set aside goes to the tail of its queue within seconds."
 
 
 def _moment(text: str) -> datetime:

@@ -17,9 +17,9 @@ from ami.queues.rescue import lease
 
 logger = get_logger(__name__)
 
-NAME, LEASE_SECONDS = "letters", 60.0
+NAME, LEASE_SECONDS = "letters", 90.0
 #: Who holds the lease renews it so often; others try so often to get it.
-RENEW_SECONDS, TRY_SECONDS = 20.0, 60.0
+RENEW_SECONDS, TRY_SECONDS = 40.0, 60.0
 LOOK_SECONDS = 3.0
 #: A batch is written when it has so many bytes: a statement of this thread has a second.
 MOST_BYTES = 2 * 1024**2
@@ -59,6 +59,10 @@ class Collector:
         except broker_errors.kinds() as error:
             self._complain(error, now)
             self.close()
+
+    def wake(self) -> None:
+        """Look now whether a replay, or what is enabled, waits."""
+        self._replays.wake()
 
     def end(self, name: str) -> None:
         """Give the lease up: another process collects at its next try."""

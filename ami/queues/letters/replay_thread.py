@@ -13,17 +13,18 @@ from typing import Any
 from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import Error
+from django.db.models import BigIntegerField, CharField, Value
 
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors
 from ami.queues.letters import replays, set_aside
-from ami.queues.models import Replay
+from ami.queues.models import Letter, Replay
 
 logger = get_logger(__name__)
 
-#: How often it looks for a replay that runs; and for how long one replay is published before the others.
-LOOK_SECONDS = 10.0
-TURN_SECONDS = 10.0
+#: How often it looks for what waits, unless it is woken; how soon again after it found something; and for how long one
+#: replay is published before the others.
+LOOK_SECONDS, AGAIN_SECONDS, TURN_SECONDS = 40.0, 5.0, 10.0
 
 
 class ReplayThread:
@@ -35,7 +36,7 @@ class ReplayThread:
         self._next = 0.0
 
     def turn(self, app: Any, now: float) -> None:
-        """Begin with what waits, if it is time to look: two statements.
+        """Begin with what waits, if it is time to look: one statement.
 
         Raises:
             django.db.Error: the database does not answer.
@@ -44,10 +45,18 @@ class ReplayThread:
             return
         self._next = now + LOOK_SECONDS
         with short_connection():
-            is_enabled, found = set_aside.enabled().exists(), replays.waiting()
-        if is_enabled or found:
-            self._thread = threading.Thread(target=self._run, args=(app, found), name="replay", daemon=True)
+            found = _waiting()
+            if any(state == Replay.State.STOPPED for _, state in found):
+                replays.reclaim()
+        if found:
+            self._next = now + AGAIN_SECONDS
+            keys = [key for key, state in found if state == Replay.State.RUNNING]
+            self._thread = threading.Thread(target=self._run, args=(app, keys), name="replay", daemon=True)
             self._thread.start()
+
+    def wake(self) -> None:
+        """Look at the next turn."""
+        self._next = 0.0
 
     def stop(self) -> None:
         """End after the letters that are being published; another process goes on."""
@@ -85,3 +94,10 @@ class ReplayThread:
         """Return what ends one replay's turn: the others, and what is enabled, shall not wait for a slow one."""
         until = time.monotonic() + TURN_SECONDS
         return lambda: self._stopped.is_set() or time.monotonic() >= until
+
+
+def _waiting() -> list[tuple[int, str]]:
+    """Return the keys and states of replays to go on with, and one row for what is enabled; one statement."""
+    marker = Value(0, BigIntegerField()), Value(Letter.State.SET_ASIDE, CharField())
+    enabled = set_aside.enabled().order_by().values_list(*marker)
+    return sorted(replays.waiting().order_by().values_list("pk", "state").union(enabled))

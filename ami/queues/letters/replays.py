@@ -13,11 +13,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
-from ami.queues import audit_log, broker_errors, dead_letters
+from ami.queues import audit_log, broker_errors, dead_letters, wishes
 from ami.queues.letters import rows
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
@@ -56,7 +56,7 @@ def begin(
         queue_target(topology, to)
     if rate is not None and not LEAST_PER_SECOND <= rate <= MOST_PER_SECOND:
         raise Refused(f"{rate:g} is no rate; give letters per second from {LEAST_PER_SECOND:g} to {MOST_PER_SECOND:g}.")
-    _reclaim()
+    reclaim()
     keys = selection.rows().values_list("pk", flat=True)
     most = (keys[limit - 1 : limit].first() if limit else None) or keys.reverse().first()
     if most is None:
@@ -97,10 +97,16 @@ def resume(key: int, operator: Operator, *, why: str = "") -> Replay:
     return _change(key, "resume", Replay.State.STOPPED, Replay.State.RUNNING, operator, why)
 
 
-def waiting() -> list[int]:
-    """Return the replays that run and that no process publishes now; two statements."""
-    _reclaim()
-    return list(Replay.objects.filter(state=Replay.State.RUNNING, until__lt=Now()).values_list("pk", flat=True))
+def in_background(replay: Replay) -> Replay:
+    """Tell the process that collects letters to publish a replay now; without this it does within a minute."""
+    wishes.wake_workers()
+    return replay
+
+
+def waiting() -> "QuerySet[Replay]":
+    """Return the replays that run and that no process publishes now, and stopped ones whose process was killed."""
+    is_running, is_left = Q(state=Replay.State.RUNNING), Q(state=Replay.State.STOPPED) & ~Q(holder="")
+    return Replay.objects.filter(is_running | is_left, until__lt=Now())
 
 
 def work(
@@ -237,9 +243,9 @@ def _give_back(key: int, letters: Sequence[int]) -> None:
             marked.order_by("-pk")[0].delete()
 
 
-def _reclaim() -> None:
+def reclaim() -> None:
     """Make letters dead again that a process had marked, which was killed, in a replay that was then stopped."""
-    for replay in Replay.objects.filter(state=Replay.State.STOPPED, until__lt=Now()).exclude(holder=""):
+    for replay in waiting().filter(state=Replay.State.STOPPED):
         with transaction.atomic():
             if Replay.objects.filter(pk=replay.pk, holder=replay.holder).update(holder=""):
                 left = Letter.objects.filter(replay=replay, state=Letter.State.REPLAYED, pk__gt=replay.last_pk)

@@ -39,7 +39,7 @@ def _replay(topology: Topology, operator: Operator, options: dict[str, Any]) -> 
         return planned
     given = {name: options[name] for name in ("why", "to", "rate", "limit")}
     begun = replays.begin(topology, selection, operator, **given)
-    return _replayed(begun) if options["background"] else _publish(topology, begun, operator)
+    return _replayed(replays.in_background(begun)) if options["background"] else _publish(topology, begun, operator)
 
 
 def _resume(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:

@@ -19,7 +19,7 @@ from kombu.utils import json as kombu_json
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.failures.record import Failure
 from ami.queues import failures
-from ami.queues.letters import bodies, causes, editing, found, publishing, replays, rows, watch
+from ami.queues.letters import bodies, causes, editing, found, publishing, replay_thread, replays, rows, watch
 from ami.queues.letters.selection import Selection
 from ami.queues.models import Letter, LetterEvent, Replay, TaskFailure
 from ami.queues.refusals import Refused
@@ -272,3 +272,16 @@ def test_arguments_with_types_of_kombu_are_edited():
     editing.edit(row.pk, None, "{}", TESTER, why="nothing")
     row.refresh_from_db()
     assert editing.arguments(row)[0] == [identity]
+
+
+def test_one_statement_finds_replays_and_what_is_enabled(django_assert_num_queries: Any):
+    with django_assert_num_queries(1):
+        assert replay_thread._waiting() == []
+    letter(1)
+    begun = replays.begin(settings.ANTENNA_TOPOLOGY, Selection(), TESTER)
+    Replay.objects.update(until=Now() - timedelta(seconds=1))
+    letter(2)
+    letter(3)
+    Letter.objects.exclude(task_id="id-1").update(state="set aside")
+    with django_assert_num_queries(1):
+        assert replay_thread._waiting() == [(0, "set aside"), (begun.pk, "running")]

@@ -27,5 +27,5 @@ Beside tasks: ``broker_info`` (hides the broker's password), ``events``, ``contr
 Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two
 beats one sends a tick), ``watchdog`` (ends a frozen beat).
 
-Helpers: ``broker_kind`` (what the broker can do), ``message_copy`` (publishes a message again).
+Helpers: ``broker_kind`` (what the broker can do), ``message_copy`` (publishes a message again), ``process_name``.
 """

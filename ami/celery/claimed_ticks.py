@@ -1,8 +1,5 @@
 """One beat's side of the claims: claims what is due, marks what was sent, and sends again what another beat left."""
 
-import os
-import socket
-
 from celery.utils import uuid
 from celery.utils.log import get_logger
 from django.db import Error
@@ -21,10 +18,6 @@ PATIENCE_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 #: The longest pause between two tries of a tick.
 LONGEST_RETRY_SECONDS = 300.0
-
-
-def name_of_this_process() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def retry_seconds(tick: Tick, pace: float = LONGEST_RETRY_SECONDS) -> float:

@@ -69,7 +69,7 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
         request["headers"].pop(MARK, None)
     if records is None:
         return
-    job = _job(sensitive.argument(task, JOB_ARGUMENT, args, kwargs))
+    job = job_number(sensitive.argument(task, JOB_ARGUMENT, args, kwargs))
     if kept["jobs"] and job not in kept["jobs"]:
         return
     fields = {"task": task.name, "task_id": task.request.id}
@@ -84,7 +84,7 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
         raise Ignore
 
 
-def _job(value: Any) -> str:
+def job_number(value: Any) -> str:
     """Return the number of a job as text; empty for what is none."""
     text = str(value) if isinstance(value, (int, str)) else ""
     return text if text.isascii() and text.isdecimal() and len(text) <= LONGEST_JOB else ""

@@ -15,9 +15,10 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from ami.celery import beat_entry, tick_claims
 from ami.celery.beat_variables import BeatVariables
-from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks, name_of_this_process
+from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
 from ami.celery.origin import BEAT
+from ami.celery.process_name import name_of_this_process
 from ami.celery.sweep_thread import SweepThread
 from ami.celery.tick_claims import Tick
 from ami.celery.watchdog import Watchdog

@@ -14,7 +14,6 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 
-from ami.queues import audit_log
 from ami.queues.admin_operations import LookedAt
 from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
 from ami.queues.admin_site.user_messages import selected_rows
@@ -133,7 +132,7 @@ class LetterAdmin(LookedAt):
                 editing.edit(key, given["args"], given["kwargs"], _operator(request), why=given["why"])
                 self._begin(request, Selection(ids=(key,)))
                 return redirect("admin:queues_letter_change", key)
-            audit_log.record("read letter", who=request.user, which=f"letter {key}", source="admin")
+            bodies.record_look(row, _operator(request))
             given["args"], given["kwargs"] = map(editing.written, editing.arguments(row))
         except Refused as error:
             messages.error(request, str(error))
@@ -145,9 +144,8 @@ class LetterAdmin(LookedAt):
         """Send the message as it was published, secrets included, as text."""
         self._require(request, "queues.read_letter_body")
         row = self._letter(key)
-        audit_log.record("read letter", who=request.user, which=f"letter {key}", source="admin")
         try:
-            body = bodies.found(row)
+            body = bodies.looked_at(row, _operator(request))
         except Refused as error:
             raise Http404(str(error)) from error
         response = HttpResponse(body, content_type="text/plain; charset=utf-8")
@@ -157,7 +155,7 @@ class LetterAdmin(LookedAt):
 
     @admin.display(description="why")
     def why(self, row: Letter) -> str:
-        return f"{row.exception}: {row.cause_text}"[:120] if row.exception else (row.detail or row.reason)[:120]
+        return found.why(row)
 
     @admin.display(description="what became of it")
     def trail(self, row: Letter) -> str:

@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from celery import current_app
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.utils import timezone
 
+from ami.celery.disabled import job_number
 from ami.environment.errors import did_you_mean
 from ami.queues import wishes
 from ami.queues.letters import set_aside
@@ -18,7 +19,6 @@ from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator
 
 DISABLED = DesiredState.Aspect.DISABLED
-LONGEST_JOB = 20
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ def target(name: str) -> Target:
         Refused: it is neither.
     """
     if name.startswith("job:"):
-        number = name.removeprefix("job:")
-        if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_JOB):
+        if not (number := job_number(name.removeprefix("job:"))):
             raise Refused(f"'{name[:60]}' is not a job such as job:12.")
         return Target(Kind.JOB, number)
     load_tasks()
@@ -104,13 +103,6 @@ def as_dict(row: Disabled) -> dict[str, Any]:
     """Return a row as JSON takes it."""
     times = {name: value.isoformat() if (value := getattr(row, name)) else None for name in ("since", "until")}
     return asdict(row) | times | {"what": name_of(row.kind, row.name)}
-
-
-def is_disabled(task: str, job: str = "") -> bool:
-    """Whether a task, or its job, is disabled now."""
-    which = Q(kind=Kind.TASK_NAME, name=task) | Q(kind=Kind.JOB, name=job)
-    current = Q(until=None) | Q(until__gt=timezone.now())
-    return DesiredState.objects.filter(which, current, aspect=DISABLED, value=1).exists()
 
 
 def name_of(kind: str, name: str) -> str:

@@ -15,6 +15,7 @@ from ami.celery.origin import BEAT
 from ami.queues import audit_log, dead_letters
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.letters import both
+from ami.queues.letters.publishing import DEFAULT_EXCHANGE
 from ami.queues.models import TaskRun, TickClaim, Worker
 from ami.queues.refusals import Refused
 from ami.queues.targets import queue_target
@@ -27,8 +28,6 @@ from ami.topology.topology import Topology
 MOST_PEEKED = 20
 NEAR_LIMIT = 0.5
 DRAIN_POLL_SECONDS = 0.5
-#: AMQP's, which routes to the queue that the routing key names.
-DEFAULT_EXCHANGE = ""
 
 
 @dataclass(frozen=True)

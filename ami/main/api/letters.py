@@ -13,7 +13,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.main.api.operations import OperationsView, given_in, number, refusing, text_parameter
-from ami.queues import audit_log
 from ami.queues.letters import bodies, editing, found, replays, rows
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
 from ami.queues.models import Letter, Replay
@@ -126,7 +125,7 @@ class LetterViewSet(OperationsView):
         with refusing():
             selection = _selection(given)
             if given["dry_run"]:
-                return Response({"would_replay": _count(selection, given["limit"])})
+                return Response({"would_replay": selection.count(given["limit"])})
             options = {name: given[name] for name in ("why", "to", "rate", "limit")}
             begun = replays.in_background(replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, **options))
         return Response(replays.as_dict(begun), status=202)
@@ -141,7 +140,7 @@ class LetterViewSet(OperationsView):
         with refusing():
             selection = _selection(given)
             if given["dry_run"]:
-                return Response({"would_discard": _count(selection, given["limit"])})
+                return Response({"would_discard": selection.count(given["limit"])})
             operator = Operator(request.user, "api")
             count = rows.discard_recorded(selection, operator, why=given["why"], limit=given["limit"])
         return Response({"discarded": count})
@@ -164,9 +163,8 @@ class LetterViewSet(OperationsView):
     def body(self, request: Request, name: str) -> HttpResponse:
         """Return the message as it was published, secrets included."""
         row = _letter(name)
-        audit_log.record("read letter", who=request.user, which=f"letter {row.pk}", source="api")
         with refusing():
-            body = bodies.found(row)
+            body = bodies.looked_at(row, Operator(request.user, "api"))
         return HttpResponse(body, content_type="text/plain; charset=utf-8")
 
 
@@ -230,11 +228,6 @@ def _selection(given: dict[str, Any]) -> Selection:
         raise ValidationError({"all": ["Give a filter, or all: true for every dead letter."]})
     refuse_unknown_queue(settings.ANTENNA_TOPOLOGY, selection.queue)
     return selection
-
-
-def _count(selection: Selection, limit: int | None) -> int:
-    count = selection.rows().count()
-    return count if limit is None else min(count, limit)
 
 
 def _letter(name: str) -> Letter:

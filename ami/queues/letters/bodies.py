@@ -7,8 +7,10 @@ from typing import Any
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 
+from ami.queues import audit_log
 from ami.queues.models import Letter
 from ami.queues.refusals import Refused
+from ami.queues.wishes import Operator
 
 MOST_ROW_BYTES = 1024**2
 
@@ -45,12 +47,18 @@ def read(row: Letter) -> bytes:
         return bytes(file.read())
 
 
-def found(row: Letter) -> bytes:
-    """Return the body, for somebody who reads it.
+def record_look(row: Letter, operator: Operator) -> None:
+    """Record in the audit log that an operator reads a message, which may have secrets."""
+    audit_log.record("read letter", who=operator.who, which=f"letter {row.pk}", source=operator.source)
+
+
+def looked_at(row: Letter, operator: Operator) -> bytes:
+    """Return the body for an operator who reads it, with an entry in the audit log.
 
     Raises:
         Refused: the storage failed, or has the file no more.
     """
+    record_look(row, operator)
     try:
         return read(row)
     except OSError as error:

@@ -12,6 +12,7 @@ from ami.queues.models import Letter, LetterEvent, TaskFailure
 
 #: Columns that no list needs; they are large, and one has secrets.
 HEAVY = ("body", "original", "headers", "properties", "deaths")
+LONGEST_WHY = 120
 SHOWN = (
     "id",
     "state",
@@ -51,6 +52,11 @@ class Group:
 def as_dict(row: Letter) -> dict[str, Any]:
     """Return what lists show of a letter, as JSON takes it."""
     return {name: _plain(getattr(row, name)) for name in SHOWN}
+
+
+def why(row: Letter) -> str:
+    """Return in a line why a letter died: its exception, else what the broker says."""
+    return (f"{row.exception}: {row.cause_text}" if row.exception else row.detail or row.reason)[:LONGEST_WHY]
 
 
 def groups(rows: "QuerySet[Letter]", limit: int = 50) -> list[Group]:

@@ -2,8 +2,6 @@
 set aside and is enabled again.
 """
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from django.conf import settings
 from django.db import Error
 from django.db.models import BigIntegerField, CharField, Value
 
+from ami.celery.process_name import name_of_this_process
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors
 from ami.queues.letters import replays, set_aside
@@ -65,7 +64,7 @@ class ReplayThread:
             self._thread.join(2)
 
     def _run(self, app: Any, keys: list[int]) -> None:
-        topology, holder = settings.ANTENNA_TOPOLOGY, f"{socket.gethostname()}:{os.getpid()}"
+        topology, holder = settings.ANTENNA_TOPOLOGY, name_of_this_process()
 
         def set_aside_messages(connection: Any) -> None:
             options: dict[str, Any] = {"is_stopped": self._turn_is_over(), "database": short_connection}

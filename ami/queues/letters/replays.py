@@ -4,8 +4,6 @@
 (`ami.queues.letters.replay_duty`).
 """
 
-import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +15,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
+from ami.celery.process_name import name_of_this_process
 from ami.queues import audit_log, broker_errors, dead_letters, wishes
 from ami.queues.letters import rows
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
@@ -177,7 +176,7 @@ class _Work:
 
     def __init__(self, topology: Topology, key: int) -> None:
         self._topology, self._key, self._destination = topology, key, ""
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
+        self._holder = f"{name_of_this_process()}:{time.monotonic_ns()}"
         self._mine = Replay.objects.filter(pk=key, holder=self._holder)
         self._renewed_at = time.monotonic()
 

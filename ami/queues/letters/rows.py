@@ -98,11 +98,11 @@ def discard_recorded(selection: Selection, operator: Operator, *, why: str = "",
         Refused: ``why`` is too long, or no letter fits.
     """
     refuse_wrong(why, None)
-    count = selection.rows().count()
+    count = selection.count(limit)
     if not count:
         raise Refused(f"No dead letter fits ({selection}); nothing was done.")
     # Before the first: a process that is killed has been recorded.
-    which = f"{count if limit is None else min(limit, count)} letters: {selection}"
+    which = f"{count} letters: {selection}"
     audit_log.record("discard", who=operator.who, which=which, why=why, source=operator.source)
     return discard(selection.rows(), limit, by=audit_log.name_of(operator.who), why=why)
 

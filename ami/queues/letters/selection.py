@@ -52,6 +52,11 @@ class Selection:
             rows = rows.filter(fits)
         return rows.order_by("pk")
 
+    def count(self, limit: int | None = None) -> int:
+        """Return how many dead letters an operation on at most ``limit`` of them reaches now."""
+        count = self.rows().count()
+        return count if limit is None else min(count, limit)
+
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON takes; `of` reads it."""
         given = {name: value for name, value in asdict(self).items() if value and name != "ids"}

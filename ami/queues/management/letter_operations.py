@@ -133,8 +133,7 @@ def _discard(topology: Topology, operator: Operator, options: dict[str, Any]) ->
 
 def _planned(verb: str, selection: Selection, options: dict[str, Any]) -> Result | None:
     """Return what would be reached for --dry-run; else ask, unless --yes or single letters are given."""
-    count = selection.rows().count()
-    count = count if options["limit"] is None else min(count, options["limit"])
+    count = selection.count(options["limit"])
     if options["dry_run"]:
         return Result({f"would_{verb}": count}, [(str(selection), count)], ("letters", f"would {verb}"))
     if not options["yes"] and not selection.ids:

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.conf import settings
 
-from ami.queues import audit_log
 from ami.queues.letters import bodies, found, watch
 from ami.queues.management import letter_operations
 from ami.queues.management.argument_types import positive
@@ -104,7 +103,7 @@ def _list(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
             row.queue,
             row.task,
             row.task_id,
-            f"{row.exception}: {row.cause_text}"[:120] if row.exception else (row.detail or row.reason)[:120],
+            found.why(row),
             row.arguments[:80],
             row.died,
         )
@@ -153,8 +152,7 @@ def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
 
 def _body(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
     row = _letter(options["letter"])
-    text = bodies.found(row).decode("utf-8", "replace")
-    audit_log.record("read letter", who=operator.who, which=f"letter {row.pk}", source=operator.source)
+    text = bodies.looked_at(row, operator).decode("utf-8", "replace")
     first = None if row.original is None else bytes(row.original).decode("utf-8", "replace")
     data = {"letter": row.pk, "headers": row.headers, "body": text, "first_body": first}
     return Result(data, [], (), f"{text}\n{row.headers}")

@@ -1,13 +1,12 @@
 """The sub-commands of ``manage.py queues`` about states: of queues, of one task, and of what is disabled."""
 
-import os
-import socket
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from celery import current_app
 
+from ami.celery.process_name import name_of_this_process
 from ami.queues import disabling, states, task_state
 from ami.queues.letters import set_aside
 from ami.queues.management.result import Result
@@ -74,7 +73,7 @@ def _disable(_: Topology, operator: Operator, options: dict[str, Any]) -> Result
 def _enable(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
     target = disabling.enable(options["name"], operator, why=options["why"])
     with current_app.connection_for_write() as connection:
-        count = set_aside.publish_enabled(topology, connection, f"{socket.gethostname()}:{os.getpid()}")
+        count = set_aside.publish_enabled(topology, connection, name_of_this_process())
     return Result({"enabled": options["name"], "published": count}, [(str(target), count)], ("what", "published"))
 
 

@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "ami.ml",
     "ami.jobs",
     "ami.exports",
+    "ami.console",
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [

@@ -1,0 +1,153 @@
+"""The values of a snapshot: plain, frozen, and the same as JSON.
+
+A figure is None where it could not be read; `Snapshot.unseen` then says why. Times are epoch seconds of the database's
+clock, ages and durations are seconds.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a queue or a worker takes no tasks by an operator's wish."""
+
+    by: str
+    why: str
+    since: float
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Quantiles of a histogram, each the upper bound of its bucket; None where nothing was counted."""
+
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """One queue of the table.
+
+    ``promise`` is kept, broken, unknown (nothing ran and nothing waits for long) or none (no wait target), and
+    ``promise_words`` says so in a sentence. ``oldest_is_bound``: the oldest message is at most that old.
+    ``waits`` and ``runs`` are of the last five minutes, in seconds; ``per_minute`` holds started, ended and failed of
+    the last minute; ``history`` is what waited at each of the last 60 minutes, oldest first.
+    """
+
+    queue: str
+    service: str
+    wait_target_seconds: float | None
+    waiting: int | None
+    running: int
+    delayed: int | None
+    consumers: int | None
+    dead_letters: int | None
+    oldest_seconds: float | None = None
+    oldest_is_bound: bool = False
+    promise: str = "unknown"
+    promise_words: str = ""
+    waits: Quantiles = Quantiles()
+    runs: Quantiles = Quantiles()
+    per_minute: dict[str, float] = field(default_factory=dict)
+    history: tuple[int | None, ...] = ()
+    paused: Stop | None = None
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskFigures:
+    """A task that has run for two seconds or more."""
+
+    id: str
+    task: str
+    pid: int
+    running_seconds: float
+    kib: int = 0
+    progress: str = ""
+    is_redelivered: bool = False
+
+
+@dataclass(frozen=True)
+class WorkerFigures:
+    """One worker. ``state`` is running, parked, held, stale, disconnected or a verdict of the rescue (dead, wedged...).
+
+    ``hold_percent`` and ``release_percent`` are the governor's thresholds of ``memory_limit_bytes``.
+    """
+
+    node: str
+    service: str
+    host: str
+    version: str
+    state: str
+    why: str
+    seen_seconds: float
+    started_at: float
+    queues: tuple[str, ...]
+    closed_queues: tuple[str, ...]
+    concurrency: int
+    children: int
+    pid: int
+    memory_used_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    hold_percent: float | None = None
+    release_percent: float | None = None
+    held_seconds: float | None = None
+    reasons: tuple[str, ...] = ()
+    parked: Stop | None = None
+    running: tuple[TaskFigures, ...] = ()
+
+
+@dataclass(frozen=True)
+class BeatFigures:
+    """One beat, and the schedule as it sees it: when an entry last ticked, and when the next is due."""
+
+    name: str
+    seen_seconds: float
+    last_tick_at: float | None = None
+    next_tick_at: float | None = None
+
+
+@dataclass(frozen=True)
+class JobFigures:
+    """A job that runs. ``done`` is the share of its images that are settled, 0 to 1."""
+
+    pk: int
+    name: str
+    kind: str
+    project: str
+    status: str
+    stage: str
+    done: float
+    failed_images: int = 0
+    images_per_second: float | None = None
+    left_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class FindingFigures:
+    """A finding of ``queues check --live``: ``name`` is that of its row in docs/operations.md."""
+
+    level: str
+    name: str
+    sentence: str
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything at ``taken_at``. ``version`` changes with every snapshot: it is the pages' ETag.
+
+    ``findings_at`` is when the findings were looked for, which is less often.
+    """
+
+    taken_at: float
+    version: int
+    queues: tuple[QueueFigures, ...]
+    workers: tuple[WorkerFigures, ...]
+    beats: tuple[BeatFigures, ...]
+    jobs: tuple[JobFigures, ...]
+    findings: tuple[FindingFigures, ...] = ()
+    findings_at: float | None = None
+    unseen: tuple[str, ...] = ()

@@ -37,12 +37,14 @@ class CompositionConfig(AppConfig):
         from ami.queues.ticks import DatabaseTickClaims
         from ami.queues.worker_rows import DatabaseWorkerRecords
         from ami.telemetry import listeners
+        from ami.telemetry.sampler import Sampler
         from config import task_routes
 
         task_routes.apply()
         tick_claims.connect(DatabaseTickClaims())
         fences.connect(DatabaseFences())
-        duties = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
+        duties: list[Any] = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
+        duties.append(Sampler())
         worker_records.connect(DatabaseWorkerRecords(), Sweep(), *duties)
         sensitive.connect(settings.ANTENNA_SENSITIVE_NAMES)
         gone.connect(job_slice.release_of_dead)

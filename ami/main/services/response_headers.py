@@ -5,7 +5,8 @@ from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-#: Pages load from and connect to our own origin only. A page that shows pictures of another origin adds it here.
+#: Pages load from and connect to our own origin only. A page that shows pictures of another origin sets them as
+#: ``picture_sources`` of its response.
 PAGE = {
     "default-src": [NONE],
     "script-src": [SELF],
@@ -46,7 +47,10 @@ class ResponseHeadersMiddleware(CSPMiddleware):
     ) -> PolicyParts:
         if report_only:
             return PolicyParts()
-        return PolicyParts(config=PAGE if is_page(request, response) else DATA)
+        if not is_page(request, response):
+            return PolicyParts(config=DATA)
+        sources = getattr(response, "picture_sources", None)
+        return PolicyParts(config=PAGE, update={"img-src": sources} if sources else None)
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Add the headers that the view has not set."""

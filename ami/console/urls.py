@@ -1,0 +1,24 @@
+"""The addresses of the console, below /admin/queues/ beside those of the admin's models."""
+
+from django.urls import path
+
+from ami.console.page import guarded
+from ami.console.pages.coming import ComingPage
+from ami.console.pages.lever import LeverPage
+from ami.console.pages.overview import OverviewPage
+from ami.console.pages.peek import PeekPage
+from ami.console.pages.queue import QueuePage, SeriesPage
+
+app_name = "console"
+urlpatterns = [
+    path("", guarded(OverviewPage), name="overview"),
+    path("queue/<str:queue>/", guarded(QueuePage), name="queue"),
+    path("queue/<str:queue>/series/", guarded(SeriesPage), name="series"),
+    path("queue/<str:queue>/peek/", guarded(PeekPage), name="peek"),
+    path("lever/<slug:verb>/<str:target>/", guarded(LeverPage), name="lever"),
+    path("workers/", guarded(ComingPage), name="workers"),
+    path("letters/", guarded(ComingPage), name="letters"),
+    path("schedule/", guarded(ComingPage), name="schedule"),
+    path("audit/", guarded(ComingPage), name="audit"),
+    path("handbook/", guarded(ComingPage), name="handbook"),
+]

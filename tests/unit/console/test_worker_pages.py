@@ -1,0 +1,134 @@
+"""The console's pages of workers: hosts, gauges, what runs, memory over time, and the levers."""
+
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from ami.console import seen_workers
+from ami.queues.models import DesiredState, Worker
+from ami.telemetry.snapshots.shape import Snapshot, Stop, TaskFigures, WorkerFigures
+from tests.support.console_pages import buttons, client, few_statements, text
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+WORKERS, NODE = "/admin/queues/workers/", "ingest@here"
+GIB = 1024**3
+
+
+def figures(node: str = NODE, host: str = "here", **given: Any) -> WorkerFigures:
+    values: dict[str, Any] = {
+        "service": "celeryworker_ingest",
+        "version": "1.2",
+        "state": "running",
+        "why": "",
+        "seen_seconds": 3.0,
+        "started_at": 0.0,
+        "queues": ("antenna-ingest",),
+        "closed_queues": (),
+        "concurrency": 4,
+        "children": 4,
+        "pid": 7,
+    }
+    return WorkerFigures(node=node, host=host, **values | given)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def show(*workers: WorkerFigures, **given: Any) -> None:
+        made = Snapshot(1.0, 1, (), workers, (), (), **given)
+        monkeypatch.setattr(seen_workers, "snapshot", lambda: made)
+
+    return show
+
+
+def row(node: str = NODE) -> Worker:
+    values = {"host": "here", "service": "celeryworker_ingest", "queues": ["antenna-ingest"], "pid": 1}
+    return Worker.objects.create(node=node, started_at=timezone.now(), seen_at=Now(), is_connected=True, **values)
+
+
+def test_workers_are_grouped_by_host_with_what_runs(shown: Any):
+    task = TaskFigures("abc-1", "ami.jobs.tasks.run_job", 9, 65.0, kib=2048, progress="3 of 9")
+    shown(figures(running=(task,)), figures("export@there", "there", closed_queues=("antenna-ingest",)))
+    page = text(client().get(WORKERS))
+    assert page.index(">here<") < page.index(">there<")
+    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min 5 s, 3 of 9, 2048 KiB' in page
+    assert "<s>antenna-ingest</s> closed" in page
+
+
+def test_gauge_draws_its_thresholds_and_says_them(shown: Any):
+    memory = {"memory_used_bytes": GIB, "memory_limit_bytes": 2 * GIB, "hold_percent": 90.0, "release_percent": 80.0}
+    held = {"state": "held", "held_seconds": 61.0, "reasons": ("memory 91 %",)}
+    shown(figures(**memory, **held))
+    page = text(client().get(WORKERS))
+    assert "1.0 GiB of 2.0 GiB used, 50 %; holds at 90 %, releases below 80 %" in page
+    assert '<rect class="used" x="0" y="2" width="80.0"' in page
+    assert '<line class="hold" x1="144.0"' in page
+    assert "held for 1 min 1 s" in page
+    assert "memory 91 %" in page
+
+
+def test_parked_worker_says_by_whom_and_until_when(shown: Any):
+    shown(figures(state="parked", parked=Stop("user 1 Ann", "new disk", 10.0, 20.0)))
+    page = text(client().get(WORKERS))
+    assert "parked by user 1 Ann" in page
+    assert "new disk" in page
+
+
+def test_workers_are_filtered_by_the_address(shown: Any):
+    shown(figures(), figures("export@there", "there", state="stale", queues=("antenna-slow",)))
+    nodes = lambda query: [each["node"] for each in client().get(f"{WORKERS}?format=json{query}").json()["workers"]]  # noqa: E731
+    assert nodes("") == [NODE, "export@there"]
+    assert nodes("&queue=antenna-slow") == nodes("&state=stale") == nodes("&host=there") == ["export@there"]
+    assert "No worker fits this filter" in text(client().get(f"{WORKERS}?host=none"))
+
+
+def test_part_of_the_page_is_polled_with_its_filter(shown: Any):
+    shown(figures())
+    part = text(client().get(f"{WORKERS}?state=running&part=1"))
+    assert "<html" not in part
+    assert f'hx-get="{WORKERS}?state=running&amp;part=1"' in part
+
+
+def test_no_worker_says_how_to_start_one():
+    assert "No worker has reported itself" in text(client().get(WORKERS))
+
+
+def test_rows_of_workers_are_shown_before_the_first_snapshot(monkeypatch: pytest.MonkeyPatch):
+    row()
+    made = client()
+    with few_statements():
+        assert NODE in text(made.get(WORKERS))
+    assert made.get(f"{WORKERS}nobody/").status_code == 404
+
+
+def test_levers_park_a_worker_and_a_host(shown: Any):
+    row()
+    shown(figures())
+    made = client("control_workers")
+    assert len(buttons(text(made.get(f"{WORKERS}{NODE}/")))) == 5
+    made.post(f"{WORKERS}{NODE}/", {"verb": "park", "why": "new disk", "until": ""})
+    made.post(f"{WORKERS}here/", {"verb": "scale", "why": "", "count": "2"})
+    wishes = DesiredState.objects.order_by("pk").values_list("kind", "name", "aspect", "value", "why")
+    assert list(wishes) == [("node", NODE, "parked", 1, "new disk"), ("host", "here", "concurrency", 2, "")]
+    assert made.post(f"{WORKERS}{NODE}/", {"verb": "explode"}).status_code == 400
+
+
+def test_viewer_has_no_levers_and_a_post_is_403(shown: Any):
+    row()
+    shown(figures())
+    assert buttons(text(client().get(f"{WORKERS}{NODE}/"))) == []
+    for verb in ("park", "unpark", "scale", "restart", "stop"):
+        assert client().post(f"{WORKERS}{NODE}/", {"verb": verb}).status_code == 403
+    assert not DesiredState.objects.exists()
+
+
+def test_memory_over_time_is_drawn_with_its_gaps():
+    times = [0.0, 5.0, 10.0, 15.0]
+    columns = {"memory_used_bytes": [1.0, 2.0, None, 4.0], "memory_limit_bytes": [4.0] * 4}
+    drawn = seen_workers.chart(times, columns)
+    assert drawn is not None
+    used, limit = drawn.lines
+    assert used.points == ("0.0,90.0 200.0,60.0", "600.0,0.0")
+    assert len(limit.points) == 1
+    assert seen_workers.chart([], {}) is None

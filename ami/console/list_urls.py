@@ -19,5 +19,6 @@ urlpatterns = [
     path("schedule/", _view(schedule.show), name="schedule"),
     path("audit/", _view(audit.show), name="audit"),
     path("handbook/", _view(handbook.show), name="handbook"),
+    path("handbook/<path:name>/", _view(handbook.show), name="handbook_page"),
     path("task/<str:task_id>/", _view(task.show), name="task"),
 ]

@@ -3,10 +3,12 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from ami.queues.models import AuditEntry
 from tests.support.console_pages import client, few_statements, text
+from tests.support.product import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 AUDIT = "/admin/queues/audit/"
@@ -54,10 +56,7 @@ def test_many_entries_come_in_pages_of_few_statements():
 
 
 def test_staff_without_permission_gets_403():
-    made = client()
-    from django.contrib.auth import get_user_model
-
-    for user in get_user_model().objects.all():
-        user.user_permissions.clear()
+    made = Client()
+    made.force_login(factories.user(is_staff=True))
     for name in ("audit", "letters", "workers", "schedule", "replays", "task/abc"):
         assert made.get(f"/admin/queues/{name}/").status_code == 403

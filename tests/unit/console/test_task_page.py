@@ -1,10 +1,10 @@
 """The console's page of one task: where it is, its letters, tries and job, and its lever."""
 
 import pytest
+from django.test import Client
 
 from ami.queues.models import DesiredState
 from tests.support.console_pages import buttons, client, few_statements, many_letters, text
-from tests.support.product import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
@@ -40,8 +40,5 @@ def test_viewer_has_no_lever_and_a_post_is_403():
 
 
 def test_visitor_is_sent_to_the_sign_in():
-    from django.test import Client
-
     answer = Client().get("/admin/queues/task/abc-1/")
     assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/admin/login/")
-    assert factories

@@ -77,7 +77,10 @@ def test_parked_worker_says_by_whom_and_until_when(shown: Any):
 
 def test_workers_are_filtered_by_the_address(shown: Any):
     shown(figures(), figures("export@there", "there", state="stale", queues=("antenna-slow",)))
-    nodes = lambda query: [each["node"] for each in client().get(f"{WORKERS}?format=json{query}").json()["workers"]]  # noqa: E731
+
+    def nodes(query: str) -> list[str]:
+        return [each["node"] for each in client().get(f"{WORKERS}?format=json{query}").json()["workers"]]
+
     assert nodes("") == [NODE, "export@there"]
     assert nodes("&queue=antenna-slow") == nodes("&state=stale") == nodes("&host=there") == ["export@there"]
     assert "No worker fits this filter" in text(client().get(f"{WORKERS}?host=none"))

@@ -38,7 +38,6 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("favicon.ico", favicon),
     path("livez", live),
-    path("admin/queues/", include("ami.console.urls")),
     path("admin/", admin.site.urls),
     path("api/v2/schema/", SpectacularAPIView.as_view(), name="schema"),
     *(path("api/v2/", include(app.urlpatterns)) for app in (main_urls, ml_urls, jobs_urls, exports_api)),

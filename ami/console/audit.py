@@ -69,7 +69,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "given_to": request.GET.get("to", ""),
         "verbs": list(verbs),
     }
-    return list_page.page(request, "audit", "Audit log", context)
+    return list_page.page(request, "audit", "Audit log", "audit", context)
 
 
 def _as_dicts(rows: "QuerySet[AuditEntry]") -> list[dict[str, Any]]:

@@ -45,8 +45,11 @@ def pull(request: HttpRequest, levers: Iterable[LeverForm], name: str, back: str
     if not request.user.has_perm(lever.permission):
         raise PermissionDenied
     given = {field.name: str(request.POST.get(field.name, "")).strip() for field in lever.fields}
-    why = str(request.POST.get("why", ""))
-    run(request, lever.verb, lambda: lever.operation(name, Operator(request.user, "console"), why, given))
+    why = str(request.POST.get("why", "")).strip()
+    if lever.is_dangerous and not why:
+        messages.error(request, "Give a reason: this cannot be undone.")
+        return see_other(back)
+    run(request, lever.verb, lambda: lever.operation(name, Operator(request.user, "admin"), why, given))
     return see_other(back)
 
 

@@ -40,7 +40,7 @@ def show(request: HttpRequest, name: str = START) -> HttpResponse:
         raise Http404("There is no such page of the documentation.")
     book = handbook(path, path.stat().st_mtime_ns) if path else None
     context = {"book": book, "is_start": name == START}
-    return list_page.page(request, "handbook", book.title if book else "Handbook", context)
+    return list_page.page(request, "handbook", book.title if book else "Handbook", "handbook", context)
 
 
 def source(name: str = START) -> Path | None:

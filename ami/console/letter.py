@@ -41,7 +41,7 @@ def show(request: HttpRequest, key: int) -> HttpResponse:
         "may_edit": row.state == Letter.State.DEAD and _may_edit(request),
         "may_read": request.user.has_perm("queues.read_letter_body"),
     }
-    return list_page.page(request, "letter", f"Letter {row.pk}", context)
+    return list_page.page(request, "letter", f"Letter {row.pk}", "letters", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -49,7 +49,7 @@ def edit(request: HttpRequest, key: int) -> HttpResponse:
     """Replay a letter with other arguments; showing them needs the permission to read its message, and is audited."""
     list_page.require(request, "queues.edit_letter", "queues.read_letter_body", "queues.replay_letter")
     row = _letter(key)
-    operator = Operator(request.user, "console")
+    operator = Operator(request.user, "admin")
     given = {name: request.POST.get(name, "") for name in ("args", "kwargs", "why")}
     try:
         if request.method == "POST":
@@ -60,7 +60,9 @@ def edit(request: HttpRequest, key: int) -> HttpResponse:
         given["args"], given["kwargs"] = map(editing.written, editing.arguments(row))
     except Refused as error:
         messages.error(request, str(error))
-    return list_page.page(request, "letter_edit", f"Letter {key} with other arguments", {"row": row, "given": given})
+    return list_page.page(
+        request, "letter_edit", f"Letter {key} with other arguments", "letters", {"row": row, "given": given}
+    )
 
 
 def _replay(key: int, operator: Operator, why: str) -> str:

@@ -42,7 +42,7 @@ def groups(request: HttpRequest) -> HttpResponse:
         "most_groups": letter_figures.GROUPS,
         "running": _running(request),
     }
-    return list_page.page(request, "letters", "Dead letters by cause", context | _filters(wanted))
+    return list_page.page(request, "letters", "Dead letters by cause", "letters", context | _filters(wanted))
 
 
 @require_http_methods(["GET", "POST"])
@@ -56,7 +56,7 @@ def all_letters(request: HttpRequest) -> HttpResponse:
     if data := _letters_as_data(request, wanted):
         return data
     context = {"rows": list_page.one_page(request, wanted.rows()), "queues": work_queues(), **_may(request)}
-    return list_page.page(request, "letter_list", "Dead letters", context | _filters(wanted))
+    return list_page.page(request, "letter_list", "Dead letters", "letters", context | _filters(wanted))
 
 
 @require_http_methods(["GET", "POST"])
@@ -80,7 +80,7 @@ def one_group(request: HttpRequest, cause: str) -> HttpResponse:
         "queues": work_queues(),
         "running": _running(request),
     }
-    return list_page.page(request, "letter_group", "Letters with one cause", context | _filters(wanted))
+    return list_page.page(request, "letter_group", "Letters with one cause", "letters", context | _filters(wanted))
 
 
 @require_http_methods(["GET", "POST"])
@@ -97,7 +97,7 @@ def replay_list(request: HttpRequest) -> HttpResponse:
     shown = [(replay, str(Selection.of(replay.selection))) for replay in listed[:REPLAYS_SHOWN]]
     context = {"replays": shown, "may_replay": request.user.has_perm("queues.replay_letter")}
     template = "replays_table" if request.GET.get("part") else "replays"
-    return list_page.page(request, template, "Replays", context)
+    return list_page.page(request, template, "Replays", "letters", context)
 
 
 def posted(request: HttpRequest, selection: Selection) -> HttpResponse:

@@ -3,13 +3,15 @@
 from django.contrib import admin
 from django.urls import path
 
-from ami.console import audit, handbook, letter, letters, schedule, task, workers
+from ami.console import audit, handbook, letter, letters, schedule, task
+from ami.console.page import guarded
+from ami.console.pages.workers import WorkerPage, WorkersPage
 
 _view = admin.site.admin_view
 
 urlpatterns = [
-    path("workers/", _view(workers.hosts), name="workers"),
-    path("workers/<str:name>/", _view(workers.one), name="worker"),
+    path("workers/", guarded(WorkersPage), name="workers"),
+    path("workers/<str:name>/", guarded(WorkerPage), name="worker"),
     path("letters/", _view(letters.groups), name="letters"),
     path("letters/all/", _view(letters.all_letters), name="letter_list"),
     path("letters/cause/<str:cause>/", _view(letters.one_group), name="letter_group"),

@@ -42,7 +42,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "soon": timedelta(seconds=schedule_rows.LATE_SECONDS),
     }
     template = "schedule_table" if request.GET.get("part") else "schedule"
-    return list_page.page(request, template, "Schedule", context)
+    return list_page.page(request, template, "Schedule", "schedule", context)
 
 
 def _switch(is_enabled: bool) -> Any:

@@ -1,16 +1,12 @@
 """The workers of the shared snapshot by host, each with a gauge of its memory, and memory over time as lines."""
 
-import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from django.utils import timezone
-
-from ami.console import words
-from ami.queues import overview
-from ami.telemetry.snapshots.shape import Snapshot, TaskFigures, WorkerFigures
+from ami.console import quantities
+from ami.telemetry.snapshots.shape import WorkerFigures
 
 GAUGE_WIDTH = 160
 CHART_WIDTH, CHART_HEIGHT = 600, 120
@@ -66,16 +62,6 @@ class Chart:
     until: float
 
 
-def snapshot() -> Snapshot:
-    """Return the snapshot that all processes share; before telemetry has one, what the workers' rows say."""
-    try:
-        shared: Any = importlib.import_module("ami.telemetry.snapshots.shared")
-    except ModuleNotFoundError:
-        return _of_rows()
-    found: Snapshot = shared.current()
-    return found
-
-
 def hosts(workers: Iterable[WorkerFigures]) -> list[Host]:
     """Return the workers by host."""
     listed = sorted(workers, key=lambda worker: (worker.host, worker.node))
@@ -97,7 +83,7 @@ def gauge(worker: WorkerFigures) -> Gauge | None:
     if used is None or not limit:
         return None
     hold, release = _place(worker.hold_percent), _place(worker.release_percent)
-    text = f"{words.size(used)} of {words.size(limit)} used, {100 * used / limit:.0f} %"
+    text = f"{quantities.size(used)} of {quantities.size(limit)} used, {100 * used / limit:.0f} %"
     if worker.hold_percent is not None:
         text += f"; holds at {worker.hold_percent:.0f} %"
     if worker.release_percent is not None:
@@ -114,16 +100,6 @@ def as_row(worker: WorkerFigures) -> dict[str, Any]:
     )
     found = {name: getattr(worker, name) for name in names.split()}
     return found | {"running": [f"{task.task} {task.id}" for task in worker.running]}
-
-
-def memory_chart(node: str, span_seconds: float) -> Chart | None:
-    """Return a worker's memory over a time; None where nothing was sampled."""
-    try:
-        series: Any = importlib.import_module("ami.telemetry.series")
-    except ModuleNotFoundError:
-        return None
-    found = series.worker_series(node, span_seconds)
-    return chart(found.times, found.columns)
 
 
 def chart(times: Sequence[float], columns: dict[str, list[float | None]]) -> Chart | None:
@@ -158,40 +134,3 @@ def _place(percent: float | None) -> float | None:
 def _host(name: str, workers: list[WorkerFigures]) -> Host:
     used = [worker.memory_used_bytes for worker in workers if worker.memory_used_bytes is not None]
     return Host(name, tuple(ShownWorker(worker, gauge(worker)) for worker in workers), sum(used) if used else None)
-
-
-def _of_rows() -> Snapshot:
-    now = timezone.now().timestamp()
-    workers = tuple(_figures(row, now) for row in overview.workers())
-    return Snapshot(now, int(now * 1000), (), workers, (), ())
-
-
-def _figures(row: overview.WorkerRow, now: float) -> WorkerFigures:
-    running = tuple(
-        TaskFigures(
-            id=str(task.get("id", "")),
-            task=str(task.get("name", "")),
-            pid=int(task.get("pid", 0)),
-            running_seconds=max(0.0, now - float(task.get("started_at", now))),
-            kib=int(task.get("kib", 0)),
-            progress=str(task.get("progress", "")),
-            is_redelivered=bool(task.get("is_redelivered")),
-        )
-        for task in row.running
-    )
-    return WorkerFigures(
-        node=row.node,
-        service=row.service,
-        host=row.host,
-        version=row.version,
-        state=row.state,
-        why=row.why,
-        seen_seconds=row.beat_seconds,
-        started_at=now,
-        queues=row.queues,
-        closed_queues=row.closed_queues,
-        concurrency=row.concurrency,
-        children=row.concurrency,
-        pid=row.pid,
-        running=running,
-    )

@@ -5,38 +5,24 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_GET
 
-from ami.console import forms_of_levers as levers
 from ami.console import list_page
 from ami.console.task_jobs import job_named
 from ami.queues import cancellations, failures, task_state
-from ami.queues.admin_site.operation_actions import cancel
 from ami.queues.letters import found
 from ami.queues.models import Letter, TaskFailure, TaskRun
 from ami.queues.task_state import NO_TRACE, TaskState
 
 SHOWN = 20
-LEVERS = (
-    levers.LeverForm(
-        "cancel",
-        "queues.cancel_task",
-        cancel,
-        "A task that runs gets the signal of its soft time limit now and is ended 30 s later; one that waits is "
-        "dropped when a worker receives it, for seven days.",
-        is_dangerous=True,
-    ),
-)
 
 
-@require_http_methods(["GET", "POST"])
+@require_GET
 def show(request: HttpRequest, task_id: str) -> HttpResponse:
     """Show what is on record; ``?ask=workers`` also asks the workers, which takes a second."""
     list_page.require(request, "queues.view_taskrun")
     if len(task_id) > cancellations.LONGEST_ID or not task_id.isprintable():
         raise BadRequest("This is not a task's id.")
-    if request.method == "POST":
-        return levers.pull(request, LEVERS, task_id, request.path)
     is_asked = request.GET.get("ask") == "workers"
     state = task_state.of(task_id) if is_asked else task_state.on_record(task_id) or TaskState(task_id, NO_TRACE)
     letters = _letters(request, task_id)
@@ -53,12 +39,11 @@ def show(request: HttpRequest, task_id: str) -> HttpResponse:
         "job": job_named(
             request, " ".join(row.arguments for row in letters), letters[0].job if letters else "", task_id
         ),
-        "levers": levers.allowed(request, LEVERS),
     }
     data = {"task_id": task_id, "state": state.state, "detail": state.detail, "task": state.task}
     if answer := list_page.as_data(request, "task", tuple(data), lambda: [data]):
         return answer
-    return list_page.page(request, "task", f"Task {task_id}", context)
+    return list_page.page(request, "task", f"Task {task_id}", "workers", context)
 
 
 def _letters(request: HttpRequest, task_id: str) -> list[Letter]:

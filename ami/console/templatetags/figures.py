@@ -1,4 +1,4 @@
-"""Filters that write times, sizes and durations as a person reads them."""
+"""Times of rows as a person reads them."""
 
 from datetime import UTC, datetime
 
@@ -6,11 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from ami.console import words
-
 register = template.Library()
-register.filter("size", words.size)
-register.filter("duration", words.duration)
 
 
 @register.filter

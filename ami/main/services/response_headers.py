@@ -5,7 +5,8 @@ from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-#: Pages load from and connect to our own origin only. A page that shows pictures of another origin adds it here.
+#: Pages load from and connect to our own origin only. A page that shows pictures of another origin sets them as
+#: ``picture_sources`` of its response.
 PAGE = {
     "default-src": [NONE],
     "script-src": [SELF],
@@ -28,9 +29,6 @@ DATA = {
     "sandbox": True,
 }
 
-#: The URL namespaces whose HTML is a page.
-PAGES = {"admin", "console"}
-
 FEATURES = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "serial", "usb")
 PERMISSIONS = ", ".join(f"{feature}=()" for feature in FEATURES)
 
@@ -46,7 +44,10 @@ class ResponseHeadersMiddleware(CSPMiddleware):
     ) -> PolicyParts:
         if report_only:
             return PolicyParts()
-        return PolicyParts(config=PAGE if is_page(request, response) else DATA)
+        if not is_page(request, response):
+            return PolicyParts(config=DATA)
+        sources = getattr(response, "picture_sources", None)
+        return PolicyParts(config=PAGE, update={"img-src": sources} if sources else None)
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Add the headers that the view has not set."""
@@ -55,7 +56,7 @@ class ResponseHeadersMiddleware(CSPMiddleware):
 
 
 def is_page(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Whether the response is HTML of the admin or the console; other HTML, such as a stored file, is data."""
+    """Whether the response is HTML of the admin; other HTML, such as a stored file, is data."""
     match = request.resolver_match
     html = response.headers.get("Content-Type", "").startswith("text/html")
-    return html and match is not None and not PAGES.isdisjoint(match.namespaces)
+    return html and match is not None and "admin" in match.namespaces

@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import DefaultRouter
 
+from ami.console import urls as console_urls
 from ami.exports import api as exports_api
 from ami.jobs.api import urls as jobs_urls
 from ami.main.api import urls as main_urls
@@ -38,6 +39,8 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("favicon.ico", favicon),
     path("livez", live),
+    # Before the admin, whose pages of the queues' models lie below the same address.
+    path("admin/queues/", include(console_urls)),
     path("admin/", admin.site.urls),
     path("api/v2/schema/", SpectacularAPIView.as_view(), name="schema"),
     *(path("api/v2/", include(app.urlpatterns)) for app in (main_urls, ml_urls, jobs_urls, exports_api)),

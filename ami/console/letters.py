@@ -96,7 +96,7 @@ def replay_list(request: HttpRequest) -> HttpResponse:
         return data
     shown = [(replay, str(Selection.of(replay.selection))) for replay in listed[:REPLAYS_SHOWN]]
     context = {"replays": shown, "may_replay": request.user.has_perm("queues.replay_letter")}
-    template = "replays_table" if request.GET.get("part") else "replays"
+    template = "replays_table" if list_page.PART in request.GET else "replays"
     return list_page.page(request, template, "Replays", "letters", context)
 
 

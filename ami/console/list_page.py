@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils import timezone
 
 from ami.console import levers
@@ -18,6 +20,23 @@ PAGE_ROWS = 50
 #: Of one answer as CSV or JSON; filters reach the rest.
 MOST_ROWS = 10_000
 FORMATS = ("csv", "json")
+#: The parameter of a poll, which gets the table alone.
+PART = "part"
+
+
+def staff(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return a view for staff alone; a poll of somebody who signed out leads the page to the sign-in."""
+    guarded = admin.site.admin_view(view)
+
+    def inner(request: HttpRequest, **given: Any) -> HttpResponse:
+        if PART in request.GET and not admin.site.has_permission(request):
+            # A redirect would put the form to sign in into the middle of the page.
+            address = f"{reverse('admin:login')}?{urlencode({'next': request.path})}"
+            return HttpResponse(status=401, headers={"HX-Redirect": address, "Cache-Control": "private, no-store"})
+        found: HttpResponse = guarded(request, **given)
+        return found
+
+    return inner
 
 
 def require(request: HttpRequest, *permissions: str) -> None:

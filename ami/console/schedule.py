@@ -41,7 +41,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "may_change": request.user.has_perm(CHANGE),
         "soon": timedelta(seconds=schedule_rows.LATE_SECONDS),
     }
-    template = "schedule_table" if request.GET.get("part") else "schedule"
+    template = "schedule_table" if list_page.PART in request.GET else "schedule"
     return list_page.page(request, template, "Schedule", "schedule", context)
 
 

@@ -50,7 +50,7 @@ class UnstorableValueMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         """Answer 400 for such a value, and log its traceback; without input the fault is our own."""
-        in_admin = request.resolver_match is not None and request.resolver_match.app_name == "admin"
+        in_admin = request.resolver_match is not None and request.resolver_match.app_name in ("admin", "console")
         has_input = bool(request.GET) or request.method == "POST"
         if not (in_admin and has_input and isinstance(exception, NOT_STORABLE)):
             return None

@@ -5,12 +5,12 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
-from django.utils.html import format_html
 
 from ami.main import tasks
 from ami.main.admin.large_lists import LargeListAdmin
+from ami.main.admin.pictures import CapturePictures
 from ami.main.models import SourceImage, SourceImageCollection
-from ami.main.services import bulk_deletion, file_urls, path_search
+from ami.main.services import bulk_deletion, path_search
 from ami.main.services.bounded_counts import EXACT_UP_TO
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_each_for_user, publish_for_user
@@ -24,26 +24,28 @@ class RowCount(Subquery):
 
 
 @admin.register(SourceImage)
-class SourceImageAdmin(LargeListAdmin):
+class SourceImageAdmin(CapturePictures, LargeListAdmin):
     """Captures; bulk deletion runs as a task."""
 
-    list_display = ("path", "deployment", "event", "timestamp", "size", "detections_count", "picture")
+    list_display = ("path", "picture", "deployment", "event", "timestamp", "size", "detections_count")
     list_filter = ("project", "timestamp")
     list_select_related = ("deployment", "event")
     search_fields = ("path",)
     search_help_text = "a part of the path, at least 3 characters"
     raw_id_fields = ("project", "deployment", "event")
-    readonly_fields = ("detections_count", "picture")
+    readonly_fields = ("detections_count", "detections")
     actions = ("bulk_delete",)
+
+    class Media:
+        css = {"all": ("main/pictures.css",)}
 
     @admin.display(description="picture")
     def picture(self, capture: SourceImage) -> str:
-        """Return a link to the picture: its public URL, else a newly signed one."""
-        if not capture.pk:
-            return "-"
-        address = file_urls.address("captures", capture.pk, "image")
-        signed = file_urls.signed_path(address, file_urls.for_people())
-        return format_html('<a href="{}">open</a>', capture.public_url() or signed)
+        return self.small_picture(capture)
+
+    @admin.display(description="detections")
+    def detections(self, capture: SourceImage) -> str:
+        return self.drawn(capture) if capture.pk else "-"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

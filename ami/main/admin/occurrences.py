@@ -4,11 +4,11 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.html import format_html
 
 from ami.main.admin.large_lists import LargeListAdmin
+from ami.main.admin.pictures import crop_picture
 from ami.main.models import Classification, Detection, Identification, Occurrence
-from ami.main.services import bulk_deletion, file_urls
+from ami.main.services import bulk_deletion
 
 
 @admin.register(Detection)
@@ -23,13 +23,12 @@ class DetectionAdmin(LargeListAdmin):
     readonly_fields = ("bbox_key", "path", "crop")
     wide = ("similarity_vector",)
 
+    class Media:
+        css = {"all": ("main/pictures.css",)}
+
     @admin.display(description="crop")
     def crop(self, detection: Detection) -> str:
-        """Return a newly signed link to the crop, "-" until the crop exists."""
-        if not detection.path:
-            return "-"
-        address = file_urls.address("detections", detection.pk, "crop")
-        return format_html('<a href="{}">crop</a>', file_urls.signed_path(address, file_urls.for_people()))
+        return crop_picture(detection)
 
 
 @admin.register(Classification)

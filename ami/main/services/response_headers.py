@@ -29,6 +29,9 @@ DATA = {
     "sandbox": True,
 }
 
+#: The namespaces of the pages' addresses.
+PAGES = frozenset({"admin", "console"})
+
 FEATURES = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "serial", "usb")
 PERMISSIONS = ", ".join(f"{feature}=()" for feature in FEATURES)
 
@@ -56,7 +59,7 @@ class ResponseHeadersMiddleware(CSPMiddleware):
 
 
 def is_page(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Whether the response is HTML of the admin; other HTML, such as a stored file, is data."""
+    """Whether the response is HTML of the admin or the console; other HTML, such as a stored file, is data."""
     match = request.resolver_match
     html = response.headers.get("Content-Type", "").startswith("text/html")
-    return html and match is not None and "admin" in match.namespaces
+    return html and match is not None and not PAGES.isdisjoint(match.namespaces)

@@ -44,7 +44,7 @@ def test_letters_are_filtered_by_the_address():
     assert "other.task" not in made.get(f"{LETTERS}all/?format=json&task={TASK}").content.decode()
     assert len(made.get(f"{LETTERS}all/?format=json&text=id-2").json()["letters"]) == 1
     assert len(made.get(f"{LETTERS}all/?format=json&queue={QUEUE}&state=any").json()["letters"]) == 2
-    assert made.get(f"{LETTERS}all/?format=json&state=done").json() == {"letters": []}
+    assert made.get(f"{LETTERS}all/?format=json&state=done").json()["letters"] == []
     assert made.get(f"{LETTERS}?state=buried").status_code == 400
     assert made.get(f"{LETTERS}?text=%00").status_code == 400
     assert made.get(f"{LETTERS}?format=xml").status_code == 400
@@ -88,6 +88,8 @@ def test_chosen_letters_are_discarded_and_no_other():
     made.post(f"{LETTERS}all/", {"verb": "discard", "why": "not needed", "ids": [rows[0].pk, rows[2].pk]})
     assert states() == ["discarded", "dead", "discarded"]
     made.post(f"{LETTERS}all/", {"verb": "discard", "why": "nothing chosen"})
+    refused = made.post(f"{LETTERS}all/", {"verb": "discard", "why": " ", "ids": [rows[1].pk]}, follow=True)
+    assert "Give a reason" in text(refused)
     assert states() == ["discarded", "dead", "discarded"]
 
 

@@ -7,7 +7,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.console import seen_workers
+from ami.console.watchers import watchers
 from ami.queues.models import DesiredState, Worker
+from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot, Stop, TaskFigures, WorkerFigures
 from tests.support.console_pages import buttons, client, few_statements, text
 
@@ -36,8 +38,9 @@ def figures(node: str = NODE, host: str = "here", **given: Any) -> WorkerFigures
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
     def show(*workers: WorkerFigures, **given: Any) -> None:
+        watchers.clear()
         made = Snapshot(1.0, 1, (), workers, (), (), **given)
-        monkeypatch.setattr(seen_workers, "snapshot", lambda: made)
+        monkeypatch.setattr(shared, "current", lambda *_: made)
 
     return show
 
@@ -52,7 +55,7 @@ def test_workers_are_grouped_by_host_with_what_runs(shown: Any):
     shown(figures(running=(task,)), figures("export@there", "there", closed_queues=("antenna-ingest",)))
     page = text(client().get(WORKERS))
     assert page.index(">here<") < page.index(">there<")
-    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min 5 s, 3 of 9, 2048 KiB' in page
+    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min, 3 of 9, 2048 KiB' in page
     assert "<s>antenna-ingest</s> closed" in page
 
 
@@ -64,7 +67,7 @@ def test_gauge_draws_its_thresholds_and_says_them(shown: Any):
     assert "1.0 GiB of 2.0 GiB used, 50 %; holds at 90 %, releases below 80 %" in page
     assert '<rect class="used" x="0" y="2" width="80.0"' in page
     assert '<line class="hold" x1="144.0"' in page
-    assert "held for 1 min 1 s" in page
+    assert "held for 1 min" in page
     assert "memory 91 %" in page
 
 
@@ -88,41 +91,54 @@ def test_workers_are_filtered_by_the_address(shown: Any):
 
 def test_part_of_the_page_is_polled_with_its_filter(shown: Any):
     shown(figures())
-    part = text(client().get(f"{WORKERS}?state=running&part=1"))
-    assert "<html" not in part
-    assert f'hx-get="{WORKERS}?state=running&amp;part=1"' in part
+    made = client()
+    page = text(made.get(f"{WORKERS}?state=running"))
+    assert f'hx-get="{WORKERS}?state=running&amp;live=workers"' in page
+    part = made.get(f"{WORKERS}?state=running&live=workers")
+    assert part.status_code == 200
+    assert "<html" not in part.content.decode()
+    assert NODE in part.content.decode()
+    again = made.get(f"{WORKERS}?state=running&live=workers", headers={"If-None-Match": part["ETag"]})
+    assert again.status_code == 304
 
 
-def test_no_worker_says_how_to_start_one():
+def test_no_worker_says_how_to_start_one(shown: Any):
+    shown()
     assert "No worker has reported itself" in text(client().get(WORKERS))
 
 
-def test_rows_of_workers_are_shown_before_the_first_snapshot(monkeypatch: pytest.MonkeyPatch):
-    row()
-    made = client()
+def test_page_takes_few_statements_however_many_workers(shown: Any):
+    shown(*(figures(f"w{number}@host{number % 20}", f"host{number % 20}") for number in range(200)))
+    made = client("control_workers")
     with few_statements():
-        assert NODE in text(made.get(WORKERS))
-    assert made.get(f"{WORKERS}nobody/").status_code == 404
+        text(made.get(WORKERS))
+    with few_statements():
+        text(made.get(f"{WORKERS}w7@host7/"))
 
 
-def test_levers_park_a_worker_and_a_host(shown: Any):
+def test_levers_lead_to_forms_that_park_and_scale(shown: Any):
     row()
     shown(figures())
     made = client("control_workers")
-    assert len(buttons(text(made.get(f"{WORKERS}{NODE}/")))) == 5
-    made.post(f"{WORKERS}{NODE}/", {"verb": "park", "why": "new disk", "until": ""})
-    made.post(f"{WORKERS}here/", {"verb": "scale", "why": "", "count": "2"})
+    page = text(made.get(f"{WORKERS}{NODE}/"))
+    for verb in ("park", "scale", "restart", "stop"):
+        assert f'href="/admin/queues/lever/{verb}/{NODE}/?' in page
+    made.post(f"/admin/queues/lever/park/{NODE}/", {"why": "new disk", "until": ""})
+    made.post("/admin/queues/lever/scale/here/", {"why": "", "count": "2"})
     wishes = DesiredState.objects.order_by("pk").values_list("kind", "name", "aspect", "value", "why")
     assert list(wishes) == [("node", NODE, "parked", 1, "new disk"), ("host", "here", "concurrency", 2, "")]
-    assert made.post(f"{WORKERS}{NODE}/", {"verb": "explode"}).status_code == 400
+    assert made.get(f"{WORKERS}nobody/").status_code == 404
 
 
 def test_viewer_has_no_levers_and_a_post_is_403(shown: Any):
     row()
     shown(figures())
-    assert buttons(text(client().get(f"{WORKERS}{NODE}/"))) == []
+    for address in (WORKERS, f"{WORKERS}{NODE}/"):
+        page = text(client().get(address))
+        assert buttons(page) == []
+        assert "/admin/queues/lever/" not in page
     for verb in ("park", "unpark", "scale", "restart", "stop"):
-        assert client().post(f"{WORKERS}{NODE}/", {"verb": verb}).status_code == 403
+        assert client().post(f"/admin/queues/lever/{verb}/{NODE}/", {"why": "mine"}).status_code == 403
     assert not DesiredState.objects.exists()
 
 

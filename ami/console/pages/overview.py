@@ -1,0 +1,136 @@
+"""The overview: what is wrong, what each queue promises and does, and what runs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.urls import reverse
+
+from ami.console.findings import finding_row
+from ami.console.page import Page
+from ami.console.tables import Column, Row, Table
+from ami.telemetry.snapshots.shape import QueueFigures, Snapshot
+
+#: So many of the tasks that run longest are listed.
+MOST_TASKS = 12
+
+
+class OverviewPage(Page):
+    """Everything on one page."""
+
+    tab = "overview"
+    title = "Queues"
+    template = "console/overview.html"
+    parts = {"overview": "console/parts/overview.html"}
+
+    def figures(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return the findings, the queues, beat, the jobs and the tasks that run longest."""
+        tasks = running_tasks(snapshot)
+        promised = [queue for queue in snapshot.queues if queue.promise != "none"]
+        return {
+            "findings": [finding_row(finding) for finding in snapshot.findings],
+            "queues": snapshot.queues,
+            "beats": snapshot.beats,
+            "jobs": snapshot.jobs,
+            "tasks": tasks[:MOST_TASKS],
+            "tasks_left": len(tasks) - MOST_TASKS,
+            "running": sum(queue.running for queue in snapshot.queues),
+            "waiting": _sum(queue.waiting for queue in snapshot.queues),
+            "letters": _sum(queue.dead_letters for queue in snapshot.queues),
+            "promised": len(promised),
+            "broken": sum(queue.promise == "broken" for queue in promised),
+        }
+
+    def tables(self, snapshot: Snapshot) -> list[Table]:
+        """Return the queues, the findings, the jobs and the tasks that run."""
+        return [
+            Table("queues", QUEUE_COLUMNS, [queue_row(queue) for queue in snapshot.queues]),
+            Table("findings", FINDING_COLUMNS, [asdict(finding) for finding in snapshot.findings]),
+            Table("jobs", JOB_COLUMNS, [asdict(job) for job in snapshot.jobs]),
+            Table("tasks", TASK_COLUMNS, running_tasks(snapshot)),
+        ]
+
+
+def _sum(values: Any) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def queue_row(queue: QueueFigures) -> Row:
+    """Return the figures of a queue as one flat row."""
+    return {
+        **asdict(queue),
+        **{f"wait_{name}": value for name, value in asdict(queue.waits).items()},
+        **{f"run_{name}": value for name, value in asdict(queue.runs).items()},
+        **{name: queue.per_minute.get(name) for name in ("started", "ended", "failed")},
+        "paused_by": queue.paused.by if queue.paused else None,
+        "paused_why": queue.paused.why if queue.paused else None,
+        "paused_until": queue.paused.until if queue.paused else None,
+    }
+
+
+def running_tasks(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return what runs on all workers, the longest first."""
+    rows = [
+        {**asdict(task), "node": worker.node, "queues": worker.queues}
+        for worker in snapshot.workers
+        for task in worker.running
+    ]
+    return sorted(rows, key=lambda row: -row["running_seconds"])
+
+
+def queue_address(queue: str) -> str:
+    return reverse("console:queue", args=[queue])
+
+
+QUEUE_COLUMNS = (
+    Column("queue", "Queue"),
+    Column("service", "Service"),
+    Column("promise", "Promise"),
+    Column("promise_words", "In words"),
+    Column("waiting", "Waiting", "number"),
+    Column("running", "Running", "number"),
+    Column("delayed", "Delayed", "number"),
+    Column("consumers", "Consumers", "number"),
+    Column("dead_letters", "Dead letters", "number"),
+    Column("oldest_seconds", "Oldest", "seconds"),
+    Column("wait_target_seconds", "Wait target", "seconds"),
+    Column("wait_p50", "Wait p50", "seconds"),
+    Column("wait_p95", "Wait p95", "seconds"),
+    Column("wait_p99", "Wait p99", "seconds"),
+    Column("run_p50", "Run p50", "seconds"),
+    Column("run_p95", "Run p95", "seconds"),
+    Column("started", "Started a minute", "number"),
+    Column("ended", "Ended a minute", "number"),
+    Column("failed", "Failed a minute", "number"),
+    Column("workers", "Workers"),
+    Column("paused_by", "Paused by"),
+    Column("paused_why", "Why"),
+    Column("paused_until", "Until", "time"),
+)
+FINDING_COLUMNS = (
+    Column("level", "Level"),
+    Column("name", "Name"),
+    Column("sentence", "Finding"),
+    Column("target", "Target"),
+)
+JOB_COLUMNS = (
+    Column("pk", "Number", "number"),
+    Column("name", "Job"),
+    Column("kind", "Kind"),
+    Column("project", "Project"),
+    Column("status", "Status"),
+    Column("stage", "Stage"),
+    Column("done", "Done", "number"),
+    Column("failed_images", "Failed images", "number"),
+    Column("images_per_second", "Images per second", "number"),
+    Column("left_seconds", "Left", "seconds"),
+)
+TASK_COLUMNS = (
+    Column("task", "Task"),
+    Column("id", "Id"),
+    Column("node", "Worker"),
+    Column("running_seconds", "Running", "seconds"),
+    Column("progress", "Progress"),
+    Column("kib", "KiB", "number"),
+    Column("is_redelivered", "Delivered again"),
+)

@@ -1,0 +1,97 @@
+"""Pictures in the admin: thumbnails in lists, boxes on captures, crops with their label."""
+
+import io
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from PIL import Image
+
+from ami.main.models import Classification, Taxon
+from tests.support.product import factories
+from tests.support.product.page_policy import Inline, policy_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def picture(kind="JPEG", size=(800, 600)) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", size, (40, 60, 80)).save(file, kind)
+    return file.getvalue()
+
+
+@pytest.fixture
+def capture(folders):
+    made = factories.capture(factories.station(), width=800, height=600)
+    default_storage.save(made.path, ContentFile(picture()))
+    return made
+
+
+def thumbnail(capture):
+    return reverse("admin:main_sourceimage_thumbnail", args=[capture.pk])
+
+
+def test_thumbnail_is_a_small_jpeg(browser, capture):
+    answer = browser.get(thumbnail(capture))
+    with Image.open(io.BytesIO(answer.content)) as small:
+        assert (small.format, small.size) == ("JPEG", (240, 180))
+    assert "max-age" in answer.headers["Cache-Control"]
+
+
+def test_list_shows_thumbnails(browser, capture):
+    assert thumbnail(capture) in browser.get(reverse("admin:main_sourceimage_changelist")).content.decode()
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", picture()[:300], picture("GIF"), picture("TIFF")])
+def test_broken_or_foreign_file_has_no_thumbnail(browser, folders, content):
+    made = factories.capture(factories.station())
+    default_storage.save(made.path, ContentFile(content))
+    assert browser.get(thumbnail(made)).status_code == 404
+
+
+def test_picture_with_too_many_pixels_is_not_decoded(browser, capture, settings):
+    settings.ANTENNA_MAX_MEGAPIXELS = 0.1
+    assert browser.get(thumbnail(capture)).status_code == 404
+
+
+def test_missing_capture_and_file_are_404(browser, folders):
+    assert browser.get(reverse("admin:main_sourceimage_thumbnail", args=[0])).status_code == 404
+    assert browser.get(thumbnail(factories.capture(factories.station()))).status_code == 404
+
+
+def test_thumbnail_needs_the_permission(capture, client):
+    client.force_login(factories.user(is_staff=True))
+    assert client.get(thumbnail(capture)).status_code == 403
+
+
+def classify(detection, algorithm, name, score, *, terminal=True):
+    taxon = Taxon.objects.get_or_create(name=name)[0]
+    Classification.objects.create(detection=detection, algorithm=algorithm, taxon=taxon, score=score, terminal=terminal)
+
+
+def test_boxes_are_drawn_with_label_and_score(browser, capture):
+    for left in (10, 200):
+        found = factories.detection(capture, [left, 20, left + 100, 90])
+        classify(found, factories.classifier(), "<Noctua>", 0.87)
+    classify(found, factories.detector(), "Lepidoptera", 0.99, terminal=False)
+    with CaptureQueriesContext(connection) as asked:
+        answer = browser.get(reverse("admin:main_sourceimage_change", args=[capture.pk]))
+    text = answer.content.decode()
+    assert 'viewBox="0 0 800 600"' in text
+    assert '<rect class="capture-box" x="10.0" y="20.0" width="100.0" height="70.0"' in text
+    assert text.count("&lt;Noctua&gt; 87%") >= 4
+    assert "Lepidoptera" not in text
+    assert len(asked) <= 15
+    page = Inline()
+    page.feed(text)
+    assert page.found == []
+
+
+def test_page_may_show_the_picture_of_its_public_address(browser, folders):
+    made = factories.capture(factories.station(), public_base_url="https://pictures.example/moths")
+    answer = browser.get(reverse("admin:main_sourceimage_change", args=[made.pk]))
+    assert policy_of(answer)["img-src"] == "'self' https://pictures.example"
+    assert browser.get(thumbnail(made)).status_code == 404

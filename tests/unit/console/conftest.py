@@ -1,0 +1,30 @@
+"""Fixtures of the console's tests."""
+
+import pytest
+
+from tests.support import console
+from tests.support.console import fresh_watchers  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, settings):
+    (tmp_path / "static").mkdir()
+    settings.STATIC_ROOT = str(tmp_path / "static")
+
+
+@pytest.fixture
+def figures(monkeypatch, fresh_watchers):  # noqa: F811
+    """The snapshot that the pages show."""
+    found = console.snapshot()
+    console.show(monkeypatch, found)
+    return found
+
+
+@pytest.fixture
+def operator(db):
+    return console.client_of(is_superuser=True)
+
+
+@pytest.fixture
+def viewer(db):
+    return console.client_of()

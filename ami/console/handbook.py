@@ -49,11 +49,6 @@ def source(name: str = START) -> Path | None:
     return path if path.is_relative_to(DOCS) and path.is_file() else None
 
 
-def finding_address(name: str) -> str:
-    """Return where the handbook explains a finding of ``queues check --live``."""
-    return f"{reverse('console:handbook')}#finding-{name}"
-
-
 @lru_cache(maxsize=16)
 def handbook(path: Path, _: int) -> Handbook:
     """Return the rendered file; the second argument is its time, so that a changed file is rendered again."""
@@ -89,7 +84,7 @@ def _headings(tokens: list[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _findings(tokens: list[Token]) -> Iterator[str]:
-    """Give the rows of the tables of findings and checks an anchor each, and yield their names."""
+    """Give the rows of the tables of findings and checks an anchor each, which is the name, and yield their names."""
     is_open, seen = False, set[str]()
     for number, token in enumerate(tokens):
         if token.type == "heading_open" and token.tag == "h2":
@@ -101,7 +96,7 @@ def _findings(tokens: list[Token]) -> Iterator[str]:
             name = cell[0].content
             if name not in seen:
                 seen.add(name)
-                token.attrSet("id", f"finding-{name}")
+                token.attrSet("id", name)
                 yield name
 
 

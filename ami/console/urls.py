@@ -2,8 +2,8 @@
 
 from django.urls import path
 
+from ami.console import list_urls
 from ami.console.page import guarded
-from ami.console.pages.coming import ComingPage
 from ami.console.pages.lever import LeverPage
 from ami.console.pages.overview import OverviewPage
 from ami.console.pages.peek import PeekPage
@@ -16,9 +16,5 @@ urlpatterns = [
     path("queue/<str:queue>/series/", guarded(SeriesPage), name="series"),
     path("queue/<str:queue>/peek/", guarded(PeekPage), name="peek"),
     path("lever/<slug:verb>/<str:target>/", guarded(LeverPage), name="lever"),
-    path("workers/", guarded(ComingPage), name="workers"),
-    path("letters/", guarded(ComingPage), name="letters"),
-    path("schedule/", guarded(ComingPage), name="schedule"),
-    path("audit/", guarded(ComingPage), name="audit"),
-    path("handbook/", guarded(ComingPage), name="handbook"),
+    *list_urls.urlpatterns,
 ]

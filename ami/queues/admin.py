@@ -1,8 +1,5 @@
 """The admin of the schedule, whose "run selected tasks" publishes for a user, and of Celery's results."""
 
-import json
-
-from celery import current_app
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,11 +9,10 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from django_celery_results.admin import TaskResultAdmin as ResultsTaskResultAdmin
 from django_celery_results.models import TaskResult
 
-from ami.queues import admin_failures, admin_letters, admin_operations  # noqa: F401 - they register their admins
+from ami.queues import admin_failures, admin_letters, admin_operations, schedule_operations  # noqa: F401 - they register their admins
 from ami.queues.admin_site.user_messages import report_published, selected_rows
-from ami.queues.publish import publish_for_user
+from ami.queues.refusals import Refused
 from ami.queues.schedule_forms import CrontabForm, PeriodicTaskForm
-from ami.queues.tasks import load_tasks
 
 admin.site.unregister([PeriodicTask, CrontabSchedule, TaskResult])
 
@@ -53,15 +49,10 @@ class PeriodicTaskAdmin(BeatPeriodicTaskAdmin):
     @admin.action(description="Run selected tasks now", permissions=["change"])
     def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         """Publish each selected entry's task on behalf of the user."""
-        load_tasks()
         for entry in selected_rows(request, queryset):
-            task = current_app.tasks.get(entry.task)
-            if task is None:
-                messages.error(request, f"{entry.task} is not registered; nothing was sent.")
-                continue
             try:
-                published = publish_for_user(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
-            except (TypeError, ValueError) as error:
-                messages.error(request, f"{entry.name}: its arguments do not fit {entry.task}: {error}")
+                published = schedule_operations.publish(entry)
+            except Refused as error:
+                messages.error(request, str(error))
                 continue
             report_published(request, entry.task, published)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -18,7 +17,7 @@ from ami.queues.admin_operations import LookedAt
 from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
 from ami.queues.admin_site.user_messages import selected_rows
 from ami.queues.failures import traceback_lines
-from ami.queues.letters import bodies, editing, found, replays, rows
+from ami.queues.letters import bodies, editing, found, replays, requested_replays, rows
 from ami.queues.letters.selection import Selection
 from ami.queues.models import Letter, Replay, TaskFailure
 from ami.queues.refusals import Refused
@@ -26,9 +25,6 @@ from ami.queues.wishes import Operator
 
 TO = Field("to", "To (empty: where each task belongs)", "queue")
 RATE = Field("rate", "Letters per second (empty: no limit)", "number")
-#: So many selected letters are published by the request itself; more by the process that collects letters.
-MOST_AT_ONCE = 20
-MOST_SELECTED = 1000
 GROUPS_SHOWN, HOURS_SHOWN = 100, 48
 
 
@@ -80,7 +76,9 @@ class LetterAdmin(LookedAt):
         """Publish letters again: a few at once, more in the background, where Replays shows how far it is."""
         if "confirmed" not in request.POST:
             return ask(self, request, "replay", selected_rows(request, queryset), (TO, RATE))
-        self._begin(request, Selection(ids=tuple(queryset.values_list("pk", flat=True)[: MOST_SELECTED + 1])))
+        self._begin(
+            request, Selection(ids=tuple(queryset.values_list("pk", flat=True)[: requested_replays.MOST_SELECTED + 1]))
+        )
         return None
 
     @admin.action(description="Discard the selected", permissions=["discard_letter"])
@@ -193,27 +191,16 @@ class LetterAdmin(LookedAt):
 
     def _begin(self, request: HttpRequest, selection: Selection) -> None:
         """Begin a replay, publish it if it is small, and say what happens."""
-        topology, operator = settings.ANTENNA_TOPOLOGY, _operator(request)
-        options: dict[str, Any] = {"why": request.POST.get("why", ""), "to": request.POST.get("to", "")}
+        given = {"why": request.POST.get("why", ""), "to": request.POST.get("to", "")}
+        rate = request.POST.get("rate", "").strip()
         try:
-            if len(selection.ids or ()) > MOST_SELECTED:
-                raise Refused(f"Select at most {MOST_SELECTED} letters, or replay all of a cause.")
-            rate = request.POST.get("rate", "").strip()
-            begun = replays.begin(topology, selection, operator, rate=number(rate) if rate else None, **options)
-            if begun.total <= MOST_AT_ONCE and not rate:
-                with current_app.connection_for_write() as connection:
-                    begun = replays.work(topology, connection, begun.pk)
-            else:
-                replays.in_background(begun)
+            sentence = requested_replays.replay(
+                settings.ANTENNA_TOPOLOGY, selection, _operator(request), rate=number(rate) if rate else None, **given
+            )
         except expected() as error:
             messages.error(request, str(error))
-            return
-        if begun.error:
-            messages.error(request, f"{begun.done} of {begun.total} letters were replayed: {begun.error}.")
-        elif begun.state == Replay.State.ENDED:
-            messages.success(request, f"Replay: {begun.done} letters.")
         else:
-            messages.success(request, f"Replay {begun.pk} of {begun.total} letters begins within seconds.")
+            messages.success(request, sentence)
 
     def _require(self, request: HttpRequest, *permissions: str) -> None:
         if not request.user.has_perms(permissions):

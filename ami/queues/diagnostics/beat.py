@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from celery.schedules import ParseException
-from django.core.exceptions import ImproperlyConfigured
 from django.db import Error
 from django.db.models.functions import Now
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from ami.celery.beat_entry import latest_run
 from ami.queues.diagnostics.finding import Finding
+from ami.queues.due import due_at
 from ami.queues.models import Beat, TickClaim
-from ami.queues.waiting_ticks import why_withheld
+from ami.queues.waiting_ticks import withheld
 
 #: A beat shows itself every ten seconds; one that missed three times is not counted as running.
 RUNNING = timedelta(seconds=30)
@@ -43,7 +41,7 @@ def _findings() -> Iterator[Finding]:
             f"{len(running)} beats run: {', '.join(running)} (host:pid). Each tick is sent once all the same; stop all "
             "but one.",
         )
-    enabled = list(PeriodicTask.objects.enabled())
+    enabled = list(PeriodicTask.objects.enabled().select_related("interval", "crontab", "solar", "clocked"))
     if not enabled:
         return
     if not any(age < SILENT for age in beats.values()):
@@ -60,10 +58,11 @@ def _last(beats: dict[str, timedelta]) -> str:
 
 
 def _late(enabled: list[PeriodicTask]) -> Iterator[Finding]:
-    claims = {claim.pk: claim for claim in TickClaim.objects.all()}
+    claims = {claim.pk: claim for claim in TickClaim.objects.select_related("entry")}
     overdue = {entry.name: _overdue(entry, claims.get(entry.pk), timezone.now()) for entry in enabled}
-    waiting = {entry.name: why_withheld(entry.pk) for entry in enabled if overdue[entry.name] > LATE}
-    for name, why in sorted((name, why) for name, why in waiting.items() if why):
+    late_entries = {entry.pk: entry.name for entry in enabled if overdue[entry.name] > LATE}
+    waiting = withheld(claims[key] for key in late_entries if key in claims)
+    for name, why in sorted((late_entries[key], why) for key, why in waiting.items()):
         yield Finding("warning", "withheld-tick", f"Ticks of {name} are withheld: {why}.")
         overdue[name] = timedelta()
     late = sorted((name for name, by in overdue.items() if by > LATE), key=lambda name: -overdue[name])
@@ -76,18 +75,5 @@ def _late(enabled: list[PeriodicTask]) -> Iterator[Finding]:
 
 def _overdue(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> timedelta:
     """Return how long ago the entry should have been sent; zero or less: it is not due."""
-    if claim and claim.claimed_at and not claim.is_sent:
-        return now - claim.claimed_at
-    # As beat does (`ami.celery.beat_entry`): an entry without a last run was enabled since its last claim.
-    claimed = claim if claim and claim.claimed_at and entry.last_run_at else None
-    runs = max(claimed.runs, entry.total_run_count) if claimed else entry.total_run_count
-    if (entry.one_off and runs) or (entry.expires and now >= entry.expires):
-        return timedelta()
-    last_run_at = entry.last_run_at or entry.date_changed
-    if claimed and claimed.claimed_at:
-        last_run_at = latest_run(claimed.claimed_at, last_run_at, now)
-    try:
-        overdue: timedelta = -entry.schedule.remaining_estimate(last_run_at)
-    except (AttributeError, ImproperlyConfigured, ParseException, ValueError):
-        return timedelta()  # It has no schedule, or one that beat cannot read: the log of beat names it.
-    return min(overdue, now - entry.start_time) if entry.start_time else overdue
+    due = due_at(entry, claim, now)
+    return now - due if due else timedelta()

@@ -1,0 +1,75 @@
+"""What the console's lists share: permissions, pages of rows, and the same table as CSV or JSON."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.paginator import Page, Paginator
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+
+from ami.console import levers
+from ami.console.page import TABS
+from ami.console.tables import Column, Table, exported
+
+PAGE_ROWS = 50
+#: Of one answer as CSV or JSON; filters reach the rest.
+MOST_ROWS = 10_000
+FORMATS = ("csv", "json")
+#: The parameter of a poll, which gets the table alone.
+PART = "part"
+
+
+def staff(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Return a view for staff alone; a poll of somebody who signed out leads the page to the sign-in."""
+    guarded = admin.site.admin_view(view)
+
+    def inner(request: HttpRequest, **given: Any) -> HttpResponse:
+        if PART in request.GET and not admin.site.has_permission(request):
+            # A redirect would put the form to sign in into the middle of the page.
+            address = f"{reverse('admin:login')}?{urlencode({'next': request.path})}"
+            return HttpResponse(status=401, headers={"HX-Redirect": address, "Cache-Control": "private, no-store"})
+        found: HttpResponse = guarded(request, **given)
+        return found
+
+    return inner
+
+
+def require(request: HttpRequest, *permissions: str) -> None:
+    """Raise PermissionDenied, a 403, unless the user has every permission."""
+    if not request.user.has_perms(permissions):
+        raise PermissionDenied
+
+
+def page(request: HttpRequest, template: str, title: str, tab: str, context: dict[str, Any]) -> HttpResponse:
+    """Return a page of the console; ``tab`` is one of `ami.console.page.TABS`, ``above`` the pages above this one."""
+    around = {**admin.site.each_context(request), "is_nav_sidebar_enabled": False, "title": title, "above": []}
+    around |= {"tab": tab, "tabs": TABS, "formats": FORMATS, "here": request.get_full_path()}
+    whole = {**around, "allowed": levers.allowed(request.user), **context}
+    return TemplateResponse(request, f"console/{template}.html", whole)
+
+
+def one_page(request: HttpRequest, rows: Any) -> Page[Any]:
+    """Return the rows of ``?page=``, the last page for a number beyond it."""
+    return Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
+
+
+def as_data(
+    request: HttpRequest, name: str, columns: Sequence[str], rows: Callable[[], Iterable[dict[str, Any]]]
+) -> HttpResponse | None:
+    """Return the table as ``?format=`` asks, at most `MOST_ROWS`; None for the page itself.
+
+    Raises:
+        BadRequest: there is no such format.
+    """
+    wanted = request.GET.get("format", "")
+    if not wanted:
+        return None
+    if wanted not in FORMATS:
+        raise BadRequest(f"format is csv or json, not '{wanted[:20]}'.")
+    table = Table(name, [Column(column, column) for column in columns], list(rows()))
+    return exported(table, wanted, timezone.now().timestamp())

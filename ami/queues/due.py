@@ -1,0 +1,33 @@
+"""When an entry of beat's schedule is due, as beat itself counts."""
+
+from datetime import datetime
+
+from celery.schedules import ParseException
+from django.core.exceptions import ImproperlyConfigured
+from django_celery_beat.models import PeriodicTask
+
+from ami.celery.beat_entry import latest_run
+from ami.queues.models import TickClaim
+
+
+def due_at(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> datetime | None:
+    """Return when the next tick of an entry is, or was, due; None if there is none, or beat cannot read its schedule.
+
+    No statement where the entry's schedule was selected with it. A tick that was claimed and not sent was due when it
+    was claimed.
+    """
+    if claim and claim.claimed_at and not claim.is_sent:
+        return claim.claimed_at
+    # As beat does (`ami.celery.beat_entry`): an entry without a last run was enabled since its last claim.
+    claimed = claim if claim and claim.claimed_at and entry.last_run_at else None
+    runs = max(claimed.runs, entry.total_run_count) if claimed else entry.total_run_count
+    if (entry.one_off and runs) or (entry.expires and now >= entry.expires):
+        return None
+    last_run_at = entry.last_run_at or entry.date_changed
+    if claimed and claimed.claimed_at:
+        last_run_at = latest_run(claimed.claimed_at, last_run_at, now)
+    try:
+        due: datetime = now + entry.schedule.remaining_estimate(last_run_at)
+    except (AttributeError, ImproperlyConfigured, ParseException, ValueError):
+        return None  # It has no schedule, or one that beat cannot read: the log of beat names it.
+    return max(due, entry.start_time) if entry.start_time else due

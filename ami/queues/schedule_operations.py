@@ -1,0 +1,72 @@
+"""Switches entries of the schedule on and off, and runs one now on behalf of a user."""
+
+import json
+
+from celery import current_app
+from django.db import transaction
+from django_celery_beat.models import PeriodicTask, PeriodicTasks
+
+from ami.queues import audit_log
+from ami.queues.publish import PublishedTask, publish_for_user
+from ami.queues.refusals import Refused
+from ami.queues.tasks import load_tasks
+from ami.queues.wishes import Operator, refuse_wrong
+
+
+def switch(key: int, operator: Operator, *, is_enabled: bool, why: str = "") -> PeriodicTask:
+    """Enable or disable an entry; beat reads it within seconds. What runs goes on.
+
+    Raises:
+        Refused: there is no such entry, or ``why`` is too long.
+    """
+    refuse_wrong(why, None)
+    entry = _entry(key)
+    # As django-celery-beat's own action: an entry that is disabled forgets its last run.
+    values = {"enabled": True} if is_enabled else {"enabled": False, "last_run_at": None}
+    with transaction.atomic():
+        PeriodicTask.objects.filter(pk=key).update(**values)
+        PeriodicTasks.update_changed()
+        verb = "enable entry" if is_enabled else "disable entry"
+        before, after = {"enabled": entry.enabled}, {"enabled": is_enabled}
+        audit_log.record(
+            verb, who=operator.who, rows=[entry], before=before, after=after, why=why, source=operator.source
+        )
+    entry.enabled = is_enabled
+    return entry
+
+
+def run_now(key: int, operator: Operator, *, why: str = "") -> PublishedTask:
+    """Publish an entry's task on behalf of a user, to the queue for what a person asks; return where it is.
+
+    Raises:
+        Refused: there is no such entry, its task is not registered, or its arguments do not fit.
+    """
+    refuse_wrong(why, None)
+    entry = _entry(key)
+    published = publish(entry)
+    outcome = f"task {published.task_id} sent to {published.queue}"
+    audit_log.record("run entry", who=operator.who, rows=[entry], outcome=outcome, why=why, source=operator.source)
+    return published
+
+
+def publish(entry: PeriodicTask) -> PublishedTask:
+    """Publish an entry's task on behalf of the user of this request.
+
+    Raises:
+        Refused: its task is not registered, or its arguments do not fit.
+    """
+    load_tasks()
+    task = current_app.tasks.get(entry.task)
+    if task is None:
+        raise Refused(f"{entry.task} is not registered; nothing was sent.")
+    try:
+        return publish_for_user(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
+    except (TypeError, ValueError) as error:
+        raise Refused(f"{entry.name}: its arguments do not fit {entry.task}: {error}") from error
+
+
+def _entry(key: int) -> PeriodicTask:
+    entry = PeriodicTask.objects.filter(pk=key).first()
+    if entry is None:
+        raise Refused(f"There is no entry {key} any more; reload the schedule.")
+    return entry

@@ -1,0 +1,118 @@
+"""The console's schedule: what ticked, what is next and late, in few statements; and its levers."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
+
+from ami.queues import schedule_rows
+from ami.queues.models import AuditEntry, TickClaim
+from ami.queues.ticks import DatabaseTickClaims
+from tests.support.brokers import celery_at
+from tests.support.console_pages import buttons, client, few_statements, text
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+SCHEDULE, TASK = "/admin/queues/schedule/", "ami.main.tasks.update_stale_counts"
+
+
+def entry(name: str = "ours", late_seconds: float = 0, **fields: Any) -> PeriodicTask:
+    """An entry of every minute, so many seconds overdue."""
+    interval, _ = IntervalSchedule.objects.get_or_create(every=60, period="seconds")
+    last = timezone.now() - timedelta(seconds=60 + late_seconds)
+    values = {"name": name, "task": TASK, "interval": interval, "last_run_at": last}
+    return PeriodicTask.objects.create(**values | fields)
+
+
+@pytest.fixture
+def broker() -> Iterator[None]:
+    with celery_at("objectstore+memory://console-schedule"):
+        current_app.declare_everything()
+        yield
+
+
+def test_late_entry_says_how_many_ticks_it_missed():
+    entry(late_seconds=200)
+    (row,) = schedule_rows.rows()
+    assert (row.state, row.missed, row.queue) == ("late", 3, "antenna-housekeeping")
+    page = text(client().get(SCHEDULE))
+    assert "3 missed" in page
+    assert "No beat runs." in page
+
+
+def test_states_of_entries_and_of_their_last_ticks():
+    crontab = CrontabSchedule.objects.create(minute="0", hour="4")
+    entry("off", enabled=False)
+    entry("cron", interval=None, crontab=crontab, last_run_at=timezone.now())
+    entry("once", one_off=True, total_run_count=1)
+    unsent = entry("unsent")
+    TickClaim.objects.create(entry=unsent, number=1, task_id="t", claimed_at=timezone.now(), is_sent=False)
+    rows = {row.name: row for row in schedule_rows.rows()}
+    assert {name: row.state for name, row in rows.items()} == {
+        "off": "disabled",
+        "cron": "on time",
+        "once": "over",
+        "unsent": "on time",
+    }
+    assert rows["unsent"].last_state == "claimed and not sent"
+    assert rows["off"].next_due_at is None
+    assert rows["cron"].next_due_at > timezone.now()
+
+
+def test_statements_do_not_grow_with_the_entries():
+    crontab = CrontabSchedule.objects.create(minute="0", hour="4")
+    for number in range(30):
+        made = entry(
+            f"each {number}", late_seconds=100, **({"interval": None, "crontab": crontab} if number % 2 else {})
+        )
+        TickClaim.objects.create(entry=made, number=1, task_id=f"t{number}", claimed_at=timezone.now(), ends=1)
+    DatabaseTickClaims().beat_started("host:7")
+    browser = client("change_periodictask")
+    with few_statements(6):
+        schedule_rows.rows()
+    with few_statements():
+        page = text(browser.get(SCHEDULE))
+    assert "Beat host:7: ticks" in page
+    assert len(browser.get(f"{SCHEDULE}?format=json").json()["schedule"]) == 30
+
+
+def test_entry_is_switched_off_and_on_with_its_reason():
+    row = entry()
+    made = client("change_periodictask")
+    made.post(SCHEDULE, {"verb": "disable", "entry": row.pk, "why": "too often"})
+    row.refresh_from_db()
+    assert (row.enabled, row.last_run_at) == (False, None)
+    made.post(SCHEDULE, {"verb": "enable", "entry": row.pk, "why": "fixed"})
+    row.refresh_from_db()
+    assert row.enabled
+    assert list(AuditEntry.objects.order_by("pk").values_list("verb", "why")) == [
+        ("disable entry", "too often"),
+        ("enable entry", "fixed"),
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_entry_that_is_run_now_links_to_its_task(broker: None):
+    row = entry()
+    answer = client("change_periodictask").post(SCHEDULE, {"verb": "run now", "entry": row.pk}, follow=True)
+    assert '<a href="/admin/queues/task/' in text(answer)
+    assert "antenna-interactive" in text(answer)
+
+
+def test_entry_that_is_gone_is_said():
+    answer = client("change_periodictask").post(SCHEDULE, {"verb": "disable", "entry": "4711"}, follow=True)
+    assert "There is no entry 4711 any more" in text(answer)
+
+
+def test_viewer_has_no_levers_and_a_post_is_403():
+    row = entry()
+    assert buttons(text(client().get(SCHEDULE))) == []
+    for verb in ("disable", "enable", "run now"):
+        assert client().post(SCHEDULE, {"verb": verb, "entry": row.pk}).status_code == 403
+
+
+def test_empty_schedule_says_how_to_fill_it():
+    assert "python manage.py setup" in text(client().get(SCHEDULE))

@@ -1,0 +1,49 @@
+"""The console's page of one task: where it is, its letters, tries and job, and its lever."""
+
+import pytest
+from django.test import Client
+
+from ami.queues.models import DesiredState
+from tests.support.console_pages import client, few_statements, many_letters, text
+
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
+
+
+def test_task_without_a_trace_says_where_to_look():
+    page = text(client().get("/admin/queues/task/abc-1/"))
+    assert "no trace" in page
+    assert "?ask=workers" in page
+
+
+def test_task_with_a_letter_links_to_it():
+    many_letters(1)
+    made = client()
+    with few_statements(20):
+        page = text(made.get("/admin/queues/task/task-0/"))
+    assert "dead letter in antenna-ingest.dlq" in page
+    assert "/admin/queues/letters/" in page
+    data = made.get("/admin/queues/task/task-0/?format=json").json()["task"]
+    assert (data[0]["state"], data[0]["task"]) == ("failed", "ami.some.task_0")
+
+
+def test_task_is_cancelled_with_its_reason():
+    made = client("cancel_task")
+    assert 'id="lever-cancel-abc-1"' in text(made.get("/admin/queues/task/abc-1/"))
+    made.post("/admin/queues/lever/cancel/abc-1/", {"why": "wrong job"})
+    assert DesiredState.objects.get(name="abc-1").why == "wrong job"
+    assert "cancelled" in text(made.get("/admin/queues/task/abc-1/"))
+
+
+def test_viewer_has_no_lever_and_a_post_is_403():
+    assert "lever-cancel" not in text(client().get("/admin/queues/task/abc-1/"))
+    assert client().post("/admin/queues/lever/cancel/abc-1/", {"why": "mine"}).status_code == 403
+
+
+def test_poll_of_a_visitor_leads_the_page_to_the_sign_in():
+    answer = Client().get("/admin/queues/schedule/?part=1")
+    assert (answer.status_code, answer["HX-Redirect"]) == (401, "/admin/login/?next=%2Fadmin%2Fqueues%2Fschedule%2F")
+
+
+def test_visitor_is_sent_to_the_sign_in():
+    answer = Client().get("/admin/queues/task/abc-1/")
+    assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/admin/login/")

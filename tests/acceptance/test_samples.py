@@ -1,4 +1,4 @@
-"""What real workers run is counted once in the histograms and shown by the snapshot, also when the sampler is killed."""
+"""What real workers run is counted once, and shown by the snapshot, also when the sampler is killed."""
 
 import importlib
 from collections.abc import Iterator

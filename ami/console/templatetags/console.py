@@ -70,7 +70,7 @@ def spark(values: Sequence[float | None], what: str) -> SafeString:
 def lever(context: Any, verb: str, target: str, text: str = "") -> SafeString | str:
     """Return the button of a lever, nothing where the user may not use it."""
     found = LEVERS[verb]
-    if f"queues.{found.permission}" not in context.get("allowed", ()):
+    if found.needs not in context.get("allowed", ()):
         return ""
     address = f"{reverse('console:lever', args=[verb, target])}?{urlencode({'next': context['here']})}"
     return format_html(

@@ -57,6 +57,11 @@ class Lever:
     grave: bool = False
 
     @property
+    def needs(self) -> str:
+        """The permission with its app's label, which is ``queues`` where none is given."""
+        return self.permission if "." in self.permission else f"queues.{self.permission}"
+
+    @property
     def text(self) -> str:
         """What the button says."""
         return self.label or self.verb.capitalize()
@@ -94,7 +99,7 @@ def add(*more: Lever) -> None:
 def allowed(user: Any) -> frozenset[str]:
     """Return the permissions that a user has, of those that buttons need."""
     has: Callable[[str], bool] = user.has_perm
-    needed = {f"queues.{name}" for name in (PEEK, *(lever.permission for lever in LEVERS.values()))}
+    needed = {f"queues.{PEEK}", *(lever.needs for lever in LEVERS.values())}
     return frozenset(each for each in needed if has(each))
 
 

@@ -80,7 +80,7 @@ def lever(context: Any, verb: str, target: str, text: str = "") -> SafeString | 
     """Return the button of a lever, nothing where the user may not use it."""
     found = LEVERS[verb]
     form = address("lever", verb, target)
-    if f"queues.{found.permission}" not in context.get("allowed", ()) or not form:
+    if found.needs not in context.get("allowed", ()) or not form:
         return ""
     return format_html(
         '<a class="lever{}" id="{}" href="{}" aria-label="{} {}">{}</a>',

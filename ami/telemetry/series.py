@@ -66,11 +66,8 @@ def marks(queue: str, span_seconds: float) -> list[Mark]:
 
 
 def _resolution(span_seconds: float) -> tuple[int, datetime]:
-    found = next(
-        each
-        for each in (5, 60, 3600)
-        if span_seconds / each <= (MOST_POINTS if each == 5 else MOST_ROWS) or each == 3600
-    )
+    most = {5: MOST_POINTS, 60: MOST_ROWS}
+    found = next((each for each, rows in most.items() if span_seconds / each <= rows), 3600)
     return found, timezone.now() - timedelta(seconds=span_seconds)
 
 

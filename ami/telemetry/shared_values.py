@@ -26,7 +26,7 @@ class Shared:
 
 def last(name: str) -> Shared | None:
     """Return the value as it is, None if there never was one; one statement."""
-    row = SharedValue.objects.filter(name=name).exclude(made_at=None).annotate(now=Now()).first()
+    row: Any = SharedValue.objects.filter(name=name).exclude(made_at=None).annotate(now=Now()).first()
     return Shared(row.value, row.version, (row.now - row.made_at).total_seconds()) if row else None
 
 

@@ -147,7 +147,7 @@ def _queue(
     waiting = seen.waiting.get(row.queue)
     oldest, at_least, is_bound = _oldest(row.queue, seen, waiting, past, now)
     paused = stops.get((Kind.QUEUE, row.queue, Aspect.PAUSED))
-    waits = counts.waits(past.counts)
+    waits, letters_in = counts.waits(past.counts), row.dead_letter_queue
     promise = promises.judge(row.wait_target_seconds, waits, waiting, at_least, paused=paused)
     return QueueFigures(
         queue=row.queue,
@@ -157,9 +157,7 @@ def _queue(
         running=sum(len(worker.running) for worker in own),
         delayed=None,
         consumers=seen.consumers.get(row.queue),
-        dead_letters=None
-        if seen.unseen
-        else buried.get(row.dead_letter_queue, 0) + seen.letters.get(row.dead_letter_queue, 0),
+        dead_letters=None if seen.unseen else buried.get(letters_in, 0) + seen.letters.get(letters_in, 0),
         oldest_seconds=oldest,
         oldest_is_bound=is_bound,
         promise=promise.state,

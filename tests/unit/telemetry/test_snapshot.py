@@ -44,15 +44,9 @@ def sample(seconds_ago: float, **figures):
 
 def worker(totals=None):
     now = timezone.now()
+    times = {"started_at": now, "seen_at": now}
     return Worker.objects.create(
-        node="antenna@a",
-        host="a",
-        queues=[QUEUE],
-        pid=1,
-        started_at=now,
-        seen_at=now,
-        connection_name="a#1",
-        totals=totals,
+        node="antenna@a", host="a", queues=[QUEUE], pid=1, connection_name="a#1", totals=totals, **times
     )
 
 

@@ -4,6 +4,7 @@ A thread serves one request from its first byte on. Without a deadline four sile
 """
 
 import errno
+import re
 import socket
 import time
 from typing import Any
@@ -89,8 +90,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         return super().handle_request(req, conn)
 
 
+#: What a page asks every two seconds for, while somebody watches it (ami/console/page.py).
+POLL = re.compile(r"/admin/queues/(?:\S*?)\?(?:\S*&)?live=")
+#: A poll that is answered so is not logged: it says that all is well.
+UNLOGGED = (200, 304)
+
+
 class Logger(GunicornLogger):  # type: ignore[misc]
-    """gunicorn's logs, in JSON where ``ANTENNA_LOG_FORMAT`` says so."""
+    """gunicorn's logs, in JSON where ``ANTENNA_LOG_FORMAT`` says so, without the polls of pages."""
+
+    def access(self, resp: Any, req: Any, environ: Any, request_time: Any) -> None:
+        """Log a request, unless it is a poll that went well."""
+        if not (resp.status_code in UNLOGGED and POLL.match(str(environ.get("RAW_URI", "")))):
+            super().access(resp, req, environ, request_time)
 
     def setup(self, cfg: Any) -> None:
         from django.conf import settings

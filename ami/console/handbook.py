@@ -84,7 +84,11 @@ def _headings(tokens: list[Token]) -> Iterator[tuple[str, str]]:
 
 
 def _findings(tokens: list[Token]) -> Iterator[str]:
-    """Give the rows of the tables of findings and checks an anchor each, which is the name, and yield their names."""
+    """Give the rows of the tables of findings and checks an anchor each, which is the name, and yield their names.
+
+    A heading of that name says more, and keeps it.
+    """
+    headings = {token.attrGet("id") for token in tokens if token.type == "heading_open"}
     is_open, seen = False, set[str]()
     for number, token in enumerate(tokens):
         if token.type == "heading_open" and token.tag == "h2":
@@ -96,7 +100,8 @@ def _findings(tokens: list[Token]) -> Iterator[str]:
             name = cell[0].content
             if name not in seen:
                 seen.add(name)
-                token.attrSet("id", name)
+                if name not in headings:
+                    token.attrSet("id", name)
                 yield name
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from ami.console import forms_of_levers as levers
 from ami.console import letter_figures, list_page
 from ami.console.letter_figures import LetterFilter
+from ami.console.levers import Lever, add
 from ami.queues import dead_letters
 from ami.queues.admin_letters import RATE, TO
 from ami.queues.admin_site.operation_actions import number
@@ -83,21 +83,18 @@ def one_group(request: HttpRequest, cause: str) -> HttpResponse:
     return list_page.page(request, "letter_group", "Letters with one cause", "letters", context | _filters(wanted))
 
 
-@require_http_methods(["GET", "POST"])
+@require_GET
 def replay_list(request: HttpRequest) -> HttpResponse:
     """List replays with how far each is; stop or resume one."""
     list_page.require(request, "queues.view_replay")
-    if request.method == "POST":
-        return levers.pull(request, REPLAY_LEVERS, request.POST.get("replay", ""), reverse("console:replays"))
     listed = Replay.objects.order_by("-pk")
     if data := list_page.as_data(
         request, "replays", REPLAY_COLUMNS, lambda: map(replays.as_dict, listed[: list_page.MOST_ROWS])
     ):
         return data
     shown = [(replay, str(Selection.of(replay.selection))) for replay in listed[:REPLAYS_SHOWN]]
-    context = {"replays": shown, "may_replay": request.user.has_perm("queues.replay_letter")}
     template = "replays_table" if list_page.PART in request.GET else "replays"
-    return list_page.page(request, template, "Replays", "letters", context)
+    return list_page.page(request, template, "Replays", "letters", {"replays": shown})
 
 
 def posted(request: HttpRequest, selection: Selection) -> HttpResponse:
@@ -140,21 +137,29 @@ LEVERS = _levers(None, None)
 
 def _stop(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     stopped = replays.stop(_key(key), operator, why=why)
-    return f"replay {key}, {stopped.done} of {stopped.total} letters were replayed."
+    return f"{stopped.done} of {stopped.total} letters were replayed."
 
 
 def _resume(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     replays.in_background(replays.resume(_key(key), operator, why=why))
-    return f"replay {key} goes on within seconds."
+    return "It goes on within seconds."
 
 
 def _key(text: str) -> int:
     return int(text[:18]) if text.isascii() and text.isdecimal() else 0
 
 
-REPLAY_LEVERS = (
-    levers.LeverForm("stop", "queues.replay_letter", _stop, "Ends within a batch; resume goes on from there."),
-    levers.LeverForm("resume", "queues.replay_letter", _resume, "Goes on where it was stopped."),
+add(
+    Lever(
+        "stop-replay",
+        "replay_letter",
+        _stop,
+        "Replay {target} ends within a batch of letters. Resume goes on from there.",
+        label="Stop replay",
+    ),
+    Lever(
+        "resume-replay", "replay_letter", _resume, "Replay {target} goes on where it stopped.", label="Resume replay"
+    ),
 )
 
 

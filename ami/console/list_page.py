@@ -48,9 +48,16 @@ def require(request: HttpRequest, *permissions: str) -> None:
 def page(request: HttpRequest, template: str, title: str, tab: str, context: dict[str, Any]) -> HttpResponse:
     """Return a page of the console; ``tab`` is one of `ami.console.page.TABS`, ``above`` the pages above this one."""
     around = {**admin.site.each_context(request), "is_nav_sidebar_enabled": False, "title": title, "above": []}
-    around |= {"tab": tab, "tabs": TABS, "formats": FORMATS, "here": request.get_full_path()}
+    around |= {"tab": tab, "tabs": TABS, "formats": FORMATS, "here": _here(request)}
     whole = {**around, "allowed": levers.allowed(request.user), **context}
     return TemplateResponse(request, f"console/{template}.html", whole)
+
+
+def _here(request: HttpRequest) -> str:
+    """Return the address of the page with its filters, to which a lever's form returns."""
+    query = request.GET.copy()
+    query.pop(PART, None)
+    return f"{request.path}?{query.urlencode()}" if query else request.path
 
 
 def one_page(request: HttpRequest, rows: Any) -> Page[Any]:

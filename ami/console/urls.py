@@ -15,6 +15,6 @@ urlpatterns = [
     path("queue/<str:queue>/", guarded(QueuePage), name="queue"),
     path("queue/<str:queue>/series/", guarded(SeriesPage), name="series"),
     path("queue/<str:queue>/peek/", guarded(PeekPage), name="peek"),
-    path("lever/<slug:verb>/<str:target>/", guarded(LeverPage), name="lever"),
+    path("lever/<slug:verb>/<path:target>/", guarded(LeverPage), name="lever"),
     *list_urls.urlpatterns,
 ]

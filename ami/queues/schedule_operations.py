@@ -13,18 +13,18 @@ from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator, refuse_wrong
 
 
-def switch(key: int, operator: Operator, *, is_enabled: bool, why: str = "") -> PeriodicTask:
+def switch(name: str, operator: Operator, *, is_enabled: bool, why: str = "") -> PeriodicTask:
     """Enable or disable an entry; beat reads it within seconds. What runs goes on.
 
     Raises:
         Refused: there is no such entry, or ``why`` is too long.
     """
     refuse_wrong(why, None)
-    entry = _entry(key)
+    entry = _entry(name)
     # As django-celery-beat's own action: an entry that is disabled forgets its last run.
     values = {"enabled": True} if is_enabled else {"enabled": False, "last_run_at": None}
     with transaction.atomic():
-        PeriodicTask.objects.filter(pk=key).update(**values)
+        PeriodicTask.objects.filter(name=name).update(**values)
         PeriodicTasks.update_changed()
         verb = "enable entry" if is_enabled else "disable entry"
         before, after = {"enabled": entry.enabled}, {"enabled": is_enabled}
@@ -35,14 +35,14 @@ def switch(key: int, operator: Operator, *, is_enabled: bool, why: str = "") -> 
     return entry
 
 
-def run_now(key: int, operator: Operator, *, why: str = "") -> PublishedTask:
+def run_now(name: str, operator: Operator, *, why: str = "") -> PublishedTask:
     """Publish an entry's task on behalf of a user, to the queue for what a person asks; return where it is.
 
     Raises:
         Refused: there is no such entry, its task is not registered, or its arguments do not fit.
     """
     refuse_wrong(why, None)
-    entry = _entry(key)
+    entry = _entry(name)
     published = publish(entry)
     outcome = f"task {published.task_id} sent to {published.queue}"
     audit_log.record("run entry", who=operator.who, rows=[entry], outcome=outcome, why=why, source=operator.source)
@@ -65,8 +65,8 @@ def publish(entry: PeriodicTask) -> PublishedTask:
         raise Refused(f"{entry.name}: its arguments do not fit {entry.task}: {error}") from error
 
 
-def _entry(key: int) -> PeriodicTask:
-    entry = PeriodicTask.objects.filter(pk=key).first()
+def _entry(name: str) -> PeriodicTask:
+    entry = PeriodicTask.objects.filter(name=name).first()
     if entry is None:
-        raise Refused(f"There is no entry {key} any more; reload the schedule.")
+        raise Refused(f"There is no entry '{name[:200]}' any more; reload the schedule.")
     return entry

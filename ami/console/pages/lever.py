@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from ami.console.levers import DURATIONS, LEVERS, Lever
@@ -57,12 +58,12 @@ class LeverPage(Page):
         given = {name: str(request.POST.get(name, "")).strip()[:LONGEST_VALUE] for name in names}
         why = str(request.POST.get("why", "")).strip()
         try:
-            sentence = self.lever.run(self.target, Operator(request.user, "admin"), why, given)
+            sentence = self.lever.run(self.target, Operator(request.user, "console"), why, given)
         except Refused as error:
             return self._form({**given, "why": why}, str(error), 400)
         except expected() as error:
             return self._form({**given, "why": why}, broker_errors.sentence(error), 503)
-        messages.success(request, f"{self.lever.text}: {self.target}. {sentence}")
+        messages.success(request, format_html("{}: {}. {}", self.lever.text, self.target, sentence))
         return redirect(self._back())
 
     def figures(self, snapshot: Snapshot) -> dict[str, Any]:  # noqa: ARG002
@@ -70,7 +71,7 @@ class LeverPage(Page):
         return {}
 
     def _require(self) -> None:
-        if not self.request.user.has_perm(f"queues.{self.lever.permission}"):
+        if not self.request.user.has_perm(self.lever.needs):
             raise PermissionDenied
 
     def _form(self, given: dict[str, str], error: str, status: int) -> HttpResponse:

@@ -67,7 +67,7 @@ def test_viewer_has_no_levers_and_a_post_is_403():
         for verb in ("replay", "discard"):
             assert made.post(address, {"verb": verb, "ids": [row.pk]}).status_code == 403
     assert made.get(f"{LETTERS}{row.pk}/edit/").status_code == 403
-    assert made.post("/admin/queues/replays/", {"verb": "stop", "replay": 1}).status_code == 403
+    assert made.post("/admin/queues/lever/stop-replay/1/").status_code == 403
     assert states() == ["dead"]
 
 
@@ -99,12 +99,13 @@ def test_replay_at_a_rate_shows_progress_and_is_stopped():
     made.post(f"{LETTERS}cause/{rows[0].cause}/", {"verb": "replay", "why": "slowly", "to": "", "rate": "0.5"})
     slow = Replay.objects.get(why="slowly")
     assert "0 of 3 at 0.5 a second" in text(made.get(LETTERS))
-    made.post("/admin/queues/replays/", {"verb": "stop", "replay": slow.pk, "why": "enough"})
+    made.post(f"/admin/queues/lever/stop-replay/{slow.pk}/", {"why": "enough"})
     assert Replay.objects.get().state == "stopped"
-    made.post("/admin/queues/replays/", {"verb": "resume", "replay": slow.pk, "why": "go on"})
+    made.post(f"/admin/queues/lever/resume-replay/{slow.pk}/", {"why": "go on"})
     assert Replay.objects.get().state == "running"
     part = text(made.get("/admin/queues/replays/?part=1"))
     assert "<progress" in part
+    assert f'href="/admin/queues/lever/stop-replay/{slow.pk}/?next=%2Fadmin%2Fqueues%2Freplays%2F"' in part
     assert "<html" not in part
 
 

@@ -27,6 +27,10 @@ def entry(name: str = "ours", late_seconds: float = 0, **fields: Any) -> Periodi
     return PeriodicTask.objects.create(**values | fields)
 
 
+def lever(verb: str, name: str = "ours") -> str:
+    return f"/admin/queues/lever/{verb}/{name}/"
+
+
 @pytest.fixture
 def broker() -> Iterator[None]:
     with celery_at("objectstore+memory://console-schedule"):
@@ -82,10 +86,10 @@ def test_statements_do_not_grow_with_the_entries():
 def test_entry_is_switched_off_and_on_with_its_reason():
     row = entry()
     made = client("change_periodictask")
-    made.post(SCHEDULE, {"verb": "disable", "entry": row.pk, "why": "too often"})
+    made.post(lever("disable-entry"), {"why": "too often"})
     row.refresh_from_db()
     assert (row.enabled, row.last_run_at) == (False, None)
-    made.post(SCHEDULE, {"verb": "enable", "entry": row.pk, "why": "fixed"})
+    made.post(lever("enable-entry"), {"why": "fixed"})
     row.refresh_from_db()
     assert row.enabled
     assert list(AuditEntry.objects.order_by("pk").values_list("verb", "why")) == [
@@ -96,22 +100,26 @@ def test_entry_is_switched_off_and_on_with_its_reason():
 
 @pytest.mark.django_db(transaction=True)
 def test_entry_that_is_run_now_links_to_its_task(broker: None):
-    row = entry()
-    answer = client("change_periodictask").post(SCHEDULE, {"verb": "run now", "entry": row.pk}, follow=True)
+    entry()
+    answer = client("change_periodictask").post(lever("run-entry"), {"next": SCHEDULE}, follow=True)
     assert '<a href="/admin/queues/task/' in text(answer)
     assert "antenna-interactive" in text(answer)
 
 
 def test_entry_that_is_gone_is_said():
-    answer = client("change_periodictask").post(SCHEDULE, {"verb": "disable", "entry": "4711"}, follow=True)
-    assert "There is no entry 4711 any more" in text(answer)
+    answer = client("change_periodictask").post(lever("disable-entry", "gone/for good"))
+    assert answer.status_code == 400
+    assert "There is no entry &#x27;gone/for good&#x27; any more" in answer.content.decode()
 
 
 def test_viewer_has_no_levers_and_a_post_is_403():
-    row = entry()
-    assert buttons(text(client().get(SCHEDULE))) == []
-    for verb in ("disable", "enable", "run now"):
-        assert client().post(SCHEDULE, {"verb": verb, "entry": row.pk}).status_code == 403
+    entry()
+    page = text(client().get(SCHEDULE))
+    assert buttons(page) == []
+    assert "/lever/" not in page
+    assert lever("run-entry") in text(client("change_periodictask").get(SCHEDULE))
+    for verb in ("disable-entry", "enable-entry", "run-entry"):
+        assert client().post(lever(verb)).status_code == 403
 
 
 def test_empty_schedule_says_how_to_fill_it():

@@ -55,7 +55,7 @@ def test_workers_are_grouped_by_host_with_what_runs(shown: Any):
     shown(figures(running=(task,)), figures("export@there", "there", closed_queues=("antenna-ingest",)))
     page = text(client().get(WORKERS))
     assert page.index(">here<") < page.index(">there<")
-    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min, 3 of 9, 2048 KiB' in page
+    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min, 3 of 9, 2 MiB' in page
     assert "<s>antenna-ingest</s> closed" in page
 
 

@@ -56,12 +56,16 @@
   const options = (box, names, unit, data) => {
     const grid = {stroke: colour("--c-grid"), width: 1};
     const axis = {stroke: colour("--c-quiet"), grid, ticks: {show: false}, font: "11px system-ui", labelFont: "11px system-ui"};
+    const format = new Intl.DateTimeFormat(undefined, data.span > 90000 ? {weekday: "short", day: "numeric"} : {timeStyle: "short"});
+    const exact = new Intl.DateTimeFormat(undefined, {dateStyle: "short", timeStyle: "medium"});
+    const at = (value) => (value == null ? "–" : exact.format(new Date(value * 1000)));
+    const times = {...axis, space: 70, values: (_, values) => values.map((value) => format.format(new Date(value * 1000)))};
     return {
       width: box.clientWidth, height: 180, cursor: {sync: {key: "queue"}, points: {size: 6}},
       legend: {live: true},
       scales: {x: {time: true, range: [Date.now() / 1000 - data.span, Date.now() / 1000]}, y: {range: (_, low, high) => [0, Math.max(high * 1.1, unit === "seconds" ? 0.01 : 1)]}},
-      series: [{label: "at"}, ...names.map((name) => series(name, unit))],
-      axes: [axis, {...axis, size: 56, values: (_, values) => values.map(shown(unit))}],
+      series: [{label: "at", value: (_, value) => at(value)}, ...names.map((name) => series(name, unit))],
+      axes: [times, {...axis, size: 56, values: (_, values) => values.map(shown(unit))}],
       hooks: {draw: [(plot) => marks(plot, data.marks)]},
     };
   };

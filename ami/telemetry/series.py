@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from django.db.models import Q
 from django.utils import timezone
 
 from ami.celery import task_times
@@ -43,7 +44,8 @@ def queue_series(queue: str, span_seconds: float) -> Series:
     found = _thinned(_samples(Sample.Kind.QUEUE, queue, resolution, since, (*QUEUE_COLUMNS, *RATES)))
     for name in RATES:
         found.columns[name] = [None if each is None else each * 60 / resolution for each in found.columns[name]]
-    step = 60 if resolution < 3600 else 3600
+    # A day has too many histograms of minutes.
+    step = 60 if resolution == 5 else 3600
     p95 = _p95(queue, step, since)
     found.columns["p95_wait"] = [p95.get(at // step) for at in found.times]
     return found
@@ -96,10 +98,17 @@ def _thinned(series: Series) -> Series:
     return Series([series.times[at] for at in starts], columns)
 
 
-def _p95(queue: str, resolution: int, since: datetime) -> dict[float, float | None]:
-    found: dict[float, list[float]] = {}
-    rows = TaskHistogram.objects.filter(queue=queue, resolution=resolution, at__gt=since)
-    for at, waits in rows.values_list("at", "waits"):
+def _p95(queue: str, step: int, since: datetime) -> dict[float, float | None]:
+    """Return the p95 of the waits of each minute or hour; an hour that is not summed up yet by its minutes."""
+    recent = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    wanted = Q(resolution=60, at__gt=since if step == 60 else max(since, recent))
+    if step == 3600:
+        wanted |= Q(resolution=3600, at__gt=since - timedelta(hours=1))
+    found: dict[tuple[int, float], list[float]] = {}
+    rows = TaskHistogram.objects.filter(wanted, queue=queue)
+    for resolution, at, waits in rows.values_list("resolution", "at", "waits"):
         if len(waits) == task_times.BUCKETS:
-            counts.add(found.setdefault(at.timestamp() // resolution, [0.0] * task_times.BUCKETS), waits)
-    return {at: counts.quantile(waits, 0.95) for at, waits in found.items()}
+            key = resolution, at.timestamp() // step
+            counts.add(found.setdefault(key, [0.0] * task_times.BUCKETS), waits)
+    # The coarser ones last: they are whole.
+    return {at: counts.quantile(found[resolution, at], 0.95) for resolution, at in sorted(found)}

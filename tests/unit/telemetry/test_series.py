@@ -7,8 +7,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from ami.celery.task_times import BOUNDS, BUCKETS
 from ami.telemetry import series
-from ami.telemetry.models import Sample
+from ami.telemetry.models import Sample, TaskHistogram
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
@@ -45,3 +46,16 @@ def test_worker_without_samples_has_an_empty_series():
     found = series.worker_series("nobody@a", 3600)
     assert found.times == []
     assert set(found.columns) == set(series.WORKER_COLUMNS)
+
+
+def test_p95_of_a_day_is_of_the_hour_or_of_its_minutes():
+    samples(60, 1440)
+    this_hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for resolution, at, bucket in ((3600, this_hour - timedelta(hours=5), 4), (60, this_hour, 6)):
+        waits = [0] * BUCKETS
+        waits[bucket] = 10
+        TaskHistogram.objects.create(
+            queue="antenna", task="a", resolution=resolution, at=at, waits=waits, runs=[0] * BUCKETS
+        )
+    found = series.queue_series("antenna", 86400)
+    assert [each for each in dict.fromkeys(found.columns["p95_wait"]) if each] == [BOUNDS[4], BOUNDS[6]]

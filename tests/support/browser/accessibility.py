@@ -1,0 +1,30 @@
+"""What axe-core (vendored in ``axe/`` with its licence) finds on a page."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from tests.support.browser.page import Page
+
+SOURCE = Path(__file__).parent / "axe/axe.min.js"
+#: The rules of WCAG 2.2 at A and AA, and what axe calls best practice.
+TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+GRAVE = ("serious", "critical")
+RUN = """axe.run(document, %s).then(({violations}) => violations.flatMap(({id, impact, help, nodes}) =>
+  nodes.map(node => ({id, impact, help, at: node.target.join(" "), why: node.failureSummary, html: node.html}))))"""
+
+
+@cache
+def _source() -> str:
+    return SOURCE.read_text()
+
+
+def violations(page: Page) -> list[str]:
+    """Return what is serious or critical, each with its rule, its element and how to mend it."""
+    options = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"]}
+    found = page.evaluate_apart(_source(), RUN % json.dumps(options))
+    return [
+        f"{each['impact']} {each['id']}: {each['help']}: {each['at']}: {each['why']} {each['html'][:200]}"
+        for each in found
+        if each["impact"] in GRAVE
+    ]

@@ -28,6 +28,7 @@ class CompositionConfig(AppConfig):
         from ami.celery import fences, sensitive, tick_claims, worker_records
         from ami.jobs.services import job_slice
         from ami.jobs.services import old_tasks as antenna
+        from ami.jobs.services.running_jobs import running_jobs
         from ami.main.services import leases
         from ami.queues.adoption import old_tasks
         from ami.queues.fence_rows import DatabaseFences
@@ -36,18 +37,21 @@ class CompositionConfig(AppConfig):
         from ami.queues.rescue.sweep import Sweep
         from ami.queues.ticks import DatabaseTickClaims
         from ami.queues.worker_rows import DatabaseWorkerRecords
-        from ami.telemetry import listeners
+        from ami.telemetry import listeners, ports
+        from ami.telemetry.sampler import Sampler
         from config import task_routes
 
         task_routes.apply()
         tick_claims.connect(DatabaseTickClaims())
         fences.connect(DatabaseFences())
-        duties = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
+        duties: list[Any] = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
+        duties.append(Sampler())
         worker_records.connect(DatabaseWorkerRecords(), Sweep(), *duties)
         sensitive.connect(settings.ANTENNA_SENSITIVE_NAMES)
         gone.connect(job_slice.release_of_dead)
         gone.connect(leases.release_named)
         listeners.connect()
+        ports.connect_jobs(running_jobs)
         old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 

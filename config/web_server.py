@@ -113,6 +113,13 @@ class Logger(GunicornLogger):  # type: ignore[misc]
                 handler.setFormatter(JsonFormatter())
 
 
+def post_worker_init(worker: Any) -> None:
+    """Sample queues and workers from a web process, too: it still does when no worker and no beat is left."""
+    from ami.telemetry.sampler_thread import start
+
+    start(f"web@{socket.gethostname()}:{worker.pid}")
+
+
 def pre_request(_: Any, request: Any) -> None:
     """Announce the end of the connection after a body that is too large to be thrown away when it is refused.
 

@@ -10,7 +10,7 @@ from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ami.celery import disabled, sensitive, task_counts, tick_ends, tracebacks
+from ami.celery import disabled, sensitive, task_counts, task_times, tick_ends, tracebacks
 from ami.celery.failures import in_parent
 from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
@@ -41,6 +41,15 @@ class Request(CeleryRequest):
         super().__init_subclass__(**options)
         if (settle := cls.__dict__.get("on_success")) is not None:
             cls.on_success = _counting(settle)
+
+    def on_accepted(self, pid: int, time_accepted: float) -> None:
+        """Note that the pool has begun it."""
+        super().on_accepted(pid, time_accepted)
+        task_times.started(self)
+
+    def on_retry(self, exc_info: Any) -> None:
+        super().on_retry(exc_info)
+        task_times.ended(self, task_times.RETRIED)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Settle a failed task; see the class."""
@@ -87,6 +96,7 @@ class Request(CeleryRequest):
         if not requeue and not self.acknowledged:
             tick_ends.note(self)
             task_counts.note(self.delivery_info, completed=False)
+            task_times.ended(self, task_times.FAILED)
         super().reject(requeue=requeue)
 
     def _was_stopped(self, exception: BaseException) -> bool:
@@ -105,6 +115,12 @@ class Request(CeleryRequest):
             logger.error("Hard time limit exceeded", extra=fields)
             return
         super().on_timeout(soft, timeout)
+
+    def _retry_worker_lost(self, exc: BaseException, exc_info: Any) -> bool:
+        is_retried = bool(super()._retry_worker_lost(exc, exc_info))
+        if is_retried:
+            task_times.ended(self, task_times.RETRIED)
+        return is_retried
 
     def _announce_cancelled(self, emit_retry: bool = True) -> None:
         """Announce a task that was ended because its connection was lost; store that only where its result is read.
@@ -131,6 +147,7 @@ def _counting(settle: Any) -> Any:
     def on_success(self: Any, result: Any, **options: Any) -> Any:
         if not result[0]:
             task_counts.note(self.delivery_info, completed=True)
+            task_times.ended(self, task_times.SUCCEEDED, result[2])
         return settle(self, result, **options)
 
     return on_success

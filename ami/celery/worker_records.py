@@ -69,6 +69,8 @@ class WorkerReport:
     repairs: dict[str, int] = field(default_factory=dict)
     running: tuple[RunningTask, ...] = ()
     unaccounted: int = 0
+    totals: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    governor: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,8 @@ class WorkerRecords(Protocol):
     def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
         """Write a message down whose task or job is disabled; False if neither is. Called in the task's process."""
 
-    def ended(self, node: str, connection_name: str) -> None:
-        """Delete the row of this start of a worker, which ends in order."""
+    def ended(self, report: WorkerReport) -> None:
+        """Keep the totals of this start of a worker, which ends in order, and delete its row."""
 
 
 class Sweeper(Protocol):

@@ -100,6 +100,23 @@ class Governor:
             "admitted": self.monitor.admitted,
         }
 
+    def summary(self) -> dict[str, Any]:
+        """Return mode, state, reasons, causes, memory in bytes, its thresholds in percent, and since when it holds
+        (seconds); from any thread.
+        """
+        gate, sample, settings = self.monitor.gate, self.monitor.sample, self.settings
+        return {
+            "mode": settings.memory_governor,
+            "state": "held" if gate.held else "consuming",
+            "reasons": list(gate.reasons),
+            "causes": sorted(gate.causes),
+            "memory_used_bytes": sample.memory_used_bytes,
+            "memory_limit_bytes": sample.memory_limit_bytes,
+            "hold_percent": settings.memory_throttle_threshold,
+            "release_percent": settings.memory_resume_threshold,
+            "held_seconds": round(self.monitor.now() - gate.since, 1) if gate.held else None,
+        }
+
     def info(self) -> dict[str, Any]:
         """Return what ``celery inspect stats`` shows: state, reasons, sample, thresholds, seconds held, and counts."""
         return {

@@ -10,8 +10,8 @@ from django.db import connection
 
 from ami.celery.failures.record import Failure
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
+from ami.queues import ended_workers, task_counts, task_rows
 from ami.queues import failures as task_failures
-from ami.queues import task_counts, task_rows
 from ami.queues.database_clock import NOW
 from ami.queues.letters import causes, rows, set_aside
 from ami.queues.models import DesiredState, Lease, Worker
@@ -64,6 +64,8 @@ class DatabaseWorkerRecords:
         if self._incarnation != report.connection_name:
             self._incarnation, self._before = report.connection_name, None
             if row and before and before != report.connection_name:
+                if row.totals:
+                    ended_workers.keep(before, row.totals)
                 self._before = before, time.monotonic()
                 if processes.is_running(row) is False:
                     self._release()
@@ -106,8 +108,10 @@ class DatabaseWorkerRecords:
     def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
         return set_aside.keep(task, job, message)
 
-    def ended(self, node: str, connection_name: str) -> None:
-        Worker.objects.filter(node=node, connection_name=connection_name).delete()
+    def ended(self, report: WorkerReport) -> None:
+        if report.totals:
+            ended_workers.keep(report.connection_name, report.totals)
+        Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()
 
 
 def wishes() -> tuple[Wish, ...]:

@@ -14,7 +14,7 @@ from celery.utils.log import get_logger
 from django.db import Error
 
 from ami.celery import letter_ends as letter_ends  # It listens to task_postrun.
-from ami.celery import task_counts, tick_ends, worker_records
+from ami.celery import task_counts, task_times, tick_ends, worker_records
 from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.failures import in_child, in_parent, spool  # noqa: F401 - the first listens to signals
 from ami.celery.thread_database import short_connection
@@ -53,6 +53,7 @@ class Reporter:
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._due_at = self._loop_age = 0.0
         self._still_turns = 0
+        self._state: tuple[Any, ...] | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -100,7 +101,7 @@ class Reporter:
                 with short_connection():
                     records.tasks_ended(counts := task_counts.unreported())
                     task_counts.reported(counts)
-                    records.ended(report.node, report.connection_name)
+                    records.ended(report)
                 return
             except Error as error:
                 logger.warning("Worker's row not deleted: %s", str(error).partition("\n")[0])
@@ -121,12 +122,21 @@ class Reporter:
             self._woken.wait(TURN_SECONDS)
 
     def _turn(self) -> None:
+        task_times.fold()
         report = self._report()
+        if self._has_changed(report):
+            self._due_at = 0.0
         if time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + BEAT_SECONDS
             self._beat(report)
         self._record_failures()
         self._watch(report)
+
+    def _has_changed(self, report: WorkerReport) -> bool:
+        """Whether an operator who looks at the row would see another state than that of the last beat."""
+        state = (report.is_connected, report.is_parked, report.closed_queues, report.governor.get("state"))
+        before, self._state = self._state, state
+        return before is not None and before != state
 
     def _beat(self, report: WorkerReport) -> None:
         records = worker_records.connected()

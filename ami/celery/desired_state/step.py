@@ -14,7 +14,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.consumer import Connection, Tasks
 
-from ami.celery import connection_names, worker_records
+from ami.celery import connection_names, task_times, worker_records
 from ami.celery.desired_state.child_control import ChildControl, started
 from ami.celery.desired_state.pool_size import PoolSize, held_by
 from ami.celery.desired_state.process_facts import process_facts, running_tasks, snapshot
@@ -158,6 +158,8 @@ class DesiredState:
             repairs=dict(self._reconciler.repairs),
             running=running_tasks(),
             unaccounted=self._reconciler.unaccounted,
+            totals=task_times.totals(),
+            governor=_governor_status(self._consumer),
         )
 
     def _closed(self) -> tuple[str, ...]:
@@ -226,6 +228,12 @@ def _later(consumer: Any) -> Any:
         return consumer.timer.call_after(seconds, consumer.call_soon, (function, *args))
 
     return call_later
+
+
+def _governor_status(consumer: Any) -> dict[str, Any]:
+    """Return what is shown of the worker's governor; empty while it has none."""
+    step = next((step for step in consumer.steps if isinstance(step, GovernorStep)), None)
+    return step.governor.summary() if step is not None and step.governor is not None else {}
 
 
 def _adapter(consumer: Any) -> Any:

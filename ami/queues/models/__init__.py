@@ -4,6 +4,7 @@ from ami.queues.models.adoption import Adoption
 from ami.queues.models.audit_entry import AuditEntry
 from ami.queues.models.beat import Beat
 from ami.queues.models.desired_state import DesiredState
+from ami.queues.models.ended_worker import EndedWorker
 from ami.queues.models.lease import Lease
 from ami.queues.models.letter import Letter, LetterEvent
 from ami.queues.models.replay import Replay
@@ -18,6 +19,7 @@ __all__ = [
     "AuditEntry",
     "Beat",
     "DesiredState",
+    "EndedWorker",
     "Fence",
     "Lease",
     "Letter",

@@ -4,7 +4,10 @@ A figure is None where it could not be read; `Snapshot.unseen` then says why. Ti
 clock, ages and durations are seconds.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ class FindingFigures:
 class Snapshot:
     """Everything at ``taken_at``. ``version`` changes with every snapshot: it is the pages' ETag.
 
-    ``findings_at`` is when the findings were looked for, which is less often.
+    ``findings_at`` is when the findings were looked for, which is less often. ``delayed`` counts the delayed messages
+    of all queues: RabbitMQ does not say for which queue they are.
     """
 
     taken_at: float
@@ -151,3 +155,32 @@ class Snapshot:
     findings: tuple[FindingFigures, ...] = ()
     findings_at: float | None = None
     unseen: tuple[str, ...] = ()
+    delayed: int | None = None
+
+
+def as_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the snapshot as plain data, which `from_json` reads."""
+    return asdict(snapshot)
+
+
+def from_json(data: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot that `as_json` made; fields of another version are left out."""
+    found: Snapshot = _read(Snapshot, data)
+    return found
+
+
+def _read(kind: Any, value: Any) -> Any:
+    if is_dataclass(kind):
+        made: Any = kind
+        hints = _hints(made)
+        return made(**{name: _read(hints[name], each) for name, each in value.items() if name in hints})
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        return tuple(_read(arguments[0], each) for each in value)
+    inner = next((each for each in arguments if is_dataclass(each)), None)
+    return _read(inner, value) if inner is not None and value is not None else value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -135,9 +135,9 @@ def test_two_workers_of_one_name_do_not_release_each_other(released: list[str], 
 def test_end_of_one_start_leaves_the_row_of_another():
     records = DatabaseWorkerRecords()
     records.beat(NEXT)
-    records.ended("ingest@a", "ingest@a#1")
+    records.ended(REPORT)
     assert Worker.objects.exists()
-    records.ended("ingest@a", "ingest@a#2")
+    records.ended(NEXT)
     assert not Worker.objects.exists()
 
 

@@ -1,0 +1,58 @@
+"""The live findings, looked for by one process for all, and what the snapshot itself shows to be wrong."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from celery import current_app
+from celery.utils.log import get_logger
+from django.conf import settings
+
+from ami.queues import broker_errors, diagnostics
+from ami.queues.diagnostics.finding import Finding
+from ami.telemetry import shared_values
+from ami.telemetry.snapshots.promises import BROKEN
+from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
+
+logger = get_logger(__name__)
+
+NAME = "findings"
+FRESH_SECONDS = 10.0
+ORDER = {"error": 0, "warning": 1, "unseen": 2}
+
+
+def current(snapshot: Snapshot) -> tuple[tuple[FindingFigures, ...], float]:
+    """Return the findings, the gravest first, and when they were looked for (epoch seconds)."""
+    shared = shared_values.current(NAME, FRESH_SECONDS, lambda _: [asdict(each) for each in _look()])
+    found = [FindingFigures(**each) for each in shared.value]
+    found += _of_snapshot(snapshot)
+    found.sort(key=lambda each: ORDER.get(each.level, 3))
+    return tuple(found), snapshot.taken_at - shared.age_seconds
+
+
+def _look() -> Iterator[FindingFigures]:
+    try:
+        found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL)
+    except broker_errors.kinds() as error:
+        found = [Finding("error", "broker-unreachable", broker_errors.sentence(error))]
+    for each in found:
+        yield FindingFigures(each.level, each.name, each.sentence, _target(each.sentence))
+
+
+def _target(sentence: str) -> str:
+    """Return the queue that a sentence begins with, empty for another one."""
+    first = sentence.partition(" ")[0]
+    known: Any = settings.ANTENNA_TOPOLOGY.queues
+    return first if first in known else ""
+
+
+def _of_snapshot(snapshot: Snapshot) -> Iterator[FindingFigures]:
+    for queue in snapshot.queues:
+        if queue.promise == BROKEN and queue.paused is None:
+            sentence = f"{queue.queue} does not keep its promise: {queue.promise_words}."
+            yield FindingFigures("warning", "promise-broken", sentence, queue.queue)
+    for worker in snapshot.workers:
+        if worker.state == "held":
+            since = f"for {worker.held_seconds or 0:.0f} s"
+            sentence = f"{worker.node} takes no tasks {since}: {'; '.join(worker.reasons)}."
+            yield FindingFigures("warning", "worker-held", sentence, worker.node)

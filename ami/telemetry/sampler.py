@@ -1,0 +1,157 @@
+"""Takes a sample of every queue and worker, in whatever process holds the deployment's lease."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from celery.utils.log import get_logger
+from django.conf import settings
+from django.db import Error
+from django.db.models.functions import Now
+
+from ami.celery import task_times
+from ami.celery.thread_database import short_connection
+from ami.queues.models import Worker
+from ami.queues.rescue import lease
+from ami.telemetry import counts, rollups, totals
+from ami.telemetry.broker_figures import BrokerFigures, BrokerLink
+from ami.telemetry.counts import Totals
+from ami.telemetry.models import Sample
+
+logger = get_logger(__name__)
+
+NAME, LEASE_SECONDS = "sampler", 60.0
+TRY_SECONDS = 20.0
+SAMPLE_SECONDS = 5.0
+#: The workers' rows are read, and samples are written, so often; what was counted is written as often where it is new.
+READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
+
+
+class Sampler:
+    """Implements `ami.celery.worker_records.Duty`; one per process, used by one thread."""
+
+    def __init__(self) -> None:
+        self._link = BrokerLink()
+        self._next = self._read_at = self._write_at = 0.0
+        self._holds = False
+        self._rows: list[Any] = []
+        self._before: dict[str, Totals] = {}
+        self._written: dict[str, Totals] = {}
+        self._samples: list[Sample] = []
+        self._rollups = rollups.Rollups()
+
+    def turn(self, app: Any, name: str) -> None:
+        """Take and write what is due, while this process holds the lease."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + SAMPLE_SECONDS
+        try:
+            if not self._holds and not self._take_over(name):
+                self._next = now + TRY_SECONDS
+                return
+            self._sample(app, now)
+            if now >= self._write_at:
+                self._write_at = now + WRITE_SECONDS
+                self._write(name)
+        except Error as error:
+            self._lose()
+            logger.debug("No sample taken: %s", str(error).partition("\n")[0])
+
+    def wake(self) -> None:
+        """Nothing that operators ask for concerns the samples."""
+
+    def end(self, name: str) -> None:
+        """Write what is counted and give the lease up."""
+        if self._holds:
+            self._write(name)
+            with short_connection():
+                lease.release(NAME, name)
+        self._link.close()
+
+    def _take_over(self, name: str) -> bool:
+        with short_connection():
+            self._holds = lease.acquire(NAME, name, LEASE_SECONDS)
+        return self._holds
+
+    def _lose(self) -> None:
+        self._holds = False
+        self._samples, self._before, self._written = [], {}, {}
+        self._link.close()
+
+    def _sample(self, app: Any, now: float) -> None:
+        if now >= self._read_at:
+            self._read_at = now + READ_SECONDS
+            self._read_workers()
+        seen = self._link.read(app, settings.ANTENNA_TOPOLOGY, letters=False)
+        if not seen.unseen:
+            at = datetime.now(UTC)
+            queues = [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads]
+            self._samples += [_of_queue(queue, at, seen, self._rows) for queue in queues]
+
+    def _read_workers(self) -> None:
+        """Read the workers' rows, and divide what they have counted since the last read among the samples since."""
+        with short_connection():
+            self._rows = list(Worker.objects.annotate(now=Now()))
+        for queue, new in self._new_counts().items():
+            since = [each for each in self._samples if each.name == queue and each.started is None]
+            since = [each for each in since if each.kind == Sample.Kind.QUEUE]
+            for name, count in zip(("started", "ended", "failed"), new, strict=True):
+                for place, each in enumerate(since):
+                    setattr(each, name, count // len(since) + (place < count % len(since)))
+        self._samples += [_of_worker(row) for row in self._rows if row.governor is not None]
+
+    def _new_counts(self) -> dict[str, list[int]]:
+        """Return what each queue has started, ended and failed since the last read."""
+        found: dict[str, list[int]] = {row.queue: [0, 0, 0] for row in settings.ANTENNA_TOPOLOGY.workloads}
+        now = {row.connection_name: row.totals or {} for row in self._rows}
+        for name, told in now.items():
+            for queue, _, delta in counts.new_counts(told, self._before.get(name, told)):
+                sums = found.setdefault(queue, [0, 0, 0])
+                ended = sum(delta[task_times.SUCCEEDED : task_times.RETRIED + 1])
+                for place, more in enumerate((delta[task_times.STARTED], ended, delta[task_times.FAILED])):
+                    sums[place] += int(more)
+        self._before = now
+        return found
+
+    def _write(self, name: str) -> None:
+        told = {row.connection_name: row.totals for row in self._rows if row.totals}
+        is_new = told != self._written
+        with short_connection():
+            if not totals.write(told, is_new=is_new, holds=lambda: lease.acquire(NAME, name, LEASE_SECONDS)):
+                self._lose()
+                return
+            self._written = told
+            # The others wait for what is counted of their time.
+            done = [each for each in self._samples if each.kind == Sample.Kind.WORKER or each.started is not None]
+            self._samples = [each for each in self._samples if each.kind == Sample.Kind.QUEUE and each.started is None]
+            Sample.objects.bulk_create(done, ignore_conflicts=True)
+            self._rollups.turn()
+
+
+def _of_worker(row: Any) -> Sample:
+    governor = row.governor or {}
+    return Sample(
+        kind=Sample.Kind.WORKER,
+        name=row.node,
+        resolution=5,
+        at=row.now,
+        running=len(row.running),
+        memory_used_bytes=governor.get("memory_used_bytes"),
+        memory_limit_bytes=governor.get("memory_limit_bytes"),
+        children=len(row.children),
+        held=float(governor.get("state") == "held"),
+        version=row.version,
+    )
+
+
+def _of_queue(queue: str, at: datetime, seen: BrokerFigures, rows: list[Any]) -> Sample:
+    return Sample(
+        kind=Sample.Kind.QUEUE,
+        name=queue,
+        resolution=5,
+        at=at,
+        waiting=seen.waiting.get(queue),
+        running=sum(len(row.running) for row in rows if queue in row.queues),
+        consumers=seen.consumers.get(queue),
+    )

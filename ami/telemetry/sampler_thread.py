@@ -1,0 +1,28 @@
+"""Runs the sampler in a process that has no worker's or beat's threads."""
+
+import threading
+import time
+
+from celery import current_app
+from celery.utils.log import get_logger
+
+from ami.telemetry.sampler import Sampler
+
+logger = get_logger(__name__)
+
+TURN_SECONDS = 1.0
+
+
+def start(name: str) -> None:
+    """Take part in the sampling under ``name``, in a thread that keeps no process from ending."""
+    threading.Thread(target=_run, args=(name,), name="sampler", daemon=True).start()
+
+
+def _run(name: str) -> None:
+    sampler = Sampler()
+    while True:
+        time.sleep(TURN_SECONDS)
+        try:
+            sampler.turn(current_app, name)
+        except Exception:
+            logger.exception("Sampler failed; trying again")

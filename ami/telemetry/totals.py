@@ -1,0 +1,92 @@
+"""Adds what workers report as totals since their start to the histograms of each minute: each count once.
+
+The totals of a worker that were counted are kept beside the histograms, in one transaction: a process that takes over
+counts from there. It renews the sampler's lease in the same transaction, so two processes never count the same.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from ami.celery import task_times
+from ami.queues.models import EndedWorker
+from ami.telemetry import counts
+from ami.telemetry.counts import Totals
+from ami.telemetry.models import CountedTotals, TaskHistogram, TaskTotal
+
+#: What is known of a worker that is gone is forgotten after this time.
+KEPT = timedelta(days=2)
+
+
+def write(told: Mapping[str, Totals], *, is_new: bool, holds: Callable[[], bool]) -> bool:
+    """Write what the workers have counted since the last writing; ``told`` is by their connection names.
+
+    Returns False, with nothing written, where ``holds`` does: another process has the lease. Without anything new it is
+    two statements.
+    """
+    with transaction.atomic():
+        if not holds():
+            return False
+        ended = {row.connection_name: row.totals for row in EndedWorker.objects.all()}
+        if not (is_new or ended):
+            return True
+        counted = {row.connection_name: row.totals for row in CountedTotals.objects.filter(pk__in={*told, *ended})}
+        found: dict[tuple[str, str], list[float]] = {}
+        # What a worker that has ended told last is the more recent of the two.
+        for name, totals in {**told, **ended}.items():
+            for queue, task, delta in counts.new_counts(totals, counted.get(name)):
+                counts.add(found.setdefault((queue, task), counts.empty()), delta)
+        _add(found)
+        _keep({**told, **ended})
+        EndedWorker.objects.filter(pk__in=list(ended)).delete()
+    return True
+
+
+def forget_old() -> None:
+    CountedTotals.objects.filter(counted_at__lt=Now() - KEPT).delete()
+
+
+def _add(found: Mapping[tuple[str, str], list[float]]) -> None:
+    if not found:
+        return
+    minute = timezone.now().replace(second=0, microsecond=0)
+    TaskHistogram.objects.bulk_create(row(queue, task, minute, each) for (queue, task), each in found.items())
+    known = {(row.queue, row.task): row.counts for row in TaskTotal.objects.all()}
+    for key, each in found.items():
+        counts.add(each, known.get(key) or counts.empty())
+    TaskTotal.objects.bulk_create(
+        [TaskTotal(queue=queue, task=task, counts=each) for (queue, task), each in found.items()],
+        update_conflicts=True,
+        unique_fields=["queue", "task"],
+        update_fields=["counts"],
+    )
+
+
+def row(queue: str, task: str, at: Any, each: list[float], resolution: int = 60) -> TaskHistogram:
+    return TaskHistogram(
+        queue=queue,
+        task=task,
+        resolution=resolution,
+        at=at,
+        started=int(each[task_times.STARTED]),
+        succeeded=int(each[task_times.SUCCEEDED]),
+        failed=int(each[task_times.FAILED]),
+        retried=int(each[task_times.RETRIED]),
+        wait_seconds=each[task_times.WAIT_SECONDS],
+        run_seconds=each[task_times.RUN_SECONDS],
+        waits=counts.waits(each),
+        runs=counts.runs(each),
+    )
+
+
+def _keep(told: Mapping[str, Totals]) -> None:
+    CountedTotals.objects.bulk_create(
+        [CountedTotals(connection_name=name, totals=totals, counted_at=Now()) for name, totals in told.items()],
+        update_conflicts=True,
+        unique_fields=["connection_name"],
+        update_fields=["totals", "counted_at"],
+    )

@@ -1,0 +1,19 @@
+"""How old the oldest message can be, by what was seen of its queue."""
+
+from ami.telemetry.snapshots.waiting_age import Seen, bounds
+
+
+def test_empty_queue_has_no_age():
+    assert bounds(100, 0, []) == (0.0, 0.0)
+
+
+def test_nothing_is_known_without_a_look():
+    assert bounds(100, 5, []) == (None, 0.0)
+
+
+def test_since_the_queue_was_empty():
+    assert bounds(100, 5, [Seen(40, 0), Seen(70, 3)]) == (60.0, 30.0)
+
+
+def test_since_all_that_waited_was_started():
+    assert bounds(100, 5, [Seen(10, 4), Seen(60, 5, 4), Seen(90, 5, 1)])[0] == 90.0

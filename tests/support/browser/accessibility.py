@@ -21,7 +21,7 @@ def _source() -> str:
 
 def violations(page: Page) -> list[str]:
     """Return what is serious or critical, each with its rule, its element and how to mend it."""
-    options = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"]}
+    options = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"], "preload": False}
     found = page.evaluate_apart(_source(), RUN % json.dumps(options))
     return [
         f"{each['impact']} {each['id']}: {each['help']}: {each['at']}: {each['why']} {each['html'][:200]}"

@@ -28,6 +28,13 @@ MIDDLE = """(() => {
   return above && (found.contains(above) || above.contains(found)) ? at : null;
 })()"""
 TEXTS = '(%s)(%s).map(each => (each.value ?? each.textContent).replace(/\\s+/g, " ").trim())'
+WIDEST = """(() => {
+  const over = each => each.getBoundingClientRect().right > window.innerWidth + 1;
+  const clipped = each => { for (let at = each.parentElement; at; at = at.parentElement)
+    if (getComputedStyle(at).overflowX !== "visible" && !over(at)) return true; return false; };
+  return [...document.body.querySelectorAll("*")].filter(each => over(each) && !clipped(each) &&
+    ![...each.children].some(over)).slice(0, 5).map(each => each.outerHTML.slice(0, 120));
+})()"""
 #: Every violation of the page's policy, also those that a script would swallow.
 VIOLATIONS = """document.addEventListener("securitypolicyviolation", event => console.error(
   `CSP ${event.effectiveDirective} blocked ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}`))"""
@@ -179,6 +186,10 @@ class Page:
     def overhang(self) -> int:
         """By how many pixels the page is wider than its window."""
         return int(self.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+    def widest(self) -> list[str]:
+        """Return the elements that reach over the right edge of the window and have no such child."""
+        return list(self.evaluate(WIDEST))
 
     def screenshot(self, file: Path, *, most_height: int = 4000) -> None:
         """Write a picture of the whole page as PNG, at most so high."""

@@ -97,12 +97,13 @@ def add(*more: Lever) -> None:
 
 
 def allowed(user: Any) -> frozenset[str]:
-    """Return the permissions that a user has, of those that levers need."""
+    """Return the permissions that a user has, of those that buttons need."""
     has: Callable[[str], bool] = user.has_perm
-    return frozenset(each for each in {lever.needs for lever in LEVERS.values()} if has(each))
+    needed = {f"queues.{PEEK}", *(lever.needs for lever in LEVERS.values())}
+    return frozenset(each for each in needed if has(each))
 
 
-QUEUE, WORKERS = "pause_queue", "control_workers"
+QUEUE, WORKERS, PEEK = "pause_queue", "control_workers", "peek_queue"
 
 add(
     Lever(

@@ -130,17 +130,15 @@ def guarded(page: type[Page]) -> Callable[..., HttpResponseBase]:
     def view(request: HttpRequest, **given: Any) -> HttpResponseBase:
         if request.method != "GET" or not page().part_asked(request):
             return inner(request, **given)
-        known = watchers.trusted(request)
-        if known is None:
-            # A redirect would put the form to sign in into the middle of the page.
-            return inner(request, **given) if admin.site.has_permission(request) else _signed_out(request)
-        asked = page()
-        asked.setup(request, **given)
-        etag = etag_of(known.allowed, asked.version(shared.current()))
-        part = watchers.kept(request.get_full_path(), etag)
-        if part is not None or request.headers.get("If-None-Match") == etag:
-            return answer(request, etag, part or b"")
-        return inner(request, **given)
+        if (known := watchers.trusted(request)) is not None:
+            asked = page()
+            asked.setup(request, **given)
+            etag = etag_of(known.allowed, asked.version(shared.current()))
+            part = watchers.kept(request.get_full_path(), etag)
+            if part is not None or request.headers.get("If-None-Match") == etag:
+                return answer(request, etag, part or b"")
+        # A redirect would put the form to sign in into the middle of the page.
+        return inner(request, **given) if admin.site.has_permission(request) else _signed_out(request)
 
     view.__name__ = page.__name__
     return view

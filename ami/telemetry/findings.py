@@ -51,8 +51,3 @@ def _of_snapshot(snapshot: Snapshot) -> Iterator[FindingFigures]:
         if queue.promise == BROKEN and queue.paused is None:
             sentence = f"{queue.queue} does not keep its promise: {queue.promise_words}."
             yield FindingFigures("warning", "promise-broken", sentence, queue.queue)
-    for worker in snapshot.workers:
-        if worker.state == "held":
-            since = f"for {worker.held_seconds or 0:.0f} s"
-            sentence = f"{worker.node} takes no tasks {since}: {'; '.join(worker.reasons)}."
-            yield FindingFigures("warning", "worker-held", sentence, worker.node)

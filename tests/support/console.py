@@ -7,6 +7,7 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
+from ami.console.quantities import iso  # noqa: F401
 from ami.console.watchers import watchers
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import (

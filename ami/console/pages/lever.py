@@ -58,7 +58,7 @@ class LeverPage(Page):
         given = {name: str(request.POST.get(name, "")).strip()[:LONGEST_VALUE] for name in names}
         why = str(request.POST.get("why", "")).strip()
         try:
-            sentence = self.lever.run(self.target, Operator(request.user, "admin"), why, given)
+            sentence = self.lever.run(self.target, Operator(request.user, "console"), why, given)
         except Refused as error:
             return self._form({**given, "why": why}, str(error), 400)
         except expected() as error:

@@ -49,7 +49,7 @@ class PeekPage(OneQueue):
         except expected() as error:
             return self._shown(None, broker_errors.sentence(error), 503)
         seen = {"seen": len(found.messages)}
-        audit_log.record("peek", who=request.user, which=f"queue {self.queue}", after=seen, source="admin")
+        audit_log.record("peek", who=request.user, which=f"queue {self.queue}", after=seen, source="console")
         return self._shown(found, "", 200)
 
     def _require(self) -> None:

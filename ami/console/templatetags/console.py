@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import template
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
@@ -66,18 +66,27 @@ def spark(values: Sequence[float | None], what: str) -> SafeString:
     return sparkline(values, what)
 
 
+@register.simple_tag
+def address(name: str, *names: str) -> str:
+    """Return the address of a page of the console; empty where a name, such as a message's id, fits into none."""
+    try:
+        return reverse(f"console:{name}", args=names) if all(names) else ""
+    except NoReverseMatch:
+        return ""
+
+
 @register.simple_tag(takes_context=True)
 def lever(context: Any, verb: str, target: str, text: str = "") -> SafeString | str:
     """Return the button of a lever, nothing where the user may not use it."""
     found = LEVERS[verb]
-    if found.needs not in context.get("allowed", ()):
+    form = address("lever", verb, target)
+    if found.needs not in context.get("allowed", ()) or not form:
         return ""
-    address = f"{reverse('console:lever', args=[verb, target])}?{urlencode({'next': context['here']})}"
     return format_html(
         '<a class="lever{}" id="{}" href="{}" aria-label="{} {}">{}</a>',
         " grave" if found.grave else "",
         f"lever-{verb}-{slugify(target)}",
-        address,
+        f"{form}?{urlencode({'next': context['here']})}",
         text or found.text,
         target,
         text or found.text,

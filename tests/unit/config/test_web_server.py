@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,3 +59,22 @@ def test_a_large_answer_may_take_longer_than_one_timeout(ends):
     sent.join(60)
     assert not sent.is_alive()
     assert time.monotonic() - began > ours.gettimeout()
+
+
+@pytest.mark.parametrize(
+    ("status", "address", "is_logged"),
+    [
+        (304, "/admin/queues/?live=overview", False),
+        (200, "/admin/queues/queue/antenna/?span=7d&live=tasks", False),
+        (401, "/admin/queues/?live=overview", True),
+        (500, "/admin/queues/?live=overview", True),
+        (200, "/admin/queues/", True),
+        (200, "/api/v2/jobs/?live=1", True),
+    ],
+)
+def test_polls_that_went_well_are_not_in_the_access_log(monkeypatch, status, address, is_logged):
+    logged = []
+    monkeypatch.setattr(web_server.GunicornLogger, "access", lambda *given: logged.append(given))
+    logger = web_server.Logger.__new__(web_server.Logger)
+    logger.access(SimpleNamespace(status_code=status), None, {"RAW_URI": address}, None)
+    assert bool(logged) == is_logged

@@ -91,10 +91,11 @@ def _options(parser: Any) -> set[str]:
 
 def test_every_finding_and_check_has_a_row_in_operations() -> None:
     queues = ROOT / "ami" / "queues"
-    paths = [*(queues / "diagnostics").glob("*.py"), queues / "letters" / "watch.py"]
+    telemetry = ROOT / "ami" / "telemetry" / "findings.py"
+    paths = [*(queues / "diagnostics").glob("*.py"), queues / "letters" / "watch.py", telemetry]
     sources = [path.read_text() for path in paths]
     # Each is written where it is found; a name that depends on the queue is put into a variable first.
-    found = r'(?:Finding\(\s*[^,]+,\s*|name, why = |Sign\()"([a-z-]+)"'
+    found = r'(?:Finding(?:Figures)?\(\s*[^,]+,\s*|name, why = |Sign\()"([a-z-]+)"'
     names = {name for source in sources for name in re.findall(found, source)}
     assert names
     table = OPERATIONS.partition("## What `queues check --live` finds")[2]

@@ -1,0 +1,119 @@
+"""Polls: unchanged figures are 304, a session that was just checked costs no statement."""
+
+from dataclasses import replace
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from ami.console import watchers as watching
+from tests.support import console
+
+pytestmark = pytest.mark.django_db
+QUEUE = settings.ANTENNA_TOPOLOGY.workloads[0].queue
+
+
+def poll(client: Client, etag: str = "", part: str = "overview"):
+    address = reverse("console:overview") if part == "overview" else reverse("console:queue", args=[QUEUE])
+    headers = {"If-None-Match": etag} if etag else {}
+    return client.get(address, {"live": part}, headers=headers)
+
+
+@pytest.fixture
+def watching_client(figures, viewer):
+    viewer.get(reverse("console:overview"))
+    return viewer
+
+
+def test_unchanged_part_is_answered_304_without_a_statement(watching_client):
+    etag = poll(watching_client)["ETag"]
+    with CaptureQueriesContext(connection) as queries:
+        answer = poll(watching_client, etag)
+    assert (answer.status_code, answer.content, len(queries)) == (304, b"", 0)
+
+
+def test_rendered_part_is_shared_without_a_statement(watching_client):
+    first = poll(watching_client)
+    other = console.client_of()
+    other.get(reverse("console:overview"))
+    with CaptureQueriesContext(connection) as queries:
+        assert poll(other).content == first.content
+    assert len(queries) == 0
+
+
+def test_new_figures_are_sent(watching_client, figures, monkeypatch):
+    etag = poll(watching_client)["ETag"]
+    console.show(monkeypatch, replace(figures, version=8, findings=()))
+    answer = poll(watching_client, etag)
+    assert (answer.status_code, answer["ETag"] != etag) == (200, True)
+    assert "found nothing" in answer.content.decode()
+
+
+def test_part_is_a_fragment_without_a_form(watching_client):
+    shown = poll(watching_client).content.decode()
+    assert "<html" not in shown
+    assert "csrfmiddlewaretoken" not in shown
+    assert QUEUE in shown
+
+
+def test_permissions_are_not_shared_with_a_viewer(watching_client):
+    operator = console.client_of("pause_queue")
+    operator.get(reverse("console:overview"))
+    assert "/lever/pause/" in poll(operator).content.decode()
+    assert "/lever/pause/" not in poll(watching_client, poll(operator)["ETag"]).content.decode()
+
+
+@pytest.mark.usefixtures("figures")
+def test_stranger_is_led_to_the_sign_in(db):
+    for client in (Client(), console.client_of(is_staff=False)):
+        answer = poll(client)
+        assert (answer.status_code, answer.content) == (401, b"")
+        assert (
+            answer["HX-Redirect"] == f"{reverse('admin:login')}?next={reverse('console:overview').replace('/', '%2F')}"
+        )
+
+
+def test_forged_etag_shows_a_stranger_nothing(watching_client):
+    etag = poll(watching_client)["ETag"]
+    assert poll(Client(), etag).status_code == 401
+
+
+def test_who_signed_out_is_trusted_for_seconds_only(watching_client, monkeypatch):
+    poll(watching_client)
+    key = watching_client.cookies[settings.SESSION_COOKIE_NAME].value
+    watching_client.logout()
+    watching_client.cookies[settings.SESSION_COOKIE_NAME] = key
+    assert poll(watching_client).status_code == 200
+    monkeypatch.setattr(watching.time, "monotonic", lambda: 1e12)
+    assert poll(watching_client).status_code == 401
+
+
+def test_memory_of_sessions_and_parts_is_bounded(figures, monkeypatch, viewer):
+    monkeypatch.setattr(watching, "MOST_WATCHERS", 2)
+    monkeypatch.setattr(watching, "MOST_PARTS", 2)
+    for number in range(5):
+        viewer.get(reverse("console:overview"), {"live": "overview", "n": number})
+        console.client_of().get(reverse("console:overview"))
+    assert len(watching.watchers._known) == len(watching.watchers._parts) == 2
+
+
+@pytest.mark.parametrize("part", ["status", "tasks"])
+def test_each_part_of_a_queue_is_polled(figures, viewer, part):
+    answer = poll(viewer, part=part)
+    assert answer.status_code == 200
+    assert poll(viewer, answer["ETag"], part).status_code == 304
+
+
+def test_part_that_does_not_exist_is_the_whole_page(figures, viewer):
+    assert b"<html" in viewer.get(reverse("console:overview"), {"live": "x"}).content
+
+
+def test_changed_figures_reach_nobody_who_signed_out(watching_client, figures, monkeypatch):
+    key = watching_client.cookies[settings.SESSION_COOKIE_NAME].value
+    watching_client.logout()
+    watching_client.cookies[settings.SESSION_COOKIE_NAME] = key
+    console.show(monkeypatch, replace(figures, version=8))
+    assert poll(watching_client).status_code == 401

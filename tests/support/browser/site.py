@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from django.contrib.auth.models import Permission
+from django.contrib.staticfiles.finders import get_finders
 
 from ami.main.models import User
 from tests.support.browser.chromium import Chromium
@@ -32,8 +34,17 @@ def _person(email: str, **fields: bool) -> User:
 
 
 def web_at(place: Place, **environment: str) -> Web:
-    """Start the web process of a place as deployed."""
+    """Start the web process of a place as deployed, with the static files collected."""
+    collect_static(place.folder / "files/static")
     return web_of(place, ANTENNA_LOG_LEVEL="WARNING", **environment)
+
+
+def collect_static(folder: Path) -> None:
+    """Link every static file into a folder, as ``manage.py collectstatic --link`` does."""
+    for finder in get_finders():
+        for name, storage in finder.list([]):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(storage.path(name))
 
 
 @contextmanager

@@ -8,6 +8,10 @@ from ami.telemetry.snapshots.shape import Stop
 
 KEPT, BROKEN, UNKNOWN, NONE = "kept", "broken", "unknown", "none"
 
+#: A promise is broken when more than this share began late, and more than a task or two: beat's first ticks, or one
+#: that waited for a long one.
+LATE_SHARE, LATE_TASKS = 0.05, 3
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -41,7 +45,7 @@ def judge(
         words = "nothing has run in the last five minutes" if not waiting else "what waits has not begun yet"
         return Promise(UNKNOWN, words)
     late = counts.above(waits, target)
-    if late > whole * 0.05:
+    if late > whole * LATE_SHARE and (late >= LATE_TASKS or late == whole):
         return Promise(BROKEN, f"{late / whole:.0%} began later than {duration(target)}")
     return Promise(KEPT, f"{1 - late / whole:.0%} began within {duration(target)}")
 

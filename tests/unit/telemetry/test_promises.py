@@ -19,6 +19,8 @@ def waits(quick=0, slow=0):
         (None, 5, 0, 0, 0, False, False, NONE, "no wait target"),
         (1, 99, 1, 0, 0, False, False, KEPT, "99% began within 1 s"),
         (1, 90, 10, 0, 0, False, False, BROKEN, "10% began later than 1 s"),
+        (1, 5, 2, 0, 0, False, False, KEPT, "71% began within 1 s"),
+        (1, 0, 1, 0, 0, False, False, BROKEN, "100% began later than 1 s"),
         (60, 0, 0, 0, 0, False, False, UNKNOWN, "nothing has run in the last five minutes"),
         (60, 0, 0, 7, 30, False, False, UNKNOWN, "what waits has not begun yet"),
         (60, 10, 0, 7, 90, False, False, BROKEN, "the oldest message waits 90 s, the target is 60 s"),

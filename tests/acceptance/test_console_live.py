@@ -6,6 +6,8 @@ import pytest
 from django.conf import settings
 
 from ami.queues import pauses, worker_operations
+from ami.queues.models import Worker
+from ami.queues.wishes import Operator
 from tests.support.browser import chromium, site
 from tests.support.browser.chromium import Chromium
 from tests.support.browser.page import Page
@@ -34,14 +36,15 @@ def cell(label: str, queue: str = QUEUE) -> str:
 
 
 def follows_operations(page: Page) -> None:
-    topology = settings.ANTENNA_TOPOLOGY
-    pauses.pause(topology, QUEUE, "ada", why="night shift", wait_seconds=0)
+    topology, who = settings.ANTENNA_TOPOLOGY, Operator("ada")
+    pauses.pause(topology, QUEUE, who, why="night shift", seconds=0)
     page.wait(row(), "night shift", SOON)
-    pauses.resume(topology, QUEUE, "ada", wait_seconds=0)
+    pauses.resume(topology, QUEUE, who, seconds=0)
     page.wait_gone(row(), "night shift", SOON)
-    worker_operations.park(topology, QUEUE, "ada", why="oil change", wait_seconds=0)
+    service = Worker.objects.get().service
+    worker_operations.park(topology, service, who, why="oil change", seconds=0)
     page.wait(row(), "oil change", SOON)
-    worker_operations.unpark(topology, QUEUE, "ada", wait_seconds=0)
+    worker_operations.unpark(topology, service, who, seconds=0)
     page.wait_gone(row(), "oil change", SOON)
 
 

@@ -13,7 +13,7 @@ from tests.support.browser.chromium import Chromium
 from tests.support.browser.page import Page
 from tests.support.place import BROKERS, Place, until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.alone]
 
 TASKS = "tests.support.worker_tasks.basic"
 QUEUE, OTHER = "antenna-interactive", "antenna-housekeeping"

@@ -16,7 +16,7 @@ from tests.support.product import admin_rows
 from tests.support.product.admin_pages import MODELS, address
 from tests.support.soak import soak
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.alone]
 
 QUEUE = "antenna-ingest"
 #: What Django's own lists and forms have; the console's pages have none of it.

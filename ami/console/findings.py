@@ -43,7 +43,9 @@ class FindingRow:
 
 def finding_row(finding: FindingFigures) -> FindingRow:
     """Return what is shown of a finding."""
-    lever = LEVER_OF.get(finding.name, "") if finding.target else ""
+    lever = LEVER_OF.get(finding.name, "")
+    # The sentences of those that a lever mends begin with its target: a queue, a node, a task or a job.
+    target = finding.target or (finding.sentence.partition(" ")[0] if lever else "")
     page = PAGE_OF.get(finding.name, "")
     return FindingRow(
         finding.level,
@@ -51,7 +53,7 @@ def finding_row(finding: FindingFigures) -> FindingRow:
         ICONS.get(finding.level, "unknown"),
         finding.name,
         finding.sentence,
-        finding.target,
+        target,
         lever,
         reverse(f"console:{page}") if page else "",
         page.capitalize(),

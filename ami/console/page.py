@@ -27,6 +27,8 @@ TABS = (
     ("audit", "Audit log"),
     ("handbook", "Handbook"),
 )
+#: Figures are at most about so old: less than the time between two polls, so that each brings new ones.
+FRESH_SECONDS = 1.5
 #: The parameter of the query that asks for one part of a page alone; its value is the part's name.
 LIVE = "live"
 
@@ -71,7 +73,7 @@ class Page(View):
 
     def get(self, request: HttpRequest, **_: Any) -> HttpResponse:
         """Send the page, one part of it, or a table."""
-        snapshot = shared.current()
+        snapshot = shared.current(FRESH_SECONDS)
         if kind := request.GET.get("format"):
             return self._exported(request, kind, snapshot)
         allowed = levers.allowed(request.user)
@@ -133,7 +135,7 @@ def guarded(page: type[Page]) -> Callable[..., HttpResponseBase]:
         if (known := watchers.trusted(request)) is not None:
             asked = page()
             asked.setup(request, **given)
-            etag = etag_of(known.allowed, asked.version(shared.current()))
+            etag = etag_of(known.allowed, asked.version(shared.current(FRESH_SECONDS)))
             part = watchers.kept(request.get_full_path(), etag)
             if part is not None or request.headers.get("If-None-Match") == etag:
                 return answer(request, etag, part or b"")

@@ -18,6 +18,7 @@ from ami.queues import broker_errors
 from ami.queues.admin_site.operation_actions import expected
 from ami.queues.refusals import Refused
 from ami.queues.wishes import LONGEST_WHY, Operator
+from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot
 
 LONGEST_VALUE = 255
@@ -63,6 +64,9 @@ class LeverPage(Page):
             return self._form({**given, "why": why}, str(error), 400)
         except expected() as error:
             return self._form({**given, "why": why}, broker_errors.sentence(error), 503)
+        # The page that follows, and everybody's next poll, show what it has changed.
+        shared.forget()
+        shared.current(0.0)
         messages.success(request, format_html("{}: {}. {}", self.lever.text, self.target, sentence))
         return redirect(self._back())
 

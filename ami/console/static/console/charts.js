@@ -59,7 +59,7 @@
     const format = new Intl.DateTimeFormat(undefined, data.span > 90000 ? {weekday: "short", day: "numeric"} : {timeStyle: "short"});
     const exact = new Intl.DateTimeFormat(undefined, {dateStyle: "short", timeStyle: "medium"});
     const at = (value) => (value == null ? "–" : exact.format(new Date(value * 1000)));
-    const times = {...axis, space: 70, values: (_, values) => values.map((value) => format.format(new Date(value * 1000)))};
+    const times = {...axis, space: 70, size: 30, values: (_, values) => values.map((value) => format.format(new Date(value * 1000)))};
     return {
       width: box.clientWidth, height: 180, cursor: {sync: {key: "queue"}, points: {size: 6}},
       legend: {live: true},
@@ -95,11 +95,10 @@
 
   const list = (found) => {
     const format = new Intl.DateTimeFormat(undefined, {dateStyle: "short", timeStyle: "short"});
-    const words = {paused: "Paused", resumed: "Resumed", version: "New version"};
     document.getElementById("marks").replaceChildren(...found.map((mark) => {
       const item = document.createElement("li");
       item.className = `mark-${mark.kind}`;
-      item.textContent = `${format.format(new Date(mark.at * 1000))} ${words[mark.kind] || mark.kind}: ${mark.text}`;
+      item.textContent = `${format.format(new Date(mark.at * 1000))}: ${mark.text}`;
       return item;
     }));
   };

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from ami.celery import task_times
 from ami.celery.thread_database import short_connection
-from ami.queues.models import Worker
+from ami.queues.models import Lease, Worker
 from ami.queues.rescue import lease
 from ami.telemetry import counts, rollups, totals
 from ami.telemetry.broker_figures import BrokerFigures, BrokerLink
@@ -72,7 +72,9 @@ class Sampler:
 
     def _take_over(self, name: str) -> bool:
         with short_connection():
-            self._holds = lease.acquire(NAME, name, LEASE_SECONDS)
+            # One statement while another process has it.
+            is_taken = Lease.objects.filter(name=NAME, until__gt=Now()).exclude(holder=name).exists()
+            self._holds = not is_taken and lease.acquire(NAME, name, LEASE_SECONDS)
         return self._holds
 
     def _lose(self) -> None:

@@ -94,6 +94,7 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m benchmarks.exports
 	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.operations
 	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.failures
+	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.telemetry
 	mkdir -p .test-logs && DATABASE_URL=sqlite:///$(CURDIR)/.test-logs/rows.sqlite3 $(V) -m benchmarks.failures --pairs 0
 	$(V) -m benchmarks.start
 	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.overhead

@@ -36,7 +36,8 @@ from tests.support.pid_namespace import descendants  # noqa: E402
 from tests.support.place import new_place, until  # noqa: E402
 
 QUEUE, TASK = "antenna-interactive", "tests.support.worker_tasks.basic.succeed"
-RATE_TARGET, CPU_TARGET, STATEMENTS_TARGET = 0.95, 0.5, 15
+#: The worker measured alone holds the sampler's lease, whose holder may send 15 statements more.
+RATE_TARGET, CPU_TARGET, STATEMENTS_TARGET = 0.95, 0.5, 15 + 15
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ class CompositionConfig(AppConfig):
         adoption, telemetry's listeners, and the cache's table to `migrate`.
         """
         from ami.celery import fences, sensitive, tick_claims, worker_records
-        from ami.jobs.services import job_slice
+        from ami.jobs.services import job_slice, nats_findings
         from ami.jobs.services import old_tasks as antenna
         from ami.jobs.services.running_jobs import running_jobs
         from ami.main.services import leases
         from ami.queues.adoption import old_tasks
+        from ami.queues.diagnostics import sources
         from ami.queues.fence_rows import DatabaseFences
         from ami.queues.letters.collector import Collector
         from ami.queues.rescue import gone
@@ -52,6 +53,7 @@ class CompositionConfig(AppConfig):
         gone.connect(leases.release_named)
         listeners.connect()
         ports.connect_jobs(running_jobs)
+        sources.connect("NATS", nats_findings.findings)
         old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
 

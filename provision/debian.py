@@ -1,4 +1,4 @@
-"""Installs a server from its Debian package without starting the package's system service."""
+"""Installs a server or a program from its Debian package without starting the package's system service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from provision import account, commands
@@ -23,17 +23,22 @@ _one_at_a_time = threading.Lock()
 
 def look(kind: Kind) -> str:
     """What `install` would install. Raises `Unavailable`."""
+    require()
+    return f"the Debian package {kind.package}"
+
+
+def require() -> None:
+    """Raise `Unavailable` where no package can be installed."""
     if not shutil.which("apt-get"):
         raise Unavailable("no apt-get")
     if not account.is_root():
         raise Unavailable("not root, so no Debian packages")
-    return f"the Debian package {kind.package}"
 
 
-def install_commands(kind: Kind, *options: str) -> list[list[str]]:
-    """The update and install commands for one package; `options` go to apt-get (a test passes --simulate)."""
+def install_commands(packages: Sequence[str], *options: str) -> list[list[str]]:
+    """The update and install commands for some packages; `options` go to apt-get (a test passes --simulate)."""
     apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *options]
-    return [[*apt, "update", "-qq"], [*apt, "install", "-y", "-qq", "--no-install-recommends", kind.package]]
+    return [[*apt, "update", "-qq"], [*apt, "install", "-y", "-qq", "--no-install-recommends", *packages]]
 
 
 @contextlib.contextmanager
@@ -67,9 +72,20 @@ def install(kind: Kind, *options: str) -> None:
     look(kind)
     with _one_at_a_time:
         before = service_runs(kind.package)
-        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        with services_forbidden():
-            for argv in install_commands(kind, *options):
-                commands.run(argv, seconds=INSTALL_SECONDS, env=environ)
+        _run(install_commands([kind.package], *options))
         if not before and service_runs(kind.package):  # the machine's own policy allowed it
             commands.run(["service", kind.package, "stop"], seconds=60)
+
+
+def install_programs(packages: Sequence[str]) -> None:
+    """Install packages that have no service. Raises `Unavailable`."""
+    require()
+    with _one_at_a_time:
+        _run(install_commands(packages))
+
+
+def _run(argvs: Sequence[Sequence[str]]) -> None:
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with services_forbidden():
+        for argv in argvs:
+            commands.run(argv, seconds=INSTALL_SECONDS, env=environ)

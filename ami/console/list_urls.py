@@ -2,23 +2,23 @@
 
 from django.urls import path
 
-from ami.console import audit, handbook, letter, letters, schedule, task
+from ami.console import audit, handbook, letter, letters, schedule_page, task
 from ami.console.list_page import staff
 from ami.console.page import guarded
 from ami.console.pages.workers import WorkerPage, WorkersPage
 
 urlpatterns = [
     path("workers/", guarded(WorkersPage), name="workers"),
-    path("workers/<str:name>/", guarded(WorkerPage), name="worker"),
+    path("workers/<path:name>/", guarded(WorkerPage), name="worker"),
     path("letters/", staff(letters.groups), name="letters"),
     path("letters/all/", staff(letters.all_letters), name="letter_list"),
     path("letters/cause/<str:cause>/", staff(letters.one_group), name="letter_group"),
     path("letters/<int:key>/", staff(letter.show), name="letter"),
     path("letters/<int:key>/edit/", staff(letter.edit), name="letter_edit"),
     path("replays/", staff(letters.replay_list), name="replays"),
-    path("schedule/", staff(schedule.show), name="schedule"),
+    path("schedule/", staff(schedule_page.show), name="schedule"),
     path("audit/", staff(audit.show), name="audit"),
     path("handbook/", staff(handbook.show), name="handbook"),
     path("handbook/<path:name>/", staff(handbook.show), name="handbook_page"),
-    path("task/<str:task_id>/", staff(task.show), name="task"),
+    path("task/<path:task_id>/", staff(task.show), name="task"),
 ]

@@ -85,7 +85,7 @@ class Page(View):
             watchers.keep(request.get_full_path(), etag, part)
             return answer(request, etag, part)
         parts = {name: self._part(name, etag, context) for name in self.parts}
-        return TemplateResponse(request, self.template, {**self._around(), **context, "parts": parts})
+        return TemplateResponse(request, self.template, {**self.around(), **context, "parts": parts})
 
     def part_asked(self, request: HttpRequest) -> str:
         """Return the name of the part that a poll asks for; empty where the whole page is asked for."""
@@ -109,7 +109,7 @@ class Page(View):
     def _context(self, snapshot: Snapshot, allowed: frozenset[str]) -> dict[str, Any]:
         return {"snapshot": snapshot, "allowed": allowed, "here": self.here(), **self.figures(snapshot)}
 
-    def _around(self) -> dict[str, Any]:
+    def around(self) -> dict[str, Any]:
         """Return the context of what stands around a page's figures."""
         around = {**admin.site.each_context(self.request), "is_nav_sidebar_enabled": False}
         return {**around, "title": self.heading(), "tab": self.tab, "tabs": TABS, "above": self.breadcrumbs()}

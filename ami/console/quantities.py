@@ -39,9 +39,12 @@ def size(count: float | None) -> str:
     return f"{count:.1f} GiB"
 
 
-def number(value: float | None) -> str:
-    """Return a count with thin spaces between thousands; of a broken number its first decimal."""
-    if value is None:
+def number(value: float | str | None) -> str:
+    """Return a count with thin spaces between thousands; of a broken number its first decimal.
+
+    A text is what a template has for a key that is missing.
+    """
+    if value is None or isinstance(value, str):
         return UNSEEN
     text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
     return text.replace(",", "\u2009")

@@ -37,7 +37,6 @@ class Host:
 
     name: str
     workers: tuple[ShownWorker, ...]
-    used_bytes: int | None
 
     @property
     def running(self) -> int:
@@ -132,5 +131,4 @@ def _place(percent: float | None) -> float | None:
 
 
 def _host(name: str, workers: list[WorkerFigures]) -> Host:
-    used = [worker.memory_used_bytes for worker in workers if worker.memory_used_bytes is not None]
-    return Host(name, tuple(ShownWorker(worker, gauge(worker)) for worker in workers), sum(used) if used else None)
+    return Host(name, tuple(ShownWorker(worker, gauge(worker)) for worker in workers))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.decorators import method_decorator
@@ -18,6 +19,11 @@ class AdminSite(GuardedSite):
     site_header = site_title = "Antenna"
     index_title = "Operations"
     site_url = None
+    index_template = "main/index.html"
+
+    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Show where to look first above the models."""
+        return super().index(request, {**(extra_context or {}), "flower_url": settings.FLOWER_URL})
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

@@ -28,10 +28,11 @@ class Readers:
 
     @classmethod
     def read(cls) -> Self:
-        """Return them; two statements."""
-        rows: Any = Worker.objects.annotate(now=Now())
+        """Return them; two statements, one where no worker has ever reported itself: there the pauses do not count."""
+        rows: Any = list(Worker.objects.annotate(now=Now()))
         wishes = DesiredState.objects.filter(kind=DesiredState.Kind.QUEUE, aspect=pauses.PAUSED)
-        return cls(tuple((row, row.seen_at >= row.now - STALE) for row in rows), {row.name: row for row in wishes})
+        paused = {row.name: row for row in wishes} if rows else {}
+        return cls(tuple((row, row.seen_at >= row.now - STALE) for row in rows), paused)
 
     def why_withheld(self, claim: TickClaim) -> str:
         """Return why no tick of the claim's entry is sent now, as a sentence; empty if one is.

@@ -1,5 +1,6 @@
 """The live findings, looked for by one process for all, and what the snapshot itself shows to be wrong."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from celery import current_app
 from celery.utils.log import get_logger
 from django.conf import settings
+from django.db import connections
 
 from ami.queues import broker_errors, diagnostics
 from ami.queues.diagnostics.finding import Finding
@@ -18,25 +20,60 @@ logger = get_logger(__name__)
 
 NAME = "findings"
 FRESH_SECONDS = 10.0
+_looking = threading.Lock()
 ORDER = {"error": 0, "warning": 1, "unseen": 2}
 
 
 def current(snapshot: Snapshot) -> tuple[tuple[FindingFigures, ...], float]:
-    """Return the findings, the gravest first, and when they were looked for (epoch seconds)."""
-    shared = shared_values.current(NAME, FRESH_SECONDS, lambda _: [asdict(each) for each in _look()])
-    found = [FindingFigures(**each) for each in shared.value]
+    """Return the findings, the gravest first, and when they were looked for (epoch seconds); one statement.
+
+    A look asks every worker and takes seconds: nobody waits for it but who finds that there never was one.
+    """
+    row = shared_values.last(NAME)
+    if row is None:
+        row = look()
+    elif row.age_seconds > FRESH_SECONDS:
+        _look_in_background()
+    found = [FindingFigures(**each) for each in row.value]
     found += _of_snapshot(snapshot)
     found.sort(key=lambda each: ORDER.get(each.level, 3))
-    return tuple(found), snapshot.taken_at - shared.age_seconds
+    return tuple(found), snapshot.taken_at - row.age_seconds
+
+
+def look() -> shared_values.Shared:
+    """Look now, unless another process does or has within ten seconds."""
+    return shared_values.current(NAME, FRESH_SECONDS, lambda _: [asdict(each) for each in _look()])
+
+
+def _look_in_background() -> None:
+    if _looking.acquire(blocking=False):
+        threading.Thread(target=_run, name="findings", daemon=True).start()
+
+
+def _run() -> None:
+    try:
+        look()
+    except Exception:
+        logger.exception("Findings not looked for")
+    finally:
+        connections.close_all()  # This thread's.
+        _looking.release()
 
 
 def _look() -> Iterator[FindingFigures]:
     try:
-        found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL)
+        found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
     except broker_errors.kinds() as error:
         found = [Finding("error", "broker-unreachable", broker_errors.sentence(error))]
     for each in found:
         yield FindingFigures(each.level, each.name, each.sentence, _target(each.sentence))
+
+
+def _redis() -> Any:
+    from ami.queues.diagnostics import redis_servers  # It imports redis, which few processes need.
+
+    conf = current_app.conf
+    return redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
 
 
 def _target(sentence: str) -> str:

@@ -15,6 +15,8 @@ from ami.telemetry.models import Sample, TaskHistogram
 #: How long samples and histograms of each resolution (seconds) are kept.
 KEPT = {5: timedelta(hours=48), 60: timedelta(days=30), 3600: timedelta(days=730)}
 MINUTE_SECONDS, HOUR_SECONDS = 60.0, 3600.0
+#: A sample is written so long after its time at the latest: a minute is summed up once, and not before it is whole.
+WRITTEN = timedelta(seconds=75)
 #: A statement of this thread has a second.
 MOST_DELETED = 5000
 
@@ -48,6 +50,7 @@ class Rollups:
 def roll(finer: int, coarser: int, now: datetime) -> None:
     """Sum up the finished minutes or hours of the last three, where that is not done; two statements."""
     trunc, whole = (TruncMinute, timedelta(minutes=1)) if coarser == 60 else (TruncHour, timedelta(hours=1))
+    now -= WRITTEN
     until = now.replace(second=0, microsecond=0) if coarser == 60 else now.replace(minute=0, second=0, microsecond=0)
     figures = (
         {name: Max(name) for name in LARGEST} | {name: Avg(name) for name in MEANS} | {name: Sum(name) for name in SUMS}
@@ -75,7 +78,7 @@ def _rolled(row: Any, resolution: int, figures: Iterable[str]) -> Sample:
 
 def roll_histograms(now: datetime) -> None:
     """Sum up the last finished hour of each queue and task, unless it is there."""
-    hour = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    hour = (now - WRITTEN).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     if TaskHistogram.objects.filter(resolution=3600, at=hour).exists():
         return
     found: dict[tuple[str, str], list[float]] = {}

@@ -23,8 +23,8 @@ logger = get_logger(__name__)
 NAME, LEASE_SECONDS = "sampler", 60.0
 TRY_SECONDS = 20.0
 SAMPLE_SECONDS = 5.0
-#: The workers' rows are read, and samples are written, so often; what was counted is written as often where it is new.
-READ_SECONDS, WRITE_SECONDS = 15.0, 30.0
+#: So often the workers' rows are read, samples are written, and what was counted is written where it is new.
+READ_SECONDS, WRITE_SECONDS, COUNT_SECONDS = 20.0, 30.0, 60.0
 
 
 class Sampler:
@@ -32,10 +32,10 @@ class Sampler:
 
     def __init__(self) -> None:
         self._link = BrokerLink()
-        self._next = self._read_at = self._write_at = 0.0
+        self._next = self._read_at = self._write_at = self._count_at = 0.0
         self._holds = False
         self._rows: list[Any] = []
-        self._before: dict[str, Totals] = {}
+        self._before: dict[str, Totals] | None = None
         self._written: dict[str, Totals] = {}
         self._samples: list[Sample] = []
         self._rollups = rollups.Rollups()
@@ -64,6 +64,7 @@ class Sampler:
     def end(self, name: str) -> None:
         """Write what is counted and give the lease up."""
         if self._holds:
+            self._count_at = 0.0
             self._write(name)
             with short_connection():
                 lease.release(NAME, name)
@@ -76,7 +77,8 @@ class Sampler:
 
     def _lose(self) -> None:
         self._holds = False
-        self._samples, self._before, self._written = [], {}, {}
+        self._samples, self._before, self._written = [], None, {}
+        self._count_at = 0.0
         self._link.close()
 
     def _sample(self, app: Any, now: float) -> None:
@@ -104,9 +106,9 @@ class Sampler:
     def _new_counts(self) -> dict[str, list[int]]:
         """Return what each queue has started, ended and failed since the last read."""
         found: dict[str, list[int]] = {row.queue: [0, 0, 0] for row in settings.ANTENNA_TOPOLOGY.workloads}
-        now = {row.connection_name: row.totals or {} for row in self._rows}
+        now, before = {row.connection_name: row.totals or {} for row in self._rows}, self._before
         for name, told in now.items():
-            for queue, _, delta in counts.new_counts(told, self._before.get(name, told)):
+            for queue, _, delta in counts.new_counts(told, before.get(name) if before is not None else told):
                 sums = found.setdefault(queue, [0, 0, 0])
                 ended = sum(delta[task_times.SUCCEEDED : task_times.RETRIED + 1])
                 for place, more in enumerate((delta[task_times.STARTED], ended, delta[task_times.FAILED])):
@@ -115,18 +117,26 @@ class Sampler:
         return found
 
     def _write(self, name: str) -> None:
-        told = {row.connection_name: row.totals for row in self._rows if row.totals}
-        is_new = told != self._written
         with short_connection():
-            if not totals.write(told, is_new=is_new, holds=lambda: lease.acquire(NAME, name, LEASE_SECONDS)):
+            if not self._count(name):
                 self._lose()
                 return
-            self._written = told
             # The others wait for what is counted of their time.
             done = [each for each in self._samples if each.kind == Sample.Kind.WORKER or each.started is not None]
             self._samples = [each for each in self._samples if each.kind == Sample.Kind.QUEUE and each.started is None]
             Sample.objects.bulk_create(done, ignore_conflicts=True)
             self._rollups.turn()
+
+    def _count(self, name: str) -> bool:
+        """Renew the lease, and write what was counted if it is time; return False where another process has it."""
+        if time.monotonic() < self._count_at:
+            return lease.acquire(NAME, name, LEASE_SECONDS)
+        told = {row.connection_name: row.totals for row in self._rows if row.totals}
+        is_new = told != self._written
+        if not totals.write(told, is_new=is_new, holds=lambda: lease.acquire(NAME, name, LEASE_SECONDS)):
+            return False
+        self._written, self._count_at = told, time.monotonic() + COUNT_SECONDS
+        return True
 
 
 def _of_worker(row: Any) -> Sample:

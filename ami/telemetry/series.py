@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from ami.celery import task_times
@@ -14,7 +14,9 @@ from ami.telemetry.models import Sample, TaskHistogram
 QUEUE_COLUMNS = ("waiting", "delayed", "running", "consumers")
 RATES = ("started", "ended", "failed")
 WORKER_COLUMNS = ("memory_used_bytes", "memory_limit_bytes", "children", "running", "held")
-MOST_POINTS = 750
+MOST_POINTS = 720
+#: A day of minutes is read and thinned; a week is read by the hour.
+MOST_ROWS = 1500
 #: The verbs of the audit log that are marked on a queue's chart.
 MARKED = ("pause", "resume")
 
@@ -39,24 +41,20 @@ class Mark:
 def queue_series(queue: str, span_seconds: float) -> Series:
     """Return a queue's figures of the last ``span_seconds``, with ``p95_wait`` in seconds; two statements."""
     resolution, since = _resolution(span_seconds)
-    rows = list(_samples(Sample.Kind.QUEUE, queue, resolution, since))
-    columns: dict[str, list[float | None]] = {name: [getattr(row, name) for row in rows] for name in QUEUE_COLUMNS}
+    found = _thinned(_samples(Sample.Kind.QUEUE, queue, resolution, since, (*QUEUE_COLUMNS, *RATES)))
     for name in RATES:
-        columns[name] = [None if getattr(row, name) is None else getattr(row, name) * 60 / resolution for row in rows]
-    p95 = _p95(queue, 60 if resolution < 3600 else 3600, since)
-    step = 60 if resolution < 3600 else 3600
-    columns["p95_wait"] = [p95.get(row.at.timestamp() // step) for row in rows]
-    return Series([row.at.timestamp() for row in rows], columns)
+        found.columns[name] = [None if each is None else each * 60 / resolution for each in found.columns[name]]
+    # A day has too many histograms of minutes.
+    step = 60 if resolution == 5 else 3600
+    p95 = _p95(queue, step, since)
+    found.columns["p95_wait"] = [p95.get(at // step) for at in found.times]
+    return found
 
 
 def worker_series(node: str, span_seconds: float) -> Series:
     """Return a worker's figures of the last ``span_seconds``; one statement."""
     resolution, since = _resolution(span_seconds)
-    rows = list(_samples(Sample.Kind.WORKER, node, resolution, since))
-    return Series(
-        [row.at.timestamp() for row in rows],
-        {name: [getattr(row, name) for row in rows] for name in WORKER_COLUMNS},
-    )
+    return _thinned(_samples(Sample.Kind.WORKER, node, resolution, since, WORKER_COLUMNS))
 
 
 def marks(queue: str, span_seconds: float) -> list[Mark]:
@@ -70,18 +68,47 @@ def marks(queue: str, span_seconds: float) -> list[Mark]:
 
 
 def _resolution(span_seconds: float) -> tuple[int, datetime]:
-    found = next(each for each in (5, 60, 3600) if span_seconds / each <= MOST_POINTS or each == 3600)
+    most = {5: MOST_POINTS, 60: MOST_ROWS}
+    found = next((each for each, rows in most.items() if span_seconds / each <= rows), 3600)
     return found, timezone.now() - timedelta(seconds=span_seconds)
 
 
-def _samples(kind: str, name: str, resolution: int, since: datetime) -> Any:
-    return Sample.objects.filter(kind=kind, name=name, resolution=resolution, at__gt=since).order_by("at")
+def _samples(kind: str, name: str, resolution: int, since: datetime, columns: tuple[str, ...]) -> Series:
+    rows = Sample.objects.filter(kind=kind, name=name, resolution=resolution, at__gt=since).order_by("at")
+    times: list[float] = []
+    found: dict[str, list[float | None]] = {column: [] for column in columns}
+    for at, *values in rows.values_list("at", *columns):
+        times.append(at.timestamp())
+        for column, value in zip(columns, values, strict=True):
+            found[column].append(value)
+    return Series(times, found)
 
 
-def _p95(queue: str, resolution: int, since: datetime) -> dict[float, float | None]:
-    found: dict[float, list[float]] = {}
-    rows = TaskHistogram.objects.filter(queue=queue, resolution=resolution, at__gt=since)
-    for at, waits in rows.values_list("at", "waits"):
+def _thinned(series: Series) -> Series:
+    """Return at most `MOST_POINTS` points: of several the first time, the largest gauge and the mean rate."""
+    step = -(-len(series.times) // MOST_POINTS)
+    if step <= 1:
+        return series
+    starts = range(0, len(series.times), step)
+    columns: dict[str, list[float | None]] = {}
+    for name, values in series.columns.items():
+        groups = [[each for each in values[at : at + step] if each is not None] for at in starts]
+        mean = name in RATES
+        columns[name] = [(sum(each) / len(each) if mean else max(each)) if each else None for each in groups]
+    return Series([series.times[at] for at in starts], columns)
+
+
+def _p95(queue: str, step: int, since: datetime) -> dict[float, float | None]:
+    """Return the p95 of the waits of each minute or hour; an hour that is not summed up yet by its minutes."""
+    recent = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    wanted = Q(resolution=60, at__gt=since if step == 60 else max(since, recent))
+    if step == 3600:
+        wanted |= Q(resolution=3600, at__gt=since - timedelta(hours=1))
+    found: dict[tuple[int, float], list[float]] = {}
+    rows = TaskHistogram.objects.filter(wanted, queue=queue)
+    for resolution, at, waits in rows.values_list("resolution", "at", "waits"):
         if len(waits) == task_times.BUCKETS:
-            counts.add(found.setdefault(at.timestamp() // resolution, [0.0] * task_times.BUCKETS), waits)
-    return {at: counts.quantile(waits, 0.95) for at, waits in found.items()}
+            key = resolution, at.timestamp() // step
+            counts.add(found.setdefault(key, [0.0] * task_times.BUCKETS), waits)
+    # The coarser ones last: they are whole.
+    return {at: counts.quantile(found[resolution, at], 0.95) for resolution, at in sorted(found)}

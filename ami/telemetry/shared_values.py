@@ -24,6 +24,12 @@ class Shared:
     age_seconds: float
 
 
+def last(name: str) -> Shared | None:
+    """Return the value as it is, None if there never was one; one statement."""
+    row: Any = SharedValue.objects.filter(name=name).exclude(made_at=None).annotate(now=Now()).first()
+    return Shared(row.value, row.version, (row.now - row.made_at).total_seconds()) if row else None
+
+
 def current(name: str, max_age_seconds: float, make: Callable[[int], Any]) -> Shared:
     """Return the value, made anew where it is older than ``max_age_seconds`` and nobody makes it already.
 

@@ -162,6 +162,8 @@ LOGGING = {
 
 # --- Services ---------------------------------------------------------------------------------------------------
 NATS_URL = values.nats_url
+#: Local settings have a URL all the same; a machine without NATS misses nothing until a job asks for it.
+NATS_IS_CONFIGURED = bool(values.nats_url)
 REDIS_URL = values.redis_url
 RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
 ANTENNA_RESCUE_WEBHOOK_URL = values.antenna_rescue_webhook_url

@@ -92,7 +92,7 @@ class LeverPage(Page):
             "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads if row.queue != self.target],
             "next": self._back(),
         }
-        return TemplateResponse(self.request, self.template, {**self._around(), **context}, status=status)
+        return TemplateResponse(self.request, self.template, {**self.around(), **context}, status=status)
 
     def _back(self) -> str:
         """Return the address to go back to: one of this site's, else the overview."""

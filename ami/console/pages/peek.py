@@ -65,4 +65,4 @@ class PeekPage(OneQueue):
             "found": found,
             "error": error,
         }
-        return TemplateResponse(self.request, self.template, {**self._around(), **context}, status=status)
+        return TemplateResponse(self.request, self.template, {**self.around(), **context}, status=status)

@@ -1,7 +1,8 @@
 """Findings about the running deployment: one module per source.
 
 ``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``redis_servers``: what
-each Redis says. ``beat``: what beat left in the database. ``reported``: what workers reported there.
+each Redis says. ``beat``: what beat left in the database. ``reported``: what workers reported there. ``sources``: what
+the apps above know.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from django.db import DatabaseError
 
 from ami.environment.deferred import deferred
 from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, queues, reported, workers
+from ami.queues.diagnostics import beat, broker, queues, reported, sources, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -43,6 +44,7 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
             *redis_servers.looked_at(servers),
             *beat.findings(),
             *_reported(topology),
+            *sources.findings(),
         ]
     return _sorted(found)
 

@@ -1,21 +1,19 @@
 """Takes a snapshot: one look at the broker, and a few statements."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.celery import task_times
 from ami.queues import overview
 from ami.queues.letters import rows as letters
 from ami.queues.models import Beat, DesiredState, TickClaim, Worker
 from ami.telemetry import counts, ports
 from ami.telemetry.broker_figures import BrokerFigures, link
-from ami.telemetry.models import Sample, TaskHistogram
-from ami.telemetry.snapshots import promises, waiting_age
+from ami.telemetry.snapshots import promises, recent, waiting_age
 from ami.telemetry.snapshots.shape import (
     BeatFigures,
     QueueFigures,
@@ -26,16 +24,14 @@ from ami.telemetry.snapshots.shape import (
 )
 from ami.topology.topology import Topology
 
-MINUTE = timedelta(minutes=1)
-#: Waits and run times are of this time.
-RECENT = timedelta(minutes=5)
-HISTORY_MINUTES = 60
+#: A worker's starts are known after its next beat.
+LAG_SECONDS = 12.0
 
 Aspect, Kind = DesiredState.Aspect, DesiredState.Kind
 
 
 def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
-    """Return what is now; eight statements. A broker that does not answer is named in ``unseen``.
+    """Return what is now; nine statements, and those of the jobs. A broker that does not answer is named in ``unseen``.
 
     Raises:
         django.db.Error: the database did not answer.
@@ -49,10 +45,9 @@ def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
     seen_rows: list[Any] = [*workers, *beats]
     now = next((row.now for row in seen_rows), None) or timezone.now()
     shown = [worker_figures(row, stops, now) for row in workers]
-    recent = _recent(now)
-    history = _history(now)
+    past = recent.read(now, workers)
     queues = tuple(
-        _queue(row, seen, shown, stops, buried, recent.get(row.queue), history.get(row.queue, []), now)
+        _queue(row, seen, shown, stops, buried, past.get(row.queue) or recent.Recent(), now)
         for row in topology.workloads
     )
     return Snapshot(
@@ -139,47 +134,21 @@ def _beat(row: Any, last_tick: datetime | None) -> BeatFigures:
     )
 
 
-def _recent(now: datetime) -> dict[str, tuple[list[float], list[float]]]:
-    """Return per queue the totals of the last five minutes, and those of the last one."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    rows = TaskHistogram.objects.filter(resolution=60, at__gt=now - RECENT - MINUTE)
-    for row in rows:
-        whole, last = found.setdefault(row.queue, (counts.empty(), counts.empty()))
-        counts.add(whole, counts.of_row(row))
-        if row.at > now - 2 * MINUTE:
-            counts.add(last, counts.of_row(row))
-    return found
-
-
-def _history(now: datetime) -> dict[str, list[Any]]:
-    """Return per queue the samples of each minute of the last hour, and the raw ones since."""
-    rows = Sample.objects.filter(kind=Sample.Kind.QUEUE, resolution=60, at__gt=now - MINUTE * HISTORY_MINUTES).order_by(
-        "at"
-    )
-    found: dict[str, list[Any]] = {}
-    for row in rows.only("name", "at", "waiting", "started"):
-        found.setdefault(row.name, []).append(row)
-    return found
-
-
 def _queue(
     row: Any,
     seen: BrokerFigures,
     workers: Iterable[WorkerFigures],
     stops: Mapping[tuple[str, str, str], Stop],
     buried: Mapping[str, int],
-    recent: tuple[list[float], list[float]] | None,
-    history: list[Any],
+    past: recent.Recent,
     now: datetime,
 ) -> QueueFigures:
     own = [worker for worker in workers if row.queue in worker.queues]
-    whole, last = recent or (counts.empty(), counts.empty())
     waiting = seen.waiting.get(row.queue)
-    oldest, is_bound = _oldest(row.queue, seen, waiting, history, now)
+    oldest, at_least, is_bound = _oldest(row.queue, seen, waiting, past, now)
     paused = stops.get((Kind.QUEUE, row.queue, Aspect.PAUSED))
-    waits = counts.waits(whole)
-    promise = promises.judge(row.wait_target_seconds, waits, waiting, oldest, is_bound=is_bound, paused=paused)
-    minutes = max(1.0, min(2.0, 1.0 + now.second / 60))
+    waits, letters_in = counts.waits(past.counts), row.dead_letter_queue
+    promise = promises.judge(row.wait_target_seconds, waits, waiting, at_least, paused=paused)
     return QueueFigures(
         queue=row.queue,
         service=row.service,
@@ -188,31 +157,28 @@ def _queue(
         running=sum(len(worker.running) for worker in own),
         delayed=None,
         consumers=seen.consumers.get(row.queue),
-        dead_letters=None if seen.unseen else buried.get(row.queue, 0) + seen.letters.get(f"{row.queue}.dlq", 0),
+        dead_letters=None if seen.unseen else buried.get(letters_in, 0) + seen.letters.get(letters_in, 0),
         oldest_seconds=oldest,
         oldest_is_bound=is_bound,
         promise=promise.state,
         promise_words=promise.words,
         waits=counts.quantiles(waits),
-        runs=counts.quantiles(counts.runs(whole)),
-        per_minute={
-            "started": round(last[task_times.STARTED] / minutes, 1),
-            "ended": round(counts.ended(last[:4]) / minutes, 1),
-            "failed": round(last[task_times.FAILED] / minutes, 1),
-        },
-        history=tuple(each.waiting for each in history),
+        runs=counts.quantiles(counts.runs(past.counts)),
+        per_minute=past.per_minute,
+        history=tuple(past.history),
         paused=paused,
         workers=tuple(worker.node for worker in own),
     )
 
 
 def _oldest(
-    queue: str, seen: BrokerFigures, waiting: int | None, history: list[Any], now: datetime
-) -> tuple[float | None, bool]:
-    """Return the age of the oldest message, and whether it is only the most that it can be."""
+    queue: str, seen: BrokerFigures, waiting: int | None, past: recent.Recent, now: datetime
+) -> tuple[float | None, float, bool]:
+    """Return the age of the oldest message, the least that it surely is, and whether the first is only a bound."""
     if waiting is None:
-        return None, False
+        return None, 0.0, False
     if not waiting or seen.tells_oldest:
-        return seen.oldest.get(queue, 0.0), False
-    moments = [waiting_age.Seen(each.at.timestamp(), each.waiting or 0, each.started or 0) for each in history]
-    return waiting_age.bounds(now.timestamp(), waiting, moments)[0], True
+        age = seen.oldest.get(queue, 0.0) if waiting else 0.0
+        return age, age, False
+    at_most, at_least = waiting_age.bounds(now.timestamp(), waiting, past.seen, past.uncounted_starts, LAG_SECONDS)
+    return at_most, at_least, True

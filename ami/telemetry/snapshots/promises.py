@@ -8,6 +8,9 @@ from ami.telemetry.snapshots.shape import Stop
 
 KEPT, BROKEN, UNKNOWN, NONE = "kept", "broken", "unknown", "none"
 
+#: A promise is broken by more than this share of the tasks, and by no fewer than so many: one slow start is none.
+SHARE, LEAST = 0.05, 3
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -21,27 +24,26 @@ def judge(
     target: float | None,
     waits: Sequence[float],
     waiting: int | None,
-    oldest: float | None,
+    at_least: float,
     *,
-    is_bound: bool,
     paused: Stop | None,
 ) -> Promise:
     """Judge by the waits of the last minutes, in buckets, and by what waits now; seconds throughout.
 
-    An oldest message of which only the largest possible age is known breaks no promise by itself.
+    The oldest message has surely waited ``at_least`` so long: a largest possible age breaks no promise.
     """
     if target is None:
         return Promise(NONE, "no wait target")
     if paused and waiting:
         return Promise(BROKEN, f"paused: {waiting:,} messages wait")
-    if oldest is not None and not is_bound and oldest > target:
-        return Promise(BROKEN, f"the oldest message waits {duration(oldest)}, the target is {duration(target)}")
+    if at_least > target:
+        return Promise(BROKEN, f"a message has waited for {duration(at_least)}, the target is {duration(target)}")
     whole = sum(waits)
     if not whole:
         words = "nothing has run in the last five minutes" if not waiting else "what waits has not begun yet"
         return Promise(UNKNOWN, words)
     late = counts.above(waits, target)
-    if late > whole * 0.05:
+    if late >= LEAST and late > whole * SHARE:
         return Promise(BROKEN, f"{late / whole:.0%} began later than {duration(target)}")
     return Promise(KEPT, f"{1 - late / whole:.0%} began within {duration(target)}")
 

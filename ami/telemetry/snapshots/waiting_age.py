@@ -10,17 +10,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Seen:
-    """A moment: how many messages waited, and how many tasks had been started since the moment before it."""
+    """How many messages waited at ``at``, or at most in the ``span_seconds`` from there on, and how many tasks had been
+    started since the moment before it, or in that span.
+    """
 
     at: float
     waiting: int
     started: int = 0
+    span_seconds: float = 0.0
 
 
-def bounds(now: float, waiting: int, seen: Sequence[Seen]) -> tuple[float | None, float]:
+def bounds(
+    now: float, waiting: int, seen: Sequence[Seen], started_since: float = 0, lag_seconds: float = 0.0
+) -> tuple[float | None, float]:
     """Return (at most, at least) how many seconds the oldest message has waited; None where no bound is known.
 
-    ``seen`` is in order of time, the oldest first.
+    ``seen`` is in order of time, the oldest first. At most ``started_since`` tasks have started since the last of them,
+    as known ``lag_seconds`` ago: what has started since then is not known.
     """
     if not waiting:
         return 0.0, 0.0
@@ -30,7 +36,7 @@ def bounds(now: float, waiting: int, seen: Sequence[Seen]) -> tuple[float | None
         if at_most is None and started >= moment.waiting:
             at_most = max(0.0, now - moment.at)
         was_empty = was_empty or not moment.waiting
-        if not was_empty and moment.waiting > started:
-            at_least = max(at_least, now - moment.at)
+        if not was_empty and moment.waiting > started + started_since:
+            at_least = max(at_least, now - lag_seconds - moment.at - moment.span_seconds)
         started += moment.started
     return at_most, at_least

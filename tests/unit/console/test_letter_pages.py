@@ -146,6 +146,16 @@ def test_csv_runs_no_formula_of_a_spreadsheet():
     assert "'=cmd()" in answer.content.decode()
 
 
+def test_letter_that_was_set_aside_has_no_cause_and_is_shown():
+    row = letter(1)
+    Letter.objects.update(state=Letter.State.SET_ASIDE, cause="", task_id="odd/id 1")
+    made = client()
+    assert "without a cause on record" in text(made.get(f"{LETTERS}?state=set+aside"))
+    for address in (f"{LETTERS}all/?state=set+aside", f"{LETTERS}{row.pk}/"):
+        assert 'href="/admin/queues/task/odd/id%201/"' in text(made.get(address))
+    assert "set aside since" in text(made.get("/admin/queues/task/odd/id%201/"))
+
+
 def test_empty_list_says_what_it_means():
     page = text(client().get(LETTERS))
     assert "No dead letters: every task that ran ended well" in page

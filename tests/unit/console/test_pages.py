@@ -1,5 +1,7 @@
 """The pages of the console: they open for staff, comply with the policy of pages, and cost few statements."""
 
+from dataclasses import replace
+
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -7,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from ami.telemetry.snapshots.shape import Quantiles
 from tests.support import console
 from tests.support.product.page_policy import PAGE, Inline, policy_of
 
@@ -59,3 +62,10 @@ def test_unknown_queue_is_not_found(operator):
 def test_pages_of_the_queues_models_still_open(operator):
     assert operator.get(reverse("admin:queues_worker_changelist")).status_code == 200
     assert operator.get(reverse("admin:queues_letter_changelist")).status_code == 200
+
+
+def test_queue_in_which_nothing_was_counted_is_shown(operator, figures, monkeypatch):
+    bare = tuple(replace(queue, per_minute={}, waits=Quantiles(), runs=Quantiles()) for queue in figures.queues)
+    console.show(monkeypatch, replace(figures, queues=bare))
+    assert operator.get("/admin/queues/").status_code == 200
+    assert operator.get(f"/admin/queues/queue/{bare[0].queue}/").status_code == 200

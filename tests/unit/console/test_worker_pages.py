@@ -102,6 +102,11 @@ def test_part_of_the_page_is_polled_with_its_filter(shown: Any):
     assert again.status_code == 304
 
 
+def test_worker_without_a_service_is_shown(shown: Any):
+    shown(figures(service="", running=(TaskFigures("", "a.task", 9, 1.0),)))
+    assert NODE in text(client().get(WORKERS))
+
+
 def test_no_worker_says_how_to_start_one(shown: Any):
     shown()
     assert "No worker has reported itself" in text(client().get(WORKERS))

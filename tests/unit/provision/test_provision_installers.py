@@ -61,7 +61,7 @@ def test_installed_service_is_stopped_if_it_was_not_running(
 @pytest.mark.processes
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="no apt-get on this machine")
 def test_apt_get_accepts_the_command() -> None:
-    _, install = debian.install_commands(of("redis"), "--simulate")
+    _, install = debian.install_commands([of("redis").package], "--simulate")
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     # A machine that never ran `apt-get update` does not know the package; it must not complain of anything else.
     assert done.returncode == 0 or "Unable to locate package" in done.stderr, done.stderr

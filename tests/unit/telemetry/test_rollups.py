@@ -21,8 +21,8 @@ def test_minute_holds_the_largest_the_mean_and_the_sum():
         sample(NOON + timedelta(seconds=second), waiting=waiting, running=waiting, started=2, failed=None)
     sample(NOON + timedelta(seconds=60), waiting=100, running=0, started=50)
     for _ in range(2):
-        rollups.roll(5, 60, NOON + timedelta(seconds=70))
-    row = Sample.objects.get(resolution=60)
+        rollups.roll(5, 60, NOON + timedelta(seconds=140))
+    row = Sample.objects.get(resolution=60, at=NOON)
     assert (row.at, row.waiting, row.running, row.started, row.failed) == (NOON, 9, 4.0, 6, None)
 
 
@@ -47,3 +47,9 @@ def test_more_than_one_statement_deletes_waits(monkeypatch):
         sample(timezone.now() - timedelta(days=3 + day))
     assert rollups.forget_old()
     assert Sample.objects.count() == 3
+
+
+def test_minute_whose_samples_are_not_written_yet_waits():
+    sample(NOON, waiting=1, started=2)
+    rollups.roll(5, 60, NOON + timedelta(seconds=70))
+    assert not Sample.objects.filter(resolution=60).exists()

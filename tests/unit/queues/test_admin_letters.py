@@ -54,6 +54,14 @@ def test_pages_show_causes_and_trail_and_no_message():
     assert made.get(f"{LETTERS}causes/{row.cause}/replay/").status_code == 403
 
 
+def test_letter_without_a_cause_is_counted_and_not_replayed_by_cause():
+    row = letter(1)
+    Letter.objects.filter(pk=row.pk).update(cause="")
+    made = client("replay_letter")
+    for address in (f"{LETTERS}causes/", "/admin/queues/letters/", "/admin/queues/letters/all/"):
+        assert made.get(address).status_code == 200, address
+
+
 def test_selected_letters_are_replayed_after_the_reason_was_asked():
     keys = [letter(number).pk for number in range(3)]
     made = client("replay_letter")

@@ -46,7 +46,10 @@ def test_message_names_id_queue_and_link():
 
 
 def test_without_flower_there_is_no_link():
-    assert "<a " not in shown("audit", PublishedTask("7f", "antenna-interactive", None))
+    text = shown("audit", PublishedTask("7f", "antenna-interactive", None))
+    assert "Flower" not in text
+    assert text.count("<a ") == 1
+    assert '<a href="/admin/queues/task/7f/">Its page</a>' in text
 
 
 def test_what_a_person_typed_is_escaped():

@@ -16,11 +16,15 @@ help: ## List the commands
 
 setup: .venv/installed ## Make .venv with the pinned requirements
 
-demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq, a URL or containers; CAPTURES=FOLDER)
+run: setup ## Run everything on this machine and restart it when the code changes; needs no service (PORT=8001)
+	@$(V) -m demo.local $(if $(PORT),--port '$(PORT)')
+
+demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq, a URL or containers; CAPTURES=FOLDER; KEEP=1)
 ifeq ($(BROKER),containers)
+	@$(if $(KEEP),echo "KEEP=1 leaves no containers running: use 'make up', or KEEP=1 with another broker." >&2; exit 2)
 	@$(V) -m demo.containers $(if $(CAPTURES),--captures '$(CAPTURES)')
 else
-	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)')
+	@$(V) -m demo $(if $(BROKER),--broker '$(BROKER)') $(if $(CAPTURES),--captures '$(CAPTURES)') $(if $(KEEP),--keep)
 endif
 
 # Number of parallel test processes.
@@ -61,6 +65,9 @@ format: setup ## Format the code and sort its imports
 	$(V) -m ruff format .
 	$(V) -m ruff check --fix .
 
+screenshots: setup ## Take the pictures of the documentation with Chromium (ARGS='--all FOLDER': every page, both sizes and themes)
+	$(V) -m tests.support.screenshots $(ARGS)
+
 soak: setup ## Run the long forms of the tests
 	ANTENNA_SOAK=1 $(V) -m provision run --private -- $(V) -m pytest tests/acceptance tests/integration tests/unit $(ARGS)
 	ANTENNA_SOAK=1 $(V) -m pytest tests/smoke --timeout=1800 $(ARGS)
@@ -95,7 +102,9 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.operations
 	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.failures
 	$(V) -m provision run --private --need rabbitmq,postgres -- $(V) -m benchmarks.telemetry
+	$(V) -m provision run --private --need rabbitmq,postgres,redis -- $(V) -m benchmarks.console
 	mkdir -p .test-logs && DATABASE_URL=sqlite:///$(CURDIR)/.test-logs/rows.sqlite3 $(V) -m benchmarks.failures --pairs 0
+	$(V) -m provision run --durable --need rabbitmq,postgres -- $(V) -m benchmarks.admission
 	$(V) -m benchmarks.start
 	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.overhead
 
@@ -125,4 +134,4 @@ logs: ## Follow the containers' logs
 clean: ## Remove everything that make created
 	rm -rf .venv .demo .test-logs .provision .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-.PHONY: help setup demo test test-fast smoke check render format soak attack contract bench requirements up down logs clean
+.PHONY: help setup run demo test test-fast smoke check render format screenshots soak attack contract bench requirements up down logs clean

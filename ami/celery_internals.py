@@ -72,6 +72,8 @@ INTERNALS = (
     Internal(_JOB, "_worker_pid", _CHILDREN, "know which child runs a job"),
     # The worker.
     Internal(_REQUEST, "_announce_cancelled", "ami.celery.request", "store no result that is ignored"),
+    Internal(_REQUEST, "_announce_revoked", "ami.celery.request", "end the run of a revoked task"),
+    Internal(_REQUEST, "_request_dict", "ami.celery.request", "tell two deliveries of one run apart"),
     Internal(_REQUEST, "_context", "ami.celery.request", "count the retries of a task that was ended"),
     Internal(_REQUEST, "_retry_worker_lost", "ami.celery.request", "retry a task that was ended"),
     Internal(_CONTROLLER, "on_before_init", "ami.celery.worker", "refuse a worker before it prints anything"),

@@ -4,21 +4,19 @@ Run it on RabbitMQ and PostgreSQL::
 
     python -m provision run --private --need rabbitmq,postgres -- python -m benchmarks.operations --before CHECKOUT
 
-``--before`` is a checkout of an earlier commit; its worker runs the same tasks in turn, on the same services. Without
-it the rates are printed without a reference. Each pair changes which of the two is first; the ratio is the median of
-the pairs', and beside the rate stands the processor time per task, which a busy machine disturbs less. Idle: the
-parent's processor time and the database's statements over a minute (its transactions without those that open a
-connection), less those of the same minute without a worker.
+``--before`` is a checkout of an earlier commit; its worker runs the same tasks in turn, on the same services
+(`benchmarks.pairs`). Without it one rate is printed without a reference. Idle: the parent's processor time and the
+database's statements over a minute (its transactions without those that open a connection), less those of the same
+minute without a worker.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,12 +28,10 @@ django.setup()
 
 from django.db import connection  # noqa: E402
 
-from ami.celery.declaration import depth  # noqa: E402
-from benchmarks.overhead import processor_seconds, run  # noqa: E402
-from tests.support.pid_namespace import descendants  # noqa: E402
-from tests.support.place import new_place, until  # noqa: E402
+from benchmarks import pairs  # noqa: E402
+from benchmarks.overhead import QUEUE, TASK, processor_seconds, run  # noqa: E402
+from tests.support.place import until  # noqa: E402
 
-QUEUE, TASK = "antenna-interactive", "tests.support.worker_tasks.basic.succeed"
 #: The worker measured alone holds the sampler's lease, whose holder may send 15 statements more.
 RATE_TARGET, CPU_TARGET, STATEMENTS_TARGET = 0.95, 0.5, 15 + 15
 
@@ -49,59 +45,12 @@ class Idle:
     connections: float
 
 
-@dataclass(frozen=True)
-class Rate:
-    """Tasks per second, and the processor time of the worker and its children in milliseconds per task."""
-
-    per_second: float
-    processor_ms: float
-
-
-@contextmanager
-def worker(checkout: str = "") -> Any:
-    """Start the worker of one queue, with two children, from this checkout or from another one."""
-    with new_place("operations") as place:
-        place.environment.pop("ANTENNA_JOURNAL_DIR")
-        place.environment |= {"ANTENNA_INTERACTIVE_MAX_TASKS_PER_CHILD": "1000000"}
-        place.queues("declare")
-        folder = ["env", "-C", checkout, f"PYTHONPATH={checkout}"] if checkout else []
-        yield place, lambda: place.start([*folder, sys.executable, "-m", "ami.topology", "worker", QUEUE])
-
-
-def rate(number: int, checkout: str = "") -> Rate:
-    """Run ``number`` messages that waited."""
-    with worker(checkout) as (place, start), place.app.connection_for_read() as link, link.channel() as channel:
-        with place.app.producer_pool.acquire(block=True) as producer:
-            for _ in range(number):
-                place.app.send_task(TASK, queue=QUEUE, producer=producer, ignore_result=True)
-        process = start()
-        first = until(lambda: left if (left := depth(channel, QUEUE)[0]) < number * 0.95 else 0, 120, "tasks run")
-        began, spent = time.perf_counter(), tree_seconds(process.popen.pid)
-        until(lambda: depth(channel, QUEUE)[0] == 0, 60 + number / 50, "the queue is empty")
-        seconds, used = time.perf_counter() - began, tree_seconds(process.popen.pid) - spent
-        return Rate(first / seconds, 1000 * used / first)
-
-
-def tree_seconds(pid: int) -> float:
-    """Return the processor time of a process and of all that it has started."""
-    return sum(processor_seconds(each) for each in (pid, *descendants(pid)))
-
-
-def pair(number: int, checkout: str, *, is_first: bool) -> tuple[Rate, Rate]:
-    """Return the rates of this checkout and of the other one, measured after each other."""
-    if is_first:
-        now = rate(number)
-        return now, rate(number, checkout)
-    before = rate(number, checkout)
-    return rate(number), before
-
-
 def idle(seconds: int) -> Idle:
     """Measure a worker that runs nothing."""
     before = database_counts()
     time.sleep(seconds)
     alone = [late - early for late, early in zip(database_counts(), before, strict=True)]
-    with worker() as (place, start):
+    with pairs.worker() as (place, start):
         process = start()
         until(lambda: " ready." in process.text, 120, "the worker is ready")
         run(place.app, QUEUE, TASK, 20)
@@ -135,38 +84,26 @@ def main() -> int:
     options = parser.parse_args()
     subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity=0"], check=True)
     found: dict[str, Any] = {}
-    if options.before:
-        pairs = [pair(options.tasks, options.before, is_first=bool(number % 2)) for number in range(options.pairs)]
-        found["now"], found["before"] = (mean(each) for each in zip(*pairs, strict=True))
-        found["ratio"] = statistics.median(now.per_second / before.per_second for now, before in pairs)
-        found["processor_ratio"] = statistics.median(before.processor_ms / now.processor_ms for now, before in pairs)
-    else:
-        found["now"] = mean([rate(options.tasks)])
+    compared = pairs.measured(options.tasks, options.pairs, options.before) if options.before else None
+    found["pairs"] = compared.as_json() if compared else asdict(pairs.run(options.tasks))
     found["idle"] = asdict(idle(options.idle_seconds))
-    print(json.dumps(found) if options.json else table(found))
-    missed = max(found.get("ratio", 1), found.get("processor_ratio", 1)) < RATE_TARGET
-    over = found["idle"]["parent_percent"] > CPU_TARGET or found["idle"]["statements"] > STATEMENTS_TARGET
-    return int(missed or over)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        print("\n".join([*(compared.lines(RATE_TARGET) if compared else ()), *lines(found["idle"])]))
+    missed = compared.missed(RATE_TARGET) if compared else []
+    for name, most in (("parent_percent", CPU_TARGET), ("statements", STATEMENTS_TARGET)):
+        missed += [f"idle, {name}: more than {most}"] if found["idle"][name] > most else []
+    for each in missed:
+        print(f"MISSED: {each}", file=sys.stderr)
+    return int(bool(missed))
 
 
-def mean(rates: Any) -> dict[str, float]:
-    return {name: statistics.mean(asdict(each)[name] for each in rates) for name in ("per_second", "processor_ms")}
-
-
-def table(found: dict[str, Any]) -> str:
-    """Return the figures beside their targets."""
-    now, before, told = found["now"], found.get("before"), found["idle"]
-    lines = [f"{'':28}{'now':>8}{'before':>8}{'ratio':>8}  target"]
-    for title, name, ratio in (
-        ("no-op tasks/s", "per_second", "ratio"),
-        ("processor ms/task", "processor_ms", "processor_ratio"),
-    ):
-        reference = f"{before[name]:8.2f}{found[ratio]:8.3f}  at least {RATE_TARGET}" if before else ""
-        lines.append(f"{title:28}{now[name]:8.2f}{reference}")
-    lines.append(f"{'idle parent, % of a core':28}{told['parent_percent']:8.2f}{'':16}  at most {CPU_TARGET}")
-    lines.append(f"{'idle, statements/min':28}{told['statements']:8.0f}{'':16}  at most {STATEMENTS_TARGET}")
-    lines.append(f"{'idle, new connections/min':28}{told['connections']:8.0f}")
-    return "\n".join(lines)
+def lines(told: dict[str, float]) -> Iterator[str]:
+    """Yield the figures of an idle worker beside their targets."""
+    yield f"{'idle parent, % of a core':28}{told['parent_percent']:8.2f}  at most {CPU_TARGET}"
+    yield f"{'idle, statements/min':28}{told['statements']:8.0f}  at most {STATEMENTS_TARGET}"
+    yield f"{'idle, new connections/min':28}{told['connections']:8.0f}"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ SMALL_BYTES = 64 * 1024
 #: What is sent in one piece, so that SILENCE_SECONDS are about the client and not about the size of an answer.
 PIECE_BYTES = 64 * 1024
 
+#: A page asks again after two seconds: its connection is kept, and waits without a thread.
+keepalive = 10
 worker_class = "config.web_server.Worker"
 logger_class = "config.web_server.Logger"
 
@@ -78,6 +80,14 @@ class DeadlineSocket(socket.socket):
 class Worker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's worker with threads, on connections with deadlines."""
 
+    _notified_at = 0.0
+
+    def notify(self) -> None:
+        """Show gunicorn's parent that the worker lives; once a second, not at each event of a connection."""
+        if (now := time.monotonic()) - self._notified_at >= 1.0:
+            self._notified_at = now
+            super().notify()
+
     def enqueue_req(self, conn: Any) -> None:
         """Hand a connection to a thread."""
         if not isinstance(conn.sock, DeadlineSocket):
@@ -90,8 +100,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         return super().handle_request(req, conn)
 
 
-#: What a page asks every two seconds for, while somebody watches it (ami/console/page.py).
-POLL = re.compile(r"/admin/queues/(?:\S*?)\?(?:\S*&)?live=")
+#: What a page asks every two seconds for, while somebody watches it (ami/console/page.py), and Prometheus every 15 s.
+POLL = re.compile(r"/admin/queues/(?:\S*?)\?(?:\S*&)?live=|/metrics$")
 #: A poll that is answered so is not logged: it says that all is well.
 UNLOGGED = (200, 304)
 

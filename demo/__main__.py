@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"{brokers.CHOICES}; default: {brokers.EMBEDDED}, a folder that needs no service",
     )
     parser.add_argument("--folder", type=Path, default=Path(".demo"), help="output folder; default: .demo")
+    parser.add_argument("--keep", action="store_true", help="leave everything running after the checks, until Ctrl-C")
     captures.add_options(parser)
     return parser
 

@@ -104,11 +104,12 @@ def _without_services(folder: Path, stack: ExitStack, say: Say) -> Variables:
         "CELERY_BROKER_URL": f"objectstore+{(folder / 'broker').as_uri()}",
         "RABBITMQ_MANAGEMENT_URL": None,
         "REDIS_URL": None,
-        **_private_nats(stack, say),
+        **private_nats(stack, say),
     }
 
 
-def _private_nats(stack: ExitStack, say: Say) -> Variables:
+def private_nats(stack: ExitStack, say: Say) -> Variables:
+    """Start a NATS that needs no administrator, until ``stack`` exits. Raises `provision.kind.NothingFound`."""
     environ = {**os.environ, SKIP_VARIABLE: f"{os.environ.get(SKIP_VARIABLE, '')},{NO_INSTALLATION}"}
     return services.environment(stack.enter_context(services.running(["nats"], environ=environ, say=say)))
 
@@ -122,7 +123,7 @@ def _at(url: str, stack: ExitStack, say: Say) -> Variables:
     stack.callback(purge, url)
     variables: Variables = {"CELERY_BROKER_URL": url, "RABBITMQ_MANAGEMENT_URL": None, "REDIS_URL": None}
     variables |= services.environment(found)
-    return variables if "nats" in found else variables | _private_nats(stack, say)
+    return variables if "nats" in found else variables | private_nats(stack, say)
 
 
 def _refuse_in_use(url: str) -> None:

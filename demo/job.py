@@ -14,7 +14,7 @@ from ami.queues.dead_letters import counts
 from ami.queues.queue import queue_states
 from ami.telemetry.task_log import read
 from config import celery_app
-from demo import checks, figures, project, report
+from demo import checks, figures, keeping, project, report
 from demo.captures import gather
 from demo.client import Client
 from demo.environment import Environment
@@ -35,7 +35,8 @@ def run(
     progress = Progress(console, processes, _depths)
     project.migrate()
     demo = project.create(folders, environment.media)
-    steps = Steps(environment, processes, progress, demo, Client(environment.web))
+    is_kept = bool(getattr(options, "keep", False))
+    steps = Steps(environment, processes, progress, demo, Client(environment.web), has_styles=is_kept)
     if not environment.is_deployed:
         progress.say("starting the web server, a worker per queue, and beat")
         steps.start_antenna(queues)
@@ -57,6 +58,8 @@ def run(
     # The page of a deployment is in a volume, which no browser opens.
     where = "" if environment.is_deployed else f"Report: {page}\n"
     console.print(f"\n{where}{time.monotonic() - began:.0f} s in all", highlight=False, soft_wrap=True)
+    if is_kept:
+        keeping.until_interrupted(console, environment, demo, page, processes)
     return 0 if all(check.passed for check in results) else 1
 
 

@@ -1,4 +1,4 @@
-"""Scans a folder of photographs: one station per subfolder, times from the file names."""
+"""Scans a folder of photographs: one station per subfolder, times from the file names, else from EXIF data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from ami.main.services.exif_times import HEAD_BYTES, time_in_exif
 from ami.main.services.file_times import time_in_name
 
 PICTURE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp"})
@@ -81,10 +82,10 @@ def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
     """Check a file, cheap checks first: suffix, time, bytes, size in pixels, and last every pixel."""
     if path.suffix.lower() not in PICTURE_SUFFIXES:
         return Skipped(path, "not a picture")
-    taken_at = time_in_name(path.stem)
-    if taken_at is None:
-        return Skipped(path, "no time YYYYMMDDHHMMSS in the name")
     try:
+        taken_at = time_in_name(path.stem) or _exif_time(path)
+        if taken_at is None:
+            return Skipped(path, "no time YYYYMMDDHHMMSS in the name, and none in EXIF data")
         size_bytes = path.stat().st_size
         if not size_bytes:
             return Skipped(path, "empty file (0 bytes)")
@@ -98,6 +99,13 @@ def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
     if size is None:
         return Skipped(path, f"too large: more than {max_pixels} pixels")
     return Photograph(path, taken_at, *size, size_bytes)
+
+
+def _exif_time(path: Path) -> datetime | None:
+    """Return the time on the camera's clock."""
+    with path.open("rb") as file:
+        taken_at = time_in_exif(file.read(HEAD_BYTES))
+    return taken_at.replace(tzinfo=None) if taken_at else None
 
 
 def _decoded_size(path: Path, max_pixels: int) -> tuple[int, int] | None:

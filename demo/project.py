@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TIME_ZONE = "America/New_York"
 PIPELINE = "sheet-moths"
+NAME = "Demo"
 
 #: Intervals in seconds: beat's own are minutes to an hour, and the demo takes about a minute.
 QUICK_TICKS = {
@@ -27,7 +28,7 @@ QUICK_TICKS = {
 
 @dataclass(frozen=True)
 class DemoProject:
-    """The demo's rows; ``password`` is random in each run and never stored in clear."""
+    """The demo's rows; ``password`` is random in each run and never stored; empty for an owner that was given."""
 
     owner: User
     password: str
@@ -35,24 +36,29 @@ class DemoProject:
     stations: tuple[Deployment, ...]
 
 
-def migrate() -> None:
-    """Create the tables, the queues and the schedule, as a deployment does."""
+def migrate(*, is_quick: bool = True) -> None:
+    """Create the tables, the queues and the schedule, as a deployment does; with ``is_quick`` beat ticks more often."""
     call_command("migrate", verbosity=0)
     call_command("queues", "declare", "--json", stdout=io.StringIO())
     call_command("queues", "schedule", "--json", stdout=io.StringIO())
-    _quicken()
+    if is_quick:
+        _quicken()
 
 
-def create(folders: list[Path], media: Path) -> DemoProject:
+def create(folders: list[Path], media: Path, owner: User | None = None) -> DemoProject:
     """Create the project with a station per folder below ``media``; a sync job registers the captures.
+
+    Without an ``owner`` it makes one.
 
     They are in Antenna's own storage, so processing services fetch them by signed links.
     """
     from ami.main.models import Deployment, Project, S3StorageSource, User
 
-    password = secrets.token_urlsafe(16)
-    owner = User.objects.create_superuser(email=f"demo-{secrets.token_hex(3)}@antenna.example", password=password)
-    project = Project.objects.create(name="Demo", owner=owner)
+    password = "" if owner else secrets.token_urlsafe(16)
+    if owner is None:
+        email = f"demo-{secrets.token_hex(3)}@antenna.example"
+        owner = User.objects.create_superuser(email=email, password=password)
+    project = Project.objects.create(name=NAME, owner=owner)
     source = S3StorageSource.objects.create(
         name="Demo captures",
         project=project,

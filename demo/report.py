@@ -1,31 +1,37 @@
-"""The HTML report: checks, queues, stages, and pictures with their boxes."""
+"""The HTML report: checks, queues, stages, pictures with what was found, and the versions that ran."""
 
 from __future__ import annotations
 
 import html
+import os
+import platform
 from collections.abc import Sequence
 from dataclasses import astuple
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageDraw
-
-from demo.checks import Check, boxes_by_file
+from ami.environment.reader import read
+from ami.topology.image import Image
+from demo import report_pictures
+from demo.checks import Check
 from demo.figures import QueueFigures
-from demo.ground_truth import Box, Manifest
+from demo.ground_truth import Manifest
+from demo.report_pictures import FOUND_COLOUR, TRUE_COLOUR, version_of
 
 if TYPE_CHECKING:
     from ami.main.models import Project
 
-PICTURES = 12
-WIDTH = 960
-TRUE_COLOUR, FOUND_COLOUR = "#2e9e4f", "#e0562b"
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1c2321 }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0 } th, td { text-align: left; padding: .3rem .6rem;
 border-bottom: 1px solid #d8dedb } td.n { text-align: right; font-variant-numeric: tabular-nums }
-img { max-width: 100% } figure { margin: 1.5rem 0 } .bad { color: #b3261e; font-weight: 600 } .good { color: #1d7a3a }
-.crops img { height: 72px; margin: 2px; border: 1px solid #d8dedb }
+figure { margin: 1.5rem 0 } svg { display: block; width: 100% } rect { fill: none; stroke-width: 2 }
+svg text { fill: #fff; stroke: #1c2321; stroke-width: 3px; paint-order: stroke }
+.bad { color: #b3261e; font-weight: 600 } .good { color: #1d7a3a }
+.crops { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 1rem }
+.crops figure { margin: 0 } .crops img { height: 96px; border: 1px solid #d8dedb }
+.crops span { display: block; font-size: 12px; line-height: 1.35 } .crops span:first-child { font-weight: 600 }
 """
 
 
@@ -38,7 +44,7 @@ def write(
     manifest: Manifest | None,
     media: Path,
 ) -> Path:
-    """Write ``report/index.html`` with its pictures below ``folder``; return its path."""
+    """Write ``report/index.html`` below ``folder``, one file with its pictures in it; return its path."""
     target = folder / "report"
     target.mkdir(exist_ok=True)
     truth = {path.name: boxes for path, boxes in manifest.boxes()} if manifest else {}
@@ -52,14 +58,17 @@ def write(
             _stages(job),
             "<h2>Captures</h2>",
             _legend(bool(truth)),
-            *_captures(target, project, truth, media),
+            *report_pictures.captures(project, truth, media),
             "<h2>Crops</h2>",
-            _crops(target, project),
+            report_pictures.crops(project),
+            "<h2>Versions</h2>",
+            _versions(project),
         ]
     )
     page = target / "index.html"
     page.write_text(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>Antenna demo</title><style>{STYLE}</style>{body}"
+        f"<!doctype html><html lang=en><meta charset=utf-8>"
+        f"<meta name=viewport content='width=device-width'><title>Antenna demo</title><style>{STYLE}</style>{body}"
     )
     return page
 
@@ -103,43 +112,18 @@ def _legend(has_truth: bool) -> str:
     return f"<p>{true}<span style='color:{FOUND_COLOUR}'>boxes found</span></p>"
 
 
-def _captures(target: Path, project: Project, truth: dict[str, list[Box]], media: Path) -> list[str]:
-    from ami.main.models import SourceImage
+def _versions(project: Project) -> str:
+    """Return what ran: Antenna, the pipelines with their algorithms, and the libraries."""
+    from ami.ml.models import Algorithm, Pipeline
 
-    found = boxes_by_file(project)
-    captures = list(SourceImage.objects.filter(project=project).order_by("deployment", "timestamp"))
-    step = max(1, len(captures) // PICTURES)
-    figures = []
-    for number, capture in enumerate(captures[::step][:PICTURES]):
-        name = Path(capture.path).name
-        picture = f"capture-{number:02d}.jpg"
-        _draw(media / capture.path, target / picture, truth.get(name, []), found.get(name, []))
-        caption = f"{html.escape(capture.path)}: {len(found.get(name, []))} found"
-        figures.append(f"<figure><img src={picture} alt=''><figcaption>{caption}</figcaption></figure>")
-    return figures
-
-
-def _draw(source: Path, target: Path, true: Sequence[Box], found: Sequence[Box]) -> None:
-    with Image.open(source) as opened:
-        scale = min(1.0, WIDTH / opened.width)
-        image = opened.convert("RGB").resize((round(opened.width * scale), round(opened.height * scale)))
-    pen = ImageDraw.Draw(image)
-    for colour, boxes in ((TRUE_COLOUR, true), (FOUND_COLOUR, found)):
-        for box in boxes:
-            pen.rectangle([side * scale for side in box], outline=colour, width=2)
-    image.save(target, quality=85)
-
-
-def _crops(target: Path, project: Project) -> str:
-    from django.core.files.storage import default_storage
-
-    from ami.main.models import Detection
-
-    paths = Detection.objects.filter(source_image__project=project, bbox__isnull=False).exclude(path="")
-    pictures = []
-    for number, path in enumerate(paths.order_by("pk").values_list("path", flat=True)[:60]):
-        name = f"crop-{number:02d}.jpg"
-        with default_storage.open(path, "rb") as file:
-            (target / name).write_bytes(file.read())
-        pictures.append(f"<img src={name} alt='' loading=lazy>")
-    return f"<div class=crops>{''.join(pictures)}</div>"
+    rows = [("Antenna", read(Image, os.environ).antenna_version)]
+    ran = Algorithm.objects.filter(classifications__detection__source_image__project=project)
+    ran |= Algorithm.objects.filter(detections__source_image__project=project)
+    algorithms = list(ran.distinct().order_by("key"))
+    pipelines = Pipeline.objects.filter(projects=project, algorithms__in=algorithms).distinct().order_by("slug")
+    rows += [("pipeline", version_of(each.name, "", each.version)) for each in pipelines]
+    rows += [(each.task_type, version_of(each.name, each.version_name, each.version)) for each in algorithms]
+    rows += [(name, version(name)) for name in ("Django", "celery", "kombu")]
+    rows.append(("Python", platform.python_version()))
+    cells = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>" for name, text in rows)
+    return f"<table>{cells}</table>"

@@ -23,7 +23,7 @@ FINAL = ("SUCCESS", "FAILURE", "REVOKED")
 
 @dataclass
 class Steps:
-    """The steps, in the order of their methods."""
+    """The steps, in the order of their methods. ``has_styles``: web serves style sheets, for people who look at it."""
 
     environment: Environment
     processes: Processes
@@ -31,12 +31,14 @@ class Steps:
     demo: DemoProject
     client: Client
     pullers: int = 2
+    has_styles: bool = False
 
     def start_antenna(self, queues: tuple[str, ...]) -> None:
         """Start the web server, one worker per queue, and beat, as a deployment does."""
         bind = urlsplit(self.environment.web).netloc
         gunicorn = [PYTHON, "-m", "gunicorn", "config.wsgi", "--bind", bind, "--workers", "1", "--threads", "8"]
-        self.processes.start("web", [*gunicorn, "--access-logfile", "/dev/null", "--timeout", "120"])
+        styles = {"DJANGO_DEBUG": "1"} if self.has_styles else {}
+        self.processes.start("web", [*gunicorn, "--access-logfile", "/dev/null", "--timeout", "120"], **styles)
         for queue in queues:
             self.processes.start(queue, [PYTHON, "-m", "ami.topology", "worker", queue])
         self.processes.start("beat", [PYTHON, "-m", "ami.topology", "beat"])

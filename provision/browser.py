@@ -6,9 +6,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from provision import debian
-from provision.kind import NothingFound, Unavailable
-from provision.steps import steps
+from provision import program
+from provision.kind import Unavailable
 
 #: What Chromium is called by Debian, by others, and by Google.
 EXECUTABLES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -25,22 +24,5 @@ def find() -> Path:
 
 
 def obtain(environ: Mapping[str, str]) -> Path:
-    """The executable, installed if needed and possible; ANTENNA_PROVISION_SKIP skips `binary` and `apt`.
-
-    Raises `NothingFound` with every reason.
-    """
-    wanted = {step.name for step in steps(environ)}
-    reasons = []
-    if "binary" in wanted:
-        try:
-            return find()
-        except Unavailable as error:
-            reasons.append(str(error))
-    if "apt" in wanted:
-        try:
-            debian.install_programs(PACKAGES)
-            return find()
-        except Unavailable as error:
-            reasons.append(str(error))
-    tried = "; ".join(reasons) or "every step is skipped"
-    raise NothingFound(f"browser: {tried}. Install Chromium (apt-get install chromium fonts-liberation).")
+    """The executable, installed if needed and possible (`provision.program.obtain`)."""
+    return program.obtain("browser", find, PACKAGES, "Chromium", environ)

@@ -78,10 +78,14 @@ def install(kind: Kind, *options: str) -> None:
 
 
 def install_programs(packages: Sequence[str]) -> None:
-    """Install packages that have no service. Raises `Unavailable`."""
+    """Install packages for their programs; a service among them does not run afterwards. Raises `Unavailable`."""
     require()
     with _one_at_a_time:
+        before = {package for package in packages if service_runs(package)}
         _run(install_commands(packages))
+        for package in packages:
+            if package not in before and service_runs(package):
+                commands.run(["service", package, "stop"], seconds=60)
 
 
 def _run(argvs: Sequence[Sequence[str]]) -> None:

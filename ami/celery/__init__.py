@@ -8,6 +8,7 @@ Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_proper
 consume or publish).
 
 Publish: ``publish_settings`` (keeps what each publish reads), ``app`` (``send_task``: origin, delay, unknown queues),
+``staged_calls`` (the port to tasks with a policy, whose calls are rows; it also begins and ends their runs),
 ``origin`` (who published), ``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once),
 ``bulk_message`` (builds one of them), ``replaced_calls`` (whether Celery's code publishes it), ``confirms`` (waits for
 RabbitMQ's confirmations together).

@@ -14,7 +14,7 @@ from celery.signals import before_task_publish
 from kombu import Connection, Queue
 from kombu.utils.objects import cached_property
 
-from ami.celery import origin, sensitive
+from ami.celery import origin, sensitive, staged_calls
 from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
 from ami.environment.errors import did_you_mean
@@ -55,16 +55,29 @@ class AntennaCelery(Celery):
         return topology
 
     def send_task(self, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Publish a task; see ``Celery.send_task``.
+        """Publish a task, or stage its call if it has a policy; see ``Celery.send_task``.
 
         Raises:
             celery.exceptions.QueueNotFound: ``queue=`` names a queue that no workload consumes.
             kombu.exceptions.OperationalError: the broker did not take the message.
         """
+        if staged_calls.stages(task := self.tasks.get(name)):
+            return self._stage(task, args, kwargs, options)
         options = self._completed(self._broker_kind(), name, options)
         options = sensitive.representations(self, name, args, kwargs) | options
         send = super().send_task
         return self._declaring_what_is_missing(lambda: send(name, args, kwargs, **_copied(options)))
+
+    def _stage(self, task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        if options.get("retries"):
+            _forget_destination(options)
+        self._refuse_unknown_queue(options.get("queue"))
+        options = dict(options)
+        seconds = _countdown(options)
+        headers = dict(options.pop("headers", None) or {})
+        headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, task.name, self.current_worker_task))
+        due = time.time() + seconds if seconds > 0 else 0.0
+        return staged_calls.call(self, task, args, kwargs, {**options, "headers": headers}, due)
 
     def _broker_kind(self) -> BrokerKind:
         # A connection that is only built costs a fifth of a publish, so it is built once for each setting.
@@ -80,13 +93,14 @@ class AntennaCelery(Celery):
         return lambda name, options: _copied(self._completed(kind, name, options))
 
     def _completed(self, kind: BrokerKind, name: str, options: dict[str, Any]) -> dict[str, Any]:
-        if options.get("retries"):
+        if options.get("retries") and not staged_calls.is_dispatching():
             _forget_destination(options)
         self._refuse_unknown_queue(options.get("queue"))
         due = _normalise_delay(kind, options)
         headers = dict(options.pop("headers", None) or {})
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
-        headers[PUBLISHED_HEADER] = due
+        if not (staged_calls.is_dispatching() and PUBLISHED_HEADER in headers):
+            headers[PUBLISHED_HEADER] = due
         headers[PUBLISH_ID_HEADER] = uuid4().hex  # Not a retry's, which has the headers of the message before it.
         if kind.confirms:
             options.setdefault("confirm_timeout", CONFIRM_TIMEOUT_SECONDS)
@@ -136,15 +150,21 @@ def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
     Delay exchanges count whole seconds: anything else is rounded up so that no task starts early. Under a second
     is sent at once on every broker (kombu raises on it there).
     """
+    countdown = _countdown(options)
+    if countdown < 1:
+        return time.time()
+    options["countdown"] = math.ceil(countdown) if kind.delay_exchanges else countdown
+    return time.time() + float(options["countdown"])
+
+
+def _countdown(options: dict[str, Any]) -> float:
+    """Take countdown and ETA out of the options; return the seconds from now, 0 without them."""
     eta, countdown = options.pop("eta", None), options.pop("countdown", None)
     if eta is not None:
         moment = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         countdown = moment.timestamp() - time.time()
-    if not countdown or countdown < 1:
-        return time.time()
-    options["countdown"] = math.ceil(countdown) if kind.delay_exchanges else countdown
-    return time.time() + float(options["countdown"])
+    return float(countdown or 0)
 
 
 @before_task_publish.connect(dispatch_uid="antenna_no_message_ttl")

@@ -1,5 +1,9 @@
-"""Counts the starts of a task that was delivered again after its process died, and buries it at the limit."""
+"""Counts the starts of a task that was delivered again after its process died, and buries it at the limit.
 
+A start writes a row that says that the task runs; its worker's next report says that it has ended.
+"""
+
+from collections import deque
 from typing import Any
 
 from celery.exceptions import Reject
@@ -14,6 +18,28 @@ logger = get_logger(__name__)
 #: More than restarts of a fleet or a broker make of one task; RabbitMQ's own limit also counts deliveries without a
 #: start.
 MOST_ATTEMPTS = 10
+
+#: The ids of counted tasks that have ended; the worker's thread records them with its next report.
+_ended: deque[str] = deque(maxlen=10_000)
+
+
+def note_end(request: Any) -> None:
+    """Note the end of a message, in the worker's loop, which asks no database."""
+    if (request.delivery_info or {}).get("redelivered"):
+        _ended.append(str(request.id))
+
+
+def take_ended() -> list[str]:
+    """Return and forget the ids of tasks whose end is not recorded yet."""
+    taken = []
+    while _ended:
+        taken.append(_ended.popleft())
+    return taken
+
+
+def put_back(task_ids: list[str]) -> None:
+    """Keep ids that could not be recorded."""
+    _ended.extend(task_ids)
 
 
 def count(task: Any) -> None:

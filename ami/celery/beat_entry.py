@@ -10,10 +10,12 @@ from celery.utils.time import maybe_make_aware
 from django_celery_beat.schedulers import ModelEntry
 
 from ami.celery.clock import Clock, SystemClock
-from ami.celery.tick_claims import Tick
+from ami.celery.tick_claims import ALL, NONE, Tick
 
 #: A last run that lies further ahead than this is a clock that was wrong, not one that was put back.
 FUTURE_LIMIT = timedelta(days=1)
+#: A last run that is so much later than the last claim is not that claim's.
+OTHER_RUN = timedelta(minutes=1)
 #: Seconds after which a one-off entry whose tick is claimed and not sent is looked at again.
 UNSENT_SECONDS = 5.0
 
@@ -30,6 +32,9 @@ class Entry(ModelEntry):
     A step back silenced an interval entry for as long as the step. Here it waits for what is left of its interval by
     the monotonic clock, and after a restart for one interval at most. A crontab, solar or clocked entry does not run
     again for times that the wall clock repeats.
+
+    With the policy `ALL` each due time is sent once, late ones too, one after the other. The due times of an interval
+    entry are then points of the wall clock, like a crontab's: each is the interval after the one before.
 
     ``tick`` is the last claimed tick as this beat knows it; None: not read yet. ``is_new``: it has not run since it was
     enabled.
@@ -59,11 +64,39 @@ class Entry(ModelEntry):
         """
         if self.has_run_once and self.tick and not self.tick.is_sent:
             return schedules.schedstate(is_due=False, next=UNSENT_SECONDS)
-        if self.is_interval:
+        if self.misfire == ALL:
+            self._begin_at_start_time()
+        elif self.is_interval:
             self.last_run_at = self.clock.now() - timedelta(seconds=self.clock.monotonic() - self._ran_at)
         elif maybe_make_aware(self.last_run_at) - self.clock.now() > FUTURE_LIMIT:
             self.last_run_at = self.clock.now()
         return super().is_due()
+
+    @property
+    def misfire(self) -> str:
+        """Return what becomes of ticks that are late, one of `tick_claims.MISFIRES`."""
+        return self.tick.misfire if self.tick else NONE
+
+    @property
+    def due(self) -> datetime:
+        """Return the time that a claim of the tick that is due has: when it was due with `ALL`, else now."""
+        now = self.clock.now()
+        return now + self._remaining(self.last_run_at, now) if self.misfire == ALL else now
+
+    @property
+    def seconds_to_next(self) -> float:
+        """Return for how long the tick after the claimed one is not due, 0 if it is late as well."""
+        ran_at = self.tick.claimed_at if self.tick else None
+        return max(0.0, self._remaining(ran_at or self.last_run_at, self.clock.now()).total_seconds())
+
+    def _remaining(self, last_run_at: datetime, now: datetime) -> timedelta:
+        self.schedule.nowfun = lambda: now  # The same for both sides of the difference.
+        try:
+            last = maybe_make_aware(last_run_at).astimezone(self.app.timezone)
+            remaining: timedelta = self.schedule.remaining_estimate(last)
+            return remaining
+        finally:
+            self.schedule.nowfun = self.clock.now
 
     @property
     def has_run_once(self) -> bool:
@@ -82,17 +115,22 @@ class Entry(ModelEntry):
                 claimed_at=latest_run(tick.claimed_at, self.model.last_run_at, self.clock.now()),
                 runs=max(tick.runs, self.model.total_run_count),
             )
+            if latest.claimed_at and latest.claimed_at - tick.claimed_at > OTHER_RUN:
+                latest = replace(latest, age_seconds=None)
             self._take_over(latest, most=before.overdue if before is not None and is_news else math.inf)
         self.tick = tick
         if before is not None and before._phase == self._phase:
             self._ran_at = before._ran_at
 
-    def follow(self, tick: Tick | None) -> None:
-        """Go on from another beat's tick: take over its time and its count of runs."""
+    def follow(self, tick: Tick | None, most: float = math.inf) -> None:
+        """Go on from another beat's tick: take over its time and its count of runs.
+
+        It was claimed ``most`` seconds ago at most, however wrong a stepped clock makes its age.
+        """
         before, self.tick = self.tick, tick
         if tick is None or tick.claimed_at is None or (before and before.number == tick.number):
             return
-        self._take_over(tick, most=self.overdue)
+        self._take_over(tick, most=min(most, self.overdue))
 
     def skip(self) -> None:
         """Let the tick that is due pass: the next one is due as if this one had been sent."""
@@ -116,11 +154,20 @@ class Entry(ModelEntry):
     def _phase(self) -> tuple[int, datetime | None]:
         return self.tick.number if self.tick else 0, self._since
 
+    def _begin_at_start_time(self) -> None:
+        """Let the first tick be the first one from the start time on; django-celery-beat begins decades before it."""
+        first = self.model.start_time
+        if first and maybe_make_aware(self.last_run_at) < first:
+            before = self.schedule.run_every if self.is_interval else timedelta(microseconds=1)
+            self.last_run_at = max(maybe_make_aware(self.last_run_at), first - before)
+
     def _take_over(self, tick: Tick, most: float = math.inf) -> None:
         self.is_new, self._since = False, None
         self.model.last_run_at, self.model.total_run_count = tick.claimed_at, tick.runs
         self.total_run_count = tick.runs
         self._count_from(tick.claimed_at, most)
+        if tick.age_seconds is not None:  # By a clock that is not stepped with this one.
+            self._ran_at = self.clock.monotonic() - max(tick.age_seconds, 0.0)
 
     def _count_from(self, last_run_at: Any, most: float = math.inf) -> None:
         """Set the last run; by the monotonic clock it is no younger than now and no older than ``most`` seconds."""
@@ -140,4 +187,7 @@ class Entry(ModelEntry):
     def __next__(self) -> "Entry":
         following: Entry = super().__next__()
         following.tick = self.tick
+        if self.misfire == ALL and self.tick and self.tick.claimed_at:
+            following.model.last_run_at = self.tick.claimed_at
+            following._count_from(self.tick.claimed_at)
         return following

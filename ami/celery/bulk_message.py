@@ -15,7 +15,7 @@ from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 
 from ami import celery_internals
-from ami.celery import sensitive
+from ami.celery import sensitive, staged_calls
 from ami.celery.replaced_calls import options_completer, publishes_as_celery
 
 #: The options of a signature whose message is built here. With any other one its own `apply_async` publishes it.
@@ -30,6 +30,7 @@ OPTIONS = frozenset(
         "parent_id",
         "priority",
         "queue",
+        "retries",
         "root_id",
         "routing_key",
         "serializer",
@@ -102,8 +103,8 @@ class MessageBuilder:
     def build(self, signature: Signature) -> BulkMessage | None:
         """Return the message of a signature; None where its own ``apply_async`` has to publish it.
 
-        That is canvas, a delay, callbacks, stamps, a route with unusual options, a task of another application, and
-        eager mode; and whatever publishes by code that is not Celery's.
+        That is canvas, a delay, callbacks, stamps, a call that is to be a row, a route with unusual options, a task of
+        another application, and eager mode; and whatever publishes by code that is not Celery's.
 
         Raises what ``apply_async`` raises before it publishes.
         """
@@ -132,7 +133,7 @@ class MessageBuilder:
         if not OPTIONS.issuperset(signature.options):
             return None
         task = self._app.tasks.get(signature.task)
-        is_plain = task is not None and publishes_as_celery(task)
+        is_plain = task is not None and not staged_calls.stages(task) and publishes_as_celery(task)
         return task if is_plain and not celery_internals.dumps_models(task) else None
 
     def _seconds_left(self, expires: Any) -> float | None:
@@ -147,6 +148,7 @@ class MessageBuilder:
         args, kwargs = message.signature.args, message.signature.kwargs
         limits = options.pop("time_limit", None), options.pop("soft_time_limit", None)
         expires, ignored = options.pop("expires", None), options.pop("ignore_result")
+        retries = options.pop("retries", 0)
         lineage = options.pop("root_id", None), options.pop("parent_id", None)
         options.pop("confirm_timeout", None)  # Our application's; a batch has its own.
         options = self._amqp.router.route(options, task.name, args, kwargs, task)
@@ -161,6 +163,7 @@ class MessageBuilder:
             args,
             kwargs,
             expires=expires,
+            retries=retries,
             reply_to=self._oid,
             time_limit=limits[0],
             soft_time_limit=limits[1],

@@ -10,6 +10,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker import control
 from celery.worker.control import control_command, nok, ok
 
+from ami.celery import worker_records
 from ami.celery.declaration import declare
 from ami.governor.container_capacity import children_held
 from ami.topology import broker
@@ -28,6 +29,7 @@ def install() -> None:
     control_command(args=[("queue", str)], signature="<queue>")(cancel_consumer)
     control_command(args=[("n", int)], signature="[N=1]")(pool_shrink)
     control_command()(antenna_wishes_changed)
+    control_command()(antenna_calls_staged)
 
 
 def cancel_consumer(state: Any, queue: str, **options: Any) -> dict[str, str]:
@@ -49,6 +51,13 @@ def antenna_wishes_changed(state: Any, **_: Any) -> dict[str, str]:
         return dict(nok("this worker follows no wishes"))
     desired.wake()
     return dict(ok("reading"))
+
+
+def antenna_calls_staged(*_: Any, **__: Any) -> None:
+    """Look now for calls to dispatch, where this worker does; without it a dispatcher looks each second."""
+    for duty in worker_records.duties():
+        if wake := getattr(duty, "calls_staged", None):
+            wake()
 
 
 def add_consumer(

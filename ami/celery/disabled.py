@@ -1,4 +1,5 @@
-"""Sets tasks aside that an operator has disabled: at their start, as a row, then acknowledged.
+"""Sets tasks aside that an operator has disabled: at their start, as a row, then acknowledged. A call that is a row
+waits as one.
 
 The worker's loop marks messages that may be concerned (`marked`); the process that would run them asks the database
 (`hold`), which decides. While nothing is disabled neither costs anything.
@@ -11,7 +12,7 @@ from celery.exceptions import Ignore, Reject
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import sensitive, task_counts, worker_records
+from ami.celery import sensitive, staged_calls, task_counts, worker_records
 from ami.celery.message_copy import PROPERTIES
 
 logger = get_logger(__name__)
@@ -23,6 +24,8 @@ LONGEST_JOB = 20
 MARK = "antenna_set_aside"
 #: A task that may be disabled holds its slot so long before it returns to its queue while the database is away.
 AWAY_SECONDS = 5.0
+#: For so long a call that was sent is not sent again: by then its dispatcher knows, too.
+WAIT_SECONDS = 5.0
 
 _tasks: frozenset[str] = frozenset()
 _jobs: frozenset[str] = frozenset()
@@ -74,7 +77,11 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
         return
     fields = {"task": task.name, "task_id": task.request.id}
     try:
-        is_held = records.set_aside(task.name, job, kept)
+        if staged_calls.is_of_run(task):
+            if is_held := records.is_disabled(task.name, job):
+                staged_calls.wait_again(task, WAIT_SECONDS)
+        else:
+            is_held = records.set_aside(task.name, job, kept)
     except Error as error:
         logger.warning("Disabled task not set aside: %s", str(error).partition("\n")[0], extra=fields)
         time.sleep(AWAY_SECONDS)

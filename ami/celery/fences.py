@@ -6,6 +6,8 @@ from celery import current_task
 from celery.utils.log import get_logger
 from django.db import Error
 
+from ami.celery import staged_calls
+
 logger = get_logger(__name__)
 
 
@@ -43,11 +45,13 @@ def begin(task: Any, kwargs: dict[str, Any]) -> None:
 def check() -> None:
     """Refuse to go on if a later run of the running task's work has begun; call it in each transaction it commits.
 
-    One statement. Outside a task, and in one that is not fenced, it does nothing.
+    One statement. Outside a task, and in one that is neither fenced nor has a policy, it does nothing.
 
     Raises:
         FenceLost: a later run has begun; the transaction is rolled back by it.
     """
+    if staged_calls.is_lost():
+        raise FenceLost("The run was taken from this process.")
     mine = getattr(current_task.request, "antenna_run", None) if current_task else None
     if mine is not None and _fences is not None and not _fences.holds(*mine):
         raise FenceLost(f"A later run of {mine[0]} has begun.")

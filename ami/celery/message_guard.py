@@ -18,6 +18,7 @@ from kombu.transport.native_delayed_delivery import (
 )
 
 from ami import celery_internals
+from ami.celery import staged_calls
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
@@ -149,6 +150,8 @@ class GuardedWorker(CeleryConsumer):
         else:
             self._submit(consumer, message, target, {**_short_representations(message.headers), REASON_HEADER: why})
         task_rejected.send(sender=self, message=message, exc=error)
+        if isinstance(run := (message.headers or {}).get(staged_calls.RUN_HEADER), str):
+            staged_calls.note(staged_calls.Note(run, "", staged_calls.End.FAILED))
 
     def _postpone(self, message: Any) -> bool:
         """Return a task that is due later to the broker's delay, if it has one: here it would hold a slot until then.

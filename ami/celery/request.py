@@ -1,5 +1,6 @@
 """How a delivered message is settled: acknowledged, retried, or buried in its queue's dead letters."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +11,17 @@ from celery.utils.log import get_logger
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
-from ami.celery import disabled, sensitive, task_counts, task_times, tick_ends, tracebacks
+from ami.celery import attempts, disabled, sensitive, staged_calls, task_counts, task_times, tick_ends, tracebacks
 from ami.celery.failures import in_parent
+from ami.celery.staged_calls import End, Next
 from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
 logger = get_logger(__name__)
+
+
+#: What the pool reports of a process that has been ended or is about to be.
+_ENDING: tuple[type[BaseException], ...] = (CancelledByOperator, MemoryLimitExceeded, StoppedByOperator)
+_ENDING += (TaskStalled, TimeLimitExceeded, WorkerLostError)
 
 
 class TaskMemoryError(Exception):
@@ -42,6 +49,27 @@ class Request(CeleryRequest):
         if (settle := cls.__dict__.get("on_success")) is not None:
             cls.on_success = _counting(settle)
 
+    #: Whether what became of its run has been noted, and whether its process was ended.
+    _is_settled = _ends_process = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        staged_calls.mark(self._request_dict)
+
+    def _settle(self, end: End, following: Next | None = None) -> None:
+        """Note what became of the message of a task with a policy; the first note counts."""
+        run = self._request_dict.get(staged_calls.RUN_HEADER)
+        if self._is_settled or not isinstance(run, str) or not staged_calls.is_staged(self.task):
+            return
+        self._is_settled = True
+        pid = int(self.worker_pid or 0) if self._ends_process else 0
+        delivery = str(self._request_dict[staged_calls.DELIVERY])
+        staged_calls.note(staged_calls.Note(run, delivery, end, following, pid))
+
+    def _note_end(self, *how: Any) -> None:
+        task_times.ended(self, *how)
+        attempts.note_end(self)
+
     def on_accepted(self, pid: int, time_accepted: float) -> None:
         """Note that the pool has begun it."""
         super().on_accepted(pid, time_accepted)
@@ -49,7 +77,8 @@ class Request(CeleryRequest):
 
     def on_retry(self, exc_info: Any) -> None:
         super().on_retry(exc_info)
-        task_times.ended(self, task_times.RETRIED)
+        self._settle(End.RETURNED, Next(retries=int(self._context.retries or 0) + 1))
+        self._note_end(task_times.RETRIED)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """Settle a failed task; see the class."""
@@ -59,6 +88,8 @@ class Request(CeleryRequest):
         if isinstance(exception, CeilingReached):
             exception = exception.exc
             exc_info, return_ok = _as_own(exception), False  # The child has neither stored nor reported a failure.
+        else:
+            self._ends_process = isinstance(exception, _ENDING)
         if not self._was_stopped(exception) and not self._was_cancelled(exception):
             in_parent.note(self, exception)
         if isinstance(exception, MemoryError):
@@ -69,7 +100,9 @@ class Request(CeleryRequest):
             return
         elif self._was_cancelled(exception):
             self.acknowledge()
+            self._settle(End.DISCARDED)
             tick_ends.note(self)
+            attempts.note_end(self)
             self.send_event("task-revoked", terminated=True, signum="KILL", expired=False)
             task_ready(self)
             return
@@ -78,6 +111,7 @@ class Request(CeleryRequest):
                 return
             self.reject(requeue=False)
         super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+        self._settle(End.FAILED)
 
     def info(self, safe: bool = False) -> dict[str, Any]:
         """Return what ``inspect active`` shows; without the values of sensitive arguments."""
@@ -96,8 +130,11 @@ class Request(CeleryRequest):
         if not requeue and not self.acknowledged:
             tick_ends.note(self)
             task_counts.note(self.delivery_info, completed=False)
-            task_times.ended(self, task_times.FAILED)
+            self._note_end(task_times.FAILED)
+        elif requeue:
+            attempts.note_end(self)
         super().reject(requeue=requeue)
+        self._settle(End.RETURNED if requeue else End.FAILED)
 
     def _was_stopped(self, exception: BaseException) -> bool:
         """Whether an operator stopped the worker; the pool may notice first that the process has ended."""
@@ -119,7 +156,10 @@ class Request(CeleryRequest):
     def _retry_worker_lost(self, exc: BaseException, exc_info: Any) -> bool:
         is_retried = bool(super()._retry_worker_lost(exc, exc_info))
         if is_retried:
-            task_times.ended(self, task_times.RETRIED)
+            delay, retries = self.task.default_retry_delay, int(self._context.retries or 0) + 1
+            following = Next(retries=retries, due=time.time() + delay if delay else 0.0)
+            self._settle(End.RETURNED, following)
+            self._note_end(task_times.RETRIED)
         return is_retried
 
     def _announce_cancelled(self, emit_retry: bool = True) -> None:
@@ -129,6 +169,14 @@ class Request(CeleryRequest):
         loop would wait for minutes before it connects to the broker again.
         """
         super()._announce_cancelled(emit_retry=emit_retry and self.store_errors)
+        self._ends_process = True
+        self._settle(End.RETURNED)
+
+    def _announce_revoked(self, *args: Any, **options: Any) -> None:
+        """Announce a task that was revoked or has expired, also one that runs."""
+        super()._announce_revoked(*args, **options)
+        self._ends_process = self.time_start is not None
+        self._settle(End.DISCARDED)
 
     def _retry_after_limit(self, exception: BaseException, exc_info: Any) -> bool:
         limit = self.task.max_retries
@@ -147,8 +195,12 @@ def _counting(settle: Any) -> Any:
     def on_success(self: Any, result: Any, **options: Any) -> Any:
         if not result[0]:
             task_counts.note(self.delivery_info, completed=True)
-            task_times.ended(self, task_times.SUCCEEDED, result[2])
-        return settle(self, result, **options)
+            self._note_end(task_times.SUCCEEDED, result[2])
+        try:
+            return settle(self, result, **options)
+        finally:
+            if not result[0]:
+                self._settle(End.DONE)
 
     return on_success
 

@@ -15,12 +15,12 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from ami.celery import beat_entry, tick_claims
 from ami.celery.beat_variables import BeatVariables
-from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks
+from ami.celery.claimed_ticks import RENEW_SECONDS, RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
 from ami.celery.origin import BEAT
 from ami.celery.process_name import name_of_this_process
 from ami.celery.sweep_thread import SweepThread
-from ami.celery.tick_claims import Tick
+from ami.celery.tick_claims import ALL, NONE, ONE, Tick
 from ami.celery.watchdog import Watchdog
 from ami.environment.reader import read
 from ami.topology.router import ORIGIN_HEADER
@@ -31,11 +31,18 @@ logger = get_logger(__name__)
 STEP_SECONDS = 1.0
 #: Seconds after which a tick that another beat has claimed, and not sent, is looked at again.
 PENDING_SECONDS = 1.0
+#: Seconds between two looks of a beat that stands by: with the leader's 7 s another one leads 10 s after its death.
+STANDBY_SECONDS = 2.0
+#: Seconds after which a tick is looked at again that waits for the end of its entry's last one.
+WITHHELD_SECONDS = 5.0
 AGAIN = "Tick of %s was not marked as sent, sending it again: task id %s"
 
 
 class Scheduler(DatabaseScheduler):
     """Sends each tick with the origin ``beat``, claimed through `tick_claims`, and touches a file after every tick.
+
+    One beat leads and sends; others stand by, and one of them leads within ten seconds when the leader is gone. A
+    leader that was frozen may believe that it leads still: that each tick is sent once rests on its claim alone.
 
     A tick is claimed, then published with the task id of the claim, then marked as sent: of two beats one sends it,
     and what a killed beat left goes out again with the same task id. While the database does not answer nothing can be
@@ -49,6 +56,7 @@ class Scheduler(DatabaseScheduler):
 
     Entry = beat_entry.Entry
     clock: Clock = SystemClock()
+    renew_seconds = RENEW_SECONDS
 
     def __init__(self, *args: Any, lazy: bool = False, name: str = "", **kwargs: Any) -> None:
         self._variables = read(BeatVariables, os.environ)
@@ -58,7 +66,7 @@ class Scheduler(DatabaseScheduler):
         self._sweep = SweepThread(kwargs.get("app") or (args[0] if args else None), name or name_of_this_process())
         self._claimed: Tick | None = None
         self._withheld: set[str] = set()
-        self._is_ticking = self._is_interrupted = False
+        self._is_ticking = self._is_interrupted = self._has_led = False
         self._offset = self._wall_offset()
         if not lazy:
             self._watchdog.start()
@@ -69,8 +77,7 @@ class Scheduler(DatabaseScheduler):
         self._is_ticking = True
         try:
             self._notice_step()
-            self._send_again()
-            seconds: float = super().tick(*args, **kwargs)
+            seconds = self._send(*args, **kwargs) if self._is_leader() else self._stand_by()
             if self._ticks:
                 self._ticks.look()
         finally:
@@ -79,6 +86,28 @@ class Scheduler(DatabaseScheduler):
             Path(path).touch()
         self._watchdog.alive(seconds)
         return seconds
+
+    def _is_leader(self) -> bool:
+        """Return whether this beat sends; its schedule is read again when it begins to."""
+        if self._ticks is None:
+            return True
+        was_leader, self._has_led = self._has_led, self._ticks.lead()
+        if self._has_led and not was_leader:
+            self._heap = None
+            self._read_schedule_again()
+        return self._has_led
+
+    def _send(self, *args: Any, **kwargs: Any) -> float:
+        """Send what is due; return the seconds after which to look again."""
+        self._send_again()
+        seconds: float = super().tick(*args, **kwargs)
+        return min(seconds, self.renew_seconds) if self._ticks else seconds
+
+    def _stand_by(self) -> float:
+        """Follow what the leader claims, so that a step of the clock before its death moves no interval entry."""
+        if self._ticks and self._schedule:
+            self._ticks.follow(self._schedule.values())
+        return STANDBY_SECONDS
 
     def is_due(self, entry: beat_entry.Entry) -> Any:
         """Return whether to send ``entry`` now, which is when this beat has claimed its tick, and when to ask again."""
@@ -93,7 +122,7 @@ class Scheduler(DatabaseScheduler):
             return state
         _ = self.producer  # Connect first: no claim waits for the broker.
         try:
-            if why := self._ticks.why_withheld(entry):
+            if why := self._ticks.why_withheld(entry) if entry.misfire != ALL else "":
                 return self._withhold(entry, why)
             self._withheld.discard(entry.name)
             self._claimed = self._ticks.claim(entry)
@@ -101,15 +130,17 @@ class Scheduler(DatabaseScheduler):
             logger.error("Tick of %s not claimed, trying again in %s s: %s", entry.name, RETRY_SECONDS, error)
             return schedstate(is_due=False, next=RETRY_SECONDS)
         if self._claimed:
-            return state
+            return schedstate(is_due=True, next=entry.seconds_to_next) if entry.misfire == ALL else state
         state = super().is_due(entry)
         return schedstate(is_due=False, next=PENDING_SECONDS if state.is_due else state.next)
 
     def _withhold(self, entry: beat_entry.Entry, why: str) -> Any:
-        """Let a due tick pass: at most one tick of an entry waits or runs."""
+        """Let a due tick pass, or wait with `ONE`: at most one tick of an entry waits or runs."""
         if entry.name not in self._withheld:
             logger.warning("Ticks of %s withheld: %s", entry.name, why)
             self._withheld.add(entry.name)
+        if entry.misfire == ONE:
+            return schedstate(is_due=False, next=WITHHELD_SECONDS)
         entry.skip()
         return schedstate(is_due=False, next=super().is_due(entry).next)
 
@@ -123,6 +154,8 @@ class Scheduler(DatabaseScheduler):
         tick, self._claimed = self._claimed, None
         message = copy.copy(entry)  # The entry itself stays equal to what the schedule compares it with.
         message.options = {**entry.options, "headers": {**(entry.options.get("headers") or {}), ORIGIN_HEADER: BEAT}}
+        if entry.misfire != NONE:
+            message.options.pop("expires", None)
         if not (self._ticks and tick):
             return super().apply_async(message, *args, **kwargs)
         message.options["task_id"] = tick.task_id
@@ -193,7 +226,7 @@ class Scheduler(DatabaseScheduler):
                 continue
             if not self._ticks.has_failed(tick):
                 logger.warning(AGAIN, entry.name, tick.task_id)
-            self._claimed = tick
+            self._claimed = entry.tick = tick
             self.apply_entry(entry, producer=producer)
 
     def _notice_step(self) -> None:

@@ -8,7 +8,7 @@ from celery.exceptions import Ignore, TaskPredicate
 from celery.utils.log import get_logger
 from django.db import connection
 
-from ami.celery import attempts, database_connections, disabled, fences, task_progress
+from ami.celery import attempts, database_connections, disabled, fences, staged_calls, task_progress
 from ami.celery import sensitive as sensitive_arguments
 from ami.celery import tracebacks as tracebacks  # It listens to task_postrun.
 from ami.governor import memory_limit
@@ -36,8 +36,34 @@ class Task(DjangoTask):
     #: The keyword argument that names the work, so that two messages about it are two runs; empty: the task's id.
     fence_by = ""
 
+    #: The policy of `ami.admission.policies`; with one, a call is a row in the caller's transaction.
+    unique: Any = None
+    permits: Any = None
+    rate: Any = None
+    fair_by = ""
+    group_by: Any = None
+    in_order_by: Any = None
+    outbox = False
+
     #: The names of arguments whose values are shown nowhere: not in logs, events, Flower, results or dead letters.
     sensitive: tuple[str, ...] = ()
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether the task declares a policy."""
+        limits = self.permits or self.rate or self.fair_by
+        return bool(self.outbox or self.unique or limits or self.group_by or self.in_order_by)
+
+    def delay_on_commit(self, *args: Any, **kwargs: Any) -> None:
+        """Publish after the commit; a call of a task with a policy is a row of this transaction."""
+        self.apply_async_on_commit(args, kwargs)
+
+    def apply_async_on_commit(self, *args: Any, **kwargs: Any) -> None:
+        """Publish after the commit; a call of a task with a policy is a row of this transaction."""
+        if staged_calls.stages(self):
+            self.apply_async(*args, **kwargs)
+        else:
+            super().apply_async_on_commit(*args, **kwargs)
 
     def beat(self, progress: str = "") -> None:
         """Report that the running task goes on, with up to 255 characters for operators: ``step 3 of 9``. Cheap."""
@@ -54,9 +80,9 @@ class Task(DjangoTask):
             if not self.request.is_eager:
                 disabled.hold(self, args, kwargs)
                 attempts.count(self)
-            if self.fenced and not self.request.is_eager:
+            if self.fenced and not self.request.is_eager and not staged_calls.is_staged(self):
                 fences.begin(self, kwargs)
-            return self.run(*args, **kwargs)
+            return staged_calls.run(self, args, kwargs)
         except fences.FenceLost as lost:
             fields = {"task": self.name, "task_id": self.request.id}
             logger.warning("Run ended, a later one has begun: %s", lost, extra=fields)
@@ -76,14 +102,14 @@ class Task(DjangoTask):
 
         Raises what Celery's does, and Ignore for an overtaken run.
         """
-        if self.fenced and not self.request.called_directly:
+        if not self.request.called_directly:
             self._end_if_overtaken(exc)
         sensitive_arguments.mask_error(exc, sensitive_arguments.values(self, self.request.args, self.request.kwargs))
         return super().retry(*args, exc=exc, **options)
 
     def _end_if_overtaken(self, error: Exception | None) -> None:
         """Raise Ignore in a fenced task's run that may not commit any more; its connection was ended under it."""
-        if not self.fenced:
+        if not self.fenced and not staged_calls.is_staged(self):
             return
         if not connection.in_atomic_block:
             database_connections.drop_in_doubt()

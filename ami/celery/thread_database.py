@@ -21,29 +21,62 @@ FORK_WAIT_SECONDS = 2.0
 
 _lock = threading.Lock()
 _fork_has_lock = False
+_thread = threading.local()
 
 
 @contextmanager
-def short_connection() -> Iterator[Any]:
+def short_connection(*, keep: bool = False) -> Iterator[Any]:
     """Give the calling thread a database connection of its own until the block ends; the ORM uses it, too.
 
-    The block should be a few statements: a fork of this process waits for it.
+    The block should be a few statements: a fork of this process waits for it. With ``keep`` the thread's next block
+    may use the same connection, where a fork does it no harm: on PostgreSQL, whose client knows in which process it was
+    opened. A thread that keeps one ends with a block that does not.
 
     Raises:
         django.db.Error: the database did not answer in time.
     """
     with _lock:
         before = next((each for each in connections.all(initialized_only=True) if each.alias == DEFAULT_DB_ALIAS), None)
-        link = _link()
+        link, _thread.kept = getattr(_thread, "kept", None) or _link(), None
         connections[DEFAULT_DB_ALIAS] = link
         try:
             yield link
+            if keep and link.vendor == "postgresql":
+                _thread.kept = link
         finally:
-            link.close()
+            if _thread.kept is None:
+                link.close()
             if before is None:
                 del connections[DEFAULT_DB_ALIAS]
             else:
                 connections[DEFAULT_DB_ALIAS] = before
+
+
+@contextmanager
+def beside_forks() -> Iterator[None]:
+    """Let `database_block` give the calling thread short connections: its process may fork at any time."""
+    _thread.is_beside_forks = True
+    try:
+        yield
+    finally:
+        _thread.is_beside_forks = False
+
+
+@contextmanager
+def database_block() -> Iterator[None]:
+    """Hold the database for a few statements: on a short connection within `beside_forks`, else on the thread's own.
+
+    What is read there belongs inside, to its last row; what waits for something else does not. Blocks may be nested.
+    """
+    if not getattr(_thread, "is_beside_forks", False) or getattr(_thread, "is_in_block", False):
+        yield
+        return
+    _thread.is_in_block = True
+    try:
+        with short_connection():
+            yield
+    finally:
+        _thread.is_in_block = False
 
 
 def _link() -> Any:

@@ -4,9 +4,12 @@ Without it (another application) a beat sends every tick that is due, as Celery'
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+
+#: What becomes of ticks that could not be sent, or not run, in time: nothing, one for all of them, or each.
+NONE, ONE, ALL = MISFIRES = ("none", "one", "all")
 
 
 @dataclass(frozen=True)
@@ -14,8 +17,10 @@ class Tick:
     """The last claimed tick of one entry of the schedule.
 
     ``entry`` is the key of the PeriodicTask, ``number`` counts its claimed ticks, 0: none yet. ``claimed_at`` is the
-    wall clock's time of the claim, None before the first. ``runs`` is the entry's total run count with this tick.
-    ``tries`` counts how often this tick was claimed again.
+    wall clock's time of the claim, with `ALL` the time at which the tick was due, None before the first. ``runs`` is
+    the entry's total run count with this tick. ``tries`` counts how often this tick was claimed again. ``misfire`` is
+    the entry's policy, one of `MISFIRES`. ``age_seconds`` is how long ago it was claimed when it was read, by the
+    database's clock, None if that is not known.
     """
 
     entry: int
@@ -25,6 +30,8 @@ class Tick:
     runs: int = 0
     is_sent: bool = True
     tries: int = 0
+    misfire: str = NONE
+    age_seconds: float | None = field(default=None, compare=False)
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -34,6 +41,9 @@ class Tick:
 
 class TickClaims(Protocol):
     """Claims that all beats of a deployment see. Every method may raise `django.db.Error`."""
+
+    def lead(self, beat: str, seconds: float) -> bool:
+        """Take or keep the lead for so long; return False if another beat has it."""
 
     def states(self) -> dict[int, Tick]:
         """Return the last tick of each entry that has one."""
@@ -72,7 +82,7 @@ class TickClaims(Protocol):
         """Record that a beat ticks."""
 
     def beat_stopped(self, beat: str) -> None:
-        """Forget a beat that ends."""
+        """Forget a beat that ends, and give its lead up."""
 
 
 _claims: TickClaims | None = None

@@ -4,7 +4,7 @@
 methods are called from a background thread of the worker's parent, or of beat; each may raise `django.db.Error`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -93,8 +93,11 @@ class WorkerRecords(Protocol):
     def beat(self, report: WorkerReport) -> Answer:
         """Write the worker's row and read the wishes: two statements."""
 
-    def tasks_running(self, node: str, tasks: Sequence[RunningTask]) -> None:
-        """Write the rows of the tasks that have run for a while; one statement, none for an empty list."""
+    def tasks_running(self, node: str, tasks: Sequence[RunningTask], ended: Iterable[str] = ()) -> None:
+        """Write the rows of the tasks that have run for a while, and end those of counted starts that have ended.
+
+        One statement for each of both, none for an empty list.
+        """
 
     def attempt(self, task_id: str, task: str, node: str) -> int:
         """Count one more start of a redelivered task, and return how many there were; called in the task's process."""
@@ -110,6 +113,9 @@ class WorkerRecords(Protocol):
 
     def letter_done(self, letter: int, task_id: str) -> None:
         """Record that the task of a dead letter succeeded after its replay; called in the task's process."""
+
+    def is_disabled(self, task: str, job: str) -> bool:
+        """Whether a task or a job is disabled. Called in the task's process."""
 
     def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
         """Write a message down whose task or job is disabled; False if neither is. Called in the task's process."""

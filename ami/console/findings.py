@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from ami.telemetry.snapshots.shape import FindingFigures
+from ami.telemetry.snapshots.shape import AlertFigures, FindingFigures
 
 #: The lever that mends a finding, on the finding's target.
 LEVER_OF = {
@@ -19,7 +19,7 @@ PAGE_OF = {
     **dict.fromkeys(("dead-letters", "unrouted", "letters-new", "letters-grow", "letters-back"), "letters"),
     **dict.fromkeys(("worker-state", "held", "all-held", "probe", "suspect", "restarts", "kernel-kills"), "workers"),
     **dict.fromkeys(("drift", "unaccounted", "no-limits", "several-queues", "fingerprint"), "workers"),
-    **dict.fromkeys(("no-beat", "two-beats", "late-tick", "withheld-tick"), "schedule"),
+    **dict.fromkeys(("no-beat", "late-tick", "withheld-tick"), "schedule"),
 }
 WORDS = {"error": "Error", "warning": "Warning", "unseen": "Not seen"}
 ICONS = {"error": "bad", "warning": "warn", "unseen": "unseen"}
@@ -39,6 +39,7 @@ class FindingRow:
     page: str
     page_text: str
     runbook: str
+    alert: AlertFigures | None = None
 
 
 def finding_row(finding: FindingFigures) -> FindingRow:
@@ -58,4 +59,5 @@ def finding_row(finding: FindingFigures) -> FindingRow:
         reverse(f"console:{page}") if page else "",
         page.capitalize(),
         f"{reverse('console:handbook')}#{finding.name}",
+        finding.alert,
     )

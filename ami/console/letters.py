@@ -93,8 +93,9 @@ def replay_list(request: HttpRequest) -> HttpResponse:
     ):
         return data
     shown = [(replay, str(Selection.of(replay.selection))) for replay in listed[:REPLAYS_SHOWN]]
-    template = "replays_table" if list_page.PART in request.GET else "replays"
-    return list_page.page(request, template, "Replays", "letters", {"replays": shown})
+    if list_page.PART in request.GET:
+        return list_page.part(request, "replays_table", {"replays": shown})
+    return list_page.page(request, "replays", "Replays", "letters", {"replays": shown})
 
 
 def posted(request: HttpRequest, selection: Selection) -> HttpResponse:

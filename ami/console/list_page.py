@@ -1,5 +1,7 @@
 """What the console's lists share: permissions, pages of rows, and the same table as CSV or JSON."""
 
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -8,6 +10,7 @@ from django.contrib import admin
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -15,6 +18,7 @@ from django.utils import timezone
 from ami.console import levers
 from ami.console.page import TABS
 from ami.console.tables import Column, Table, exported
+from ami.console.watchers import answer
 
 PAGE_ROWS = 50
 #: Of one answer as CSV or JSON; filters reach the rest.
@@ -22,6 +26,8 @@ MOST_ROWS = 10_000
 FORMATS = ("csv", "json")
 #: The parameter of a poll, which gets the table alone.
 PART = "part"
+#: Ages, which the page's script keeps counting.
+AGES = re.compile(r'(<time class="ago"[^>]*>)[^<]*')
 
 
 def staff(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
@@ -48,9 +54,19 @@ def require(request: HttpRequest, *permissions: str) -> None:
 def page(request: HttpRequest, template: str, title: str, tab: str, context: dict[str, Any]) -> HttpResponse:
     """Return a page of the console; ``tab`` is one of `ami.console.page.TABS`, ``above`` the pages above this one."""
     around = {**admin.site.each_context(request), "is_nav_sidebar_enabled": False, "title": title, "above": []}
-    around |= {"tab": tab, "tabs": TABS, "formats": FORMATS, "here": _here(request)}
-    whole = {**around, "allowed": levers.allowed(request.user), **context}
-    return TemplateResponse(request, f"console/{template}.html", whole)
+    around |= {"tab": tab, "tabs": TABS, "formats": FORMATS}
+    return TemplateResponse(request, f"console/{template}.html", {**around, **_for_levers(request), **context})
+
+
+def part(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    """Return what a poll asks for; 304 where the client has that, and it is only older."""
+    html = render_to_string(f"console/{template}.html", {**_for_levers(request), **context}, request)
+    digest = hashlib.sha256(AGES.sub(r"\1", html).encode()).hexdigest()
+    return answer(request, f'"{digest[:32]}"', html.encode())
+
+
+def _for_levers(request: HttpRequest) -> dict[str, Any]:
+    return {"here": _here(request), "allowed": levers.allowed(request.user)}
 
 
 def _here(request: HttpRequest) -> str:

@@ -13,8 +13,9 @@ from django.utils.safestring import SafeString
 from django.views import View
 
 from ami.console import levers
+from ami.console.polls import FRESH_SECONDS, LIVE
 from ami.console.tables import Table, exported
-from ami.console.watchers import answer, etag_of, watchers
+from ami.console.watchers import answer, etag_of, session_of, watchers
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot
 
@@ -22,22 +23,19 @@ from ami.telemetry.snapshots.shape import Snapshot
 TABS = (
     ("overview", "Overview"),
     ("workers", "Workers"),
+    ("calls", "Calls"),
     ("letters", "Letters"),
     ("schedule", "Schedule"),
     ("audit", "Audit log"),
     ("handbook", "Handbook"),
 )
-#: Figures are at most about so old: less than the time between two polls, so that each brings new ones.
-FRESH_SECONDS = 1.5
-#: The parameter of the query that asks for one part of a page alone; its value is the part's name.
-LIVE = "live"
 
 
 class Page(View):
     """A page. A subclass names its ``template``, and overrides `figures`, and `tables` where it has some.
 
     ``parts`` are the templates that are polled, by name; the page's template shows each as ``{{ parts.NAME }}``. A part
-    depends on its address, on `version` and on the user's permissions, on nothing else of the user: all who watch
+    depends on its address, on the snapshot and on the user's permissions, on nothing else of the user: all who watch
     share it. It has no form, since a form has a user's token: its buttons are links to a lever's form.
     """
 
@@ -59,10 +57,6 @@ class Page(View):
         """Return what ``?format=csv&table=NAME`` sends; without a name it is the first."""
         return []
 
-    def version(self, snapshot: Snapshot) -> str:
-        """Return what changes with the page's figures."""
-        return str(snapshot.version)
-
     def heading(self) -> str:
         """Return the page's title."""
         return self.title
@@ -77,15 +71,22 @@ class Page(View):
         if kind := request.GET.get("format"):
             return self._exported(request, kind, snapshot)
         allowed = levers.allowed(request.user)
-        watchers.trust(request, allowed)
-        etag = etag_of(allowed, self.version(snapshot))
+        watchers.trust(session_of(request), allowed)
+        if self.part_asked(request):
+            return self.poll(snapshot, allowed)
+        etag = etag_of(allowed, str(snapshot.version))
         context = self._context(snapshot, allowed)
-        if name := self.part_asked(request):
-            part = self._rendered(name, context).encode()
-            watchers.keep(request.get_full_path(), etag, part)
-            return answer(request, etag, part)
         parts = {name: self._part(name, etag, context) for name in self.parts}
         return TemplateResponse(request, self.template, {**self.around(), **context, "parts": parts})
+
+    def poll(self, snapshot: Snapshot, allowed: frozenset[str]) -> HttpResponse:
+        """Send the part that is asked for, or 304, to who has these permissions; it is rendered once for all."""
+        address, etag = self.request.get_full_path(), etag_of(allowed, str(snapshot.version))
+        part = b"" if self.request.headers.get("If-None-Match") == etag else watchers.kept(address, etag)
+        if part is None:
+            part = self._rendered(self.part_asked(self.request), self._context(snapshot, allowed)).encode()
+            watchers.keep(address, etag, part)
+        return answer(self.request, etag, part)
 
     def part_asked(self, request: HttpRequest) -> str:
         """Return the name of the part that a poll asks for; empty where the whole page is asked for."""
@@ -132,13 +133,10 @@ def guarded(page: type[Page]) -> Callable[..., HttpResponseBase]:
     def view(request: HttpRequest, **given: Any) -> HttpResponseBase:
         if request.method != "GET" or not page().part_asked(request):
             return inner(request, **given)
-        if (known := watchers.trusted(request)) is not None:
+        if (known := watchers.trusted(session_of(request))) is not None:
             asked = page()
             asked.setup(request, **given)
-            etag = etag_of(known.allowed, asked.version(shared.current(FRESH_SECONDS)))
-            part = watchers.kept(request.get_full_path(), etag)
-            if part is not None or request.headers.get("If-None-Match") == etag:
-                return answer(request, etag, part or b"")
+            return asked.poll(shared.current(FRESH_SECONDS), known.allowed)
         # A redirect would put the form to sign in into the middle of the page.
         return inner(request, **given) if admin.site.has_permission(request) else _signed_out(request)
 

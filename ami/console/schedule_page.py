@@ -9,10 +9,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.views.decorators.http import require_GET
 
+from ami.celery.tick_claims import MISFIRES
 from ami.console import list_page
 from ami.console.levers import Lever, add
-from ami.queues import schedule_operations, schedule_rows
-from ami.queues.admin_site.operation_actions import Operation
+from ami.queues import schedule_operations, schedule_rows, ticks
+from ami.queues.admin_site.operation_actions import Field, Operation
 from ami.queues.diagnostics.beat import SILENT
 from ami.queues.models import Beat
 from ami.queues.schedule_rows import ScheduleRow
@@ -27,16 +28,19 @@ def show(request: HttpRequest) -> HttpResponse:
     columns = tuple(field.name for field in fields(ScheduleRow))
     if data := list_page.as_data(request, "schedule", columns, lambda: map(asdict, rows)):
         return data
-    beats: Any = Beat.objects.annotate(now=Now()).order_by("-seen_at")
-    ages = [(beat.name, beat.now - beat.seen_at) for beat in beats]
+    beats: Any = ticks.leading(Beat.objects.annotate(now=Now())).order_by("-seen_at")
+    in_order = sorted(beats, key=lambda each: not each.leads)
+    seen = [(beat.name, beat.seen_at.timestamp(), beat.now.timestamp(), beat.leads) for beat in in_order]
+    ages = [now - at for _, at, now, _ in seen]
     context = {
         "rows": rows,
-        "beats": [(name, age.total_seconds(), age < SILENT) for name, age in ages],
-        "is_beating": any(age < SILENT for _, age in ages),
+        "beats": [(*each, age < SILENT.total_seconds()) for each, age in zip(seen, ages, strict=True)],
+        "is_beating": any(age < SILENT.total_seconds() for age in ages),
         "has_enabled": any(row.is_enabled for row in rows),
     }
-    template = "schedule_table" if list_page.PART in request.GET else "schedule"
-    return list_page.page(request, template, "Schedule", "schedule", context)
+    if list_page.PART in request.GET:
+        return list_page.part(request, "schedule_table", context)
+    return list_page.page(request, "schedule", "Schedule", "schedule", context)
 
 
 def _switch(is_enabled: bool) -> Operation:
@@ -53,6 +57,11 @@ def _run(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     return format_html('Task <a href="{}">{}</a> was sent to {}.', address, published.task_id, published.queue)
 
 
+def _misfire(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+    before = schedule_operations.set_misfire(name, operator, given["misfire"], why=why)
+    return f"It was {before} and is {given['misfire']}; beat reads it within seconds."
+
+
 CHANGE = "django_celery_beat.change_periodictask"
 add(
     Lever(
@@ -61,6 +70,14 @@ add(
         _run,
         "The task of {target} is published once, on your behalf. Its next tick stays.",
         label="Run now",
+    ),
+    Lever(
+        "misfire",
+        CHANGE,
+        _misfire,
+        "Late ticks of {target}: none is made up, one run is for all of them, or each gets a run of its own (all).",
+        (Field("misfire", "Late ticks", "choice", is_required=True, choices=MISFIRES),),
+        label="Late ticks",
     ),
     Lever("enable-entry", CHANGE, _switch(True), "Beat sends ticks of {target} again.", label="Enable"),
     Lever(

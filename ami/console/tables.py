@@ -69,7 +69,7 @@ def _cell(column: Column, row: Row) -> Cell:
 
 def exported(table: Table, kind: str, at: float) -> HttpResponse:
     """Return a table as ``csv`` or ``json``: raw values, times as ISO 8601 in UTC."""
-    rows = [{column.name: _raw(column, row.get(column.name)) for column in table.columns} for row in table.rows]
+    rows = raw_rows(table)
     disposition = {"Content-Disposition": f'attachment; filename="{table.name}.{kind}"'}
     if kind == "json":
         return JsonResponse({"at": quantities.iso(at), table.name: rows}, headers=disposition)
@@ -78,6 +78,11 @@ def exported(table: Table, kind: str, at: float) -> HttpResponse:
     lines.writerow(column.name for column in table.columns)
     lines.writerows([_spreadsheet(value) for value in row.values()] for row in rows)
     return HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8", headers=disposition)
+
+
+def raw_rows(table: Table) -> list[dict[str, Any]]:
+    """Return the rows as JSON takes them: raw values, times as ISO 8601 in UTC."""
+    return [{column.name: _raw(column, row.get(column.name)) for column in table.columns} for row in table.rows]
 
 
 def _raw(column: Column, value: Any) -> Any:

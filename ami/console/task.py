@@ -25,12 +25,13 @@ def show(request: HttpRequest, task_id: str) -> HttpResponse:
         raise BadRequest("This is not a task's id.")
     is_asked = request.GET.get("ask") == "workers"
     state = task_state.of(task_id) if is_asked else task_state.on_record(task_id) or TaskState(task_id, NO_TRACE)
-    letters = _letters(request, task_id)
-    tries = _failures(request, task_id)
+    has_trace = state.state != NO_TRACE
+    letters = _letters(request, task_id) if has_trace else []
+    tries = _failures(request, task_id) if has_trace else []
     context = {
         "state": state,
         "run": TaskRun.objects.filter(task_id=task_id).first(),
-        "is_unknown": state.state == NO_TRACE,
+        "is_unknown": not has_trace,
         "is_asked": is_asked,
         "task": state.task or (tries[0][0].task if tries else ""),
         "queue": settings.ANTENNA_TOPOLOGY.place(state.task).queue if state.task else "",

@@ -61,7 +61,9 @@ class DataExportAdmin(admin.ModelAdmin):
         for export in selected_rows(request, queryset):
             writer.restart(export)
             report_published(
-                request, f"Running {export} again", publish_for_user(tasks.run_export, export_id=export.pk)
+                request,
+                f"Running {export} again",
+                publish_for_user(tasks.run_export, export_id=export.pk, project_id=export.project_id),
             )
 
 

@@ -2,6 +2,7 @@
 
 from celery import Task, shared_task
 
+from ami.admission.policies import Permits, Unique
 from ami.celery.origin import of_request
 from ami.exports.models import DataExport
 from ami.exports.services import requests, writer
@@ -14,15 +15,20 @@ from ami.queues.slices import Slice
     bind=True,
     name="ami.exports.tasks.run_export",
     triggered_by="run_scheduled_exports",
-    fenced=True,
-    fence_by="export_id",
+    unique=Unique(by=("export_id",)),
+    permits=Permits(2, per="project_id"),
+    fair_by="project_id",
+    ignore_result=True,
     **RETRIES,
 )
-def run_export(self: Task, export_id: int) -> None:
-    """Write an export, in slices; a finished or deleted one is skipped."""
+def run_export(self: Task, export_id: int, project_id: int | None = None) -> None:  # noqa: ARG001 - of its permits
+    """Write an export, in slices, at most two of a project at once; a finished or deleted one is skipped.
+
+    A message of an earlier version has no ``project_id``: it is not limited.
+    """
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()
     if export is not None and not writer.advance(export, Slice(self)):
-        publish_successor(self, export_id=export_id)
+        publish_successor(self, export_id=export_id, project_id=export.project_id)
 
 
 @shared_task(bind=True, name="ami.exports.tasks.run_scheduled_exports", triggered_by="beat", **RETRIES)
@@ -33,5 +39,7 @@ def run_scheduled_exports(self: Task) -> int:
     """
     due = requests.due_exports()
     origin = of_request(self.request)
-    publish_many([signature(run_export, origin=origin, export_id=export_id) for export_id in due])
+    publish_many(
+        [signature(run_export, origin=origin, export_id=pk, project_id=project) for pk, project in due.items()]
+    )
     return len(due)

@@ -9,6 +9,8 @@ from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from kombu.exceptions import OperationalError as BrokerError
 
+from ami.admission.policies import Permits, Unique
+from ami.celery import staged_calls
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
@@ -20,6 +22,8 @@ from ami.ml.models import Pipeline
 from ami.queues.publish import publish_successor, republish
 from ami.queues.slices import Slice
 
+#: Push jobs that call one processing service at the same time: one waits for it while the other one saves.
+MOST_JOBS_OF_A_SERVICE = 2
 RUN_TRIES = 3
 MISSING_TRIES = 3
 LONGEST_WAIT_SECONDS = 60
@@ -33,29 +37,37 @@ WAITS_HEADER = "antenna_waits"
     name="ami.jobs.tasks.run_job",
     triggered_by="people (API, admin), audit_jobs, its own last slice",
     max_retries=RUN_TRIES,
+    unique=Unique(by=("job_id",), on_conflict="reschedule_once"),
+    permits=Permits(MOST_JOBS_OF_A_SERVICE, per="service_id", name="jobs of a service"),
+    fair_by="project_id",
     ignore_result=True,
 )
-def run_job(self: Task, job_id: int) -> None:
+def run_job(self: Task, job_id: int, project_id: int | None = None, service_id: int | None = None) -> None:
     """Run one slice of a job and publish the next, until the job is finished.
+
+    ``service_id`` names the processing service that a push job calls; a message of an earlier version has neither it
+    nor the project.
 
     An error is retried three times, then the job fails and the message is buried. While NATS is unreachable the job
     waits without limit; this never fails it (hazard 11).
     """
+    arguments = {"job_id": job_id, "project_id": project_id, "service_id": service_id}
     job = Job.objects.filter(pk=job_id).first()
     if job is None:
         raise self.retry(countdown=5, max_retries=MISSING_TRIES, exc=Job.DoesNotExist(f"There is no job {job_id}."))
     if wait := job_slice.seconds_to_wait(job):
-        republish(self, countdown=wait, headers={WAITS_HEADER: 0}, job_id=job_id)
+        republish(self, countdown=wait, headers={WAITS_HEADER: 0}, **arguments)
         return
     try:
-        if job_slice.run_slice(job, str(self.request.id), Slice(self)) is job_slice.Next.SUCCESSOR:
-            publish_successor(self, job_id=job_id)
+        piece = Slice(self, what=f"job {job_id}")
+        if job_slice.run_slice(job, str(self.request.id), piece) is job_slice.Next.SUCCESSOR:
+            publish_successor(self, **arguments)
     except TaskPredicate:
         raise
     except NatsUnavailable as error:
         job.log(f"Waiting for NATS: {error}", level="WARNING")
         waits = _waits(self)
-        republish(self, countdown=_backoff(waits), headers={WAITS_HEADER: waits + 1}, job_id=job_id)
+        republish(self, countdown=_backoff(waits), headers={WAITS_HEADER: waits + 1}, **arguments)
     except Exception as error:
         # Any error of a kind's code fails this job, not the worker.
         if isinstance(error, SoftTimeLimitExceeded):
@@ -103,7 +115,7 @@ def _record_failure(
 
 @shared_task(
     name="ami.jobs.tasks.process_nats_pipeline_result",
-    triggered_by="pull workers (POST jobs/ID/result/), audit_stored_results",
+    triggered_by="process_nats_pipeline_results",
     autoretry_for=(OperationalError, InterfaceError, OSError, ResultMissing, SoftTimeLimitExceeded),
     retry_backoff=2,
     retry_backoff_max=120,
@@ -117,7 +129,10 @@ def process_nats_pipeline_result(
     reply_subject: str | None = None,
     result_data: dict[str, Any] | None = None,
 ) -> None:
-    """Save one result of a pull worker: a stored one by its key, or ``result_data`` from an older publisher."""
+    """Save one result of a pull worker: a stored one of a batch by its key, or ``result_data`` of an older publisher.
+
+    It is a message: a call that is a row would cost more than the result.
+    """
     with db_interrupt.cancel_query_on_soft_limit():
         ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
 
@@ -127,23 +142,26 @@ def process_nats_pipeline_result(
     name="ami.jobs.tasks.process_nats_pipeline_results",
     triggered_by="pull workers (POST jobs/ID/result/), audit_stored_results",
     max_retries=5,
+    fair_by="project_id",
     ignore_result=True,
     on_failure=_record_failure,
 )
-def process_nats_pipeline_results(self: Task, job_id: int, result_ids: list[int], tries: int = 0) -> None:
+def process_nats_pipeline_results(
+    self: Task, job_id: int, result_ids: list[int], tries: int = 0, project_id: int | None = None
+) -> None:
     """Save stored results of one job together.
 
-    ``tries`` counts the retries after errors of the services. A message that was delivered before, or was retried more
-    often, ended its process: each of its results then gets a message of its own.
+    ``tries`` counts the retries after errors of the services. A call that was started before, or was retried more
+    often, ended its process: each of its results then gets a call of its own.
     """
-    if self.request.retries > tries or (self.request.delivery_info or {}).get("redelivered"):
+    if self.request.retries > tries or staged_calls.was_started_before(self.request):
         ingest.split_batch(job_id, result_ids)
         return
     try:
         with db_interrupt.cancel_query_on_soft_limit():
             ingest.handle_batch(job_id, result_ids)
     except (*ingest.TRANSIENT, OSError, BrokerError) as error:
-        arguments = {"job_id": job_id, "result_ids": result_ids, "tries": tries + 1}
+        arguments = {"job_id": job_id, "result_ids": result_ids, "tries": tries + 1, "project_id": project_id}
         raise self.retry(kwargs=arguments, countdown=_backoff(tries), exc=error) from error
 
 
@@ -179,6 +197,7 @@ def jobs_health_check() -> dict[str, dict[str, int]]:
     autoretry_for=(OperationalError, InterfaceError),
     retry_backoff=2,
     max_retries=3,
+    outbox=True,
     ignore_result=True,
 )
 def reprocess_captures(self: Task, source_image_ids: list[int], pipeline_id: int | None = None) -> None:

@@ -12,6 +12,9 @@ from ami.main.services import login_attempts
 from ami.main.services.client_address import address_of
 from ami.queues.admin_site.site import AdminSite as GuardedSite
 
+#: Of models whose name is a plural already.
+PLURALS = {"LoginAttempts": "Login attempts", "Replay": "Replays of dead letters"}
+
 
 class AdminSite(GuardedSite):
     """The guarded site; sign-in attempts are limited by address and by account. It is all the pages there are."""
@@ -21,9 +24,16 @@ class AdminSite(GuardedSite):
     site_url = None
     index_template = "main/index.html"
 
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show where to look first above the models."""
-        return super().index(request, {**(extra_context or {}), "flower_url": settings.FLOWER_URL})
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Add what the head of every page leads to."""
+        return {**super().each_context(request), "flower_url": settings.FLOWER_URL}
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        """Name what Django would give a plural of its own."""
+        apps: list[Any] = super().get_app_list(request, app_label)
+        for model in (model for app in apps for model in app["models"]):
+            model["name"] = PLURALS.get(model["object_name"], model["name"])
+        return apps
 
     @method_decorator(never_cache)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

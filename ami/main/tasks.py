@@ -5,6 +5,7 @@ from typing import Any
 from celery import Task, shared_task
 from django.db import InterfaceError, OperationalError
 
+from ami.admission.policies import Unique
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import (
     bulk_deletion,
@@ -22,6 +23,12 @@ from ami.main.services import (
 from ami.queues.publish import publish_successor
 from ami.queues.slices import Slice
 
+#: Clicks of one project do not hold up those of another; calls that come while one runs become one more run.
+FAIR: dict[str, Any] = {"triggered_by": "people (admin)", "fair_by": "project_id", "ignore_result": True}
+
+#: A tick that comes while the last one waits or runs is dropped.
+ALONE: dict[str, Any] = {"triggered_by": "beat", "unique": Unique(), "ignore_result": True}
+
 #: Only a deadlock or a lost database connection is retried; other errors are faults.
 RETRIES: dict[str, Any] = {
     "autoretry_for": (OperationalError, InterfaceError),
@@ -30,18 +37,35 @@ RETRIES: dict[str, Any] = {
 }
 
 
-@shared_task(name="ami.main.tasks.refresh_event_calculated_fields", triggered_by="people (admin)", **RETRIES)
-def refresh_event_calculated_fields(event_id: int) -> None:
+@shared_task(
+    name="ami.main.tasks.refresh_event_calculated_fields",
+    unique=Unique(by=("event_id",), on_conflict="reschedule_once"),
+    **FAIR,
+    **RETRIES,
+)
+def refresh_event_calculated_fields(event_id: int, project_id: int | None = None) -> None:  # noqa: ARG001 - its turn
     stale_flush.refresh_marked("event", event_id)
 
 
-@shared_task(name="ami.main.tasks.refresh_deployment_calculated_fields", triggered_by="people (admin)", **RETRIES)
-def refresh_deployment_calculated_fields(deployment_id: int) -> None:
+@shared_task(
+    name="ami.main.tasks.refresh_deployment_calculated_fields",
+    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    **FAIR,
+    **RETRIES,
+)
+def refresh_deployment_calculated_fields(
+    deployment_id: int,
+    project_id: int | None = None,  # noqa: ARG001 - its turn
+) -> None:
     stale_flush.refresh_marked("deployment", deployment_id)
 
 
 @shared_task(
-    bind=True, name="ami.main.tasks.refresh_project_calculated_fields", triggered_by="people (admin)", **RETRIES
+    bind=True,
+    name="ami.main.tasks.refresh_project_calculated_fields",
+    unique=Unique(by=("project_id",), on_conflict="reschedule_once"),
+    **FAIR,
+    **RETRIES,
 )
 def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
     """Recount all events and stations of a project, in slices."""
@@ -51,21 +75,14 @@ def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool 
         publish_successor(self, project_id=project_id, marked=True)
 
 
-@shared_task(bind=True, name="ami.main.tasks.update_stale_counts", triggered_by="beat", **RETRIES)
-def update_stale_counts(self: Task) -> bool | None:
-    """Recount what is marked stale and fill copied columns, one worker at a time; the next tick continues.
-
-    Returns whether nothing is left; None when another worker holds the lease.
-    """
-    # Correctness does not depend on the lease: two concurrent flushes only waste work.
-    with leases.held("update_stale_counts") as held:
-        if held is None:
-            return None
-        turn = Slice(self)
-        return stale_flush.flush(turn) and detection_projects.fill(turn)
+@shared_task(bind=True, name="ami.main.tasks.update_stale_counts", **ALONE, **RETRIES)
+def update_stale_counts(self: Task) -> bool:
+    """Recount what is marked stale and fill copied columns; the next tick continues. Return whether nothing is left."""
+    turn = Slice(self)
+    return stale_flush.flush(turn) and detection_projects.fill(turn)
 
 
-@shared_task(bind=True, name="ami.main.tasks.update_float_lists", triggered_by="beat", **RETRIES)
+@shared_task(bind=True, name="ami.main.tasks.update_float_lists", **ALONE, **RETRIES)
 def update_float_lists(self: Task) -> bool | None:
     """Convert scores and logits that an earlier version wrote as JSON, in slices; the next tick continues.
 
@@ -75,7 +92,7 @@ def update_float_lists(self: Task) -> bool | None:
         return None if held is None else float_conversion.convert(*held, Slice(self))
 
 
-@shared_task(name="ami.main.tasks.update_login_attempts", triggered_by="beat", **RETRIES)
+@shared_task(name="ami.main.tasks.update_login_attempts", **ALONE, **RETRIES)
 def update_login_attempts() -> int:
     """Delete sign-in attempts whose window has ended; return how many."""
     return login_attempts.purge()
@@ -84,55 +101,78 @@ def update_login_attempts() -> int:
 @shared_task(
     bind=True,
     name="ami.main.tasks.update_public_urls",
-    triggered_by="people (admin)",
+    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    **FAIR,
     **RETRIES,
 )
-def update_public_urls(self: Task, deployment_id: int, base_url: str) -> None:
-    """Set the public base URL of a station's captures, in slices."""
+def update_public_urls(self: Task, deployment_id: int, base_url: str, project_id: int | None = None) -> None:
+    """Set the public base URL of a station's captures, in slices; the last of several URLs wins."""
     if not public_urls.update_public_urls(deployment_id, base_url, Slice(self)):
-        publish_successor(self, deployment_id=deployment_id, base_url=base_url)
+        publish_successor(self, deployment_id=deployment_id, base_url=base_url, project_id=project_id)
 
 
-@shared_task(bind=True, name="ami.main.tasks.regroup_events", triggered_by="people (admin)", **RETRIES)
-def regroup_events(self: Task, deployment_id: int, marked: bool = False) -> str:
-    """Group a station's captures into events, in slices; the station stays marked while another worker does."""
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.regroup_events",
+    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    **FAIR,
+    **RETRIES,
+)
+def regroup_events(self: Task, deployment_id: int, marked: bool = False, project_id: int | None = None) -> str:
+    """Group a station's captures into events, in slices; a call that comes meanwhile groups them once more."""
     if not marked:
         stale_marks.mark_stale("sessions", [deployment_id])
     outcome = sessions.regroup(deployment_id, Slice(self))
     if outcome is sessions.Outcome.MORE:
-        publish_successor(self, deployment_id=deployment_id, marked=True)
+        publish_successor(self, deployment_id=deployment_id, marked=True, project_id=project_id)
     return outcome.value
 
 
-@shared_task(bind=True, name="ami.main.tasks.populate_collection", triggered_by="people (admin)", **RETRIES)
-def populate_collection(self: Task, collection_id: int) -> None:
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.populate_collection",
+    unique=Unique(by=("collection_id",), on_conflict="reschedule_once"),
+    **FAIR,
+    **RETRIES,
+)
+def populate_collection(self: Task, collection_id: int, project_id: int | None = None) -> None:
     collection = SourceImageCollection.objects.filter(pk=collection_id).first()
     if collection is not None and not capture_sets.populate(collection, Slice(self)):
-        publish_successor(self, collection_id=collection_id)
+        publish_successor(self, collection_id=collection_id, project_id=project_id)
 
 
 @shared_task(
     bind=True,
     name="ami.main.tasks.bulk_delete",
-    triggered_by="people (admin)",
-    fenced=True,
-    fence_by="deletion_id",
+    unique=Unique(by=("deletion_id",)),
+    **FAIR,
     **RETRIES,
 )
-def bulk_delete(self: Task, deletion_id: int) -> None:
+def bulk_delete(self: Task, deletion_id: int, project_id: int | None = None) -> None:
     """Delete the rows of a `BulkDeletion`, in slices."""
     deletion = BulkDeletion.objects.filter(pk=deletion_id).first()
     if deletion is not None and not bulk_deletion.advance_deletion(deletion, Slice(self)):
-        publish_successor(self, deletion_id=deletion_id)
+        publish_successor(self, deletion_id=deletion_id, project_id=project_id)
 
 
-@shared_task(bind=True, name="ami.main.tasks.sync_source_images", triggered_by="people (admin)", **RETRIES)
-def sync_source_images(self: Task, deployment_id: int, state: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """Sync a station's captures with its storage source, in slices; None if the station was deleted."""
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.sync_source_images",
+    unique=Unique(by=("deployment_id",)),
+    **FAIR,
+    **RETRIES,
+)
+def sync_source_images(
+    self: Task, deployment_id: int, state: dict[str, Any] | None = None, project_id: int | None = None
+) -> dict[str, Any] | None:
+    """Sync a station's captures with its storage source, in slices; None if the station was deleted.
+
+    A call that comes while another one of the station waits or runs is dropped.
+    """
     station = Deployment.objects.select_related("data_source", "project").filter(pk=deployment_id).first()
     if station is None:
         return None
     reached = station_sync.sync(station, station_sync.SyncState(**state or {}), Slice(self)).as_dict()
     if not reached["finished"]:
-        publish_successor(self, deployment_id=deployment_id, state=reached)
+        publish_successor(self, deployment_id=deployment_id, state=reached, project_id=project_id)
     return reached

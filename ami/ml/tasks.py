@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from celery import shared_task
 from django.db import InterfaceError, OperationalError
 
+from ami.admission.policies import Permits, Unique
 from ami.environment.deferred import deferred
 from ami.ml.errors import CropsFailed, CropsRefused
 from ami.ml.models import ProcessingService
@@ -25,9 +26,10 @@ else:
     retry_backoff=5,
     retry_backoff_max=300,
     max_retries=5,
+    fair_by="project_id",
     ignore_result=True,
 )
-def create_detection_images(source_image_ids: list[int]) -> None:
+def create_detection_images(source_image_ids: list[int], project_id: int | None = None) -> None:  # noqa: ARG001 - its turn
     """Make the crops of these captures. A retry covers only the captures that failed.
 
     If no retry can help for any failed capture, the message is buried with the reasons.
@@ -53,10 +55,15 @@ def check_processing_services_online() -> None:
     triggered_by="people (API, admin)",
     soft_time_limit=150,
     time_limit=180,
+    unique=Unique(by=("service_id", "project_ids")),
+    permits=Permits(1, per="service_id"),
     ignore_result=True,
 )
 def check_processing_service(service_id: int, project_ids: list[int] | None = None) -> None:
-    """Probe one service now and register its pipelines in its projects, or in the given ones among them."""
+    """Probe one service now and register its pipelines in its projects, or in the given ones among them.
+
+    A call that comes while the same one waits or runs is dropped; a service is probed by one call at a time.
+    """
     if service := ProcessingService.objects.filter(pk=service_id).first():
         status = probes.check_now(service)
         projects = service.projects.order_by("pk").values_list("pk", flat=True)

@@ -120,7 +120,11 @@ def replay(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Send the messages of ``queue`` to where their tasks belong today, all retries before them; return how many."""
+    """Send the messages of ``queue`` to where their tasks belong today, all retries before them; return how many.
+
+    Only those that are there at the start: a task that fails again at once is not sent again and again.
+    """
+    limit = planned(connection, queue, limit)
     # With a publish id of its own each: one that dies again is another death.
     fresh = {"retries": 0, PUBLISH_ID_HEADER: lambda: uuid4().hex}
     return move(connection, queue, lambda message: destination(topology, message), limit, progress, headers=fresh)

@@ -1,5 +1,6 @@
 """Disables tasks by name, and single jobs: what would begin is set aside, and comes back when they are enabled."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -88,11 +89,13 @@ def enable(name: str, operator: Operator, *, why: str = "") -> Target:
 def listed() -> list[Disabled]:
     """Return what is disabled, and what is enabled with messages that have not come back yet."""
     rows = DesiredState.objects.filter(aspect=DISABLED).order_by("kind", "name")
-    waiting = dict(set_aside.kept().order_by().values_list("task").annotate(count=Count("pk")))
-    of_jobs = dict(set_aside.kept().exclude(job="").order_by().values_list("job").annotate(count=Count("pk")))
+    waiting, of_jobs = Counter[str](), Counter[str]()
+    for task, job, count in set_aside.kept().order_by().values_list("task", "job").annotate(count=Count("pk")):
+        waiting[task] += count
+        of_jobs[job] += count
     now, found = timezone.now(), []
     for row in rows:
-        count = (of_jobs if row.kind == Kind.JOB else waiting).get(row.name, 0)
+        count = (of_jobs if row.kind == Kind.JOB else waiting)[row.name]
         is_over = not row.value or (row.until is not None and row.until <= now)
         if count or not is_over:
             found.append(Disabled(row.kind, row.name, row.by, row.why, row.since, row.until, count, is_over))

@@ -2,17 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from kombu import Connection
 
+from ami.admission import moves, purges, waiting_calls
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
 from ami.celery.message_copy import copy
 from ami.celery.origin import BEAT
-from ami.queues import audit_log, dead_letters
+from ami.queues import audit_log, dead_letters, waiting_rows
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.letters import both
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE
@@ -32,7 +33,10 @@ DRAIN_POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Peeked:
-    """The oldest messages of a queue; ``cost`` says what the look did to them, empty if nothing."""
+    """The oldest messages of a queue, then calls that wait for it as rows (their reason is ``row``).
+
+    ``cost`` says what the look did to the messages, empty if nothing.
+    """
 
     messages: tuple[DeadLetter, ...]
     cost: str = ""
@@ -40,14 +44,18 @@ class Peeked:
 
 @dataclass(frozen=True)
 class Moved:
-    """How many messages were moved, and how many were looked at and put back at the end of their queue."""
+    """How many messages were moved, and how many were looked at and put back at the end of their queue.
+
+    ``calls`` is how many calls that wait as rows were moved beside them.
+    """
 
     moved: int = 0
     passed: int = 0
+    calls: int = 0
 
 
 def peek(topology: Topology, connection: Connection, queue: str, limit: int = MOST_PEEKED) -> Peeked:
-    """Return the oldest messages of a queue; they stay there.
+    """Return the oldest messages of a queue, and of the calls that wait for it as rows; they stay there.
 
     Raises:
         Refused: no such queue, or a message is near its delivery limit: on RabbitMQ's work queues a look counts.
@@ -56,11 +64,12 @@ def peek(topology: Topology, connection: Connection, queue: str, limit: int = MO
     limit = min(limit, MOST_PEEKED)
     counts = kind_of(connection).is_managed and queue not in dead_letters.burial_queues(topology)
     if not counts:
-        return Peeked(tuple(both.oldest(connection, queue, limit)))
+        found = both.oldest(connection, queue, limit)
+        return Peeked((*found, *waiting_rows.oldest(queue, limit - len(found))))
     most = int(broker.DELIVERY_LIMIT * NEAR_LIMIT)
     with connection.clone() as own:
         channel = own.channel()
-        found: list[DeadLetter] = []
+        found = []
         while len(found) < limit and (raw := channel.basic_get(queue, no_ack=False)) is not None:
             message = channel.message_to_python(raw)
             seen = int((message.headers or {}).get("x-delivery-count") or 0)
@@ -71,7 +80,7 @@ def peek(topology: Topology, connection: Connection, queue: str, limit: int = MO
                 )
             found.append(dead_letters.letter(queue, message))
     cost = f"one of {broker.DELIVERY_LIMIT} deliveries of each message shown" if found else ""
-    return Peeked(tuple(found), cost)
+    return Peeked((*found, *waiting_rows.oldest(queue, limit - len(found))), cost)
 
 
 def waiting(connection: Connection, queue: str) -> int:
@@ -89,7 +98,7 @@ def drain(
 ) -> tuple[int, int]:
     """Wait until a queue is empty and its workers run nothing for two seconds; return what is left, both 0 when done.
 
-    ``progress`` receives the ready messages and the listed running tasks at each look.
+    ``progress`` receives what waits, messages and calls that are rows, and the listed running tasks at each look.
 
     Raises:
         Refused: no such queue.
@@ -98,7 +107,7 @@ def drain(
     deadline = time.monotonic() + seconds
     empty_since: float | None = None
     while True:
-        left = waiting(connection, queue), _running(queue)
+        left = waiting(connection, queue) + waiting_calls.count(queue), _running(queue)
         progress(*left)
         now = time.monotonic()
         empty_since = (empty_since or now) if left == (0, 0) else None
@@ -108,7 +117,9 @@ def drain(
 
 
 def purge(topology: Topology, connection: Connection, queue: str, operator: Operator, *, why: str = "") -> int:
-    """Delete every ready message of a queue; return how many. Ticks that waited there have ended.
+    """Delete every ready message of a queue, and the calls that wait for it as rows; return how many.
+
+    Ticks that waited there have ended.
 
     Raises:
         Refused: no such queue, or ``why`` is too long.
@@ -123,8 +134,9 @@ def purge(topology: Topology, connection: Connection, queue: str, operator: Oper
         with connection.channel() as channel:
             count = int(channel.queue_purge(queue) or 0)
     DatabaseTickClaims().ended(ticks)
-    _record(operator, "purge", f"queue {queue}", {"purged": count}, why)
-    return count
+    calls = purges.purge(queue)
+    _record(operator, "purge", f"queue {queue}", {"purged": count, **({"calls": calls} if calls else {})}, why)
+    return count + calls
 
 
 def waiting_tick_ids(topology: Topology, queue: str) -> list[str]:
@@ -152,6 +164,7 @@ def move(
     AMQP cannot select: every message that was in front is taken, and one that does not match is published again at the
     end of its queue. Each is confirmed there before it is acknowledged here, so that a crash leaves one message twice
     and none lost; run again, it goes on. What arrives meanwhile is not looked at. A retry is routed by its name again.
+    Calls that wait as rows are moved after the messages.
 
     Raises:
         Refused: a queue is unknown, both are the same, or ``why`` is too long.
@@ -171,6 +184,16 @@ def move(
 
     try:
         _move(connection, source, destination, lambda message: _fits(message, task, headers), limit, count)
+        left = None if limit is None else limit - done.moved
+        messages_moved = done
+        moves.move(
+            source,
+            destination,
+            task=task,
+            headers=headers,
+            limit=left,
+            progress=lambda calls: count(replace(messages_moved, calls=calls)),
+        )
     finally:
         # What was moved before an error stays moved.
         _record(operator, "move", f"queue {source} to {destination}", asdict(done), why)
@@ -209,7 +232,7 @@ def _record(operator: Operator, verb: str, which: str, after: dict[str, int], wh
 
 def _fits(message: Any, task: str, headers: Mapping[str, str]) -> bool:
     given = message.headers or {}
-    return (not task or given.get("task") == task) and all(str(given.get(key)) == each for key, each in headers.items())
+    return (not task or given.get("task") == task) and moves.have(given, headers)
 
 
 def refuse_unknown(topology: Topology, queue: str) -> None:

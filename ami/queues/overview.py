@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from celery import current_app
 from django.db.models.functions import Now
 from kombu import Connection
 
+from ami.admission import waiting_calls
 from ami.queues import pauses
 from ami.queues.confirmations import STALE
 from ami.queues.models import AuditEntry, Worker
@@ -16,7 +18,10 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class QueueRow:
-    """One queue; ``paused`` is a sentence with who, why and until, empty while it is not paused."""
+    """One queue; ``paused`` is a sentence with who, why and until, empty while it is not paused.
+
+    ``waiting`` are messages and the ``staged`` calls of tasks with a policy, which wait as rows and are due.
+    """
 
     queue: str
     service: str
@@ -25,6 +30,7 @@ class QueueRow:
     running: int
     paused: str
     workers: tuple[str, ...]
+    staged: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,16 +55,18 @@ class WorkerRow:
 
 def queues(topology: Topology, connection: Connection) -> list[QueueRow]:
     """Return every consumed queue, in the order of the table."""
-    rows = list(Worker.objects.order_by("node"))
+    rows, calls = list(Worker.objects.order_by("node")), waiting_calls.by_queue(current_app)
+    staged = {state: found.due for state, found in calls.items()}
     return [
         QueueRow(
             queue=state.queue,
             service=state.service,
-            waiting=state.messages,
+            waiting=None if state.messages is None else state.messages + staged.get(state.queue, 0),
             consumers=state.consumers,
             running=sum(len(row.running) for row in rows if state.queue in row.queues),
             paused=_sentence(state.queue),
             workers=tuple(row.node for row in rows if state.queue in row.queues),
+            staged=staged.get(state.queue, 0),
         )
         for state in queue_states(topology, connection)
     ]

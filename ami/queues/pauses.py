@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from django.utils import timezone
+
 from ami.queues import confirmations, wishes
 from ami.queues.confirmations import Confirmed
 from ami.queues.models import DesiredState
@@ -49,6 +51,13 @@ def resume(
     return confirmations.wait(
         lambda row: queue in row.queues, lambda row: row.is_parked or queue not in row.closed_queues, seconds
     )
+
+
+def all_paused() -> dict[str, DesiredState]:
+    """Return the pauses that hold now, by queue; one statement."""
+    now = timezone.now()
+    rows = DesiredState.objects.filter(kind=Kind.QUEUE, aspect=PAUSED).exclude(value=0)
+    return {row.name: row for row in rows if row.until is None or row.until > now}
 
 
 def paused(queue: str) -> DesiredState | None:

@@ -9,6 +9,7 @@ Each function raises :class:`kombu.exceptions.OperationalError` when the broker 
 transaction its commit raises it.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from celery.utils import uuid
 from django.conf import settings
 from django.db import transaction
 
-from ami.celery import bulk_publisher
+from ami.celery import bulk_publisher, staged_calls
 from ami.celery.bulk_message import with_id
 from ami.celery.origin import PERSON, of_request
 from ami.queues.reserved_slot import LONG_HEADER, ROOM_SECONDS
@@ -84,6 +85,8 @@ def publish_many(signatures: Iterable[Signature]) -> list[str]:
     gets there. Outside a transaction the signatures may come from a generator, of which one batch is in memory. Inside
     one all of them are kept until its commit.
 
+    A call of a task with a policy is a row of the running transaction, at once.
+
     Raises:
         ami.celery.bulk_message.UnconfirmedTasks: an OperationalError with the signatures to publish again; inside a
             transaction its commit raises it.
@@ -91,8 +94,14 @@ def publish_many(signatures: Iterable[Signature]) -> list[str]:
     if not transaction.get_connection().in_atomic_block:
         return bulk_publisher.publish_many(current_app, signatures)
     kept = [with_id(each) for each in signatures]
-    if kept:
-        transaction.on_commit(partial(bulk_publisher.publish_many, current_app, kept))
+    rows: list[Signature] = []
+    messages: list[Signature] = []
+    for each in kept:
+        (rows if staged_calls.stages(current_app.tasks.get(each.task)) else messages).append(each)
+    if rows:
+        bulk_publisher.publish_many(current_app, rows)
+    if messages:
+        transaction.on_commit(partial(bulk_publisher.publish_many, current_app, messages))
     return [each.id for each in kept]
 
 
@@ -134,8 +143,16 @@ def publish_successor(task: Any, /, **kwargs: Any) -> str:
     The successor of a slice that made room for other work is delayed by ``ROOM_SECONDS``.
     """
     countdown = ROOM_SECONDS if getattr(task.request, "antenna_makes_room", False) else None
+    if _goes_on(task, kwargs, countdown, {LONG_HEADER: True}):
+        return str(task.request.id)
     origin = of_request(task.request)
     return publish_task(task, origin=origin, headers={LONG_HEADER: True}, countdown=countdown, **kwargs)
+
+
+def _goes_on(task: Any, kwargs: dict[str, Any], countdown: float | None, headers: Mapping[str, Any]) -> bool:
+    """Let the run of a task with a policy go on with these arguments, instead of publishing another call."""
+    due = time.time() + countdown if countdown else 0.0
+    return staged_calls.go_on(task, staged_calls.Next([], kwargs, 0, due, headers))
 
 
 def republish(task: Any, /, *, countdown: float, headers: Mapping[str, Any] | None = None, **kwargs: Any) -> str:
@@ -145,5 +162,7 @@ def republish(task: Any, /, *, countdown: float, headers: Mapping[str, Any] | No
     the first lost child (:mod:`ami.celery.request`).
     """
     kept = {name: value for name, value in (task.request.headers or {}).items() if name == LONG_HEADER}
+    if _goes_on(task, kwargs, countdown, headers or {}):
+        return str(task.request.id)
     origin = of_request(task.request)
     return publish_task(task, origin=origin, headers={**kept, **(headers or {})}, countdown=countdown, **kwargs)

@@ -10,6 +10,9 @@ from django.apps import apps
 from django.db import transaction
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from ami.celery.tick_claims import MISFIRES, NONE
+from ami.queues.models import TickClaim
+
 #: Rows that this table wrote carry it, so that a task removed from the code is removed from the schedule.
 MARK = "declared in code"
 
@@ -18,17 +21,29 @@ MARK = "declared in code"
 class Scheduled:
     """One beat entry: every so many seconds, dropped unrun when it could not start before ``expires_seconds``.
 
+    ``misfire`` says what becomes of late ticks: nothing (`NONE`), one run for all of them (`ONE`), or one for each
+    (`ALL`). With the last two a tick does not expire: ``expires_seconds`` is 0.
+
     Raises:
-        ValueError: the entry would outlive its own next tick, so that ticks could pile up.
+        ValueError: the entry would outlive its own next tick, so that ticks could pile up; no such policy.
     """
 
     task: str
     every_seconds: int
-    expires_seconds: int
+    expires_seconds: int = 0
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    misfire: str = NONE
 
     def __post_init__(self) -> None:
+        if self.misfire not in MISFIRES:
+            raise ValueError(f"{self.task}: misfire is '{self.misfire}'; give one of {', '.join(MISFIRES)}.")
+        if self.misfire != NONE:
+            if self.expires_seconds or self.every_seconds <= 0:
+                raise ValueError(
+                    f'{self.task}: with misfire="{self.misfire}" no tick expires: leave expires_seconds out.'
+                )
+            return
         if not 0 < self.expires_seconds < self.every_seconds:
             raise ValueError(
                 f"{self.task}: expires_seconds ({self.expires_seconds}) must be above 0 and below every_seconds "
@@ -73,15 +88,16 @@ def synchronise() -> dict[str, int]:
 
 def _write(scheduled: Scheduled) -> bool:
     interval, _ = IntervalSchedule.objects.get_or_create(every=scheduled.every_seconds, period="seconds")
-    _, created = PeriodicTask.objects.update_or_create(
+    entry, created = PeriodicTask.objects.update_or_create(
         name=scheduled.entry,
         defaults={
             "task": scheduled.task,
             "interval": interval,
             "crontab": None,
             "kwargs": json.dumps(dict(scheduled.kwargs)),
-            "expire_seconds": scheduled.expires_seconds,
+            "expire_seconds": scheduled.expires_seconds or None,
             "description": MARK,
         },
     )
+    TickClaim.objects.update_or_create(entry=entry, defaults={"misfire": scheduled.misfire})
     return bool(created)

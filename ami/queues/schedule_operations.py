@@ -6,9 +6,12 @@ from celery import current_app
 from django.db import transaction
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 
+from ami.celery.tick_claims import MISFIRES
 from ami.queues import audit_log
+from ami.queues.models import TickClaim
 from ami.queues.publish import PublishedTask, publish_for_user
 from ami.queues.refusals import Refused
+from ami.queues.schedule import MARK
 from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator, refuse_wrong
 
@@ -33,6 +36,31 @@ def switch(name: str, operator: Operator, *, is_enabled: bool, why: str = "") ->
         )
     entry.enabled = is_enabled
     return entry
+
+
+def set_misfire(name: str, operator: Operator, misfire: str, *, why: str = "") -> str:
+    """Say what becomes of an entry's late ticks, one of `MISFIRES`; return what did before.
+
+    Beat reads it within seconds.
+
+    Raises:
+        Refused: there is no such entry or policy, the entry is declared in code, or ``why`` is too long.
+    """
+    refuse_wrong(why, None)
+    entry = _entry(name)
+    if misfire not in MISFIRES:
+        raise Refused(f"'{misfire[:40]}' is no policy; give {', '.join(MISFIRES)}.")
+    if entry.description == MARK:
+        raise Refused(f'{name} is declared in code: give it misfire="{misfire}" in the schedule.py of its app.')
+    with transaction.atomic():
+        claim, _ = TickClaim.objects.get_or_create(entry=entry)
+        TickClaim.objects.filter(pk=claim.pk).update(misfire=misfire)
+        PeriodicTasks.update_changed()
+        before, after = {"misfire": claim.misfire}, {"misfire": misfire}
+        audit_log.record(
+            "misfire", who=operator.who, rows=[entry], before=before, after=after, why=why, source=operator.source
+        )
+    return str(claim.misfire)
 
 
 def run_now(name: str, operator: Operator, *, why: str = "") -> PublishedTask:

@@ -8,6 +8,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.origin import BEAT
+from ami.celery.tick_claims import NONE
 from ami.queues import failures
 from ami.queues.due import due_at
 from ami.queues.models import TaskFailure, TickClaim
@@ -22,8 +23,9 @@ LATE_SECONDS = 60.0
 class ScheduleRow:
     """One entry. ``state`` is on time, late, withheld, disabled or over (it has no next tick); ``why`` says more.
 
-    ``last_state`` is what became of the last tick: never, sent, claimed and not sent, waits or runs, failed or ended.
-    ``missed`` counts the whole intervals by which it is late; of a crontab 1.
+    ``misfire`` is what becomes of late ticks, as in `ami.celery.tick_claims`. ``last_state`` is what became of the last
+    tick: never, sent, claimed and not sent, waits or runs, failed or ended. ``missed`` counts the whole intervals by
+    which it is late; of a crontab 1.
     """
 
     pk: int
@@ -31,6 +33,7 @@ class ScheduleRow:
     task: str
     queue: str
     every: str
+    misfire: str
     is_enabled: bool
     is_declared: bool
     state: str
@@ -69,6 +72,7 @@ def _row(
         task=entry.task,
         queue=settings.ANTENNA_TOPOLOGY.place(entry.task, BEAT).queue,
         every=str(entry.scheduler or "no schedule"),
+        misfire=claim.misfire if claim else NONE,
         is_enabled=entry.enabled,
         is_declared=entry.description == MARK,
         state=state,

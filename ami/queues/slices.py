@@ -6,7 +6,7 @@ from typing import Any
 from celery.exceptions import Ignore
 from celery.utils.log import get_logger
 
-from ami.celery import origin
+from ami.celery import origin, task_progress
 from ami.celery.declaration import depth
 from ami.queues import reserved_slot
 from ami.queues.publish import publish_successor
@@ -17,6 +17,8 @@ SLICE_SECONDS = 60.0
 
 #: Work is short until it has run this long; from then on it needs one of the worker's slots for long work.
 FAIR_SHARE_SECONDS = 0.25
+#: So often it reports how far it is, for those who look at what a worker runs.
+REPORT_SECONDS = 1.0
 
 
 class Slice:
@@ -25,16 +27,17 @@ class Slice:
     It is over after ``SLICE_SECONDS``. Beyond its fair share it needs one of the worker's slots for long work, of which
     there is one less than the worker has (:mod:`ami.queues.reserved_slot`): five long exports leave a slot for clicks.
     Where none is free it is over, and its successor is delayed by ``ROOM_SECONDS``. On a worker of a single slot it
-    makes room instead as soon as another message waits.
+    makes room instead as soon as another message waits. ``what`` is said before its progress, such as a job's number.
 
     Raises:
         celery.exceptions.Ignore: on making it, when the work is known to be long (a successor, or published as long)
             and no slot for long work is free; the same message was published again for later.
     """
 
-    def __init__(self, task: Any, seconds: float = SLICE_SECONDS) -> None:
-        self._task = task
-        self._started = self._looked = time.monotonic()
+    def __init__(self, task: Any, seconds: float = SLICE_SECONDS, what: str = "") -> None:
+        self._task, self._what = task, what
+        self._started = self._looked = self._reported = time.monotonic()
+        self._steps = 0
         self._seconds = seconds
         self._over = False
         self._has_slot = False
@@ -45,12 +48,20 @@ class Slice:
     def over(self) -> bool:
         """Whether to stop here and publish the successor. Cheap: call it after every small step."""
         now = time.monotonic()
+        self._steps += 1
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            task_progress.write(str(self._task.request.id), self._progress(now))
         if now - self._started >= self._seconds:
             self._over = True
         elif not self._over and now - self._looked >= FAIR_SHARE_SECONDS:
             self._looked = now
             self._over = not self._may_go_on()
         return self._over
+
+    def _progress(self, now: float) -> str:
+        steps = f"{self._steps:,} steps in {now - self._started:.0f} s of a slice of {self._seconds:.0f} s"
+        return f"{self._what}: {steps}" if self._what else steps
 
     def _may_go_on(self) -> bool:
         if self._slots() > 1:

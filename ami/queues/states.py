@@ -9,11 +9,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from celery import current_app
 from django.conf import settings
 from django.db.models import Count, Sum
 from django_celery_beat.models import PeriodicTask
 from kombu import Connection
 
+from ami.admission import waiting_calls
+from ami.admission.waiting_calls import Waiting
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
 from ami.celery.origin import BEAT
@@ -30,7 +33,10 @@ DELAY_QUEUES = "celery_delayed_"
 
 @dataclass(frozen=True)
 class QueueStates:
-    """One queue's work. ``initial`` counts its entries of the schedule, in the row `DELAYED` messages with a delay."""
+    """One queue's work, messages and calls that are rows.
+
+    ``initial`` counts its entries of the schedule and its calls with a delay, in the row `DELAYED` messages with one.
+    """
 
     queue: str
     initial: int
@@ -64,16 +70,17 @@ def counts(topology: Topology, connection: Connection) -> list[QueueStates]:
     Raises:
         amqp.exceptions.NotFound: the topology was never declared.
     """
-    read = _read(topology, connection)
+    read, calls = _read(topology, connection), waiting_calls.by_queue(current_app)
     dead, disabled, scheduled = both.counts(topology, connection), _set_aside(), _scheduled(topology)
     rows = []
     for workload in topology.workloads:
         ready, delivered = read.queues.get(workload.queue, (0, 0))
+        rows_of = calls.get(workload.queue, Waiting())
         rows.append(
             QueueStates(
                 queue=workload.queue,
-                initial=scheduled[workload.queue],
-                pending=ready + delivered,
+                initial=scheduled[workload.queue] + rows_of.later,
+                pending=ready + delivered + rows_of.due,
                 computing=delivered,
                 failed=dead.get(workload.dead_letter_queue, 0),
                 disabled=disabled.get(workload.queue, 0),
@@ -94,7 +101,7 @@ def ingest_snapshot(topology: Topology, connection: Connection) -> dict[str, dic
     ``completed`` and ``failed`` are tasks of the last 30 days as the workers counted them; one that is killed loses up
     to ten seconds of its counts.
     """
-    read = _read(topology, connection)
+    read, calls = _read(topology, connection), waiting_calls.by_queue(current_app)
     ended = {row["queue"]: row for row in TaskCount.objects.values("queue").annotate(Sum("completed"), Sum("failed"))}
     workers = Counter(queue for row in Worker.objects.exclude(verdict="dead") for queue in row.queues)
     found = {}
@@ -102,7 +109,7 @@ def ingest_snapshot(topology: Topology, connection: Connection) -> dict[str, dic
         ready, delivered = read.queues.get(queue, (0, 0))
         counted: Any = ended.get(queue, {})
         found[queue] = {
-            "queued": ready,
+            "queued": ready + calls.get(queue, Waiting()).due,
             "running": delivered,
             "completed": counted.get("completed__sum", 0),
             "failed": counted.get("failed__sum", 0),

@@ -8,6 +8,7 @@ from celery import current_app, states
 from django_celery_results.models import TaskResult
 from kombu import Connection
 
+from ami.admission import waiting_calls
 from ami.queues import broker_errors, failures, messages
 from ami.queues.letters import rows
 from ami.queues.models import DesiredState, Letter, TaskFailure, TaskRun, TickClaim, Worker
@@ -41,7 +42,7 @@ def of(task_id: str) -> TaskState:
 
 
 def on_record(task_id: str) -> TaskState | None:
-    """Return the state of a task as the database has it; None where it has no trace. At most nine statements."""
+    """Return the state of a task as the database has it; None where it has no trace. At most ten statements."""
     return next(_in_database(task_id), None)
 
 
@@ -81,6 +82,8 @@ def _in_database(task_id: str) -> Iterator[TaskState]:
     if letter is not None:
         yield _of_letter(task_id, letter)
     yield from _asked_for(task_id)
+    if row := waiting_calls.of_task(task_id):
+        yield TaskState(task_id, "pending", row.detail, row.task)
     yield from _ended(task_id)
 
 

@@ -2,28 +2,45 @@
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.db import models, transaction
-from django.db.models import F
+from django.db.models import ExpressionWrapper, F
 from django.db.models.functions import Now
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.tick_claims import Tick
 from ami.queues import waiting_ticks
-from ami.queues.models import Beat, TickClaim
+from ami.queues.models import Beat, Lease, TickClaim
+from ami.queues.rescue import lease
 
+#: The lease of the beat that sends; the others stand by.
+LEADER = "beat"
 #: A beat that was killed leaves its row; the next start of any beat removes it after this time.
 FORGET = timedelta(days=1)
+
+
+def leading(beats: "models.QuerySet[Beat]") -> "models.QuerySet[Beat]":
+    """Annotate whether each beat ``leads``; no further statement."""
+    held = Lease.objects.filter(name=LEADER, holder=models.OuterRef("name"), until__gt=Now())
+    return beats.annotate(leads=models.Exists(held))
 
 
 class DatabaseTickClaims:
     """Implements `ami.celery.tick_claims.TickClaims`."""
 
+    def lead(self, beat: str, seconds: float) -> bool:
+        return lease.acquire(LEADER, beat, seconds, self.now())
+
+    def now(self) -> Any:
+        """Return the database's time."""
+        return Now()
+
     def states(self) -> dict[int, Tick]:
-        return {row.pk: _tick(row) for row in TickClaim.objects.all()}
+        return {row.pk: _tick(row) for row in self._claims()}
 
     def state(self, entry: int) -> Tick | None:
-        row = TickClaim.objects.filter(entry=entry).first()
+        row = self._claims().filter(entry=entry).first()
         return _tick(row) if row else None
 
     def add(self, entries: Collection[int]) -> None:
@@ -36,6 +53,7 @@ class DatabaseTickClaims:
             "number": tick.number,
             "task_id": tick.task_id,
             "claimed_at": tick.claimed_at,
+            "claimed_since": self.now(),
             "claimed_by": beat,
             "runs": tick.runs,
             "is_sent": False,
@@ -61,7 +79,7 @@ class DatabaseTickClaims:
         self._claim(tick).update(is_sent=True, repeats=F("repeats") + int(tick.tries > 0))
 
     def unsent(self) -> list[Tick]:
-        return [_tick(row) for row in TickClaim.objects.filter(is_sent=False, entry__enabled=True)]
+        return [_tick(row) for row in self._claims().filter(is_sent=False, entry__enabled=True)]
 
     def ended(self, task_ids: Collection[str]) -> None:
         TickClaim.objects.filter(task_id__in=task_ids, ended_at=None).update(ended_at=Now(), ends=F("ends") + 1)
@@ -81,10 +99,15 @@ class DatabaseTickClaims:
 
     def beat_stopped(self, beat: str) -> None:
         Beat.objects.filter(name=beat).delete()
+        lease.release(LEADER, beat)
+
+    def _claims(self) -> "models.QuerySet[TickClaim]":
+        return TickClaim.objects.annotate(now=ExpressionWrapper(self.now(), models.DateTimeField()))
 
     def _claim(self, tick: Tick) -> "models.QuerySet[TickClaim]":
         return TickClaim.objects.filter(entry=tick.entry, number=tick.number)
 
 
-def _tick(row: TickClaim) -> Tick:
-    return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.tries)
+def _tick(row: Any) -> Tick:
+    age = (row.now - row.claimed_since).total_seconds() if row.claimed_since else None
+    return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.tries, row.misfire, age)

@@ -1,7 +1,7 @@
 """The workers' rows and the wishes in the database: two statements a beat, on PostgreSQL and SQLite alike."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from ami.queues.models import DesiredState, Lease, Worker
 from ami.queues.rescue import gone, processes
 from ami.queues.rescue.sweep import NAME as SWEEP
 from ami.queues.rescue.verdict import FRAME_SECONDS, LOOP_SECONDS, STALE_SECONDS, SUSPECT_SECONDS, Verdict
+from ami.queues.signals import tasks_changed, worker_changed
 from ami.queues.ticks import DatabaseTickClaims
 
 logger = get_logger(__name__)
@@ -42,6 +43,8 @@ class DatabaseWorkerRecords:
         self._before: tuple[str, float] | None = None
         self._cleaned_at = 0.0
         self._listed: frozenset[str] = frozenset()
+        self._shown: tuple[Any, ...] = ()
+        self._tasks: tuple[tuple[str, str], ...] = ()
 
     def beat(self, report: WorkerReport) -> Answer:
         if self._incarnation != report.connection_name or self._before:
@@ -49,6 +52,12 @@ class DatabaseWorkerRecords:
         with connection.cursor() as cursor:
             cursor.execute(_statement(), _values(report))
             seen_at, is_needed, oldest = cursor.fetchone() or (None, None, None)
+        if self._shown != (shown := _shown(report)):
+            self._shown = shown
+            worker_changed.send_robust(type(self))
+        if self._tasks != (tasks := tuple((task.id, task.progress) for task in report.running)):
+            self._tasks = tasks
+            tasks_changed.send_robust(type(self))
         now = _moment(seen_at)
         silent = (now - _moment(oldest)).total_seconds() if oldest else 0.0
         return Answer(wishes(), now.timestamp(), bool(is_needed), silent)
@@ -68,6 +77,7 @@ class DatabaseWorkerRecords:
                     ended_workers.keep(before, row.totals)
                 self._before = before, time.monotonic()
                 if processes.is_running(row) is False:
+                    processes.end(row)  # Its children may still run.
                     self._release()
         elif before != report.connection_name:
             logger.error("Two workers have this name; give one of them another", extra={"worker": report.node})
@@ -80,9 +90,10 @@ class DatabaseWorkerRecords:
             gone.worker_gone(self._before[0])
         self._before = None
 
-    def tasks_running(self, node: str, tasks: Sequence[RunningTask]) -> None:
-        if tasks or self._listed:
-            self._listed = task_rows.record(node, tasks, self._listed)
+    def tasks_running(self, node: str, tasks: Sequence[RunningTask], ended: Iterable[str] = ()) -> None:
+        before = self._listed.union(ended)
+        if tasks or before:
+            self._listed = task_rows.record(node, tasks, before)
 
     def attempt(self, task_id: str, task: str, node: str) -> int:
         return task_rows.attempt(task_id, task, node)
@@ -105,6 +116,9 @@ class DatabaseWorkerRecords:
     def letter_done(self, letter: int, task_id: str) -> None:
         rows.done(letter, task_id)
 
+    def is_disabled(self, task: str, job: str) -> bool:
+        return set_aside.is_disabled(task, job)
+
     def set_aside(self, task: str, job: str, message: Mapping[str, Any]) -> bool:
         return set_aside.keep(task, job, message)
 
@@ -112,6 +126,13 @@ class DatabaseWorkerRecords:
         if report.totals:
             ended_workers.keep(report.connection_name, report.totals)
         Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()
+        worker_changed.send_robust(type(self))
+
+
+def _shown(report: WorkerReport) -> tuple[Any, ...]:
+    """Return what operators are shown of a worker at once when it changes; of what it runs they wait for a snapshot."""
+    held, size = report.governor.get("state"), (report.concurrency, len(report.children))
+    return report.is_connected, report.is_parked, report.closed_queues, held, size
 
 
 def wishes() -> tuple[Wish, ...]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 from celery import current_app
@@ -10,16 +10,17 @@ from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import connections
 
+from ami.celery.thread_database import database_block
 from ami.queues import broker_errors, diagnostics
 from ami.queues.diagnostics.finding import Finding
-from ami.telemetry import shared_values
-from ami.telemetry.snapshots.promises import BROKEN
+from ami.telemetry import promise_findings, shared_values
+from ami.telemetry.alerts import shown
 from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
 
 logger = get_logger(__name__)
 
 NAME = "findings"
-FRESH_SECONDS = 10.0
+FRESH_SECONDS = 20.0
 _looking = threading.Lock()
 ORDER = {"error": 0, "warning": 1, "unseen": 2}
 
@@ -34,15 +35,36 @@ def current(snapshot: Snapshot) -> tuple[tuple[FindingFigures, ...], float]:
         row = look()
     elif row.age_seconds > FRESH_SECONDS:
         _look_in_background()
-    found = [FindingFigures(**each) for each in row.value]
-    found += _of_snapshot(snapshot)
+    broken = [_figures(each) for each in promise_findings.broken(snapshot.queues)]  # Newer than those of the look.
+    found = [each for each in _read(row) if each.name != "promise-broken" and not _is_over(each, snapshot)]
+    found += broken
+    if alerts := shown.firing():
+        found = [replace(each, alert=alerts.get((each.name, each.target))) for each in found]
     found.sort(key=lambda each: ORDER.get(each.level, 3))
     return tuple(found), snapshot.taken_at - row.age_seconds
 
 
+def for_alerts(max_age_seconds: float) -> list[FindingFigures]:
+    """Return what a look shows, those who watch may have made it just now; never raises for the broker."""
+    with database_block():
+        row = shared_values.last(NAME)
+    if row is not None and row.age_seconds <= min(FRESH_SECONDS, max_age_seconds):
+        return _read(row)
+    return list(_look())
+
+
+def _is_over(finding: FindingFigures, snapshot: Snapshot) -> bool:
+    """Whether the snapshot, which is newer, shows that a queue or worker was released since the look."""
+    if finding.name == "paused":
+        return any(queue.queue == finding.target and queue.paused is None for queue in snapshot.queues)
+    node = finding.sentence.partition(" ")[0]
+    workers = snapshot.workers if finding.name == "parked" else ()
+    return any(worker.node == node and worker.parked is None and worker.state != "parked" for worker in workers)
+
+
 def look() -> shared_values.Shared:
-    """Look now, unless another process does or has within ten seconds."""
-    return shared_values.current(NAME, FRESH_SECONDS, lambda _: [asdict(each) for each in _look()])
+    """Look now, unless another process does or has within `FRESH_SECONDS`."""
+    return shared_values.current(NAME, FRESH_SECONDS, lambda _: [_row(each) for each in _look()])
 
 
 def _look_in_background() -> None:
@@ -65,26 +87,26 @@ def _look() -> Iterator[FindingFigures]:
         found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
     except broker_errors.kinds() as error:
         found = [Finding("error", "broker-unreachable", broker_errors.sentence(error))]
-    for each in found:
-        yield FindingFigures(each.level, each.name, each.sentence, _target(each.sentence))
+        found += diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)
+    yield from map(_figures, found)
+
+
+def _figures(found: Finding) -> FindingFigures:
+    return FindingFigures(found.level, found.name, found.sentence, found.target)
+
+
+def _read(row: shared_values.Shared) -> list[FindingFigures]:
+    return [FindingFigures(each["level"], each["name"], each["sentence"], each["target"]) for each in row.value]
+
+
+def _row(found: FindingFigures) -> dict[str, str]:
+    return {"level": found.level, "name": found.name, "sentence": found.sentence, "target": found.target}
 
 
 def _redis() -> Any:
+    conf = current_app.conf
+    if "redis" not in f"{settings.CACHES} {conf.result_backend} {conf.broker_url}":
+        return ()
     from ami.queues.diagnostics import redis_servers  # It imports redis, which few processes need.
 
-    conf = current_app.conf
     return redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
-
-
-def _target(sentence: str) -> str:
-    """Return the queue that a sentence begins with, empty for another one."""
-    first = sentence.partition(" ")[0]
-    known: Any = settings.ANTENNA_TOPOLOGY.queues
-    return first if first in known else ""
-
-
-def _of_snapshot(snapshot: Snapshot) -> Iterator[FindingFigures]:
-    for queue in snapshot.queues:
-        if queue.promise == BROKEN and queue.paused is None:
-            sentence = f"{queue.queue} does not keep its promise: {queue.promise_words}."
-            yield FindingFigures("warning", "promise-broken", sentence, queue.queue)

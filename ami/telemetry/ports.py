@@ -1,10 +1,14 @@
 """What telemetry hears from the apps above it; `config` connects them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ami.telemetry.snapshots.shape import JobFigures
 
+#: By (kind, status).
+JobCounts = Mapping[tuple[str, str], int]
+
 _jobs: Callable[[], Iterable[JobFigures]] = tuple
+_job_counts: Callable[[], JobCounts] = dict
 
 
 def connect_jobs(function: Callable[[], Iterable[JobFigures]]) -> None:
@@ -15,3 +19,13 @@ def connect_jobs(function: Callable[[], Iterable[JobFigures]]) -> None:
 
 def jobs() -> tuple[JobFigures, ...]:
     return tuple(_jobs())
+
+
+def connect_job_counts(function: Callable[[], JobCounts]) -> None:
+    """Connect what counts the jobs that have begun or wait; one statement, since it is called for every scrape."""
+    global _job_counts
+    _job_counts = function
+
+
+def job_counts() -> JobCounts:
+    return _job_counts()

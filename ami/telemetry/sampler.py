@@ -9,21 +9,25 @@ from django.conf import settings
 from django.db import Error
 from django.db.models.functions import Now
 
+from ami.admission import waiting_calls
+from ami.admission.waiting_calls import Waiting
 from ami.celery import task_times
 from ami.celery.thread_database import short_connection
 from ami.queues.models import Lease, Worker
 from ami.queues.rescue import lease
 from ami.telemetry import counts, rollups, totals
-from ami.telemetry.broker_figures import BrokerFigures, BrokerLink
+from ami.telemetry.alerts.evaluator import Evaluator
+from ami.telemetry.broker_figures import BrokerFigures, BrokerLink, with_waiting
 from ami.telemetry.counts import Totals
 from ami.telemetry.models import Sample
 
 logger = get_logger(__name__)
 
-NAME, LEASE_SECONDS = "sampler", 60.0
+NAME, LEASE_SECONDS = "sampler", 40.0
 TRY_SECONDS = 20.0
 SAMPLE_SECONDS = 5.0
-#: So often the workers' rows are read, samples are written, and what was counted is written where it is new.
+#: So often the workers' rows and the number of calls that wait as rows are read, samples are written, and what was
+#: counted is written where it is new.
 READ_SECONDS, WRITE_SECONDS, COUNT_SECONDS = 20.0, 30.0, 60.0
 
 
@@ -35,14 +39,18 @@ class Sampler:
         self._next = self._read_at = self._write_at = self._count_at = 0.0
         self._holds = False
         self._rows: list[Any] = []
+        self._calls: dict[str, Waiting] = {}
         self._before: dict[str, Totals] | None = None
         self._written: dict[str, Totals] = {}
         self._samples: list[Sample] = []
         self._rollups = rollups.Rollups()
+        self._alerts = Evaluator()
 
     def turn(self, app: Any, name: str) -> None:
         """Take and write what is due, while this process holds the lease."""
         now = time.monotonic()
+        if self._holds:
+            self._alerts.turn(name)
         if now < self._next:
             return
         self._next = now + SAMPLE_SECONDS
@@ -63,6 +71,7 @@ class Sampler:
 
     def end(self, name: str) -> None:
         """Write what is counted and give the lease up."""
+        self._alerts.forget()
         if self._holds:
             self._count_at = 0.0
             self._write(name)
@@ -79,6 +88,7 @@ class Sampler:
 
     def _lose(self) -> None:
         self._holds = False
+        self._alerts.forget()
         self._samples, self._before, self._written = [], None, {}
         self._count_at = 0.0
         self._link.close()
@@ -86,17 +96,22 @@ class Sampler:
     def _sample(self, app: Any, now: float) -> None:
         if now >= self._read_at:
             self._read_at = now + READ_SECONDS
-            self._read_workers()
-        seen = self._link.read(app, settings.ANTENNA_TOPOLOGY, letters=False)
+            self._read_workers(app)
+        told = self._link.read(app, settings.ANTENNA_TOPOLOGY, letters=False)
+        seen = with_waiting(told, self._calls, time.time())
         if not seen.unseen:
             at = datetime.now(UTC)
             queues = [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads]
             self._samples += [_of_queue(queue, at, seen, self._rows) for queue in queues]
 
-    def _read_workers(self) -> None:
-        """Read the workers' rows, and divide what they have counted since the last read among the samples since."""
+    def _read_workers(self, app: Any) -> None:
+        """Read the workers' rows with how many calls wait as rows, and divide what the workers have counted since the
+        last read among the samples since.
+        """
         with short_connection():
-            self._rows = list(Worker.objects.annotate(now=Now()))
+            self._rows = list(Worker.objects.annotate(now=Now(), calls=waiting_calls.counted(app)))
+            found = waiting_calls.from_counted(self._rows[0].calls) if self._rows else waiting_calls.by_queue(app)
+            self._calls = found
         for queue, new in self._new_counts().items():
             since = [each for each in self._samples if each.name == queue and each.started is None]
             since = [each for each in since if each.kind == Sample.Kind.QUEUE]
@@ -164,6 +179,7 @@ def _of_queue(queue: str, at: datetime, seen: BrokerFigures, rows: list[Any]) ->
         resolution=5,
         at=at,
         waiting=seen.waiting.get(queue),
+        delayed=None if seen.delayed_by_queue is None else seen.delayed_by_queue.get(queue, 0),
         running=sum(len(row.running) for row in rows if queue in row.queues),
         consumers=seen.consumers.get(queue),
     )

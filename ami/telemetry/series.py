@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.conf import settings
+from django.db.models import F, Q, Window
+from django.db.models.functions import Lag
 from django.utils import timezone
 
 from ami.celery import task_times
@@ -19,6 +21,7 @@ MOST_POINTS = 720
 MOST_ROWS = 1500
 #: The verbs of the audit log that are marked on a queue's chart.
 MARKED = ("pause", "resume")
+MOST_MARKS = 200
 
 
 @dataclass(frozen=True)
@@ -57,14 +60,46 @@ def worker_series(node: str, span_seconds: float) -> Series:
     return _thinned(_samples(Sample.Kind.WORKER, node, resolution, since, WORKER_COLUMNS))
 
 
+def last_seen(node: str) -> tuple[datetime, str] | None:
+    """Return when a worker was sampled last, and its version then; None where it never was; one to three statements."""
+    for resolution in (5, 60, 3600):
+        rows = Sample.objects.filter(kind=Sample.Kind.WORKER, name=node, resolution=resolution).order_by("-at")
+        if found := rows.values_list("at", "version").first():
+            return found
+    return None
+
+
 def marks(queue: str, span_seconds: float) -> list[Mark]:
-    """Return when operators paused and resumed a queue; one statement."""
+    """Return when operators paused and resumed a queue, and when its workers' version changed; two statements."""
+    found = [*_pauses(queue, span_seconds), *_versions(queue, span_seconds)]
+    return sorted(found, key=lambda mark: mark.at)[-MOST_MARKS:]
+
+
+def _pauses(queue: str, span_seconds: float) -> list[Mark]:
     since = timezone.now() - timedelta(seconds=span_seconds)
-    rows = AuditEntry.objects.filter(at__gt=since, verb__in=MARKED, target=f"queue {queue}").order_by("at")[:200]
+    rows = AuditEntry.objects.filter(at__gt=since, verb__in=MARKED, target=f"queue {queue}").order_by("-at")[
+        :MOST_MARKS
+    ]
     return [
         Mark(row.at.timestamp(), f"{row.verb}d", f"{row.verb}d by {row.who}{f': {row.why}' if row.why else ''}")
         for row in rows
     ]
+
+
+def _versions(queue: str, span_seconds: float) -> list[Mark]:
+    """Return when a worker of the queue began to tell another version than the one before it did."""
+    resolution, since = _resolution(span_seconds)
+    node = f"{settings.ANTENNA_TOPOLOGY.workload(queue).key.lower()}@"
+    told = Sample.objects.filter(kind=Sample.Kind.WORKER, name__startswith=node, resolution=resolution, at__gt=since)
+    before = Window(Lag("version"), partition_by="name", order_by="at")
+    changed = told.exclude(version="").annotate(before=before).filter(Q(before=None) | ~Q(version=F("before")))
+    found, current = [], ""
+    for name, at, version in changed.order_by("at").values_list("name", "at", "version")[:MOST_ROWS]:
+        # In a rollout the first worker is marked alone; what ran when the span began is not new.
+        if version != current and current:
+            found.append(Mark(at.timestamp(), "version", f"{name} runs version {version}, before it was {current}"))
+        current = version
+    return found
 
 
 def _resolution(span_seconds: float) -> tuple[int, datetime]:
@@ -101,7 +136,7 @@ def _thinned(series: Series) -> Series:
 def _p95(queue: str, step: int, since: datetime) -> dict[float, float | None]:
     """Return the p95 of the waits of each minute or hour; an hour that is not summed up yet by its minutes."""
     recent = timezone.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
-    wanted = Q(resolution=60, at__gt=since if step == 60 else max(since, recent))
+    wanted = Q(resolution=60, at__gte=since if step == 60 else max(since, recent))
     if step == 3600:
         wanted |= Q(resolution=3600, at__gt=since - timedelta(hours=1))
     found: dict[tuple[int, float], list[float]] = {}

@@ -1,4 +1,4 @@
-"""Values that one process makes for all: whoever finds one too old makes the next, the others show the last."""
+"""Values that one process makes for all: the first that finds one too old makes the next, the others show the last."""
 
 import time
 from collections.abc import Callable
@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db import connection
+from django.db.models import Case, F, JSONField, Q, Value, When
 from django.db.models.functions import Now
 
 from ami.telemetry.models import SharedValue
 
-#: Whoever makes a value has so long; then another process may.
+#: The process that makes a value has so long; then another one may.
 TAKING = timedelta(seconds=15)
+#: An outdated value counts as this much older: more than any reader accepts.
+OUTDATED = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A value as JSON, its version, and its age in seconds when it was read."""
+    """A value as JSON, its version, and its age in seconds when it was read; None for a value that is known."""
 
     value: Any
     version: int
@@ -30,19 +33,30 @@ def last(name: str) -> Shared | None:
     return Shared(row.value, row.version, (row.now - row.made_at).total_seconds()) if row else None
 
 
-def current(name: str, max_age_seconds: float, make: Callable[[int], Any]) -> Shared:
-    """Return the value, made anew where it is older than ``max_age_seconds`` and nobody makes it already.
+def version(name: str) -> int:
+    """Return the value's version, 0 where there is no value; one statement, a tenth of what the value costs."""
+    table, quoted = SharedValue._meta.db_table, connection.ops.quote_name
+    with connection.cursor() as cursor:  # The ORM takes ten times as long as the statement.
+        cursor.execute(f"SELECT version FROM {quoted(table)} WHERE name = %s", [name])  # noqa: S608
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0
 
-    ``make`` gets the version and returns JSON. One statement where the value is new enough, otherwise three.
+
+def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known: int = 0) -> Shared:
+    """Return the value, made again where it is older than ``max_age_seconds`` and no process makes it already.
+
+    ``make`` gets the version and returns JSON. The value of the version ``known`` is not read, but None. One statement
+    where the value is new enough, otherwise three.
     """
-    row = SharedValue.objects.filter(name=name).annotate(now=Now()).first()
+    row = _row(name, known)
     if row is None:
         SharedValue.objects.bulk_create([SharedValue(name=name)], ignore_conflicts=True)
-        row = SharedValue.objects.annotate(now=Now()).get(name=name)
+        row = _row(name, known)
+    assert row is not None
     age = (row.now - row.made_at).total_seconds() if row.made_at else float("inf")
     if age <= max_age_seconds or not _begins(name, row.version):
-        if row.value is not None:
-            return Shared(row.value, row.version, age)
+        if row.wanted is not None or row.version == known != 0:
+            return Shared(row.wanted, row.version, age)
         return Shared(make(0), 0, 0.0)
     began = time.monotonic()
     version = row.version + 1
@@ -51,6 +65,24 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any]) -> Sh
         value=value, version=version, made_at=Now() - timedelta(seconds=time.monotonic() - began), taking_until=None
     )
     return Shared(value, version, 0.0)
+
+
+def _row(name: str, known: int) -> Any:
+    wanted = Case(When(version=known, then=Value(None)), default=F("value"), output_field=JSONField())
+    rows = SharedValue.objects.filter(name=name).defer("value")
+    return rows.annotate(now=Now(), wanted=wanted).first()
+
+
+def outdate(name: str, older_seconds: float = 0.0) -> None:
+    """Let the next reader of any process make the value again; what is being made now is not kept.
+
+    With ``older_seconds`` only a value that is older than this, and that was made in the last minute: an older one
+    has no reader. One statement.
+    """
+    rows = SharedValue.objects.filter(name=name)
+    if older_seconds:
+        rows = rows.filter(made_at__lt=Now() - timedelta(seconds=older_seconds), made_at__gt=Now() - OUTDATED)
+    rows.update(version=F("version") + 1, made_at=F("made_at") - OUTDATED, taking_until=None)
 
 
 def _begins(name: str, version: int) -> bool:

@@ -13,6 +13,7 @@ from ami.topology import broker, command, compose, definitions, nats_login
 from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
+from ami.topology.monitoring import cli as monitoring
 from ami.topology.overrides import AUTO, BOUNDS
 from ami.topology.process import Kind
 from ami.topology.process_group import Command, ProcessGroup
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     rendered.add_argument("--write", action="store_true", help="write the file")
     rendered.add_argument("--check", action="store_true", help="exit 1 if the file differs")
     cli.add_parser(verbs)
+    monitoring.add_parsers(verbs)
     return parser
 
 
@@ -207,6 +209,14 @@ def _kubernetes(topology: Topology, arguments: argparse.Namespace, extra: list[s
     return cli.kubernetes(topology, arguments)
 
 
+def _alerts(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    monitoring.alert_rules(topology, arguments)
+
+
+def _dashboard(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+    monitoring.grafana_dashboard(topology, arguments)
+
+
 VERBS = {
     "worker": _worker,
     "beat": _beat,
@@ -217,6 +227,8 @@ VERBS = {
     "definitions": _definitions,
     "compose": _compose,
     "kubernetes": _kubernetes,
+    "alerts": _alerts,
+    "dashboard": _dashboard,
 }
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ami.topology import compose
+from ami.topology.monitoring import alerts, dashboard
 from config.rendered.compose_files import compose_file
 from config.rendered.env_files import env_example, services_example
 from config.rendered.settings_page import settings_page
@@ -17,6 +18,8 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docker-compose.worker.yml": compose.render,
     "docker-compose.yml": partial(compose_file, "docker-compose.yml"),
     "docker-compose.cluster.yml": partial(compose_file, "docker-compose.cluster.yml"),
+    "compose/monitoring/alerts.yml": alerts.render,
+    "compose/monitoring/dashboard.json": dashboard.render,
     ".env.example": env_example,
     ".env.services.example": services_example,
     "docs/settings.md": settings_page,

@@ -17,7 +17,8 @@ class Compose(Variables):
     )
     compose_profiles: str = variable(
         "",
-        "Optional services: objects (object storage), monitoring (Prometheus), slow (the worker of antenna-slow).",
+        "Optional services: objects (object storage), monitoring (Prometheus and Grafana), slow (the worker of "
+        "antenna-slow).",
         example="objects,monitoring",
     )
     antenna_services_env_file: str = variable(
@@ -40,6 +41,7 @@ class Compose(Variables):
     )
     nats_image: str = variable("nats:2", "NATS's image.")
     prometheus_image: str = variable("prom/prometheus:v2.53.0", "Prometheus's image.")
+    grafana_image: str = variable("grafana/grafana:12.0.2", "Grafana's image.")
     redis_maxmemory: str = variable("512mb", "The memory that Redis may fill before it evicts the least used keys.")
     web_memory: str = variable(
         "4g",
@@ -55,3 +57,4 @@ class Compose(Variables):
     published_nats_port: int = variable(4222, "The port of NATS.", **PORT)
     published_objects_port: int = variable(9000, "The port of the object storage.", **PORT)
     published_prometheus_port: int = variable(9090, "The port of Prometheus.", **PORT)
+    published_grafana_port: int = variable(3000, "The port of Grafana.", **PORT)

@@ -19,17 +19,21 @@ from ami.topology.table import ROWS
 from ami.topology.topology import Routing, switch
 from ami.topology.workload import Workload
 from config.schema.addresses import Addresses
+from config.schema.alerts import Alerts
 from config.schema.compose import Compose
 from config.schema.development import Development
 from config.schema.earlier import MISTAKEN, SUCCESSORS
 from config.schema.files import Files
+from config.schema.monitoring import Monitoring
 from config.schema.services import Services
 from config.schema.tasks import Tasks
 from config.schema.urls import wrong_url
 from config.schema.web import Web
 
 
-class Environment(Addresses, Web, Files, Tasks, Routing, Process, BeatVariables, TelemetryVariables, Development):
+class Environment(
+    Addresses, Web, Files, Tasks, Monitoring, Alerts, Routing, Process, BeatVariables, TelemetryVariables, Development
+):
     """What processes of ours read, but for the numbers of a queue and the governor."""
 
 
@@ -42,6 +46,8 @@ CONCERNS: tuple[type[Variables], ...] = (
     Files,
     Routing,
     Tasks,
+    Monitoring,
+    Alerts,
     Process,
     BeatVariables,
     TelemetryVariables,
@@ -81,7 +87,7 @@ def declared() -> dict[str, Variable]:
 
 def shared() -> Iterator[Variable]:
     """Yield what every process of a deployment may read."""
-    for concern in (Addresses, Web, Files, Tasks, Routing):
+    for concern in (Addresses, Web, Files, Tasks, Monitoring, Alerts, Routing):
         yield from variables(concern)
     yield from switches()
 
@@ -103,7 +109,9 @@ def of_workers() -> Iterator[Variable]:
 
 def secrets() -> Iterator[Variable]:
     """Yield the variables that ``<NAME>_FILE`` may give as a file, of Antenna's own processes."""
-    return (each for concern in (Addresses, Files, Tasks) for each in variables(concern) if each.secret)
+    return (
+        each for concern in (Addresses, Files, Tasks, Monitoring, Alerts) for each in variables(concern) if each.secret
+    )
 
 
 def unknown(environ: Mapping[str, str], rows: tuple[Workload, ...] = ROWS) -> Iterator[str]:

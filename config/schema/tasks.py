@@ -80,6 +80,13 @@ class Tasks(Variables):
         low=0,
         high=1000,
     )
+    antenna_pull_turn_seconds: int = variable(
+        60,
+        "Seconds after which a pull job hands out no images, so that its workers turn to another running job of its "
+        "pipeline that waits; 0: never.",
+        low=0,
+        high=86_400,
+    )
     nats_max_ack_pending: int = variable(
         1000, "The maximum number of unacknowledged tasks of one job.", low=1, high=1_000_000
     )

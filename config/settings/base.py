@@ -13,6 +13,7 @@ from config.settings_module import exists
 from . import process_seconds
 from .databases import DATABASE_RESULTS, wrong_results
 from .environment import BASE_DIR, refuse, values
+from .mail import mail
 
 try:
     ANTENNA_TOPOLOGY = load()
@@ -28,9 +29,13 @@ if _missing := [name for name in values.antenna_extra_tasks if not exists(name)]
     refuse(f"ANTENNA_EXTRA_TASKS names '{_missing[0]}', which is not a module here; correct it or unset it.")
 if _wrong := wrong_results(values.celery_result_backend):
     refuse(_wrong)
+if values.antenna_alert_email and not values.email_url:
+    refuse("ANTENNA_ALERT_EMAIL is set and EMAIL_URL is not; set it to the mail server, or unset both.")
 
 # ANTENNA_PUBLIC_URL, NATS_TASK_TTR and the like: every public variable of config/schema under its own name.
 globals().update(django_settings(values))
+ANTENNA_METRICS_TOKEN = values.antenna_metrics_token
+SENTRY_DSN, SENTRY_ENVIRONMENT = values.sentry_dsn, values.sentry_environment
 
 # --- Django -----------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -44,6 +49,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "django_celery_beat",
     "django_celery_results",
+    "ami.admission",
     "ami.queues",
     "ami.telemetry",
     "ami.main",
@@ -72,6 +78,8 @@ MIDDLEWARE = [
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        # Before Django's own: the head of every page of the admin.
+        "DIRS": [BASE_DIR / "config/templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -167,6 +175,14 @@ NATS_IS_CONFIGURED = bool(values.nats_url)
 REDIS_URL = values.redis_url
 RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
 ANTENNA_RESCUE_WEBHOOK_URL = values.antenna_rescue_webhook_url
+ANTENNA_ALERT_WEBHOOK_URL = values.antenna_alert_webhook_url
+ANTENNA_ALERT_WEBHOOK_SECRET = values.antenna_alert_webhook_secret
+ANTENNA_ALERT_EMAIL = values.antenna_alert_email
+ANTENNA_ALERT_INTERVAL_SECONDS = values.antenna_alert_interval_seconds
+ANTENNA_ALERT_DURATION_FACTOR = values.antenna_alert_duration_factor
+ANTENNA_ALERT_REPEAT_SECONDS = values.antenna_alert_repeat_seconds
+ANTENNA_PUBLIC_URL = values.antenna_public_url
+globals().update(mail(values.email_url, values.antenna_email_from))
 ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
 ANTENNA_LETTER_DAYS = values.antenna_letter_days
 ANTENNA_LETTER_MINUTES = values.antenna_letter_minutes

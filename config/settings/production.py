@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ami.environment.declaration import of
 from config.schema.addresses import Addresses
 from config.schema.environment import missing, placeholders
+from config.schema.monitoring import Monitoring
 from config.schema.urls import wrong_url
 
 from .base import *  # noqa: F403
@@ -12,6 +13,8 @@ from .base import STORAGES
 from .brokers import transport_options, unfit_broker
 from .databases import caches, databases, unfit_database
 from .environment import refuse, values
+
+METRICS_TOKEN_CHARACTERS = 32
 
 if wrong := [*missing(values), *placeholders(values)]:
     refuse(*wrong)
@@ -24,6 +27,11 @@ def _wrong_values() -> Iterator[str]:
         yield (
             f"{of(Addresses, 'django_secret_key').name} has fewer than 50 random characters; make one with "
             "secrets.token_urlsafe(50)."
+        )
+    if 0 < len(values.antenna_metrics_token) < METRICS_TOKEN_CHARACTERS:
+        yield (
+            f"{of(Monitoring, 'antenna_metrics_token').name} has fewer than {METRICS_TOKEN_CHARACTERS} characters; "
+            "make one with secrets.token_urlsafe(32)."
         )
     if values.celery_broker_url:
         yield unfit_broker(values.celery_broker_url)
@@ -68,8 +76,8 @@ if SECURE_SSL_REDIRECT and not values.antenna_proxies and values.antenna_process
         "usually 1, or DJANGO_SECURE_SSL_REDIRECT to 0."
     )
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if values.antenna_proxies else None
-# The health check's requests pass no proxy.
-SECURE_REDIRECT_EXEMPT = [r"^livez$"]
+# The health check's requests pass no proxy, nor do Prometheus's.
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 31_536_000
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True

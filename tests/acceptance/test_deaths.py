@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ami.queues import task_state
-from ami.queues.models import Letter, TaskFailure
+from ami.queues.models import Letter, TaskFailure, TaskRun
 from ami.topology import broker
 from tests.support.place import BROKERS, ROOT, Place, new_place, until
 
@@ -143,6 +143,15 @@ def test_every_way_to_die_leads_to_its_letter_and_its_cause(place: Place):
     assert (causes["always"], causes["at once"]) == (3, 1)
     old_command = {row["task_id"]: row["detail"] for row in place.queues("dead-letters", DEAD).json}
     assert "ValueError: at once at tests/support/worker_tasks/basic.py:" in old_command[ids["it raises"]]
+
+
+def test_task_that_was_delivered_again_and_ended_at_once_is_not_shown_as_computing(place: Place):
+    task = place.send(f"{B}.succeed", queue=QUEUE)
+    with place.app.connection_for_read() as connection, connection.channel() as channel:
+        until(lambda: channel.basic_get(QUEUE, no_ack=False), 10, "it is delivered")
+    place.worker(QUEUE)
+    until(lambda: TaskRun.objects.filter(task_id=task, attempts=2).exists(), 20, "its second start is counted")
+    until(lambda: task_state.of(task).state == task_state.NO_TRACE, 20, "it has ended")
 
 
 def test_table_of_the_operators_page_names_every_death():

@@ -92,7 +92,7 @@ def test_dead_letter_can_be_listed_replayed_and_discarded(shared: tuple[Place, P
     before = {letter.task_id for letter in letters(place)}
     assert before == {task_id, other_id}
     place.queues("dead-letters", f"{FALLBACK}.dlq", "--replay")
-    until(lambda: len(place.ran("fail", id=task_id)) == 2)
+    until(lambda: len(place.ran("fail", id=task_id)) == 2, what=lambda: f"replayed once, ran {place.ran('fail')}")
     until(lambda: {letter.task_id for letter in letters(place)} == before, what="all that was replayed failed again")
     assert place.queues("dead-letters", f"{FALLBACK}.dlq", "--discard", "--yes").json["discarded"] == 2
     assert letters(place) == []

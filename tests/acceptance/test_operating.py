@@ -50,7 +50,7 @@ def test_incident_8_inspect_answers_beside_a_killed_worker(deployment: Place):
 def test_healthy_deployment_has_no_error(deployment: Place, db: None):
     rows = deployment.queues("check", "--live").json
     assert [row for row in rows if row["level"] == "error"] == []
-    assert [row["name"] for row in rows if row["level"] == "unseen"] == []
+    assert [row["sentence"] for row in rows if row["level"] == "unseen"] == []
 
 
 def test_flower_shows_workers_and_task_states_behind_a_login(deployment: Place):

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ami.queues.models import EndedWorker, Lease
+from ami.celery import task_times
+from ami.queues import wishes
+from ami.queues.models import EndedWorker, Lease, Worker
 from ami.telemetry.models import Sample, TaskHistogram
-from tests.support.place import BROKERS, Place, new_place, until
+from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
 
 B = "tests.support.worker_tasks.basic"
 QUEUE = "antenna"
@@ -15,9 +17,9 @@ QUEUE = "antenna"
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with new_place("samples", request.param) as made:
+    with new_place("samples", getattr(request, "param", RABBITMQ)) as made:
         made.use_test_database()
         made.environment["ANTENNA_EXTRA_TASKS"] = B
         importlib.import_module(B)
@@ -29,6 +31,7 @@ def counted() -> int:
     return sum(row.started for row in TaskHistogram.objects.filter(queue=QUEUE, task=f"{B}.succeed"))
 
 
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
 def test_every_task_is_counted_once_over_kill_and_orderly_end(place: Place):
     first = place.worker(QUEUE)
     for _ in range(20):
@@ -49,3 +52,31 @@ def test_every_task_is_counted_once_over_kill_and_orderly_end(place: Place):
     (row,) = TaskHistogram.objects.filter(task=f"{B}.succeed")[:1]
     assert sum(row.waits) == row.started
     assert row.succeeded <= sum(row.runs)
+
+
+def told() -> dict[str, list[float]]:
+    """What the worker's row says of each task of the queue."""
+    (row,) = Worker.objects.all()
+    return {task.removeprefix(f"{B}."): counts for task, counts in ((row.totals or {}).get(QUEUE) or {}).items()}
+
+
+def outcomes() -> dict[str, tuple[float, ...]]:
+    return {task: tuple(counts[: task_times.WAIT_SECONDS]) for task, counts in told().items()}
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+def test_waits_runs_and_outcomes_are_counted_on_every_pool(place: Place, pool: str):
+    place.environment["ANTENNA_FALLBACK_POOL"] = pool
+    # gevent is only itself in a process that it has changed before anything else.
+    worker = place.worker(QUEUE, inside=["env"] if pool == "gevent" else ())
+    for task, *arguments in (("succeed",), ("succeed",), ("fail",), ("retry_once",), ("hold", 0.3)):
+        place.send(f"{B}.{task}", *arguments, queue=QUEUE)
+    until(lambda: worker.text.count("] succeeded") == 4, 30, "all tasks have run")
+    wishes.wake_workers()  # A worker that is woken reports itself.
+    expected = {"succeed": (2, 2, 0, 0), "fail": (1, 0, 1, 0), "retry_once": (2, 1, 0, 1), "hold": (1, 1, 0, 0)}
+    until(lambda: outcomes() == expected, 15, "the row says how tasks ended")
+    for task, counts in told().items():
+        started, succeeded, failed, retried = expected[task]
+        assert sum(counts[task_times.WAITS : task_times.RUNS]) == started
+        assert sum(counts[task_times.RUNS :]) == succeeded + failed + retried
+    assert told()["hold"][task_times.RUN_SECONDS] >= 0.3

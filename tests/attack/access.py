@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.generators import SchemaGenerator
 
 from tests.attack import values
-from tests.attack.addresses import Address, api_addresses
+from tests.attack.addresses import Address, api_addresses, other_addresses
 from tests.attack.client import JSON, Client, Request, Role
 from tests.attack.people import People
 from tests.attack.report import Report
@@ -31,6 +31,8 @@ UNKNOWN = 2**40
 def attack(client: Client, people: People, report: Report, chooser: random.Random, most: int) -> None:
     """Send up to ``most`` requests of each family as each role; the superuser, who may change all rows, is last."""
     _controls(client, people, report)
+    for role in people.api.values():
+        client.send_all(PART, role, outside())
     before = people.victim.fingerprint()
     roles = sorted(people.api.values(), key=lambda role: role.name == "superuser")
     samples = {family: Sample(most, chooser) for family in (by_key, by_filter, by_body, deletes)}
@@ -99,6 +101,13 @@ def by_key(own: Scene, foreign: Scene) -> Iterator[Request]:
         for content_type in values.CONTENT_TYPES:
             yield Request("POST", last, b'{"a": 1}', content_type, kinds=(address.path, content_type))
         yield Request("TRACE", first, kinds=(address.path, "TRACE"))
+
+
+def outside() -> Iterator[Request]:
+    """Every address beside the API and the admin, with every method but DELETE."""
+    for address in other_addresses():
+        for method in (*READ, *WRITE):
+            yield Request(method, address.path, b"{}" if method in WRITE else None, kinds=(address.path, method))
 
 
 def by_filter(own: Scene, foreign: Scene) -> Iterator[Request]:

@@ -8,6 +8,8 @@ from typing import Any
 from django.urls import URLPattern, URLResolver, get_resolver
 
 API = "/api/v2/"
+#: As open as the schema is.
+DOCUMENTATION = "/api/v2/docs/"
 KEY = "{key}"
 
 
@@ -40,12 +42,20 @@ def all_addresses() -> list[Address]:
 
 def api_addresses() -> list[Address]:
     """Return those of the API; each view once, not again for each format."""
-    return [each for each in all_addresses() if each.path.startswith(API) and not each.path.endswith(".json")]
+    views = [each for each in all_addresses() if each.path.startswith(API) and not each.path.endswith(".json")]
+    return [each for each in views if each.path != DOCUMENTATION]
 
 
 def admin_addresses() -> list[Address]:
     """Return those of the admin."""
     return [each for each in all_addresses() if each.path.startswith("/admin/")]
+
+
+def other_addresses() -> list[Address]:
+    """Return those of neither: `/`, health, metrics, and the page that draws the schema."""
+    return [
+        each for each in all_addresses() if not each.path.startswith((API, "/admin/")) or each.path == DOCUMENTATION
+    ]
 
 
 def _walk(patterns: list[Any], prefix: str) -> Iterator[Address]:

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
+from ami.console import shared_parts
 from ami.console.quantities import iso  # noqa: F401
 from ami.console.watchers import watchers
 from ami.telemetry.snapshots import shared
@@ -114,7 +115,9 @@ def client_of(*permissions: str, **fields) -> Client:
 
 
 @pytest.fixture
-def fresh_watchers():
+def fresh_watchers(monkeypatch):
+    """What this process remembers of those who watch, without what tests of other processes share in Redis."""
+    monkeypatch.setattr(shared_parts, "_is_redis", lambda: False)
     watchers.clear()
     yield watchers
     watchers.clear()

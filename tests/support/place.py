@@ -39,14 +39,15 @@ SMALL = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
-    """Return the first true answer of ``condition``; fail when none came before the deadline."""
+def until(condition: Callable[[], Any], seconds: float = 60, what: str | Callable[[], str] = "") -> Any:
+    """Return the first true answer of ``condition``; fail when none came before the deadline, saying ``what``."""
     deadline = time.monotonic() + seconds
     while True:
         if answer := condition():
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"Not within {seconds} s: {what or condition}")
+            said = what() if callable(what) else what
+            raise AssertionError(f"Not within {seconds} s: {said or condition}")
         time.sleep(0.05)
 
 

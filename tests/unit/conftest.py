@@ -1,9 +1,11 @@
 """What the unit tests of Celery and of the queues share: the application, and tasks that live as long as a test."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from ami.celery.staged_calls import dispatching
 from config import celery_app
 
 
@@ -47,3 +49,10 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(Celery, "send_task", send)
     return messages
+
+
+@pytest.fixture
+def as_messages() -> Iterator[None]:
+    """Publish calls of tasks with a policy as messages, as another application does."""
+    with dispatching():
+        yield

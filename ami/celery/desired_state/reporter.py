@@ -6,15 +6,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from celery.utils.log import get_logger
 from django.db import Error
 
+from ami.celery import attempts, task_counts, task_times, tick_ends, worker_records
 from ami.celery import letter_ends as letter_ends  # It listens to task_postrun.
-from ami.celery import task_counts, task_times, tick_ends, worker_records
 from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.failures import in_child, in_parent, spool  # noqa: F401 - the first listens to signals
 from ami.celery.thread_database import short_connection
@@ -23,6 +23,8 @@ from ami.celery.worker_records import Answer, Wish, WorkerReport
 logger = get_logger(__name__)
 
 BEAT_SECONDS = 10.0
+#: After the last beat the next one is due so soon where other tasks are listed, or one has reported its progress.
+RUNNING_SECONDS, PROGRESS_SECONDS = 3.0, 5.0
 #: How often the thread looks whether something is to be done.
 TURN_SECONDS = 1.0
 #: A worker that is later than this has missed a beat; after the other time it is pinged (`ami.queues.rescue.verdict`).
@@ -54,6 +56,8 @@ class Reporter:
         self._due_at = self._loop_age = 0.0
         self._still_turns = 0
         self._state: tuple[Any, ...] | None = None
+        self._beaten_at = 0.0
+        self._told: dict[str, str] = {}
         self._thread: threading.Thread | None = None
 
     @property
@@ -126,33 +130,45 @@ class Reporter:
         report = self._report()
         if self._has_changed(report):
             self._due_at = 0.0
-        if time.monotonic() >= self._due_at:
-            self._due_at = time.monotonic() + BEAT_SECONDS
+        running = {task.id: task.progress for task in report.running}
+        self._due_at = min(self._due_at, self._beaten_at + self._patience(running))
+        if (now := time.monotonic()) >= self._due_at:
+            self._beaten_at, self._told = now, running
+            self._due_at = now + BEAT_SECONDS
             self._beat(report)
         self._record_failures()
         self._watch(report)
 
     def _has_changed(self, report: WorkerReport) -> bool:
         """Whether an operator who looks at the row would see another state than that of the last beat."""
-        state = (report.is_connected, report.is_parked, report.closed_queues, report.governor.get("state"))
+        held = report.governor.get("state")
+        state = (report.is_connected, report.is_parked, report.closed_queues, held, report.concurrency)
         before, self._state = self._state, state
         return before is not None and before != state
+
+    def _patience(self, running: Mapping[str, str]) -> float:
+        """Return the seconds between the last beat and the next, by the progress of each task that is listed."""
+        if running.keys() != self._told.keys():
+            return RUNNING_SECONDS
+        return BEAT_SECONDS if running == self._told else PROGRESS_SECONDS
 
     def _beat(self, report: WorkerReport) -> None:
         records = worker_records.connected()
         if records is None:
             return
         before, ticks, counts = self.answer, tick_ends.take_unrecorded(), task_counts.unreported()
+        restarted = attempts.take_ended()
         try:
             with short_connection():
                 answer = records.beat(report)
-                records.tasks_running(report.node, report.running)
+                records.tasks_running(report.node, report.running, restarted)
                 records.ticks_ended(ticks)
                 records.tasks_ended(counts)
                 task_counts.reported(counts)
         except Error as error:
             self._note_contact(answered=False)
             tick_ends.put_back(ticks)
+            attempts.put_back(restarted)
             self._note_away(error)
             return
         self.answer, self._answered_at = answer, time.monotonic()

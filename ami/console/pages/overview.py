@@ -8,10 +8,12 @@ from django.urls import reverse
 from ami.console.findings import finding_row
 from ami.console.page import Page
 from ami.console.tables import Column, Row, Table
-from ami.telemetry.snapshots.shape import QueueFigures, Snapshot
+from ami.telemetry.snapshots.shape import QueueFigures, Snapshot, WorkerFigures
 
 #: So many of the tasks that run longest are listed.
 MOST_TASKS = 12
+#: So many of a queue's workers that take no tasks are listed.
+MOST_WORKERS = 3
 
 
 class OverviewPage(Page):
@@ -28,7 +30,7 @@ class OverviewPage(Page):
         promised = [queue for queue in snapshot.queues if queue.promise != "none"]
         return {
             "findings": [finding_row(finding) for finding in snapshot.findings],
-            "queues": snapshot.queues,
+            "queues": [(queue, *_not_well(queue, snapshot)) for queue in snapshot.queues],
             "beats": snapshot.beats,
             "jobs": snapshot.jobs,
             "tasks": tasks[:MOST_TASKS],
@@ -36,6 +38,7 @@ class OverviewPage(Page):
             "running": sum(queue.running for queue in snapshot.queues),
             "waiting": _sum(queue.waiting for queue in snapshot.queues),
             "letters": _sum(queue.dead_letters for queue in snapshot.queues),
+            "tells_delayed": any(queue.delayed is not None for queue in snapshot.queues),
             "promised": len(promised),
             "broken": sum(queue.promise == "broken" for queue in promised),
         }
@@ -48,6 +51,13 @@ class OverviewPage(Page):
             Table("jobs", JOB_COLUMNS, [asdict(job) for job in snapshot.jobs]),
             Table("tasks", TASK_COLUMNS, running_tasks(snapshot)),
         ]
+
+
+def _not_well(queue: QueueFigures, snapshot: Snapshot) -> tuple[list[WorkerFigures], int]:
+    """Return the workers of a queue that are parked, held or worse, and how many more there are than are listed."""
+    own = [worker for worker in snapshot.workers if queue.queue in worker.queues]
+    found = [worker for worker in own if worker.state != "running" or worker.parked]
+    return found[:MOST_WORKERS], len(found) - MOST_WORKERS
 
 
 def _sum(values: Any) -> int | None:

@@ -1,5 +1,6 @@
 """The pages of workers: by host with what each runs, and one worker, service or host with its memory over time."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404
@@ -35,6 +36,14 @@ COLUMNS = (
     Column("reasons", "Reasons"),
     Column("running", "Runs"),
 )
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A worker that reports itself no more; ``at`` in epoch seconds."""
+
+    at: float
+    version: str
 
 
 class WorkersPage(Page):
@@ -92,23 +101,33 @@ class WorkerPage(Page):
         """Return the workers of this name.
 
         Raises:
-            Http404: there is none.
+            Http404: there is none, and no worker of this name was ever sampled.
         """
-        found = self._found(snapshot)
+        found = seen_workers.named(snapshot.workers, self.name)
         context = {"name": self.name, "gauge_width": seen_workers.GAUGE_WIDTH, "hosts": seen_workers.hosts(found)}
-        is_node = len(found) == 1 and found[0].node == self.name
-        return (
-            context | {"is_node": is_node} | (self._memory() if is_node and not self.part_asked(self.request) else {})
-        )
+        is_part = bool(self.part_asked(self.request))
+        gone = None if found else self._last_seen(is_part)
+        is_node = gone is not None or (len(found) == 1 and found[0].node == self.name)
+        context |= {"is_node": is_node, "gone": gone, "is_gone": not found}
+        return context | (self._memory() if is_node and not is_part else {})
 
     def tables(self, snapshot: Snapshot) -> list[Table]:
         """Return the workers of this name."""
-        return [Table("workers", COLUMNS, [seen_workers.as_row(worker) for worker in self._found(snapshot)])]
+        return [
+            Table(
+                "workers",
+                COLUMNS,
+                [seen_workers.as_row(worker) for worker in seen_workers.named(snapshot.workers, self.name)],
+            )
+        ]
 
-    def _found(self, snapshot: Snapshot) -> list[WorkerFigures]:
-        if not (found := seen_workers.named(snapshot.workers, self.name)):
+    def _last_seen(self, is_part: bool) -> Gone | None:
+        """Return when the worker of this name was there; its page was opened, or a poll finds it gone."""
+        if (found := series.last_seen(self.name)) is not None:
+            return Gone(found[0].timestamp(), found[1])
+        if not is_part:
             raise Http404("There is no such worker, service or host.")
-        return found
+        return None
 
     def _memory(self) -> dict[str, Any]:
         span = self.request.GET.get("span", "")

@@ -1,13 +1,15 @@
 """Figures, times, icons and buttons of the console's templates."""
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
 from django import template
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 
 from ami.console import quantities
@@ -20,6 +22,8 @@ register.filter("duration", quantities.duration)
 register.filter("size", quantities.size)
 register.filter("number", quantities.number)
 
+#: Behind these a long name may be broken.
+BREAKS = re.compile(r"(?<=[._@/:-])")
 #: Paths on a grid of 16 by 16.
 ICONS = {
     "ok": "M3.5 8.5l3 3 6-7",
@@ -60,6 +64,24 @@ def ago(epoch: float | None, now: float) -> SafeString | str:
     return format_html('<time class="ago" datetime="{}" data-at="{}">{}</time>', quantities.iso(epoch), epoch, age)
 
 
+@register.filter
+def soft(name: str) -> SafeString:
+    """Return a name that a browser may break behind its dots, dashes and underscores, not within a word."""
+    return format_html_join(mark_safe("<wbr>"), "{}", ((part,) for part in BREAKS.split(str(name)) if part))
+
+
+@register.filter
+def leaf(name: str) -> str:
+    """Return the last part of a task's name."""
+    return str(name).rpartition(".")[2]
+
+
+@register.filter
+def stem(name: str) -> str:
+    """Return a task's name without its last part."""
+    return str(name).rpartition(".")[0]
+
+
 @register.simple_tag
 def spark(values: Sequence[float | None], what: str) -> SafeString:
     """Return the line of the last hour."""
@@ -69,15 +91,20 @@ def spark(values: Sequence[float | None], what: str) -> SafeString:
 @register.simple_tag
 def address(name: str, *names: str) -> str:
     """Return the address of a page of the console; empty where a name, such as a message's id, fits into none."""
+    return _address(name, names) if all(names) else ""
+
+
+@lru_cache(4096)
+def _address(name: str, names: tuple[str, ...]) -> str:
     try:
-        return reverse(f"console:{name}", args=names) if all(names) else ""
+        return reverse(f"console:{name}", args=names)
     except NoReverseMatch:
         return ""
 
 
 @register.simple_tag(takes_context=True)
-def lever(context: Any, verb: str, target: str, text: str = "") -> SafeString | str:
-    """Return the button of a lever, nothing where the user may not use it."""
+def lever(context: Any, verb: str, target: str, text: str = "", place: str = "") -> SafeString | str:
+    """Return the button of a lever, nothing where the user may not use it; ``place`` tells two of a page apart."""
     found = LEVERS[verb]
     form = address("lever", verb, target)
     if found.needs not in context.get("allowed", ()) or not form:
@@ -85,7 +112,7 @@ def lever(context: Any, verb: str, target: str, text: str = "") -> SafeString | 
     return format_html(
         '<a class="lever{}" id="{}" href="{}" aria-label="{} {}">{}</a>',
         " grave" if found.grave else "",
-        f"lever-{verb}-{slugify(target)}",
+        f"{place}lever-{verb}-{slugify(target)}",
         f"{form}?{urlencode({'next': context['here']})}",
         text or found.text,
         target,

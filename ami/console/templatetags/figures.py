@@ -1,5 +1,6 @@
 """Times of rows as a person reads them."""
 
+import re
 from datetime import UTC, datetime
 
 from django import template
@@ -15,6 +16,13 @@ register = template.Library()
 def kib(count: float) -> str:
     """Return a number of KiB as a size."""
     return quantities.size(count * 1024)
+
+
+@register.filter
+def every(words: str) -> str:
+    """Return the words of a schedule; of a long interval in seconds, in minutes or hours."""
+    found = re.fullmatch(r"every (\d+) seconds", words)
+    return f"every {quantities.duration(int(found[1]))}" if found else words
 
 
 @register.filter

@@ -35,8 +35,8 @@ def request_export(
     return export, published
 
 
-def due_exports() -> list[int]:
-    """Create the exports of all due schedules; return their keys and those of stalled exports.
+def due_exports() -> dict[int, int]:
+    """Create the exports of all due schedules; return their keys and those of stalled exports, each with its project's.
 
     Each schedule is moved to its next time by compare-and-set in the transaction that creates its export, so
     concurrent ticks create one export. A schedule whose capture set was deleted is disabled, not retried at each tick.
@@ -45,10 +45,10 @@ def due_exports() -> list[int]:
     due = ScheduledExport.objects.select_related("project", "user").filter(
         Q(next_run_at=None) | Q(next_run_at__lte=now), enabled=True
     )
-    keys = [pk for schedule in due if (pk := _run_schedule(schedule))]
+    keys = {pk: schedule.project_id for schedule in due if (pk := _run_schedule(schedule))}
     moved_last = Q(advanced_at__lt=now - STALLED_AFTER) | Q(advanced_at=None, created_at__lt=now - STALLED_AFTER)
     stalled = DataExport.objects.filter(moved_last, scheduled=True, finished_at=None)
-    return keys + list(stalled.values_list("pk", flat=True))
+    return keys | dict(stalled.values_list("pk", "project_id"))
 
 
 @transaction.atomic

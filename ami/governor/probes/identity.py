@@ -1,6 +1,7 @@
 """Which process a pid is: its start time, its state, and the machine and namespace in which the pid counts."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 ROOT = Path("/")
@@ -26,6 +27,7 @@ def state(pid: int, root: Path = ROOT) -> str:
     return _stat(pid, root)[_STATE]
 
 
+@cache
 def boot_id(root: Path = ROOT) -> str:
     """Return what differs between two boots of a machine; empty where that is unknown."""
     try:
@@ -34,6 +36,7 @@ def boot_id(root: Path = ROOT) -> str:
         return ""
 
 
+@cache
 def pid_namespace(root: Path = ROOT) -> str:
     """Return the namespace in which this process's pids count, as ``pid:[4026531836]``; empty where unknown."""
     try:

@@ -15,11 +15,13 @@ from django.utils.cache import get_conditional_response
 from django.utils.http import quote_etag
 
 from ami.jobs.errors import NotAllowed, UnknownKind
-from ami.jobs.models import Job
+from ami.jobs.models import Job, JobLog
 from ami.jobs.models.states import FINAL, ImageState, JobStatus
 from ami.jobs.services import operations
 from ami.jobs.services.pace import pace
 from ami.jobs.services.progress import progress
+from ami.jobs.services.recent_captures import recent_captures
+from ami.main.admin.pictures import thumbnail_link
 from ami.queues import audit_log
 from ami.queues.admin_site.user_messages import report_published
 from ami.queues.redaction import redact_text
@@ -35,6 +37,25 @@ WHAT_HAPPENS = {
     RETRY: "Only images that failed or were not finished are processed.",
     CANCEL: "The job ends at the worker's next step. What is saved stays.",
 }
+
+LOG_LINES = 200
+#: The colour that a status has beside its word.
+TONES = {
+    JobStatus.STARTED: "is-active",
+    JobStatus.SUCCESS: "is-good",
+    JobStatus.FAILURE: "is-bad",
+    JobStatus.REVOKED: "is-bad",
+    JobStatus.RETRY: "is-warn",
+    JobStatus.CANCELING: "is-warn",
+}
+#: The figures of a job's stages that stand on top.
+TILES = (
+    ("total_images", "images"),
+    ("processed", "processed"),
+    ("remaining", "remaining"),
+    ("failed", "failed"),
+    ("detections", "detections"),
+)
 
 
 class JobPage:
@@ -55,7 +76,7 @@ class JobPage:
     ) -> HttpResponse:
         """Show the figures and buttons above Django's form."""
         job = self.get_object(request, object_id)  # type: ignore[attr-defined]
-        added = {"figures": figures(job), "verbs": self._verbs(request, job)} if job else {}
+        added = self._added(request, job) if job else {}
         answer: HttpResponse = super().change_view(request, object_id, form_url, {**added, **(extra_context or {})})  # type: ignore[misc]
         return answer
 
@@ -110,6 +131,10 @@ class JobPage:
         messages.add_message(request, messages.SUCCESS if done else messages.WARNING, text)
         return text
 
+    def _added(self, request: HttpRequest, job: Job) -> dict[str, Any]:
+        verbs = self._verbs(request, job)
+        return {"figures": figures(job), "verbs": verbs, "captures": captures(request, job), "log": log(job)}
+
     def _job(self, request: HttpRequest, pk: int) -> Job:
         job: Job | None = self.get_object(request, str(pk))  # type: ignore[attr-defined]
         if job is None:
@@ -129,6 +154,27 @@ def verbs(job: Job) -> list[str]:
     return [] if job.status == JobStatus.CANCELING else [RUN, CANCEL]
 
 
+def captures(request: HttpRequest, job: Job) -> list[dict[str, Any]]:
+    """Return the captures that were processed last, each with its page, its thumbnail and its boxes."""
+    if not request.user.has_perm("main.view_sourceimage"):
+        return []
+    return [
+        {
+            "capture": capture,
+            "page": reverse("admin:main_sourceimage_change", args=[capture.pk]),
+            "thumbnail": thumbnail_link(capture),
+            "boxes": boxes,
+        }
+        for capture, boxes in recent_captures(job)
+    ]
+
+
+def log(job: Job) -> list[tuple[Any, str, str]]:
+    """Return time, level and text of the newest `LOG_LINES` lines of the log, without secrets."""
+    lines = JobLog.objects.filter(job=job)[:LOG_LINES]
+    return [(line.created_at, line.level, redact_text(line.message)) for line in lines]
+
+
 def share(shown: dict[str, Any]) -> tuple[str, str]:
     """Return how much of a job is done, 0 to 1 and in percent."""
     done = shown["summary"]["progress"]
@@ -143,6 +189,8 @@ def figures(job: Job) -> dict[str, Any]:
     return {
         "job": job,
         "is_over": job.status in FINAL,
+        "tone": TONES.get(JobStatus(job.status), ""),
+        "tiles": _tiles(shown["stages"]),
         "done": done,
         "percent": percent,
         "stages": [_stage(stage) for stage in shown["stages"]],
@@ -153,6 +201,12 @@ def figures(job: Job) -> dict[str, Any]:
         "task": _task(job.task_id),
         "address": reverse("admin:jobs_job_figures", args=[job.pk]),
     }
+
+
+def _tiles(stages: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the figures that matter most, each with its name."""
+    numbers = {param["key"]: param["value"] for stage in stages for param in stage["params"]}
+    return [(name, f"{numbers[key]:,}".replace(",", "\u2009")) for key, name in TILES if key in numbers]
 
 
 def duration(seconds: float) -> str:

@@ -7,12 +7,12 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from ami.jobs.admin import job_page
 from ami.jobs.admin.job_page import JobPage
-from ami.jobs.models import Job, JobLog
+from ami.jobs.models import Job
 from ami.jobs.services import operations
 from ami.jobs.services.job_kinds import registered_keys
 from ami.jobs.services.progress import progress_of
@@ -21,9 +21,6 @@ from ami.main.admin.captures import SourceImageAdmin
 from ami.queues.admin_site.operation_actions import UNTIL, disable, enable, operation_action
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_for_user
-from ami.queues.redaction import redact_text
-
-LOG_LINES = 200
 
 
 class JobForm(forms.ModelForm):
@@ -87,7 +84,36 @@ class JobAdmin(JobPage, admin.ModelAdmin):
         "heartbeat_at",
         "started_at",
         "finished_at",
-        "log",
+    )
+    #: What a job was asked to do, and below what the workers wrote.
+    fieldsets = (
+        (
+            "Settings",
+            {
+                "fields": (
+                    ("name", "job_type_key"),
+                    ("project", "deployment"),
+                    ("pipeline", "dispatch_mode"),
+                    ("source_image_collection", "source_image_single"),
+                    ("limit", "delay", "shuffle"),
+                    "scheduled_at",
+                    "params",
+                )
+            },
+        ),
+        (
+            "Run",
+            {
+                "classes": ("collapse",),
+                "fields": (
+                    "status",
+                    "task_id",
+                    ("started_at", "finished_at", "heartbeat_at"),
+                    ("lease_owner", "lease_expires_at"),
+                    "result",
+                ),
+            },
+        ),
     )
     actions = (
         "run",
@@ -114,13 +140,6 @@ class JobAdmin(JobPage, admin.ModelAdmin):
     def failed(self, job: Job) -> str:
         """Return the number of failed images of a job whose counts are stored; no query for each row."""
         return str(job.image_counts.get("failed") or "") if job.image_counts else ""
-
-    @admin.display(description="log")
-    def log(self, job: Job) -> SafeString:
-        """Render the newest LOG_LINES lines of the log, without secrets."""
-        lines = JobLog.objects.filter(job=job)[:LOG_LINES]
-        shown = ((f"{line.created_at:%Y-%m-%d %H:%M:%S}", line.level, redact_text(line.message)) for line in lines)
-        return format_html("<div>{}</div>", format_html_join("", "<div>{} {} {}</div>", shown))
 
     @admin.action(description="Run selected jobs", permissions=["change"])
     def run(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -1,13 +1,14 @@
-"""Finds the next job for a pull worker: a random one with work for its pipelines. The request is also a heartbeat."""
+"""Finds the next job for a pull worker: with work for its pipelines, in turn. The request is also a heartbeat."""
 
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 from rest_framework.request import Request
 
 from ami.jobs.api.job_filters import slugs
-from ami.jobs.models import Job, JobImage
-from ami.jobs.models.states import ACTIVE, DispatchMode, ImageState
+from ami.jobs.models import Job
+from ami.jobs.models.states import ImageState
+from ami.jobs.services import turns
 from ami.main.api.lists import whole_number
 from ami.main.api.pagination import MAX_PER_PAGE
 from ami.main.permissions import is_worker, visible_projects
@@ -16,20 +17,22 @@ from ami.ml.services.heartbeats import record_heartbeat
 
 
 def next_jobs(jobs: QuerySet[Job], request: Request, *, with_work: bool, most: int | None = None) -> dict[str, Any]:
-    """Return {"count", "results": [{"id", "pipeline_slug"}]}: one job, or up to ``limit``, in random order.
+    """Return {"count", "results": [{"id", "pipeline_slug"}]}: one job, or up to ``limit``.
 
     ``with_work``: only jobs that have work for a worker now, which are active, asynchronous, and have published or
-    claimed images. Random order keeps pollers from all draining the same job (incident 38).
+    claimed images. Then the one whose last turn is the longest ago comes first and its turn begins, which keeps pollers
+    from all draining the same job (incident 38); else the order is random.
     """
     if with_work:
-        handed_out = {ImageState.PUBLISHED, ImageState.CLAIMED}
-        work = Exists(JobImage.objects.filter(job=OuterRef("pk"), state__in=handed_out))
-        jobs = jobs.filter(work, status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API)
+        jobs = turns.with_images(jobs, ImageState.PUBLISHED, ImageState.CLAIMED)
     _heartbeat(request)
-    asked = pipeline_names.asked_slug(slugs(request) or ())
-    rows = list(jobs.order_by("?").values_list("pk", asked)[: most or _limit(request)])
-    count = jobs.count() if most is None else len(rows)
-    return {"count": count, "results": [{"id": pk, "pipeline_slug": slug} for pk, slug in rows]}
+    asked, limit = pipeline_names.asked_slug(slugs(request) or ()), most or _limit(request)
+    order = turns.IN_TURN if with_work else ("?",)
+    rows = list(jobs.order_by(*order).values_list("pk", asked, "served_at")[: max(limit, turns.MOST_TRIES)])
+    if with_work and (place := turns.begin([(pk, served_at) for pk, _, served_at in rows])):
+        rows.insert(0, rows.pop(place))
+    count = jobs.count() if most is None else min(limit, len(rows))
+    return {"count": count, "results": [{"id": pk, "pipeline_slug": slug} for pk, slug, _ in rows[:limit]]}
 
 
 def _heartbeat(request: Request) -> None:

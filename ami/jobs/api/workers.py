@@ -13,7 +13,7 @@ from ami.jobs.api.serializers import JobReferenceSerializer
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claim_extension, image_claims, posted_results, worker_lines
+from ami.jobs.services import claim_extension, image_claims, posted_results, turns, worker_lines
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     MAX_BATCH,
@@ -60,6 +60,8 @@ class WorkerActions:
     def tasks(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Hand out up to ``batch_size`` images; none if the job is not active, 503 if NATS is unreachable.
 
+        None as well where its turn is over and another job of its pipeline waits: ask for a job again.
+
         The images that the client already holds stay with it for longer, a bounded number of times.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
@@ -70,6 +72,8 @@ class WorkerActions:
         by = worker_lines.actor(request.user, request.auth)
         if job.status not in ACTIVE:
             worker_lines.inactive(job, by=by)
+            return Response({"tasks": []})
+        if turns.is_over(job, self.get_queryset()):  # type: ignore[attr-defined]
             return Response({"tasks": []})
         client = client_of(request, wanted.client_info)
         # Before the fetch, which would hand the client its own image again.
@@ -89,10 +93,9 @@ class WorkerActions:
         """Accept results: each is stored durably before it is published, and equal posts are one result.
 
         A result that is wrong, or not of this job, is refused with the reason in its entry of `tasks`; the others are
-        queued. 413 above the size limit and 400 for a body that is no list of results store nothing. 503 means that
-        another large body is in progress, or that the broker is unreachable: stored results are then published by the
-        audit, and posting them again is harmless. The other images that the client holds stay with it for longer, as
-        after `tasks`; an empty list of results does only that.
+        queued. 413 above the size limit, 400 for a body that is no list of results, and 503 while another large body is
+        in progress store nothing. The other images that the client holds stay with it for longer, as after `tasks`; an
+        empty list of results does only that.
         """
         job: Job = self.get_object()  # type: ignore[attr-defined]
         with bodies.results(request) as posted:

@@ -26,6 +26,7 @@ GUARDED = frozenset(
         "queued_at",
         "queued_times",
         "image_counts",
+        "served_at",
     }
 )
 """Columns that ``save()`` never writes on an existing row; each is written by a statement of its own."""
@@ -65,6 +66,7 @@ class Job(models.Model):
     queued_times = models.PositiveSmallIntegerField(default=0, editable=False, help_text="published before it began")
     lease_owner = models.CharField(max_length=255, blank=True, editable=False)
     lease_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
+    served_at = models.DateTimeField(null=True, editable=False, help_text="when the last turn of a pull job began")
     heartbeat_at = models.DateTimeField(null=True, blank=True, editable=False)
     scheduled_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True, editable=False)

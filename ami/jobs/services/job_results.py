@@ -90,8 +90,8 @@ def images_of(response: Any) -> set[int]:
 
 def publish_crops(images: Iterable[int]) -> None:
     """Publish one task for those images that have a detection without a crop, no matter which result made it."""
-    if without := crops.captures_without_crops(images):
-        publish_task(create_detection_images, source_image_ids=without)
+    for project_id, without in crops.captures_without_crops(images).items():
+        publish_task(create_detection_images, source_image_ids=without, project_id=project_id)
 
 
 def _parts(wanted: Sequence[tuple[str, Mapping[str, list[Any]]]], only: set[int] | None) -> list[list[_Result]]:

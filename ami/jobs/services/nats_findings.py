@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from ami.celery.thread_database import database_block
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
 from ami.queues.diagnostics.finding import Finding
@@ -38,4 +39,5 @@ def findings() -> Iterator[Finding]:
 
 
 def _is_needed() -> bool:
-    return Job.objects.filter(status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API).exists()
+    with database_block():
+        return bool(Job.objects.filter(status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API).exists())

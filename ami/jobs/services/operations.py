@@ -6,7 +6,6 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerError
 
 from ami.celery import origin as origins
 from ami.jobs.errors import NotAllowed
@@ -17,6 +16,7 @@ from ami.jobs.services.image_settlement import reset_images
 from ami.jobs.services.job_kinds import kind_of
 from ami.jobs.services.transitions import move, reopen
 from ami.main.services.leases import lease_is_free
+from ami.ml.services.service_choice import best_service
 from ami.queues.publish import PublishedTask, publish_for_user
 
 #: The task that runs one slice of a job.
@@ -51,24 +51,16 @@ def create_and_enqueue(
     origin: str | None = None,
     **relations: Any,
 ) -> tuple[Job, PublishedTask]:
-    """Create a job and publish its first slice after commit; ``origin`` defaults to a person.
+    """Create a job with the call of its first slice, both or neither; ``origin`` defaults to a person.
 
-    If the broker is unreachable no job remains, so a caller that tries again creates one job and not two. Inside a
-    caller's transaction the message is published at its commit; the job then remains and the audit publishes it.
+    The broker may be away: the call is a row.
 
     Raises:
         UnknownKind: no code is registered for this kind.
-        kombu.exceptions.OperationalError: the broker refused the message; there is no job.
     """
-    try:
-        with transaction.atomic():
-            job = create(kind, project, name=name, params=params, **relations)
-            published = run(job, origin=origin)
-    except BrokerError:
-        # If only the confirmation was lost, a worker may have begun the job; then it is accepted.
-        if _delete_unstarted(job):
-            raise
-    return job, published
+    with transaction.atomic():
+        job = create(kind, project, name=name, params=params, **relations)
+        return job, run(job, origin=origin)
 
 
 def run(job: Job, *, origin: str | None = None) -> PublishedTask:
@@ -126,15 +118,6 @@ def finish_cancel(job: Job, *, owner: str = "") -> bool:
     return True
 
 
-def _delete_unstarted(job: Job) -> bool:
-    """Delete a job whose message was refused, unless a worker has begun it; return whether it is deleted."""
-    with transaction.atomic():
-        unbegun = Job.objects.select_for_update().filter(pk=job.pk, status=JobStatus.PENDING, lease_owner="")
-        for row in unbegun:
-            row.delete()
-    return not Job.objects.filter(pk=job.pk).exists()
-
-
 def _held_by(owner: str) -> Q:
     return lease_is_free() | Q(lease_owner=owner)
 
@@ -159,10 +142,22 @@ def _due(job: Job) -> datetime | None:
     return timezone.now() + timedelta(seconds=job.delay) if job.delay else None
 
 
+def run_job_arguments(job: Job) -> dict[str, Any]:
+    """Return the arguments of `RUN_JOB` for a job: whose turn it is, and which service it calls."""
+    return {"job_id": job.pk, "project_id": job.project_id, "service_id": _service(job)}
+
+
+def _service(job: Job) -> int | None:
+    """Return the key of the processing service that a push job calls; None for another one, or without a service."""
+    if job.dispatch_mode != DispatchMode.SYNC_API or job.pipeline is None:
+        return None
+    service = best_service(job.pipeline, job.project_id)
+    return service.pk if service else None
+
+
 def _enqueue(job: Job, origin: str | None) -> PublishedTask:
-    published = publish_for_user(
-        RUN_JOB, origin=origin or origins.PERSON, is_long=kind_of(job.job_type_key).is_long, job_id=job.pk
-    )
+    is_long = kind_of(job.job_type_key).is_long
+    published = publish_for_user(RUN_JOB, origin=origin or origins.PERSON, is_long=is_long, **run_job_arguments(job))
     Job.objects.filter(pk=job.pk).update(queued_at=timezone.now(), queued_times=1)
     Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=published.task_id)
     job.log(f"Queued on {published.queue}.", task_id=published.task_id)

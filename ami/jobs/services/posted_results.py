@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from django.db import transaction
+
 from ami.jobs.models import Job
 from ami.jobs.services import result_batches, stored_results
 from ami.jobs.services.expected_results import Expected, images_of_job
@@ -37,7 +39,6 @@ def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenR
 
     Raises:
         OSError: the storage failed.
-        kombu.exceptions.OperationalError: the broker did not take every message; all results are stored.
     """
     answers: list[TakenResult] = []
     refused: dict[str, int] = {}
@@ -79,7 +80,9 @@ def _refused(reply_subject: str, reason: str) -> _Taken:
     return _Taken(reply_subject, json.dumps(error).encode() if reply_subject else b"", reason)
 
 
+@transaction.atomic
 def _store(job: Job, items: Sequence[_Taken]) -> list[TakenResult]:
+    """Store results together with the calls that handle them."""
     kept = [item for item in items if item.text]
     pairs = [(item.reply_subject, item.text) for item in kept]
     rows = stored_results.store_many(job, pairs, wire_version=wire.version())

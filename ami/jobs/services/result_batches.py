@@ -1,4 +1,4 @@
-"""Publishes stored results: one message for a batch of results of one job."""
+"""Publishes stored results: one call for a batch of results of one job."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from itertools import groupby
 
 from celery import Signature
 from celery.utils import uuid
+from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from ami.celery.bulk_message import UnconfirmedTasks
 from ami.jobs.models import StoredResult
 from ami.queues.publish import publish_many, signature
 
@@ -24,23 +24,20 @@ MOST_BYTES = 8 * 1024**2
 
 @dataclass(frozen=True)
 class Batch:
-    """Results of one job, and the message that handles them."""
+    """Results of one job, and the call or message that handles them."""
 
     rows: list[StoredResult]
     message: Signature
 
 
 def publish(rows: Sequence[StoredResult]) -> list[str]:
-    """Publish the tasks that handle stored results, after commit; return an id for each result, in the same order.
+    """Stage the calls that handle stored results, in one transaction; return an id for each result, in the same order.
 
-    The id is kept with the result, and with it the id of the message (``batch_id``). A handled result is not published
-    again. A row that is there twice is published once.
-
-    Raises:
-        kombu.exceptions.OperationalError: the broker did not take every message; the audit publishes the others later.
+    The id is kept with the result, and with it the id of the call (``batch_id``). A handled result is not published
+    again. A row that is there twice is published once. The rows have their job.
     """
     waiting = {row.pk: row for row in rows if row.handled_at is None}
-    _publish([_batch(part) for part in batches(waiting.values())])
+    _publish([Batch(part, _call(part)) for part in batches(waiting.values())])
     return [row.task_id for row in rows]
 
 
@@ -50,7 +47,7 @@ def publish_alone(rows: Iterable[StoredResult]) -> None:
     Raises:
         kombu.exceptions.OperationalError: the broker did not take every message.
     """
-    _publish([_batch([row]) for row in rows])
+    _publish([Batch([row], _message(row)) for row in rows])
 
 
 def batches(rows: Iterable[StoredResult]) -> Iterator[list[StoredResult]]:
@@ -68,28 +65,30 @@ def batches(rows: Iterable[StoredResult]) -> Iterator[list[StoredResult]]:
         yield batch
 
 
-def _batch(rows: list[StoredResult]) -> Batch:
-    if len(rows) > 1:
-        return Batch(rows, signature(HANDLE_RESULTS, job_id=rows[0].job_id, result_ids=[row.pk for row in rows]))
-    [row] = rows
+def _call(rows: list[StoredResult]) -> Signature:
+    ids, job = [row.pk for row in rows], rows[0].job
+    call = signature(HANDLE_RESULTS, job_id=job.pk, result_ids=ids, project_id=job.project_id)
+    return _with_id_of(rows[0], call) if len(rows) == 1 else call
+
+
+def _message(row: StoredResult) -> Signature:
     message = signature(HANDLE_RESULT, job_id=row.job_id, result_key=row.key, reply_subject=row.reply_subject)
-    if row.task_id and not row.publishes:
-        message.set(task_id=row.task_id)
-    return Batch(rows, message)
+    return _with_id_of(row, message)
 
 
+def _with_id_of(row: StoredResult, made: Signature) -> Signature:
+    """Return it with the id that the client was told, unless that was published before."""
+    return made.set(task_id=row.task_id) if row.task_id and not row.publishes else made
+
+
+@transaction.atomic
 def _publish(made: Sequence[Batch]) -> None:
-    try:
-        publish_many(batch.message for batch in made)
-    except UnconfirmedTasks as error:
-        refused = {each.id for each in error.unconfirmed}
-        _mark_published([batch for batch in made if batch.message.id not in refused])
-        raise
+    publish_many(batch.message for batch in made)
     _mark_published(made)
 
 
 def _mark_published(made: Sequence[Batch]) -> None:
-    """Record the messages of results; a result without an id gets the message's, or one of its own."""
+    """Record the calls of results; a result without an id gets the call's, or one of its own."""
     now = timezone.now()
     for batch in made:
         rows = StoredResult.objects.filter(pk__in=[row.pk for row in batch.rows])

@@ -52,6 +52,8 @@ def store_many(job: Job, items: Sequence[tuple[str, Text]], *, wire_version: str
     unsaved = (_unsaved(job, key, *item, wire_version) for key, item in new.items())
     for chunk in _chunks(unsaved):
         rows |= {row.key: row for row in _insert(chunk)}
+    for row in rows.values():
+        row.job = job
     return [rows[key] for key in keys]
 
 

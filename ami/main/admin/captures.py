@@ -33,7 +33,7 @@ class SourceImageAdmin(CapturePictures, LargeListAdmin):
     search_fields = ("path",)
     search_help_text = "a part of the path, at least 3 characters"
     raw_id_fields = ("project", "deployment", "event")
-    readonly_fields = ("detections_count", "detections")
+    readonly_fields = ("detections_count",)
     actions = ("bulk_delete",)
 
     class Media:
@@ -42,10 +42,6 @@ class SourceImageAdmin(CapturePictures, LargeListAdmin):
     @admin.display(description="picture")
     def picture(self, capture: SourceImage) -> str:
         return self.small_picture(capture)
-
-    @admin.display(description="detections")
-    def detections(self, capture: SourceImage) -> str:
-        return self.drawn(capture) if capture.pk else "-"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -71,7 +67,9 @@ class SourceImageAdmin(CapturePictures, LargeListAdmin):
         if not pks:
             return
         deletion = bulk_deletion.request_deletion("captures", pks, request.user)
-        published = publish_for_user(tasks.bulk_delete, deletion_id=deletion.pk)
+        projects = queryset.order_by().values_list("project_id", flat=True).distinct()[:2]
+        project_id = projects[0] if len(projects) == 1 else None
+        published = publish_for_user(tasks.bulk_delete, deletion_id=deletion.pk, project_id=project_id)
         report_published(request, f"Deleting {len(pks)} captures", published)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
@@ -105,7 +103,7 @@ class SourceImageCollectionAdmin(admin.ModelAdmin):
     @admin.action(description="Populate selected capture sets", permissions=["change"])
     def populate(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         collections = selected_rows(request, queryset)
-        many = [{"collection_id": collection.pk} for collection in collections]
+        many = [{"collection_id": each.pk, "project_id": each.project_id} for each in collections]
         for collection, published in zip(
             collections, publish_each_for_user(tasks.populate_collection, many), strict=True
         ):

@@ -6,13 +6,13 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from ami.main.admin.large_lists import LargeListAdmin
-from ami.main.admin.pictures import crop_picture
+from ami.main.admin.pictures import CropPictures, crop_picture
 from ami.main.models import Classification, Detection, Identification, Occurrence
 from ami.main.services import bulk_deletion
 
 
 @admin.register(Detection)
-class DetectionAdmin(LargeListAdmin):
+class DetectionAdmin(CropPictures, LargeListAdmin):
     """Detections; the box of a null marker is shown as `null`."""
 
     list_display = ("id", "source_image", "detection_algorithm", "bbox_key", "crop", "created_at")
@@ -49,10 +49,18 @@ class ClassificationAdmin(LargeListAdmin):
 class OccurrenceAdmin(LargeListAdmin):
     """Occurrences."""
 
-    list_display = ("id", "determination", "determination_score", "deployment", "event", "project", "updated_at")
+    list_display = ("id", "crop", "determination", "determination_score", "deployment", "event", "project")
     list_filter = ("project",)
-    list_select_related = ("determination", "deployment", "event", "project")
+    list_select_related = ("determination", "deployment", "event", "project", "detection")
+    wide = ("detection__similarity_vector",)
     raw_id_fields = ("detection", "project", "deployment", "event", "determination")
+
+    class Media:
+        css = {"all": ("main/pictures.css",)}
+
+    @admin.display(description="crop")
+    def crop(self, occurrence: Occurrence) -> str:
+        return crop_picture(occurrence.detection, str(occurrence.determination or "crop"))
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:  # noqa: ARG002
         bulk_deletion.delete(Occurrence, [obj.pk])

@@ -16,7 +16,8 @@ COUNTS = ("captures_count", "detections_count", "occurrences_count", "calculated
 
 def _publish(request: HttpRequest, what: str, task: Any, rows: list[Any], name: str = "deployment_id") -> None:
     """Publish a task for each row, whose key is its argument ``name``, and show each."""
-    for row, published in zip(rows, publish_each_for_user(task, [{name: row.pk} for row in rows]), strict=True):
+    many = [{name: row.pk, "project_id": row.project_id} for row in rows]
+    for row, published in zip(rows, publish_each_for_user(task, many), strict=True):
         report_published(request, what.format(row), published)
 
 
@@ -60,7 +61,10 @@ class DeploymentAdmin(admin.ModelAdmin):
     def update_public_urls(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Publish a task per station that copies its source's public base URL to all its captures."""
         stations = self._with_source(request, queryset.select_related("data_source"))
-        many = [{"deployment_id": each.pk, "base_url": each.data_source.public_base_url} for each in stations]
+        many = [
+            {"deployment_id": each.pk, "base_url": each.data_source.public_base_url, "project_id": each.project_id}
+            for each in stations
+        ]
         for station, published in zip(stations, publish_each_for_user(tasks.update_public_urls, many), strict=True):
             report_published(request, f"Setting public URLs of {station}", published)
 

@@ -1,5 +1,6 @@
 """The detections of a capture as they are drawn on it: box, label and score."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ami.main.models import Classification, Detection, SourceImage
@@ -23,14 +24,28 @@ class Box:
     @property
     def text(self) -> str:
         """The label with the score in percent."""
-        return self.label if self.score is None else f"{self.label} {self.score:.0%}"
+        return self.label if self.score is None else f"{self.label} {self.percent}"
+
+    @property
+    def percent(self) -> str:
+        return "" if self.score is None else f"{self.score:.0%}"
 
 
 def boxes_of(capture: SourceImage) -> list[Box]:
     """Return the boxes of a capture, each with its best current classification; two statements."""
-    detections = list(Detection.objects.real().filter(source_image=capture).defer("similarity_vector")[:MOST_BOXES])
+    return boxes_of_all([capture])[capture.pk]
+
+
+def boxes_of_all(captures: Sequence[SourceImage]) -> dict[int, list[Box]]:
+    """Return the boxes of each capture by its key, together at most `MOST_BOXES`; two statements."""
+    rows = Detection.objects.real().filter(source_image__in=captures).defer("similarity_vector")
+    detections = list(rows.order_by("pk")[:MOST_BOXES])
     best = _best([detection.pk for detection in detections])
-    return [box for detection in detections if (box := _box(detection, best.get(detection.pk)))]
+    found: dict[int, list[Box]] = {capture.pk: [] for capture in captures}
+    for detection in detections:
+        if box := _box(detection, best.get(detection.pk)):
+            found[detection.source_image_id].append(box)
+    return found
 
 
 def _best(detections: list[int]) -> dict[int, Classification]:

@@ -1,6 +1,6 @@
-"""Security headers: a content security policy for admin pages, and a stricter one for everything else."""
+"""Security headers: a content security policy for pages, and a stricter one for everything else."""
 
-from csp.constants import NONE, SELF
+from csp.constants import HEADER, NONE, SELF
 from csp.middleware import CSPMiddleware, PolicyParts
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -30,7 +30,7 @@ DATA = {
 }
 
 #: The namespaces of the pages' addresses.
-PAGES = frozenset({"admin", "console"})
+PAGES = frozenset({"admin", "console", "api_docs"})
 
 FEATURES = ("camera", "display-capture", "geolocation", "microphone", "midi", "payment", "serial", "usb")
 PERMISSIONS = ", ".join(f"{feature}=()" for feature in FEATURES)
@@ -55,11 +55,13 @@ class ResponseHeadersMiddleware(CSPMiddleware):
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """Add the headers that the view has not set."""
         response.headers.setdefault("Permissions-Policy", PERMISSIONS)
+        if HEADER in response.headers:
+            return response
         return super().process_response(request, response)
 
 
 def is_page(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Whether the response is HTML of the admin or the console; other HTML, such as a stored file, is data."""
+    """Whether the response is HTML of one of `PAGES`; other HTML, such as a stored file, is data."""
     match = request.resolver_match
     html = response.headers.get("Content-Type", "").startswith("text/html")
     return html and match is not None and not PAGES.isdisjoint(match.namespaces)

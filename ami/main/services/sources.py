@@ -140,7 +140,7 @@ def _descend(folder: Path, prefix: str, after: str) -> Iterator[SourceFile]:
 
 
 def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[SourceFile]:
-    pages = _client(source).get_paginator("list_objects_v2")
+    pages = bucket_client(source).get_paginator("list_objects_v2")
     folder = f"{place.prefix}/" if place.prefix else ""
     try:
         for page in pages.paginate(Bucket=source.bucket, Prefix=folder, StartAfter=after):
@@ -152,7 +152,12 @@ def _walk_bucket(source: S3StorageSource, place: Place, after: str) -> Iterator[
         raise SourceError(f"Storage source '{source.name}': {error}") from error
 
 
-def _client(source: S3StorageSource) -> Any:
+def bucket_client(source: S3StorageSource) -> Any:
+    """Return a client of the source's bucket, kept from addresses that are closed to users.
+
+    Raises:
+        SourceError: its library is not installed.
+    """
     try:
         import boto3
     except ModuleNotFoundError as error:

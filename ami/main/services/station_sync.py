@@ -1,6 +1,7 @@
 """Syncs a station's captures with the files of its storage source, in resumable batches."""
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import islice
 
 from django.db import transaction
@@ -8,7 +9,7 @@ from django.utils import timezone
 
 from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
-from ami.main.services.file_times import time_in_name
+from ami.main.services.capture_times import times_of
 from ami.main.services.paths import problem_of
 from ami.main.services.sources import SourceFile, pictures
 from ami.main.services.stale_marks import mark_stale
@@ -36,8 +37,8 @@ class SyncState:
 def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
     """Sync the files after ``state.after`` until the slice is over; return the new state.
 
-    One capture per (deployment, path) is inserted or updated: idempotent. A file without a time in its name, or with a
-    name that cannot be stored, is counted as failed and skipped.
+    One capture per (deployment, path) is inserted or updated: idempotent. A file without a time in its name and its
+    EXIF data, or with a name that cannot be stored, is counted as failed and skipped.
 
     Raises:
         SourceError: the storage source cannot be listed.
@@ -52,7 +53,9 @@ def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
 
 
 def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) -> SyncState:
-    captures = [capture for file in batch if (capture := _capture(station, file))]
+    storable = [file for file in batch if _storable(file.path)]
+    times = times_of(station, storable)
+    captures = [_capture(station, file, times[file.path]) for file in storable if file.path in times]
     with transaction.atomic():
         SourceImage.objects.bulk_create(
             captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
@@ -67,10 +70,7 @@ def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) 
     )
 
 
-def _capture(station: Deployment, file: SourceFile) -> SourceImage | None:
-    taken_at = time_in_name(file.path)
-    if taken_at is None or not _storable(file.path):
-        return None
+def _capture(station: Deployment, file: SourceFile, taken_at: datetime) -> SourceImage:
     return SourceImage(
         project_id=station.project_id,
         deployment=station,

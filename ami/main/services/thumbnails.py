@@ -1,14 +1,16 @@
-"""Small pictures of captures, for lists."""
+"""Small pictures of captures and crops, for pages: whatever the storage is, they come from our own origin."""
 
 import io
 
 from django.conf import settings
 from PIL import Image
 
-from ami.main.services.stored_files import CAPTURE
+from ami.main.services.stored_files import CAPTURE, Area
 
 #: The longest side in pixels, and the quality of the JPEG: about 10 KB.
 SIDE, QUALITY = 240, 75
+#: The longest side of a capture on its own page: some 200 KB.
+PREVIEW_SIDE = 1600
 
 #: Larger files have no thumbnail: they are read in a request.
 MOST_BYTES = 64 * 1024**2
@@ -19,25 +21,27 @@ class NoThumbnail(Exception):
     """The file is no picture, is too large, or cannot be read; the message says which."""
 
 
-def thumbnail(path: str) -> bytes:
-    """Return a JPEG of the capture at ``path`` in the default storage, at most ``SIDE`` pixels wide and high.
+def thumbnail(path: str, side: int = SIDE, area: Area = CAPTURE) -> bytes:
+    """Return a JPEG of the picture at ``path`` in the default storage, at most ``side`` pixels wide and high.
 
-    A large JPEG is decoded at an eighth of its size, so that a request takes little memory.
+    A large JPEG is decoded at a fraction of its size, so that a request takes little memory.
 
     Raises:
         NoThumbnail: there is none.
     """
     try:
-        with CAPTURE.open(path) as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
+        with area.open(path) as file:
+            # A bucket's file is read into memory as a whole, and says before how large it is.
+            is_small = getattr(file, "size", 0) <= MOST_BYTES
+            data = file.read(MOST_BYTES + 1) if is_small else b""
+        if not is_small or len(data) > MOST_BYTES:
             raise NoThumbnail(f"the file has more than {MOST_BYTES} bytes")
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             width, height = picture.size
             if width * height > settings.ANTENNA_MAX_MEGAPIXELS * 1_000_000:
                 raise NoThumbnail(f"the picture has {width} x {height} pixels")
-            picture.draft("RGB", (SIDE, SIDE))
-            picture.thumbnail((SIDE, SIDE))
+            picture.draft("RGB", (side, side))
+            picture.thumbnail((side, side))
             small = io.BytesIO()
             picture.convert("RGB").save(small, "JPEG", quality=QUALITY)
     except NoThumbnail:

@@ -29,10 +29,13 @@ def detections_without_crop(image_ids: Iterable[int]) -> "list[Detection]":
     return list(Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by("pk"))
 
 
-def captures_without_crops(image_ids: Iterable[int]) -> list[int]:
-    """Return the keys of those captures that have a detection without a crop, ascending."""
-    found = Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by()
-    return sorted(set(found.values_list("source_image_id", flat=True)))
+def captures_without_crops(image_ids: Iterable[int]) -> dict[int | None, list[int]]:
+    """Return the keys of those captures that have a detection without a crop, ascending, by their project."""
+    rows = Detection.objects.real().filter(source_image_id__in=list(image_ids), path="").order_by("source_image_id")
+    found: dict[int | None, list[int]] = {}
+    for project_id, image_id in rows.values_list("project_id", "source_image_id").distinct():
+        found.setdefault(project_id, []).append(image_id)
+    return found
 
 
 def make_crops(image_ids: Iterable[int]) -> int:

@@ -15,6 +15,7 @@ from ami.ml.errors import PipelineNotConfigured, ServiceRefused, ServiceUnreacha
 from ami.ml.models import Pipeline, ProcessingService
 from ami.ml.schemas import MAX_BATCH, PipelineRequest, PipelineResultsResponse
 from ami.ml.services import liveness
+from ami.ml.services.service_choice import best_service
 
 logger = logging.getLogger(__name__)
 
@@ -28,20 +29,17 @@ LONGEST_WAIT_SECONDS = 5.0
 
 
 def service_for(pipeline: Pipeline, project_id: int) -> ProcessingService:
-    """Return the best push service that runs the pipeline for the project: live before dead, then by latency.
+    """Return the best push service that runs the pipeline for the project.
 
     Raises:
         PipelineNotConfigured: no service with an address runs it.
     """
-    services = (
-        pipeline.processing_services.filter(projects=project_id).exclude(endpoint_url=None).exclude(endpoint_url="")
-    )
-    best = sorted(services, key=lambda s: (s.last_seen_live is not True, s.last_seen_latency or 0.0, s.pk))
-    if not best:
+    best = best_service(pipeline, project_id)
+    if best is None:
         raise PipelineNotConfigured(
             f"No processing service with an address runs '{pipeline.slug}' for project {project_id}. Register one."
         )
-    return best[0]
+    return best
 
 
 def process(

@@ -29,12 +29,16 @@ Operation = Callable[[str, Operator, str, dict[str, str]], str]
 
 @dataclass(frozen=True)
 class Field:
-    """What an action asks for besides the reason; ``kind`` is the HTML input's, or ``queue`` for a list of them."""
+    """What an action asks for besides the reason.
+
+    ``kind`` is the HTML input's, ``queue`` for a list of them, or ``choice`` for one of ``choices``.
+    """
 
     name: str
     label: str
     kind: str = "text"
     is_required: bool = False
+    choices: tuple[str, ...] = ()
 
 
 PROCESSES = Field("count", "Processes (0: what it was started with)", "number", is_required=True)
@@ -132,7 +136,8 @@ def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
             task=given["task"],
             limit=limit,
         )
-    return f"{moved.moved} messages to {given['to']}; {moved.passed} others are at the end of their queue."
+    calls = f" and {moved.calls} calls" if moved.calls else ""
+    return f"{moved.moved} messages{calls} to {given['to']}; {moved.passed} others are at the end of their queue."
 
 
 def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError
 
+from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
 from ami.queues import governors
 from ami.queues.diagnostics import beat, broker, queues, reported, sources, workers
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     redis_servers = deferred("ami.queues.diagnostics.redis_servers")
 
-__all__ = ["Finding", "findings"]
+__all__ = ["Finding", "findings", "without_broker"]
 
 
 def findings(topology: Topology, app: Any, management_url: str, servers: Iterable[RedisServer] = ()) -> list[Finding]:
@@ -42,16 +43,20 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),
-            *beat.findings(),
-            *_reported(topology),
-            *sources.findings(),
+            *without_broker(topology),
         ]
     return _sorted(found)
 
 
+def without_broker(topology: Topology) -> list[Finding]:
+    """Return what is wrong as far as the broker need not be asked."""
+    return _sorted([*beat.findings(), *_reported(topology), *sources.findings()])
+
+
 def _reported(topology: Topology) -> list[Finding]:
     try:
-        return list(reported.findings(topology))
+        with database_block():
+            return list(reported.findings(topology))
     except DatabaseError as error:
         why = str(error).partition("\n")[0]
         return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]

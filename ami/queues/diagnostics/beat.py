@@ -1,4 +1,4 @@
-"""Findings about beat, from the database: none runs, two run, ticks are late."""
+"""Findings about beat, from the database: none runs, ticks are late."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -8,13 +8,12 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
+from ami.celery.thread_database import database_block
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.due import due_at
 from ami.queues.models import Beat, TickClaim
 from ami.queues.waiting_ticks import withheld
 
-#: A beat shows itself every ten seconds; one that missed three times is not counted as running.
-RUNNING = timedelta(seconds=30)
 #: A publish that the broker does not confirm keeps a running beat from ticking for up to half a minute.
 SILENT = timedelta(seconds=60)
 LATE = timedelta(seconds=60)
@@ -26,21 +25,14 @@ START = "Start celerybeat. A beat of an earlier version is not seen: if one runs
 def findings() -> list[Finding]:
     """Return what is wrong with beat and its ticks; a deployment without enabled entries needs no beat."""
     try:
-        return list(_findings())
+        with database_block():
+            return list(_findings())
     except Error as error:
         return [Finding("unseen", "no-beat", f"Beat not checked: the database did not answer. {error}".strip())]
 
 
 def _findings() -> Iterator[Finding]:
     beats = {beat.name: beat.now - beat.seen_at for beat in Beat.objects.annotate(now=Now()).order_by("name")}
-    running = [name for name, age in beats.items() if age < RUNNING]
-    if len(running) > 1:
-        yield Finding(
-            "warning",
-            "two-beats",
-            f"{len(running)} beats run: {', '.join(running)} (host:pid). Each tick is sent once all the same; stop all "
-            "but one.",
-        )
     enabled = list(PeriodicTask.objects.enabled().select_related("interval", "crontab", "solar", "clocked"))
     if not enabled:
         return
@@ -63,7 +55,7 @@ def _late(enabled: list[PeriodicTask]) -> Iterator[Finding]:
     late_entries = {entry.pk: entry.name for entry in enabled if overdue[entry.name] > LATE}
     waiting = withheld(claims[key] for key in late_entries if key in claims)
     for name, why in sorted((late_entries[key], why) for key, why in waiting.items()):
-        yield Finding("warning", "withheld-tick", f"Ticks of {name} are withheld: {why}.")
+        yield Finding("warning", "withheld-tick", f"Ticks of {name} are withheld: {why}.", name)
         overdue[name] = timedelta()
     late = sorted((name for name, by in overdue.items() if by > LATE), key=lambda name: -overdue[name])
     if late:

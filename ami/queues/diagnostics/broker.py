@@ -39,6 +39,7 @@ def _listed(topology: Topology, queues: Mapping[str, broker_queues.Listed]) -> I
                 "unknown-queue",
                 f"{name} holds {queue.messages} messages and is not a queue of the topology."
                 f"{did_you_mean(name, topology.queues)}",
+                name,
             )
     for expected in broker.task_queues(topology):
         if expected.name in queues and queues[expected.name].arguments != expected.queue_arguments:
@@ -47,13 +48,15 @@ def _listed(topology: Topology, queues: Mapping[str, broker_queues.Listed]) -> I
                 "arguments",
                 f"{expected.name} exists with other arguments than the topology's; a worker would stop with 406. "
                 "Drain it, delete it, and declare again.",
+                expected.name,
             )
 
 
 def _reported(topology: Topology, api: ManagementApi) -> Iterator[Finding]:
     """Yield alarms, blocked connections, and known faults of this version. Raises ManagementUnavailable."""
     for alarm in api.alarms():
-        yield Finding("error", "alarm", f"RabbitMQ has a resource alarm ({alarm}); it blocks every publisher.")
+        sentence = f"RabbitMQ has a resource alarm ({alarm}); it blocks every publisher."
+        yield Finding("error", "alarm", sentence, str(alarm))
     for name in api.blocked_connections():
         yield Finding("error", "blocked", f"The connection {name} is blocked from publishing.")
     version = api.version()

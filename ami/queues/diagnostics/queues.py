@@ -20,12 +20,14 @@ def consumed(topology: Topology, connection: Connection, workers: Sequence[gover
     held = {*governors.held_queues(workers), *reported.closed_queues(topology)}
     for state in queue_states(topology, connection):
         if state.messages is None:
-            yield Finding("error", "missing-queue", f"{state.queue} is not declared; run 'manage.py queues declare'.")
+            sentence = f"{state.queue} is not declared; run 'manage.py queues declare'."
+            yield Finding("error", "missing-queue", sentence, state.queue)
         elif not state.consumers and state.queue not in held:  # Held, parked or paused: no consumer.
             yield Finding(
                 "error",
                 "no-consumer",
                 f"{state.queue} has no consumer and {state.messages} messages{_remedy(topology, state, workers)}",
+                state.queue,
             )
 
 
@@ -64,4 +66,4 @@ def given_up(topology: Topology, connection: Connection) -> Iterator[Finding]:
             name, why = "unrouted", "matched no binding"
         if messages:
             look = f"look with 'manage.py queues dead-letters {queue}'"
-            yield Finding("warning", name, f"{messages} messages {why} and are kept in {queue}; {look}.")
+            yield Finding("warning", name, f"{messages} messages {why} and are kept in {queue}; {look}.", queue)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -90,22 +90,26 @@ def _where(url: str) -> str:
 def looked_at(servers: Iterable[RedisServer]) -> Iterator[Finding]:
     """Ask each server, each for a few seconds at most; yield what is wrong with it."""
     for server in servers:
-        try:
-            state = _state(server.url)
-        except NoPermissionError:
-            sentence = f"{_of(server)} was not checked: its user may not run INFO; allow it with ACL SETUSER ... +info."
-            yield Finding("unseen", "redis", sentence)
-        except KeyError as error:
-            sentence = f"{_of(server)} does not report {error}: it is not Redis, or one of another kind."
-            yield Finding("unseen", "redis", sentence)
-        except (RedisError, OSError, ValueError) as error:
-            sentence = f"{_of(server)} cannot be asked: {reason(error)}; start it or correct its URL."
-            yield Finding("error", "redis", sentence)
-        else:
-            yield from _memory(server, state)
-            yield from _policy(server, state)
-            yield from _lost(server, state)
-            yield from _disk(server, state)
+        yield from (replace(finding, target=server.where) for finding in _looked_at(server))
+
+
+def _looked_at(server: RedisServer) -> Iterator[Finding]:
+    try:
+        state = _state(server.url)
+    except NoPermissionError:
+        sentence = f"{_of(server)} was not checked: its user may not run INFO; allow it with ACL SETUSER ... +info."
+        yield Finding("unseen", "redis", sentence)
+    except KeyError as error:
+        sentence = f"{_of(server)} does not report {error}: it is not Redis, or one of another kind."
+        yield Finding("unseen", "redis", sentence)
+    except (RedisError, OSError, ValueError) as error:
+        sentence = f"{_of(server)} cannot be asked: {reason(error)}; start it or correct its URL."
+        yield Finding("error", "redis", sentence)
+    else:
+        yield from _memory(server, state)
+        yield from _policy(server, state)
+        yield from _lost(server, state)
+        yield from _disk(server, state)
 
 
 def _state(url: str) -> State:

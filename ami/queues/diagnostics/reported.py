@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from django.conf import settings
 from django.db import DatabaseError
 
+from ami.celery.thread_database import database_block
 from ami.queues import disabling, overview
 from ami.queues.confirmations import STALE
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.disabling import Disabled
 from ami.queues.letters import watch
 from ami.queues.overview import WorkerRow
-from ami.queues.pauses import paused
+from ami.queues.pauses import all_paused
 from ami.topology.topology import Topology
 
 REMEDIES = {
@@ -28,14 +29,15 @@ def findings(topology: Topology) -> Iterator[Finding]:
     for row in overview.workers():
         if remedy := REMEDIES.get(row.state):
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
-            yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.")
+            yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.", row.node)
         yield from _of_worker(row)
     for sign in watch.signs(settings.ANTENNA_LETTER_MINUTES):
-        yield Finding("warning", sign.name, sign.sentence)
+        yield Finding("warning", sign.name, sign.sentence, sign.target)
     for row_disabled in disabling.listed():
         yield _disabled(row_disabled)
+    pauses = all_paused()
     for workload in topology.workloads:
-        if wish := paused(workload.queue):
+        if wish := pauses.get(workload.queue):
             until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""
             why = f" ({wish.why})" if wish.why else ""
             yield Finding(
@@ -43,38 +45,44 @@ def findings(topology: Topology) -> Iterator[Finding]:
                 "paused",
                 f"{workload.queue} is paused by {wish.by} since {wish.since:%Y-%m-%d %H:%M %Z}{until}{why}; "
                 f"'manage.py queues resume {workload.queue}' ends it.",
+                workload.queue,
             )
 
 
 def _disabled(row: Disabled) -> Finding:
     name, why = disabling.name_of(row.kind, row.name), f" ({row.why})" if row.why else ""
     if row.is_over:
-        return Finding("warning", "set-aside", f"{name} is enabled; {row.set_aside} messages are on their way back.")
+        sentence = f"{name} is enabled; {row.set_aside} messages are on their way back."
+        return Finding("warning", "set-aside", sentence, name)
     fact = f"{name} is disabled by {row.by}{why}; {row.set_aside} messages are set aside"
-    return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.")
+    return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.", name)
 
 
 def closed_queues(topology: Topology) -> set[str]:
     """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
     try:
-        rows = overview.workers()
+        with database_block():
+            rows, pauses = overview.workers(), all_paused()
         queues = {queue for row in rows for queue in row.queues}
         parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
-        return parked | {row.queue for row in topology.workloads if paused(row.queue)}
+        return parked | {row.queue for row in topology.workloads if row.queue in pauses}
     except DatabaseError:
         return set()
 
 
 def _of_worker(row: WorkerRow) -> Iterator[Finding]:
     if row.state == "parked":
-        yield Finding("warning", "parked", f"{row.node} is parked; 'manage.py queues unpark {row.node}' ends it.")
+        sentence = f"{row.node} is parked; 'manage.py queues unpark {row.node}' ends it."
+        yield Finding("warning", "parked", sentence, row.node)
     if row.repairs:
         counts = ", ".join(f"{what} {count}" for what, count in sorted(row.repairs.items()))
-        yield Finding("warning", "drift", f"{row.node} was not as wanted and was repaired, since its start: {counts}.")
+        sentence = f"{row.node} was not as wanted and was repaired, since its start: {counts}."
+        yield Finding("warning", "drift", sentence, row.node)
     if row.unaccounted:
         yield Finding(
             "error",
             "unaccounted",
             f"{row.node} holds {row.unaccounted} messages that it neither runs nor settles; restart "
             "its process: the broker delivers them again.",
+            row.node,
         )

@@ -24,15 +24,17 @@ def restarted(answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
                 "restarts",
                 f"Restarts of {worker} are not counted: it cannot write GOVERNOR_STATE_DIR, or another worker of its "
                 "name does.",
+                worker,
             )
         elif len(_recent(starts["restarts"])) >= MANY:
-            yield Finding("warning", "restarts", _sentence(worker, starts["restarts"]))
+            yield Finding("warning", "restarts", _sentence(worker, starts["restarts"]), worker)
         if kills := starts.get("kernel_kills"):
             yield Finding(
                 "warning",
                 "kernel-kills",
                 f"The kernel killed {kills} processes in the container of {worker} for want of memory since it "
                 "started. Raise the container's memory, or see whether MEMORY_CEILING is 0.",
+                worker,
             )
 
 

@@ -22,4 +22,4 @@ def findings() -> Iterator[Finding]:
             yield from source()
         except Exception as error:  # One source that fails hides no other.
             logger.exception("Source of findings failed: %s", name)
-            yield Finding("unseen", "source", f"{name} was not looked at: {type(error).__name__}; see the log.")
+            yield Finding("unseen", "source", f"{name} was not looked at: {type(error).__name__}; see the log.", name)

@@ -38,7 +38,10 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
         reported = stats.get("topology")
         if reported is None:
             yield Finding(
-                "warning", "foreign-worker", f"{worker} reports no topology fingerprint; it runs a different version."
+                "warning",
+                "foreign-worker",
+                f"{worker} reports no topology fingerprint; it runs a different version.",
+                worker,
             )
         elif reported["fingerprint"] != topology.fingerprint:
             yield Finding(
@@ -46,6 +49,7 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
                 "fingerprint",
                 f"{worker} has topology {reported['fingerprint']} (routing {reported['routing']}), this publisher has "
                 f"{topology.fingerprint} (routing {topology.routing}); deploy both from one version and environment.",
+                worker,
             )
         if reported is not None:
             yield from _limits(topology, worker, stats)
@@ -58,6 +62,7 @@ def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]
             "all-held",
             f"Every worker of {queue} is held: {', '.join(names)}. Free memory or add a machine; more workers on the "
             "same full one would be held, too.",
+            queue,
         )
 
 
@@ -69,6 +74,7 @@ def _limits(topology: Topology, worker: str, stats: Mapping[str, Any]) -> Iterat
             "several-queues",
             f"{worker} consumes {len(queues)} queues, {', '.join(queues)}: a burst in one delays the others. Start one "
             f"worker per queue, 'celery -A {APP} worker -Q QUEUE', and stop this one.",
+            worker,
         )
     if lacking := _lacking(topology, queues, stats):
         start = f"'python -m ami.topology worker {queues[0]}'" if queues else "'python -m ami.topology all'"
@@ -77,6 +83,7 @@ def _limits(topology: Topology, worker: str, stats: Mapping[str, Any]) -> Iterat
             "no-limits",
             f"{worker} runs without {', '.join(lacking)}: a task that hangs or grows is not stopped. Start it with "
             f"{start}, which has its row's limits.",
+            worker,
         )
 
 
@@ -103,9 +110,11 @@ def _lacking(topology: Topology, queues: Sequence[str], stats: Mapping[str, Any]
 def _governor(worker: governors.Worker) -> Iterator[Finding]:
     status = worker.governor or {}
     if worker.is_held:
-        yield Finding("warning", "held", f"{worker.name} takes no tasks: {'; '.join(status['reasons'])}.")
+        sentence = f"{worker.name} takes no tasks: {'; '.join(status['reasons'])}."
+        yield Finding("warning", "held", sentence, worker.name)
     for fault in status.get("faults", ()):
-        yield Finding("warning", "probe", f"{worker.name} ignores a probe that failed. {fault}")
+        sentence = f"{worker.name} ignores a probe that failed. {fault}"
+        yield Finding("warning", "probe", sentence, worker.name)
     if suspects := status.get("suspects"):
         more = f" and {len(suspects) - NAMED} more" if len(suspects) > NAMED else ""
         yield Finding(
@@ -113,4 +122,5 @@ def _governor(worker: governors.Worker) -> Iterator[Finding]:
             "suspect",
             f"{worker.name} was killed without warning while running {', '.join(suspects[:NAMED])}{more}; its log "
             "names the task. A task that runs at a second such crash is buried.",
+            worker.name,
         )

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import Error
 from kombu import Connection
 
+from ami.celery.thread_database import database_block
 from ami.queues import dead_letters, failures
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.letters import replays, rows
@@ -30,7 +31,9 @@ def counts(topology: Topology, connection: Connection) -> dict[str, int]:
     found = dead_letters.counts(topology, connection)
     if settings.ANTENNA_COLLECT_LETTERS:
         try:
-            for queue, count in rows.counts().items():
+            with database_block():
+                kept = rows.counts()
+            for queue, count in kept.items():
                 found[queue] = found.get(queue, 0) + count
         except Error as error:
             logger.warning("Dead letters in the database not counted: %s", str(error).partition("\n")[0])
@@ -65,15 +68,15 @@ def replay(
     Raises:
         Refused: the broker did not take a letter; it and those after it stay dead.
     """
-    done = 0
+    done, messages = 0, dead_letters.planned(connection, queue)
     if settings.ANTENNA_COLLECT_LETTERS and rows.dead(queue).exists():
         begun = replays.begin(topology, Selection(queue=queue), operator, limit=limit)
         ended = replays.finish(topology, connection, begun, lambda replay: progress(replay.done))
         if ended.error:
             raise Refused(f"{ended.done} of {ended.total} letters were replayed: {ended.error}.")
         done = ended.done
-    left = None if limit is None else limit - done
-    return done + (0 if left == 0 else dead_letters.replay(topology, connection, queue, left, progress))
+    left = messages if limit is None else min(messages, limit - done)
+    return done + (dead_letters.replay(topology, connection, queue, left, progress) if left else 0)
 
 
 def discard(connection: Connection, queue: str, limit: int | None = None) -> int:

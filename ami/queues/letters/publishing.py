@@ -11,6 +11,7 @@ from kombu.utils import json
 
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.message_copy import publish
+from ami.celery.staged_calls import OWN_HEADERS
 from ami.queues.letters import bodies
 from ami.queues.models import Letter
 
@@ -58,5 +59,7 @@ def publish_again(
     publish_id = hashlib.sha256(f"{row.identity} {row.died}".encode()).hexdigest()[:32]
     headers = message.headers | {PUBLISH_ID_HEADER: publish_id}
     if not keeps_retries:
+        # Of a task with a policy the worker makes a call again: the run that the letter names has ended.
+        headers = {name: value for name, value in headers.items() if name not in OWN_HEADERS}
         headers |= {"retries": 0, "eta": None, "expires": None, LETTER_HEADER: row.pk}
     publish(channel, message, message.body, *destination(message), headers)

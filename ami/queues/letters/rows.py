@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from kombu import Message
 from kombu.utils import json
 
+from ami.admission import stopped
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.message_copy import HISTORY_HEADERS, PROPERTIES, fresh
 from ami.queues import audit_log
@@ -88,6 +89,7 @@ def discard(letters: "QuerySet[Letter]", limit: int | None = None, *, by: str = 
             done += batch.filter(state=Letter.State.DEAD).update(state=Letter.State.DISCARDED)
             keys = batch.filter(state=Letter.State.DISCARDED).values_list("pk", flat=True)
             record(list(keys), LetterEvent.What.DISCARDED, by=by, why=why)
+            _let_keys_go_on(set(batch.values_list("task_id", flat=True)))
     return done
 
 
@@ -128,12 +130,20 @@ def forget_old() -> int:
     """
     kept = timedelta(days=settings.ANTENNA_LETTER_DAYS)
     old = Letter.objects.filter(collected_at__lt=Now() - kept).exclude(state=Letter.State.SET_ASIDE)
-    found = dict(old.order_by("collected_at").values_list("pk", "body_name")[:FORGOTTEN])
+    rows = list(old.order_by("collected_at").values_list("pk", "body_name", "task_id")[:FORGOTTEN])
+    found = {key: body for key, body, _ in rows}
     bodies.delete(found.values())
     with transaction.atomic():
         LetterEvent.objects.filter(letter__in=found).delete()
         Letter.objects.filter(pk__in=found).only("pk").delete()
+        _let_keys_go_on({task_id for *_, task_id in rows})
     return len(found)
+
+
+def _let_keys_go_on(task_ids: set[str]) -> None:
+    """Let the keys in order that stopped at these letters go on, unless a later letter of the same task is dead."""
+    dead = set(Letter.objects.filter(task_id__in=task_ids, state=Letter.State.DEAD).values_list("task_id", flat=True))
+    stopped.give_up(task_ids - dead)
 
 
 def dead(queue: str) -> "QuerySet[Letter]":

@@ -31,14 +31,21 @@ BATCH = 50
 LEASE, LEASE_SECONDS = "set aside", 20.0
 
 
+def is_disabled(task: str, job: str) -> bool:
+    """Whether a task or a job is disabled."""
+    return _of(task, job).exists()
+
+
+def _of(task: str, job: str) -> "QuerySet[DesiredState]":
+    return _wishes(Q(kind=DesiredState.Kind.TASK_NAME, name=task) | Q(kind=DesiredState.Kind.JOB, name=job))
+
+
 def keep(task: str, job: str, message: Mapping[str, Any]) -> bool:
     """Write a message down if its task or its job is disabled; a second delivery of it writes nothing."""
     topology: Topology = settings.ANTENNA_TOPOLOGY
     with transaction.atomic():
         # An update that changes nothing: it locks the wish on PostgreSQL, and the database on SQLite.
-        if not _wishes(Q(kind=DesiredState.Kind.TASK_NAME, name=task) | Q(kind=DesiredState.Kind.JOB, name=job)).update(
-            value=F("value")
-        ):
+        if not _of(task, job).update(value=F("value")):
             return False
         given = SimpleNamespace(**{**message, "delivery_info": {}, "errors": None})
         queue = _queue(topology, given)

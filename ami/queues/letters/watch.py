@@ -15,11 +15,12 @@ LEAST, TIMES = 10, 3
 
 @dataclass(frozen=True)
 class Sign:
-    """``name`` is that of the finding: ``letters-new``, ``letters-grow`` or ``letters-back``."""
+    """``name`` and ``target`` are the finding's: ``letters-new``, ``letters-grow`` or ``letters-back``."""
 
     name: str
     sentence: str
     count: int
+    target: str = ""
 
 
 def signs(minutes: int) -> list[Sign]:
@@ -31,8 +32,8 @@ def signs(minutes: int) -> list[Sign]:
 def _new(span: timedelta, minutes: int) -> Iterator[Sign]:
     new = Letter.objects.filter(state=Letter.State.DEAD, collected_at__gt=Now() - span)
     for queue, count in new.order_by().values_list("queue").annotate(count=Count("pk")).order_by("queue"):
-        sentence = f"{queue} has {count} dead letters of the last {minutes} minutes; 'manage.py queues letters causes'."
-        yield Sign("letters-new", sentence, count)
+        sentence = f"{queue} has {_letters(count)} of the last {minutes} minutes; 'manage.py queues letters causes'."
+        yield Sign("letters-new", sentence, count, queue)
 
 
 def _growing(span: timedelta, minutes: int) -> Iterator[Sign]:
@@ -57,7 +58,7 @@ def _growing(span: timedelta, minutes: int) -> Iterator[Sign]:
             f"{row.task} failed {group['now']} times in the last {minutes} minutes, {group['before']} in as many "
             f"before: {row.exception}: {row.cause_text[:120]}; 'manage.py queues failures --cause {row.cause}'."
         )
-        yield Sign("letters-grow", sentence, group["now"])
+        yield Sign("letters-grow", sentence, group["now"], f"{row.task} {row.cause}")
 
 
 def _back(span: timedelta, minutes: int) -> Iterator[Sign]:
@@ -65,7 +66,11 @@ def _back(span: timedelta, minutes: int) -> Iterator[Sign]:
     found = back.aggregate(count=Count("pk"), first=Min("pk"))
     if found["count"]:
         sentence = (
-            f"{found['count']} letters died again after their replay in the last {minutes} minutes, such as letter "
+            f"{_letters(found['count'])} died again after their replay in the last {minutes} minutes, such as letter "
             f"{found['first']}; 'manage.py queues letters show {found['first']}'."
         )
         yield Sign("letters-back", sentence, found["count"])
+
+
+def _letters(count: int) -> str:
+    return f"{count} dead letter{'' if count == 1 else 's'}"

@@ -9,9 +9,20 @@ from typing import Any
 
 from celery import current_app
 
+from ami.admission import waiting_calls
 from ami.queues import audit_log, cancellations, confirmations, messages, overview, pauses, worker_operations
 from ami.queues.confirmations import Confirmed
-from ami.queues.management import failures, letters, states
+from ami.queues.management import (
+    calls,
+    dropped,
+    failures,
+    letters,
+    limits,
+    schedule_policies,
+    staged,
+    states,
+    statistics,
+)
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
 from ami.queues.wishes import Operator, moment
@@ -45,7 +56,7 @@ def add_parsers(verbs: Any) -> None:
         "scale": "set the number of processes of each worker; 0 for what it was started with",
         "restart": "replace the processes of workers one after the other",
         "drain": "wait until a queue is empty and its workers run nothing; exit 1 if it is not in time",
-        "purge": "delete the waiting messages of a queue",
+        "purge": "delete what waits of a queue: its messages, and calls that are rows",
         "move": "move messages from one queue to another",
         "peek": "show the oldest messages of a queue; on RabbitMQ a look counts as a delivery",
         "cancel": "cancel a task that waits, is scheduled or runs",
@@ -54,6 +65,12 @@ def add_parsers(verbs: Any) -> None:
         "audit": "show the latest entries of the audit log",
         "failures": failures.HELP,
         "letters": letters.HELP,
+        "staged": staged.HELP,
+        "dropped": dropped.HELP,
+        "statistics": statistics.HELP,
+        **limits.TEXTS,
+        **calls.TEXTS,
+        **schedule_policies.TEXTS,
         **states.TEXTS,
     }
     parsers = {verb: verbs.add_parser(verb, help=text, description=text) for verb, text in texts.items()}
@@ -81,6 +98,12 @@ def add_parsers(verbs: Any) -> None:
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
     failures.add_arguments(parsers["failures"])
     letters.add_arguments(parsers["letters"])
+    staged.add_arguments(parsers["staged"])
+    dropped.add_arguments(parsers["dropped"])
+    statistics.add_arguments(parsers["statistics"])
+    limits.add_arguments(parsers)
+    calls.add_arguments(parsers)
+    schedule_policies.add_arguments(parsers)
     states.add_arguments(parsers, until)
     parsers["audit"].add_argument("--limit", type=positive, default=50, help="maximum number of entries")
 
@@ -129,7 +152,7 @@ def _purge(topology: Topology, operator: Operator, options: dict[str, Any]) -> R
     with current_app.connection_for_write() as connection:
         messages.refuse_unknown(topology, queue)
         if options["dry_run"]:
-            return _counted("would_purge", queue, messages.waiting(connection, queue))
+            return _counted("would_purge", queue, messages.waiting(connection, queue) + waiting_calls.count(queue))
         count = messages.purge(topology, connection, queue, operator, why=options["why"])
     return _counted("purged", queue, count)
 
@@ -138,13 +161,14 @@ def _move(topology: Topology, operator: Operator, options: dict[str, Any]) -> Re
     queue, to = options["queue"], options["to"]
 
     def progress(moved: messages.Moved) -> None:
-        if (moved.moved + moved.passed) % 1000 == 0:
-            print(f"{queue}: {moved.moved} moved, {moved.passed} put back", file=sys.stderr)
+        if (moved.moved + moved.passed) % 1000 == 0 or moved.calls:
+            calls = f", {moved.calls} calls" if moved.calls else ""
+            print(f"{queue}: {moved.moved} moved, {moved.passed} put back{calls}", file=sys.stderr)
 
     with current_app.connection_for_write() as connection:
         messages.refuse_unknown(topology, queue)
         if options["dry_run"]:
-            return _counted("would_look_at", queue, messages.waiting(connection, queue))
+            return _counted("would_look_at", queue, messages.waiting(connection, queue) + waiting_calls.count(queue))
         found = messages.move(
             topology,
             connection,
@@ -157,7 +181,8 @@ def _move(topology: Topology, operator: Operator, options: dict[str, Any]) -> Re
             limit=options["limit"],
             progress=progress,
         )
-    return Result(asdict(found), [(queue, found.moved, found.passed)], ("from", "moved", "put back"))
+    cells = [(queue, found.moved, found.passed, found.calls)]
+    return Result(asdict(found), cells, ("from", "moved", "put back", "calls moved"))
 
 
 def _peek(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
@@ -228,5 +253,11 @@ RUNS: dict[str, Callable[..., Result]] = {
     "audit": _audit,
     "failures": failures.show,
     "letters": letters.run,
+    "staged": staged.show,
+    "dropped": dropped.show,
+    "statistics": statistics.show,
+    **limits.RUNS,
+    **calls.RUNS,
+    **schedule_policies.RUNS,
     **states.RUNS,
 }

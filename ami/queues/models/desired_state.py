@@ -20,10 +20,14 @@ class DesiredState(models.Model):
         TASK = "task"
         TASK_NAME = "task name"
         JOB = "job"
+        PERMITS = "permits"
+        RATE = "rate"
+        FAIR_KEY = "fair key"
 
     class Aspect(models.TextChoices):
         """The value is 1 or 0; for CONCURRENCY a number of processes, 0 for what the worker was started with; for
-        RESTARTED epoch seconds, before which no child may have started.
+        RESTARTED epoch seconds, before which no child may have started; for MOST a number of runs, 0 for the code's;
+        for WEIGHT a number, 0 for 1.
         """
 
         PAUSED = "paused"
@@ -33,6 +37,8 @@ class DesiredState(models.Model):
         RESTARTED = "restarted"
         CANCELLED = "cancelled"
         DISABLED = "disabled"
+        MOST = "most"
+        WEIGHT = "weight"
 
     kind = models.CharField(max_length=16, choices=Kind.choices)
     name = models.CharField(max_length=255)
@@ -53,6 +59,7 @@ class DesiredState(models.Model):
             ("control_workers", "Can park, stop, scale and restart workers"),
             ("cancel_task", "Can cancel tasks"),
             ("disable_task", "Can disable and enable tasks and jobs"),
+            ("limit_tasks", "Can change limits and weights, compact and release calls"),
         ]
 
     def __str__(self) -> str:

@@ -15,6 +15,22 @@ def can_reach(row: Worker) -> bool:
     return all(here) and (row.boot_id, row.pid_namespace) == here
 
 
+def reachable_pid(row: Worker) -> int | None:
+    """Return the parent's pid where it counts here."""
+    return row.pid if can_reach(row) else None
+
+
+def has_ended(pid: int) -> bool:
+    """Whether no process has this pid, at the price of one system call; it may be another's that has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
 def processes(row: Worker) -> list[tuple[int, int]]:
     """Return the worker's parent and children, each with its start time in clock ticks after boot."""
     return [(row.pid, row.pid_started), *((pid, started) for pid, started in row.children)]
@@ -27,6 +43,15 @@ def is_running(row: Worker) -> bool | None:
     with suppress(ProcessLookupError):
         return identity.start_ticks(row.pid) == row.pid_started and identity.state(row.pid) not in ("T", "t", "Z", "X")
     return False
+
+
+def is_gone(row: Worker) -> bool:
+    """Whether the parent has surely ended, which can be seen in its own namespace alone."""
+    if not can_reach(row):
+        return False
+    with suppress(ProcessLookupError):
+        return identity.start_ticks(row.pid) != row.pid_started or identity.state(row.pid) in ("Z", "X")
+    return True
 
 
 def end(row: Worker) -> int:

@@ -17,6 +17,7 @@ from ami.queues.models import Worker
 from ami.queues.rescue import backends, connections, gone, lease, processes, webhook
 from ami.queues.rescue.frozen_writer import FrozenWriter
 from ami.queues.rescue.verdict import CLOSED, STALE_SECONDS, Facts, Verdict, decide, is_suspect
+from ami.queues.signals import worker_changed
 
 logger = get_logger(__name__)
 
@@ -159,6 +160,7 @@ class Sweep:
             if found is Verdict.DEAD:
                 same = same.filter(seen_at__lte=row.seen_at)  # A beat meanwhile: it is not dead.
             same.update(verdict=str(found), flagged_at=Now() if found else None)
+            worker_changed.send_robust(type(self))
 
     def _forget_old(self, rows: list[Any]) -> None:
         names = {row.connection_name for row in rows}

@@ -1,5 +1,6 @@
 """What telemetry keeps in the database."""
 
+from ami.telemetry.models.alert import Alert, AlertNotice, AlertReceiver
 from ami.telemetry.models.audit_position import AuditPosition
 from ami.telemetry.models.sample import Sample
 from ami.telemetry.models.shared_value import SharedValue
@@ -7,6 +8,9 @@ from ami.telemetry.models.task_histogram import CountedTotals, TaskHistogram, Ta
 from ami.telemetry.models.unrouted_task import UnroutedTask
 
 __all__ = [
+    "Alert",
+    "AlertNotice",
+    "AlertReceiver",
     "AuditPosition",
     "CountedTotals",
     "Sample",

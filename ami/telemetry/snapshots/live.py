@@ -4,47 +4,43 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max
+from celery import current_app
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.queues import overview
 from ami.queues.letters import rows as letters
-from ami.queues.models import Beat, DesiredState, TickClaim, Worker
+from ami.queues.models import Worker
+from ami.queues.rescue import processes
 from ami.telemetry import counts, ports
-from ami.telemetry.broker_figures import BrokerFigures, link
-from ami.telemetry.snapshots import promises, recent, waiting_age
+from ami.telemetry.broker_figures import BrokerFigures, link, with_calls
+from ami.telemetry.snapshots import promises, recent, schedule, waiting_age
 from ami.telemetry.snapshots.shape import (
-    BeatFigures,
     QueueFigures,
     Snapshot,
-    Stop,
     TaskFigures,
     WorkerFigures,
 )
+from ami.telemetry.snapshots.stops import Stops
 from ami.topology.topology import Topology
 
 #: A worker's starts are known after its next beat.
 LAG_SECONDS = 12.0
 
-Aspect, Kind = DesiredState.Aspect, DesiredState.Kind
-
 
 def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
-    """Return what is now; nine statements, and those of the jobs. A broker that does not answer is named in ``unseen``.
+    """Return what is now; ten statements, and those of the jobs. A broker that does not answer is named in ``unseen``.
 
     Raises:
         django.db.Error: the database did not answer.
     """
     seen = link.read(app, topology)
-    workers = list(Worker.objects.order_by("node").annotate(now=Now()))
-    stops = _stops()
+    workers = list(Worker.objects.order_by("node").annotate(now=Now(), counted=recent.counted()))
+    stops = Stops()
     buried = letters.counts()
-    beats = list(Beat.objects.annotate(now=Now()).order_by("name"))
-    last_tick = TickClaim.objects.aggregate(last=Max("claimed_at"))["last"]
-    seen_rows: list[Any] = [*workers, *beats]
-    now = next((row.now for row in seen_rows), None) or timezone.now()
+    now, beats = schedule.beats(workers[0].now if workers else None)
     shown = [worker_figures(row, stops, now) for row in workers]
+    seen = with_calls(seen, current_app, now.timestamp())
     past = recent.read(now, workers)
     queues = tuple(
         _queue(row, seen, shown, stops, buried, past.get(row.queue) or recent.Recent(), now)
@@ -55,49 +51,36 @@ def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
         version=version,
         queues=queues,
         workers=tuple(shown),
-        beats=tuple(_beat(row, last_tick) for row in beats),
+        beats=beats,
         jobs=ports.jobs(),
         unseen=(seen.unseen,) if seen.unseen else (),
         delayed=seen.delayed,
     )
 
 
-def _stops() -> dict[tuple[str, str, str], Stop]:
-    """Return what operators have stopped, by kind, name and aspect."""
-    rows = DesiredState.objects.filter(aspect__in=(Aspect.PAUSED, Aspect.PARKED)).annotate(now=Now())
-    return {
-        (row.kind, row.name, row.aspect): Stop(
-            row.by, row.why, row.since.timestamp(), row.until.timestamp() if row.until else None
-        )
-        for row in rows
-        if row.value and not (row.until and row.until <= row.now)
-    }
+def promised(topology: Topology, seen: BrokerFigures) -> tuple[QueueFigures, ...]:
+    """Return each queue with its promise, of what else there is in a snapshot nothing; five statements."""
+    workers: list[Any] = list(Worker.objects.annotate(now=Now(), counted=recent.counted()))
+    stops, now = Stops(), workers[0].now if workers else timezone.now()
+    seen = with_calls(seen, current_app, now.timestamp())
+    past = recent.read(now, workers)
+    return tuple(
+        _queue(row, seen, (), stops, {}, past.get(row.queue) or recent.Recent(), now) for row in topology.workloads
+    )
 
 
-def worker_figures(row: Any, stops: Mapping[tuple[str, str, str], Stop], now: datetime) -> WorkerFigures:
+def worker_figures(row: Any, stops: Stops, now: datetime) -> WorkerFigures:
     """Return what is shown of a worker's row."""
     shown = overview.worker_row(row, now)
     governor = row.governor or {}
-    is_held = governor.get("state") == "held" and governor.get("mode") == "on"
-    parked = next(
-        (
-            stops[key]
-            for key in (
-                (Kind.NODE, row.node, Aspect.PARKED),
-                (Kind.HOST, row.host, Aspect.PARKED),
-                (Kind.SERVICE, row.service, Aspect.PARKED),
-            )
-            if key in stops
-        ),
-        None,
-    )
+    state, why = _state(row, shown, governor)
     return WorkerFigures(
         node=row.node,
         service=row.service,
         host=row.host,
         version=row.version,
-        state="held" if is_held and shown.state == "running" else shown.state,
-        why="; ".join(governor.get("reasons") or ()) if is_held and not shown.why else shown.why,
+        state=state,
+        why=why,
         seen_seconds=shown.beat_seconds,
         started_at=row.started_at.timestamp(),
         queues=tuple(row.queues),
@@ -109,11 +92,25 @@ def worker_figures(row: Any, stops: Mapping[tuple[str, str, str], Stop], now: da
         memory_limit_bytes=governor.get("memory_limit_bytes"),
         hold_percent=governor.get("hold_percent"),
         release_percent=governor.get("release_percent"),
-        held_seconds=governor.get("held_seconds") if is_held else None,
+        held_seconds=governor.get("held_seconds") if _is_held(governor) else None,
         reasons=tuple(governor.get("reasons") or ()),
-        parked=parked if row.is_parked else None,
+        parked=stops.of_worker(row),
         running=tuple(_task(each, now) for each in row.running),
+        reachable_pid=processes.reachable_pid(row),
     )
+
+
+def _state(row: Any, shown: overview.WorkerRow, governor: Mapping[str, Any]) -> tuple[str, str]:
+    # Its beat is missed after 20 s only. In another container the process cannot be seen.
+    if shown.state != "dead" and processes.is_gone(row):
+        return "dead", "its process is gone"
+    if shown.state == "running" and _is_held(governor):
+        return "held", "; ".join(governor.get("reasons") or ())
+    return shown.state, shown.why
+
+
+def _is_held(governor: Mapping[str, Any]) -> bool:
+    return governor.get("state") == "held" and governor.get("mode") == "on"
 
 
 def _task(running: Mapping[str, Any], now: datetime) -> TaskFigures:
@@ -128,17 +125,11 @@ def _task(running: Mapping[str, Any], now: datetime) -> TaskFigures:
     )
 
 
-def _beat(row: Any, last_tick: datetime | None) -> BeatFigures:
-    return BeatFigures(
-        row.name, round((row.now - row.seen_at).total_seconds(), 1), last_tick.timestamp() if last_tick else None
-    )
-
-
 def _queue(
     row: Any,
     seen: BrokerFigures,
     workers: Iterable[WorkerFigures],
-    stops: Mapping[tuple[str, str, str], Stop],
+    stops: Stops,
     buried: Mapping[str, int],
     past: recent.Recent,
     now: datetime,
@@ -146,7 +137,7 @@ def _queue(
     own = [worker for worker in workers if row.queue in worker.queues]
     waiting = seen.waiting.get(row.queue)
     oldest, at_least, is_bound = _oldest(row.queue, seen, waiting, past, now)
-    paused = stops.get((Kind.QUEUE, row.queue, Aspect.PAUSED))
+    paused = stops.of_queue(row.queue)
     waits, letters_in = counts.waits(past.counts), row.dead_letter_queue
     promise = promises.judge(row.wait_target_seconds, waits, waiting, at_least, paused=paused)
     return QueueFigures(
@@ -155,7 +146,7 @@ def _queue(
         wait_target_seconds=row.wait_target_seconds,
         waiting=waiting,
         running=sum(len(worker.running) for worker in own),
-        delayed=None,
+        delayed=None if seen.delayed_by_queue is None else seen.delayed_by_queue.get(row.queue, 0),
         consumers=seen.consumers.get(row.queue),
         dead_letters=None if seen.unseen else buried.get(letters_in, 0) + seen.letters.get(letters_in, 0),
         oldest_seconds=oldest,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 
 from ami.telemetry import counts
 from ami.telemetry.models import CountedTotals, Sample, TaskHistogram
@@ -31,8 +31,13 @@ class Recent:
     uncounted_starts: float = 0.0
 
 
+def counted() -> Subquery:
+    """Return what of a worker's totals the sampler has counted, as an annotation of its row."""
+    return Subquery(CountedTotals.objects.filter(pk=OuterRef("connection_name")).values("totals"))
+
+
 def read(now: datetime, workers: Iterable[Any]) -> dict[str, Recent]:
-    """Return each queue's; three statements."""
+    """Return each queue's, with what ``workers`` (rows with `counted`) have reported since; two statements."""
     found: dict[str, Recent] = defaultdict(Recent)
     for row in TaskHistogram.objects.filter(resolution=60, at__gte=now - WINDOW):
         counts.add(found[row.queue].counts, counts.of_row(row))
@@ -43,10 +48,8 @@ def read(now: datetime, workers: Iterable[Any]) -> dict[str, Recent]:
 
 def _add_uncounted(found: dict[str, Recent], workers: Iterable[Any]) -> None:
     """Add what workers have reported since the sampler last counted."""
-    totals = {row.connection_name: row.totals for row in workers if row.totals}
-    counted = dict(CountedTotals.objects.filter(pk__in=totals).values_list("pk", "totals"))
-    for name, each in totals.items():
-        for queue, _, delta in counts.new_counts(each, counted.get(name)):
+    for row in workers:
+        for queue, _, delta in counts.new_counts(row.totals, row.counted) if row.totals else ():
             counts.add(found[queue].counts, delta)
             found[queue].uncounted_starts += delta[0]
 

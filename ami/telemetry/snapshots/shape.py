@@ -12,12 +12,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a queue or a worker takes no tasks by an operator's wish."""
+    """Why a queue or a worker takes no tasks by an operator's wish; ``what`` is paused, parked or stopped."""
 
     by: str
     why: str
     since: float
     until: float | None = None
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class TaskFigures:
 class WorkerFigures:
     """One worker. ``state`` is running, parked, held, stale, disconnected or a verdict of the rescue (dead, wedged...).
 
-    ``hold_percent`` and ``release_percent`` are the governor's thresholds of ``memory_limit_bytes``.
+    ``hold_percent`` and ``release_percent`` are the governor's thresholds of ``memory_limit_bytes``. ``parked`` is the
+    operator's wish, also before the worker has confirmed it: then ``state`` is not parked yet. ``reachable_pid`` is its
+    parent's for the processes of web, where they can see it.
     """
 
     node: str
@@ -100,16 +103,21 @@ class WorkerFigures:
     reasons: tuple[str, ...] = ()
     parked: Stop | None = None
     running: tuple[TaskFigures, ...] = ()
+    reachable_pid: int | None = None
 
 
 @dataclass(frozen=True)
 class BeatFigures:
-    """One beat, and the schedule as it sees it: when an entry last ticked, and when the next is due."""
+    """One beat, and the schedule as it sees it: when an entry last ticked, and when the next is due.
+
+    ``leads``: it sends the ticks; others stand by.
+    """
 
     name: str
     seen_seconds: float
     last_tick_at: float | None = None
     next_tick_at: float | None = None
+    leads: bool = True
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,14 @@ class JobFigures:
 
 
 @dataclass(frozen=True)
+class AlertFigures:
+    """An alert that fires, since ``fired_at``. ``is_sent``: every receiver has got all there is to say."""
+
+    fired_at: float
+    is_sent: bool
+
+
+@dataclass(frozen=True)
 class FindingFigures:
     """A finding of ``queues check --live``: ``name`` is that of its row in docs/operations.md."""
 
@@ -136,6 +152,7 @@ class FindingFigures:
     name: str
     sentence: str
     target: str = ""
+    alert: AlertFigures | None = None
 
 
 @dataclass(frozen=True)
@@ -165,22 +182,26 @@ def as_json(snapshot: Snapshot) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Snapshot:
     """Return the snapshot that `as_json` made; fields of another version are left out."""
-    found: Snapshot = _read(Snapshot, data)
+    found: Snapshot = _reader(Snapshot)(data)
     return found
 
 
-def _read(kind: Any, value: Any) -> Any:
+@cache
+def _reader(kind: Any) -> Any:
+    """Return the function that makes a value of this type from plain data; None where the data is the value."""
     if is_dataclass(kind):
         made: Any = kind
-        hints = _hints(made)
-        return made(**{name: _read(hints[name], each) for name, each in value.items() if name in hints})
+        readers = {name: _reader(hint) for name, hint in get_type_hints(made).items()}
+        return lambda data: made(
+            **{
+                name: read(each) if each is not None and (read := readers[name]) else each
+                for name, each in data.items()
+                if name in readers
+            }
+        )
     arguments = get_args(kind)
     if get_origin(kind) is tuple:
-        return tuple(_read(arguments[0], each) for each in value)
-    inner = next((each for each in arguments if is_dataclass(each)), None)
-    return _read(inner, value) if inner is not None and value is not None else value
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+        inner = _reader(arguments[0])
+        return (lambda data: tuple(map(inner, data))) if inner else tuple
+    found: list[Any] = [each for each in arguments if is_dataclass(each)]
+    return _reader(found[0]) if found else None

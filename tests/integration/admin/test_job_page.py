@@ -8,6 +8,8 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ImageState, JobStatus
+from ami.jobs.services.running_jobs import running_jobs
+from ami.main.models import SourceImage
 from ami.queues.models import AuditEntry
 from tests.support.product import admin_rows, factories
 
@@ -70,6 +72,28 @@ def test_cancel_asks_for_the_reason_and_records_it(browser, ml_job):
     assert ml_job.status in (JobStatus.CANCELING, JobStatus.REVOKED)
     entry = AuditEntry.objects.get(verb="cancel job")
     assert (entry.why, entry.target) == ("wrong night", f"jobs.Job {ml_job.pk}")
+
+
+def test_page_shows_the_captures_that_were_processed_last(browser, reader, ml_job):
+    rows = list(JobImage.objects.filter(job=ml_job, state=ImageState.PROCESSED)[:3])
+    for row, box in zip(rows, ([10, 20, 60, 70], [1, 2, 3, 4], None), strict=True):
+        SourceImage.objects.filter(pk=row.source_image_id).update(width=800, height=600)
+        JobImage.objects.filter(pk=row.pk).update(detections_count=1 if box else 0)
+        if box:
+            factories.detection(row.source_image, box)
+    SourceImage.objects.filter(pk=rows[1].source_image_id).update(public_base_url="https://pictures.example/")
+    for client in (browser, reader):
+        text = client.get(page(ml_job)).content.decode()
+        assert reverse("admin:main_sourceimage_thumbnail", args=[rows[0].source_image_id]) in text
+        assert '<rect class="capture-box" x="10.0" y="20.0" width="50.0" height="50.0">' in text
+        assert text.count("/thumbnail/") == 1
+
+
+def test_overview_has_the_pace_of_running_jobs(ml_job):
+    with CaptureQueriesContext(connection) as asked:
+        [shown] = running_jobs()
+    assert (shown.failed_images, round(shown.images_per_second, 2), shown.left_seconds) == (2, 0.13, 30.0)
+    assert len(asked) <= 3
 
 
 def test_finished_job_can_be_retried_and_not_cancelled(browser):

@@ -21,8 +21,10 @@ def pages(db, settings):
 
 
 def test_the_index_and_each_app_open(pages):
-    assert pages.get(reverse("admin:index")).status_code == 200
-    for label in {model._meta.app_label for model in MODELS}:
+    answer = pages.get(reverse("admin:index"))
+    labels = {app["app_label"] for app in answer.context["app_list"]}
+    assert labels >= {"main", "jobs", "ml", "exports", "queues", "django_celery_beat"}
+    for label in labels:
         assert pages.get(reverse("admin:app_list", args=[label])).status_code == 200
 
 

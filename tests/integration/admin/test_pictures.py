@@ -1,6 +1,8 @@
 """Pictures in the admin: thumbnails in lists, boxes on captures, crops with their label."""
 
 import io
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from django.core.files.base import ContentFile
@@ -11,6 +13,8 @@ from django.urls import reverse
 from PIL import Image
 
 from ami.main.models import Classification, Taxon
+from ami.main.services import thumbnails
+from tests.support import s3_server
 from tests.support.product import factories
 from tests.support.product.page_policy import Inline, policy_of
 
@@ -39,6 +43,93 @@ def test_thumbnail_is_a_small_jpeg(browser, capture):
     with Image.open(io.BytesIO(answer.content)) as small:
         assert (small.format, small.size) == ("JPEG", (240, 180))
     assert "max-age" in answer.headers["Cache-Control"]
+
+
+def preview(capture):
+    return reverse("admin:main_sourceimage_preview", args=[capture.pk])
+
+
+def crop(detection):
+    return reverse("admin:main_detection_crop", args=[detection.pk])
+
+
+def test_page_shows_a_picture_of_its_size_from_our_origin(browser, folders):
+    made = factories.capture(factories.station(), width=3200, height=2400)
+    default_storage.save(made.path, ContentFile(picture(size=(3200, 2400))))
+    answer = browser.get(preview(made))
+    with Image.open(io.BytesIO(answer.content)) as shown:
+        assert (shown.format, shown.size) == ("JPEG", (1600, 1200))
+    page = browser.get(reverse("admin:main_sourceimage_change", args=[made.pk]))
+    assert f'<image href="{preview(made)}"' in page.content.decode()
+    assert policy_of(page)["img-src"] == "'self'"
+
+
+@pytest.fixture
+def bucket(settings, folders):
+    """The default storage of a deployment with a bucket that no browser reaches."""
+    pytest.importorskip("storages", reason="django-storages, of requirements/production.txt, is not installed")
+    with s3_server.running() as server:
+        server.make_bucket("antenna")
+        settings.STORAGES = {
+            **settings.STORAGES,
+            "default": {
+                "BACKEND": "storages.backends.s3.S3Storage",
+                "OPTIONS": {
+                    "bucket_name": "antenna",
+                    "endpoint_url": server.endpoint,
+                    "signature_version": "s3v4",
+                    "region_name": server.credentials["region"],
+                    "access_key": server.credentials["access_key_id"],
+                    "secret_key": server.credentials["secret_access_key"],
+                },
+            },
+        }
+        yield server
+
+
+def test_pictures_of_a_bucket_come_from_our_origin(browser, bucket):
+    made = factories.capture(factories.station(), width=800, height=600)
+    found = factories.detection(made, [10, 20, 110, 90], path="detections/crop.jpg")
+    for path in (made.path, found.path):
+        default_storage.save(path, ContentFile(picture()))
+    page = browser.get(reverse("admin:main_sourceimage_change", args=[made.pk]))
+    for address in (thumbnail(made), preview(made), crop(found)):
+        answer = browser.get(address)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "image/jpeg"), address
+    assert crop(found) in page.content.decode()
+    assert urlsplit(bucket.endpoint).netloc not in page.content.decode()
+
+
+def test_file_of_a_bucket_that_is_too_large_is_not_read():
+    class Large(io.BytesIO):
+        size = thumbnails.MOST_BYTES + 1
+
+        def read(self, *_):
+            raise AssertionError("It is read.")
+
+    with pytest.raises(thumbnails.NoThumbnail, match="more than"):
+        thumbnails.thumbnail("large.jpg", area=SimpleNamespace(open=lambda _: Large()))
+
+
+def test_crop_needs_the_permission_and_a_file(browser, client, capture):
+    without = factories.detection(capture)
+    assert browser.get(crop(without)).status_code == 404
+    client.force_login(factories.user(is_staff=True))
+    assert client.get(crop(without)).status_code == client.get(preview(capture)).status_code == 403
+
+
+def test_lists_show_crops(browser, capture):
+    found = factories.occurrence(capture, factories.taxon("Noctua"))
+    type(found.detection).objects.filter(pk=found.detection_id).update(path="detections/crop.jpg")
+    for name in ("detection", "occurrence"):
+        text = browser.get(reverse(f"admin:main_{name}_changelist")).content.decode()
+        assert f'src="{crop(found.detection)}"' in text
+
+
+def test_label_at_the_right_edge_ends_where_its_box_does(browser, capture):
+    factories.detection(capture, [700, 2, 760, 40])
+    text = browser.get(reverse("admin:main_sourceimage_change", args=[capture.pk])).content.decode()
+    assert '<text class="capture-label" x="760.0" y="55.6" font-size="13" text-anchor="end">' in text
 
 
 def test_list_shows_thumbnails(browser, capture):

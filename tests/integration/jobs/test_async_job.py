@@ -1,9 +1,12 @@
 """An asynchronous job on real NATS, from run_job to SUCCESS; tasks are called directly instead of through a broker."""
 
+from datetime import timedelta
+
 import pytest
 import redis
 from django.core.cache import cache
 from django.db import OperationalError
+from django.db.models import F
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
@@ -230,7 +233,7 @@ def test_incident_45_a_result_is_stored_before_it_is_published_and_once(
     [task] = fetch(client, job, 1)
     body = {"results": [{"reply_subject": task["reply_subject"], "result": world.found(capture)}]}
     first = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
-    assert set(published[0]) == {"job_id", "result_key", "reply_subject"}
+    assert set(published[0]) == {"job_id", "result_ids", "project_id"}
     handle_message(published.pop())
     again = client.post(f"/api/v2/jobs/{number}/result/", body, format="json").json()
     assert again["tasks"] == first["tasks"]
@@ -289,6 +292,27 @@ def test_incident_26_losing_the_cache_does_not_affect_a_job(
     assert (job.status, Detection.objects.count()) == (JobStatus.SUCCESS, 4)
 
 
+def test_incident_38_one_worker_serves_two_jobs_in_turn(
+    world: World, client: APIClient, number: int, published, settings
+) -> None:
+    jobs = [started(world, pk, world.captures(6)) for pk in (number, number + 1)]
+    settings.ANTENNA_PULL_TURN_SECONDS = 60
+    query = {"ids_only": 1, "incomplete_only": 1, "pipeline__slug__in": world.pipeline.slug}
+    served: list[int] = []
+    for _ in range(4):
+        [found] = client.get("/api/v2/jobs/", query).json()["results"]
+        [job] = [job for job in jobs if job.pk == found["id"]]
+        served.append(job.pk)
+        assert len(fetch(client, job, 2)) == 2
+        assert len(fetch(client, job, 1)) == 1
+        long_ago = F("served_at") - timedelta(seconds=61)
+        Job.objects.exclude(served_at=None).update(served_at=long_ago)
+        assert fetch(client, job, 1) == [], "the other one waits"
+    assert served == served[:2] * 2
+    assert len(set(served)) == 2
+    jetstream.delete_job(number + 1)
+
+
 def test_incident_29_error_after_publishing_keeps_job_and_messages(
     world: World, client: APIClient, number: int, published, monkeypatch
 ) -> None:
@@ -303,7 +327,7 @@ def test_incident_29_error_after_publishing_keeps_job_and_messages(
                 raise OperationalError("the connection was reset")
             return False
 
-    monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task: Breaks())
+    monkeypatch.setattr("ami.jobs.tasks.Slice", lambda task, **_: Breaks())
     monkeypatch.setattr("ami.jobs.services.pull_dispatch.CHUNK", 2)
     run_job.apply(kwargs={"job_id": number}, throw=False)
     job.refresh_from_db()

@@ -25,6 +25,7 @@ from ami.jobs.signals import job_status_changed
 from ami.jobs.tasks import process_nats_pipeline_result
 from ami.main.models import Classification, Detection, Occurrence, Taxon
 from tests.support.product.job_setup import Now, World
+from tests.support.product.result_messages import handle_message, keep_result_messages
 
 AT_ONCE = 8
 TRIES = 6
@@ -117,7 +118,6 @@ def test_incident_45_the_same_post_at_once_is_stored_once(world: World) -> None:
 def test_incident_34_posts_and_ingest_do_not_wait_for_the_job_row(world: World, settings) -> None:
     captures = world.captures(21)
     job = world.running(captures)
-    messages: list[dict[str, Any]] = []
     written: list[str] = []
 
     def note(execute, sql, params, many, context):
@@ -134,12 +134,10 @@ def test_incident_34_posts_and_ingest_do_not_wait_for_the_job_row(world: World, 
 
     def handle(index: int) -> None:
         with impatient(), connection.execute_wrapper(note):
-            ingest.handle(**messages[index])
+            handle_message(messages[index])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "ami.jobs.tasks.process_nats_pipeline_result.apply_async", lambda kwargs, **_: messages.append(kwargs)
-        )
+        messages = keep_result_messages(patch)
         with held_row(job):
             assert at_once(post, 20) == [200] * 20
             at_once(handle, 20)

@@ -7,7 +7,7 @@ from ami.exports.models import DataExport
 from ami.jobs.models import Job
 from ami.main.models import BulkDeletion, Project
 from ami.ml.models import ProcessingService
-from tests.support.product.api_addresses import API, METHODS
+from tests.support.product.api_addresses import API, METHODS, addresses
 
 #: Public endpoints: sign-in, probes and the API schema.
 OPEN = {("post", "/api/v2/auth/token/login/"), ("get", "/livez"), ("get", "/api/v2/schema/")}
@@ -20,6 +20,18 @@ def test_the_list_of_addresses_is_the_whole_api():
     assert not [address for address in API if "json" in address], "each path is listed once, without a format"
     assert {"/api/v2/jobs/1/result/", "/api/v2/projects/1/pipelines/", "/api/v2/captures/1/reprocess/"} <= set(API)
     assert {"/api/v2/exports/1/file/", "/api/v2/captures/1/image/", "/api/v2/detections/1/crop/"} <= set(API)
+
+
+def test_addresses_beside_the_api_and_the_admin_are_known_and_closed():
+    others = {each for each in addresses() if not each.startswith(("/api/", "/admin/"))}
+    assert others == {"/", "/favicon.ico", "/livez", "/metrics"}
+    visitor = APIClient()
+    assert {address: visitor.get(address).status_code for address in sorted(others)} == {
+        "/": 302,
+        "/favicon.ico": 200,
+        "/livez": 200,
+        "/metrics": 404,  # It has a token of its own, and without one it does not exist.
+    }
 
 
 @pytest.mark.parametrize("address", API)

@@ -187,7 +187,8 @@ def test_sessions_and_forced_users_reach_all_their_projects(mine, rf):
 def test_concurrent_sign_ins_respect_the_maximum_of_tokens(transactional_db, monkeypatch):
     if connection.vendor == "sqlite":
         pytest.skip("needs a database that several connections can wait for")
-    monkeypatch.setattr(tokens, "MAX_TOKENS", 5)
+    # More than sign in between two uses of the worker's token: it is never the one that was used longest ago.
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 10)
     person = factories.user()
     worker = tokens.sign_in(person)
     barrier = Barrier(8)
@@ -204,7 +205,7 @@ def test_concurrent_sign_ins_respect_the_maximum_of_tokens(transactional_db, mon
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(sign_in_and_work, range(8)))
     tokens.sign_in(person)
-    assert ApiToken.objects.filter(user=person).count() <= 5
+    assert ApiToken.objects.filter(user=person).count() <= 10
     assert tokens.find(worker)
 
 

@@ -63,8 +63,8 @@ def test_flower_shows_a_task_and_the_worker_that_ran_it(
 ):
     url = f"http://127.0.0.1:{deployment.port('flower', 5555)}"
     user, _, password = deployment.variables["FLOWER_BASIC_AUTH"].partition(":")
-    name = "ami.ml.tasks.reprocess_captures"
-    task = celery_setup.app.send_task(name, [[]], headers={ORIGIN_HEADER: "person"}).id
+    name = "ami.jobs.tasks.jobs_health_check"
+    task = celery_setup.app.send_task(name, headers={ORIGIN_HEADER: "person"}).id
 
     def told() -> dict[str, str]:
         answer = httpx.get(f"{url}/api/task/info/{task}", auth=(user, password), timeout=30)

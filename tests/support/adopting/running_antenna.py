@@ -19,7 +19,10 @@ RESULT = "ami.jobs.tasks.process_nats_pipeline_result"
 
 @dataclass
 class Traffic:
-    """What the old web processes publish: ``sent`` are the ids of all messages, ``images`` those with a result."""
+    """What the old web processes publish: ``sent`` are the ids of all messages, ``images`` those with a result.
+
+    ``merged`` are those of ``sent`` that are about one station, of a task that runs once for several.
+    """
 
     old: OldAntenna
     world: World
@@ -27,6 +30,7 @@ class Traffic:
     images: list[SourceImage]
     rng: random.Random
     sent: list[str] = field(default_factory=list)
+    merged: set[str] = field(default_factory=set)
     _results: Iterator[SourceImage] | None = None
 
     def send(self, number: int) -> None:
@@ -51,7 +55,8 @@ class Traffic:
     def _other(self) -> str:
         kind = self.rng.random()
         if kind < 0.05:
-            return self.old.send("ami.tasks.regroup_events", self.world.station.pk)
+            self.merged.add(task_id := self.old.send("ami.tasks.regroup_events", self.world.station.pk))
+            return task_id
         if kind < 0.1:
             return self.old.send("ami.ml.tasks.check_processing_services_online")
         if kind < 0.2:

@@ -13,8 +13,9 @@ TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 #: The rules whose result differs between light and dark.
 COLOURS = ("color-contrast", "link-in-text-block")
 GRAVE = ("serious", "critical")
-#: In an instant: a colour on its way from light to dark is neither.
-SETTLE = "document.getAnimations().forEach(each => { try { each.finish(); } catch { each.cancel(); } })"
+#: Two frames, in which a page hears of light or dark, then in an instant: a colour on its way between is neither.
+SETTLE = """new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve))).then(() =>
+  document.getAnimations().forEach(each => { try { each.finish(); } catch { each.cancel(); } }))"""
 RUN = """axe.run(document, %s).then(({violations}) => violations.flatMap(({id, impact, help, nodes}) =>
   nodes.map(node => ({id, impact, help, at: node.target.join(" "), why: node.failureSummary, html: node.html}))))"""
 

@@ -76,6 +76,10 @@ class Page:
         """Click, and return when the page that this leads to is loaded."""
         self._loaded(lambda: self.click(selector, text), f"{selector} {text}")
 
+    def follow_key(self, key: str) -> None:
+        """Press a key, and return when the page that this leads to is loaded."""
+        self._loaded(lambda: self.press(key), f"what {key} leads to")
+
     def _loaded(self, begin: Callable[[], Any], what: str) -> None:
         before = self._loads
         answer = begin()

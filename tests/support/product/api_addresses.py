@@ -19,4 +19,6 @@ def addresses(patterns=None, prefix=""):
             yield "/" + re.sub(r"\(\?P<\w+>[^)]*\)", "1", text).replace("\\.", ".").replace("?", "")
 
 
-API = sorted({address for address in addresses() if address.startswith("/api/")})
+#: The page that draws the schema is as open as the schema is.
+DOCUMENTATION = "/api/v2/docs/"
+API = sorted({address for address in addresses() if address.startswith("/api/")} - {DOCUMENTATION})

@@ -14,19 +14,26 @@ AT_ONCE = 1000
 NIGHT = datetime(2026, 6, 1, 22, tzinfo=UTC)
 
 
+def plain_captures(
+    world: World, count: int, *, folder: str = "", first: int = 0, begin: datetime = NIGHT
+) -> list[SourceImage]:
+    """Make ``count`` captures of the world's station without pictures, numbered from ``first``, a second apart."""
+    return SourceImage.objects.bulk_create(
+        SourceImage(
+            project=world.project,
+            deployment=world.station,
+            path=f"{folder}{number}.jpg",
+            timestamp=begin + timedelta(seconds=number),
+        )
+        for number in range(first, first + count)
+    )
+
+
 def capture_set(world: World, captures: int) -> SourceImageCollection:
     """A capture set of ``captures`` captures, among other captures of the same station."""
     made = SourceImageCollection.objects.create(name="all", project=world.project)
     for start in range(0, captures, AT_ONCE):
-        rows = SourceImage.objects.bulk_create(
-            SourceImage(
-                project=world.project,
-                deployment=world.station,
-                path=f"{number}.jpg",
-                timestamp=NIGHT + timedelta(seconds=number),
-            )
-            for number in range(start, min(start + AT_ONCE, captures))
-        )
+        rows = plain_captures(world, min(AT_ONCE, captures - start), first=start)
         link = SourceImageCollection.images.through
         link.objects.bulk_create(link(sourceimagecollection=made, sourceimage=row) for row in rows)
         # Their keys leave gaps between those of the set.

@@ -21,4 +21,4 @@ def keep_result_messages(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
 def handle_message(message: Mapping[str, Any]) -> None:
     """Handle one result or a batch."""
     handle: Any = ingest.handle_batch if "result_ids" in message else ingest.handle
-    handle(**message)
+    handle(**{name: value for name, value in message.items() if name != "project_id"})

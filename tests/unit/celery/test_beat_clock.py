@@ -9,7 +9,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from tests.support.beat_simulation import Simulation, VirtualClock, scheduler_on
 from tests.support.beats import new_beat, publishes
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.jobs.tasks.audit_data_integrity"
 HOUR = 3600.0
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]

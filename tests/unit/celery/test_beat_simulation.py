@@ -12,7 +12,7 @@ from ami.queues.models import TickClaim
 from tests.support.beat_simulation import Sent, Simulation, VirtualClock
 from tests.support.soak import soak
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.jobs.tasks.audit_data_integrity"
 HOUR = 3600.0
 HOURS = soak(2.4, 24)
 EVERY = soak((60, 90, 600, 3600), (30, 60, 90, 300, 600, 3600))

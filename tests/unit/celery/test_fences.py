@@ -12,11 +12,17 @@ from django.test.utils import CaptureQueriesContext
 
 from ami.celery import fences
 from ami.main.models import BulkDeletion
-from ami.main.tasks import bulk_delete
+from ami.main.services.bulk_deletion import advance_deletion
 from ami.queues import fence
 from ami.queues.models import Fence
+from ami.queues.slices import Slice
 
 pytestmark = pytest.mark.django_db
+
+
+@shared_task(bind=True, name="tests.deletes", fenced=True, fence_by="deletion_id")
+def deletes(self: Any, deletion_id: int) -> None:
+    advance_deletion(BulkDeletion.objects.get(pk=deletion_id), Slice(self))
 
 
 class Request:
@@ -43,17 +49,17 @@ def test_run_whose_successor_has_begun_does_not_commit(monkeypatch: pytest.Monke
     def overtaken() -> None:
         if not seen:
             seen.append(1)
-            fences._fences.begin(f"{bulk_delete.name}:{deletion.pk}", "a copy", "w@b")  # type: ignore[union-attr]
+            fences._fences.begin(f"{deletes.name}:{deletion.pk}", "a copy", "w@b")  # type: ignore[union-attr]
         check()
 
     check = fence.check
     monkeypatch.setattr(fence, "check", overtaken)
     with pytest.raises(Ignore):
-        Request(bulk_delete, "first", deletion_id=deletion.pk).run()
+        Request(deletes, "first", deletion_id=deletion.pk).run()
     deletion.refresh_from_db()
     assert (deletion.done, deletion.finished_at) == (0, None)
 
-    Request(bulk_delete, "second", deletion_id=deletion.pk).run()
+    Request(deletes, "second", deletion_id=deletion.pk).run()
     deletion.refresh_from_db()
     assert deletion.done == 2
     assert Fence.objects.get().task_id == "second"

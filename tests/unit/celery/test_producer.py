@@ -79,6 +79,7 @@ def test_live_check_reports_the_alarm_when_workers_cannot_be_inspected(
     def connection() -> Iterator[Any]:
         yield SimpleNamespace(ensure_connection=lambda **_: None)
 
+    monkeypatch.setattr(diagnostics.sources, "findings", list)  # They ask the broker by connections of their own.
     monkeypatch.setattr(diagnostics.governors, "stats", refused)
     monkeypatch.setattr(app, "connection_for_read", connection)
     for name in ("consumed", "given_up"):

@@ -8,7 +8,7 @@ from celery import Celery
 from ami.celery.publish_settings import READ_BY_EACH_PUBLISH
 from tests.support.place import celery_at
 
-TASK = "ami.jobs.tasks.run_job"
+TASK = "ami.jobs.tasks.audit_jobs"
 
 
 @pytest.fixture

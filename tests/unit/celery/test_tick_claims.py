@@ -15,10 +15,10 @@ from kombu.exceptions import OperationalError
 
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS
 from ami.queues.models import Beat, TickClaim
-from tests.support.beat_simulation import Killed, KillsOnce, VirtualClock, connected, scheduler_on
+from tests.support.beat_simulation import Killed, KillsOnce, VirtualClaims, VirtualClock, connected, scheduler_on
 from tests.support.beats import Published, new_beat, publishes, run_due
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.jobs.tasks.audit_data_integrity"
 EVERY = 3600
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
@@ -38,8 +38,9 @@ def published() -> Iterator[list[Published]]:
 
 
 @pytest.fixture
-def beat(clock: VirtualClock, published: list[Published]) -> NewBeat:
-    return lambda name: new_beat(scheduler_on(clock), name=name)
+def beat(clock: VirtualClock, published: list[Published]) -> Iterator[NewBeat]:
+    with connected(VirtualClaims(clock)):
+        yield lambda name: new_beat(scheduler_on(clock), name=name)
 
 
 def entry(clock: VirtualClock, **fields: Any) -> PeriodicTask:
@@ -57,7 +58,7 @@ def test_one_off_tick_of_a_killed_beat_is_sent_once(
         due = {"interval": None, "clocked": ClockedSchedule.objects.create(clocked_time=clock.now())}
     entry(clock, one_off=True, last_run_at=None, **due)
     PeriodicTask.objects.update(date_changed=clock.now() - timedelta(hours=2))
-    with connected(KillsOnce("claimed")):
+    with connected(KillsOnce("claimed", clock)):
         with pytest.raises(Killed):
             run_due(beat("killed"))
         other = beat("other")

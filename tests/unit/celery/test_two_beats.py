@@ -16,10 +16,10 @@ from kombu.exceptions import OperationalError
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS
 from ami.queues.models import Beat, TickClaim
 from ami.queues.ticks import DatabaseTickClaims
-from tests.support.beat_simulation import Killed, KillsOnce, VirtualClock, connected, scheduler_on
+from tests.support.beat_simulation import Killed, KillsOnce, VirtualClaims, VirtualClock, connected, scheduler_on
 from tests.support.beats import Published, new_beat, publishes, run_due
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.jobs.tasks.audit_data_integrity"
 EVERY = 600
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
@@ -39,8 +39,9 @@ def published() -> Iterator[list[Published]]:
 
 
 @pytest.fixture
-def beat(clock: VirtualClock, published: list[Published]) -> NewBeat:
-    return lambda name: new_beat(scheduler_on(clock), name=name)
+def beat(clock: VirtualClock, published: list[Published]) -> Iterator[NewBeat]:
+    with connected(VirtualClaims(clock)):
+        yield lambda name: new_beat(scheduler_on(clock), name=name)
 
 
 def entry(clock: VirtualClock, **fields: Any) -> PeriodicTask:
@@ -86,7 +87,7 @@ def test_tick_of_a_killed_beat_goes_out_again_with_its_task_id(
     clock: VirtualClock, beat: NewBeat, published: list[Published], place: str, messages: int
 ):
     entry(clock)
-    with connected(KillsOnce(place)):
+    with connected(KillsOnce(place, clock)):
         killed, other = beat("killed"), beat("other")
         with pytest.raises(Killed):
             run_due(killed)
@@ -170,7 +171,7 @@ def test_entry_that_was_disabled_while_claimed_is_not_sent_and_runs_once_enabled
     clock: VirtualClock, beat: NewBeat, published: list[Published]
 ):
     entry(clock)
-    with connected(KillsOnce("claimed")):
+    with connected(KillsOnce("claimed", clock)):
         with pytest.raises(Killed):
             run_due(beat("killed"))
         change(enabled=False, last_run_at=None)
@@ -191,7 +192,7 @@ def test_entry_that_was_edited_while_claimed_goes_out_as_edited(
     clock: VirtualClock, beat: NewBeat, published: list[Published]
 ):
     entry(clock)
-    with connected(KillsOnce("claimed")):
+    with connected(KillsOnce("claimed", clock)):
         with pytest.raises(Killed):
             run_due(beat("killed"))
         change(name="edited")

@@ -26,7 +26,7 @@ SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
 ANYWHERE = ("image", "build", "env_file", "volumes")
 OURS = ("setup", "web", "flower")
 ONCE = ("setup", "definitions")
-THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus")
+THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus", "grafana")
 
 
 def test_main_file_has_the_services_and_no_worker():
@@ -140,12 +140,32 @@ def test_every_long_running_service_has_a_health_check(name: str):
 
 def test_optional_services_have_a_profile():
     profiles = {name: service["profiles"] for name, service in (SERVICES | WORKERS).items() if "profiles" in service}
-    assert profiles == {"objects": ["objects"], "prometheus": ["monitoring"], "celeryworker_slow": ["slow"]}
+    assert profiles == {
+        "objects": ["objects"],
+        "prometheus": ["monitoring"],
+        "grafana": ["monitoring"],
+        "celeryworker_slow": ["slow"],
+    }
 
 
-def test_prometheus_scrapes_the_rabbitmq_plugin():
-    jobs = yaml.load((ROOT / "compose/prometheus.yml").read_text(), yaml.CSafeLoader)["scrape_configs"]
-    assert {target for job in jobs for one in job["static_configs"] for target in one["targets"]} == {"rabbitmq:15692"}
+def test_prometheus_scrapes_web_and_the_rabbitmq_plugin():
+    jobs = yaml.load((ROOT / "compose/monitoring/prometheus.yml").read_text(), yaml.CSafeLoader)["scrape_configs"]
+    targets = {job["job_name"]: [one["targets"] for one in job["static_configs"]] for job in jobs}
+    rabbitmq = [["rabbitmq:15692"]]
+    assert targets == {"antenna": [["web:8000"]], "rabbitmq-nodes": rabbitmq, "rabbitmq-queues": rabbitmq}
+
+
+@pytest.mark.parametrize(("name", "secret"), [("prometheus", "antenna_metrics_token"), ("grafana", "grafana_password")])
+def test_service_of_monitoring_mounts_its_secret_alone_and_files_that_exist(name: str, secret: str):
+    binds = [volume for volume in SERVICES[name]["volumes"] if isinstance(volume, dict)]
+    assert [(each["target"], each["bind"]) for each in binds] == [
+        (f"/run/secrets/{secret}", {"create_host_path": False})
+    ]
+    files = [volume.split(":")[0] for volume in SERVICES[name]["volumes"] if str(volume).startswith("./")]
+    assert files
+    assert all((ROOT / file).is_file() for file in files)
+    config = "prometheus.yml" if name == "prometheus" else "grafana.ini"
+    assert binds[0]["target"] in (ROOT / "compose/monitoring" / config).read_text()
 
 
 def test_redis_writes_nothing_to_disk_and_is_bounded():

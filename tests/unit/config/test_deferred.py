@@ -20,6 +20,9 @@ from django.core.management import call_command
 call_command("queues", "tasks")
 found = [name for name in sys.argv[1:] if name in sys.modules]
 assert not found, found
+from config import urls
+found = [name for name in ("prometheus_client", "sentry_sdk") if name in sys.modules]
+assert not found, found
 from ami.environment import deferred
 assert deferred.names()
 deferred.load()

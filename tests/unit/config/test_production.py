@@ -132,11 +132,22 @@ django.setup()
 from django.test import Client
 trusted = {"X-Forwarded-Proto": "https", "Host": "antenna.example.org"}
 print([Client().get("/livez", headers=headers).status_code for headers in (trusted, {"Host": "antenna.example.org"})])
+print([Client().get("/metrics", headers=headers).status_code for headers in (trusted, {"Host": "antenna.example.org"})])
 print([Client().get("/nowhere", headers=headers).status_code for headers in (trusted, {"Host": "antenna.example.org"})])
 """
 
 
-def test_only_the_health_check_is_answered_without_https(run: Run):
-    assert run("-W", "ignore", "-c", ASK).stdout.split("\n")[:2] == ["[200, 200]", "[404, 301]"]
+def test_only_health_and_metrics_are_answered_without_https(run: Run):
+    token = {"ANTENNA_METRICS_TOKEN": "x" * 32}
+    answers = run("-W", "ignore", "-c", ASK, **token).stdout.split("\n")
+    assert answers[:3] == ["[200, 200]", "[401, 401]", "[404, 301]"]
     off = {"ANTENNA_PROXIES": "0", "DJANGO_SECURE_SSL_REDIRECT": "0"}
-    assert run("-W", "ignore", "-c", ASK, **off).stdout.split("\n")[:2] == ["[200, 200]", "[404, 404]"]
+    answers = run("-W", "ignore", "-c", ASK, **off).stdout.split("\n")
+    assert answers[:3] == ["[200, 200]", "[404, 404]", "[404, 404]"]
+
+
+def test_short_token_of_the_metrics_is_refused_without_its_text(run: Run):
+    done = run("-c", "from django.conf import settings; settings.DEBUG", ANTENNA_METRICS_TOKEN="hunter2")
+    assert done.returncode == 1
+    assert "ANTENNA_METRICS_TOKEN has fewer than 32 characters" in done.stderr
+    assert "hunter2" not in done.stderr

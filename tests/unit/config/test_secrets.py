@@ -40,7 +40,9 @@ def test_production_starts_with_every_required_secret_in_a_file(run: Run, tmp_pa
 
 def values_of(name: str) -> str:
     """Return a value of another alphabet, where the variable may have any."""
-    return GOOD.get(name, "http://a:b@c" if name.endswith("_URL") else "a value of äöü")
+    address = {"URL": "http://a:b@c", "DSN": "https://key@sentry.invalid/1"}.get(name.rpartition("_")[2])
+    address = "smtp://a:b@c" if name == "EMAIL_URL" else address
+    return GOOD.get(name, address or "a value of äöü")
 
 
 @pytest.mark.parametrize("name", SECRETS)

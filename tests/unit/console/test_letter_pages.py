@@ -107,6 +107,9 @@ def test_replay_at_a_rate_shows_progress_and_is_stopped():
     assert "<progress" in part
     assert f'href="/admin/queues/lever/stop-replay/{slow.pk}/?next=%2Fadmin%2Fqueues%2Freplays%2F"' in part
     assert "<html" not in part
+    polled = made.get("/admin/queues/replays/?part=1")
+    again = made.get("/admin/queues/replays/?part=1", headers={"If-None-Match": polled["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
 
 
 def test_wrong_rate_is_said_and_nothing_is_replayed():

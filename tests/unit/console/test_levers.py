@@ -1,16 +1,22 @@
 """The levers: a button for who may, a form with a reason, the operation and its entry; a viewer gets 403."""
 
+from pathlib import Path
+
 import pytest
 from celery import current_app
 from django.conf import settings
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from kombu import Producer
 
+from ami.admission import leases, picks
+from ami.admission.models import Call, Run
 from ami.console.levers import LEVERS
-from ami.queues.models import AuditEntry, DesiredState
-from tests.support import console
+from ami.queues.models import AuditEntry, DesiredState, Worker
+from tests.support import admission, console
 from tests.support.brokers import celery_at
+from tests.support.worker_tasks import admitted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("figures")]
 QUEUE = settings.ANTENNA_TOPOLOGY.workloads[0].queue
@@ -35,6 +41,16 @@ def test_viewer_sees_no_button_on_any_page(viewer):
 
 
 @pytest.mark.parametrize("verb", sorted(LEVERS))
+@pytest.mark.parametrize("is_known", [False, True])
+def test_lever_is_for_staff_who_sign_in(db, verb, is_known):
+    client = console.client_of(is_staff=False) if is_known else Client()
+    for answer in (client.get(form(verb)), client.post(form(verb), {"why": "because"})):
+        assert (answer.status_code, answer["Location"].startswith(reverse("admin:login"))) == (302, True)
+    assert not DesiredState.objects.exists()
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("verb", sorted(LEVERS))
 def test_viewer_gets_403_and_nothing_changes(viewer, verb):
     assert viewer.get(form(verb)).status_code == 403
     assert viewer.post(form(verb), {"why": "because"}).status_code == 403
@@ -45,6 +61,81 @@ def test_viewer_gets_403_and_nothing_changes(viewer, verb):
 def test_viewer_may_not_look_at_messages(viewer):
     address = reverse("console:peek", args=[QUEUE])
     assert (viewer.get(address).status_code, viewer.post(address).status_code) == (403, 403)
+
+
+NODE, TASK, RUN = "ingest@here", "ami.main.tasks.update_stale_counts", "some-task"
+PACED = admitted.paced.name
+#: What each lever that is a wish writes for the target: kind, name, aspect, value; None: a time.
+WISHES = {
+    "pause": ("queue", QUEUE, "paused", 1),
+    "resume": ("queue", QUEUE, "paused", 0),
+    "park": ("node", NODE, "parked", 1),
+    "unpark": ("node", NODE, "parked", 0),
+    "stop": ("node", NODE, "stopped", 1),
+    "scale": ("node", NODE, "concurrency", 2),
+    "restart": ("node", NODE, "restarted", None),
+    "cancel": ("task", RUN, "cancelled", 1),
+    "disable": ("task name", TASK, "disabled", 1),
+    "enable": ("task name", TASK, "disabled", 0),
+    "limit": ("permits", "ami.exports.tasks.run_export", "most", 2),
+    "unlimit": ("permits", "ami.exports.tasks.run_export", "most", 0),
+    "limit-rate": ("rate", PACED, "most", 2),
+    "unlimit-rate": ("rate", PACED, "most", 0),
+    "weigh": ("fair key", "7", "weight", 2),
+}
+#: The tests of the others.
+TESTS = {
+    "move": "test_levers.py::test_messages_are_moved_and_purged",
+    "purge": "test_levers.py::test_messages_are_moved_and_purged",
+    "compact": "test_levers.py::test_stuck_call_is_released_and_waiting_ones_are_merged",
+    "release": "test_levers.py::test_stuck_call_is_released_and_waiting_ones_are_merged",
+    "run-entry": "test_schedule_page.py::test_entry_that_is_run_now_links_to_its_task",
+    "enable-entry": "test_schedule_page.py::test_entry_is_switched_off_and_on_with_its_reason",
+    "disable-entry": "test_schedule_page.py::test_entry_is_switched_off_and_on_with_its_reason",
+    "misfire": "test_schedule_page.py::test_policy_for_late_ticks_is_chosen_and_shown",
+    "stop-replay": "test_letter_pages.py::test_replay_at_a_rate_shows_progress_and_is_stopped",
+    "resume-replay": "test_letter_pages.py::test_replay_at_a_rate_shows_progress_and_is_stopped",
+}
+
+
+def test_every_lever_has_a_test_of_what_it_does():
+    assert WISHES.keys() | TESTS.keys() == LEVERS.keys()
+    for verb, named in TESTS.items():
+        file, _, name = named.partition("::")
+        text = (Path(__file__).parent / file).read_text()
+        assert f"{verb}" in text.partition(f"def {name}(")[2].partition("\ndef ")[0], named
+
+
+@pytest.mark.parametrize("verb", WISHES)
+def test_lever_writes_its_wish_with_the_reason(operator, verb):
+    now = timezone.now()
+    Worker.objects.create(node=NODE, host="here", queues=[QUEUE], pid=1, started_at=now, seen_at=now)
+    kind, name, aspect, value = WISHES[verb]
+    if verb == "enable":  # It is refused where nothing is disabled.
+        operator.post(form("disable", name))
+    answer = operator.post(form(verb, name), {"why": "a <reason>", "count": "2", "most": "2", "weight": "2"})
+    assert answer.status_code == 302, answer.content
+    wish = DesiredState.objects.get()
+    assert (wish.kind, wish.name, wish.aspect, wish.why) == (kind, name, aspect, "a <reason>")
+    assert wish.value == value if value is not None else wish.value >= now.timestamp()
+    entry = AuditEntry.objects.latest("pk")
+    assert (entry.verb, entry.source, entry.why) == (verb.removesuffix("-rate"), "console", "a <reason>")
+
+
+def test_stuck_call_is_released_and_waiting_ones_are_merged(operator):
+    first = admitted.once.delay(key="a", wish=1).id
+    leases.acquire([admission.QUEUE], "me")
+    picks.pick(picks.staged_tasks(current_app), admission.QUEUE, "me", 9)
+    for wish in range(3):
+        admitted.once.delay(key="b", wish=wish)
+    shown = operator.get(reverse("console:calls")).content.decode()
+    assert form("release", first) in shown
+    assert operator.post(form("release", first), {"why": "", "drop": ""}).status_code == 400
+    assert operator.post(form("release", first), {"why": "stuck"}).status_code == 302
+    assert not Run.objects.exists()
+    assert operator.post(form("compact", admitted.once.name), {"why": "many"}).status_code == 302
+    assert Call.objects.count() == 2
+    assert set(AuditEntry.objects.values_list("verb", "source")) == {("release", "console"), ("compact", "console")}
 
 
 def test_operator_has_the_buttons_of_own_permissions(db):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from django.urls import reverse
 
 from ami.telemetry import series
 from ami.telemetry.series import Mark, Series
-from ami.telemetry.snapshots.shape import FindingFigures, JobFigures, Snapshot
+from ami.telemetry.snapshots.shape import FindingFigures, JobFigures, Snapshot, Stop
 from tests.support import console
 
 pytestmark = pytest.mark.django_db
@@ -37,6 +38,30 @@ def test_pause_names_who_why_and_until(figures, viewer):
     assert "Paused by user 1 anna" in shown
     assert "maintenance &lt;b&gt;tonight&lt;/b&gt;" in shown
     assert f'<time datetime="{console.iso(console.AT + 3600)}"' in shown
+
+
+def test_workers_that_take_nothing_say_why(figures, viewer, monkeypatch):
+    one, other = figures.workers
+    parked = replace(one, state="running", parked=Stop("ada", "its <fan>", console.AT - 60, what="parked"))
+    held = replace(other, state="held", why="RAM at 91%")
+    more = tuple(replace(other, node=f"w{number}", state="dead", why="its process is gone") for number in range(3))
+    console.show(monkeypatch, replace(figures, workers=(parked, held, *more)))
+    shown = " ".join(re.sub("<[^>]*>", " ", viewer.get(reverse("console:overview")).content.decode()).split())
+    assert f"{one.node} parked by ada 1 min ago: its &lt;fan&gt; (it has not confirmed yet)" in shown
+    assert f"{other.node} held: RAM at 91%" in shown
+    assert "w1 dead: its process is gone and 1 more" in shown
+
+
+def test_next_tick_and_delayed_messages_are_shown(figures, viewer, monkeypatch):
+    page = viewer.get(reverse("console:overview")).content.decode()
+    assert f'Next tick</dt><dd><time datetime="{console.iso(console.AT + 40)}"' in page
+    queues = tuple(replace(queue, delayed=None) for queue in figures.queues)
+    late = replace(figures.beats[0], next_tick_at=console.AT - 30)
+    console.show(monkeypatch, replace(figures, queues=queues, delayed=12, beats=(late,)))
+    page = viewer.get(reverse("console:overview")).content.decode()
+    assert 'Delayed <span class="quiet">all queues together</span></dt><dd>12</dd>' in page
+    assert "Next tick</dt><dd>due <time" in page
+    assert "of all queues together" in viewer.get(reverse("console:queue", args=[QUEUE])).content.decode()
 
 
 def test_finding_has_its_sentence_runbook_and_lever(figures, operator):

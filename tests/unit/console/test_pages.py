@@ -55,6 +55,17 @@ def test_page_is_for_staff_alone(address, person):
     assert answer["Location"].startswith(reverse("admin:login"))
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_lists_and_their_levers_are_for_staff_alone(db, is_known):
+    client = console.client_of(is_staff=False) if is_known else Client()
+    names = ("letters", "letter_list", "replays", "schedule", "audit", "handbook", "workers", "calls")
+    single = (("letter", 1), ("letter_edit", 1), ("letter_group", "c0ffee"), ("task", "t"), ("worker", "w@a"))
+    addresses = [reverse(f"console:{name}") for name in names]
+    for address in (*addresses, *(reverse(f"console:{name}", args=[each]) for name, each in single)):
+        for answer in (client.get(address), client.post(address, {"verb": "discard", "ids": ["1"], "why": "mine"})):
+            assert (answer.status_code, answer.headers.get("Location", "")[:13]) == (302, "/admin/login/"), address
+
+
 def test_unknown_queue_is_not_found(operator):
     assert operator.get(reverse("console:queue", args=["antena"])).status_code == 404
 

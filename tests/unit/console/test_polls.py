@@ -1,15 +1,21 @@
 """Polls: unchanged figures are 304, a session that was just checked costs no statement."""
 
 from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.console import watchers as watching
+from ami.queues.models import Replay
 from tests.support import console
 
 pytestmark = pytest.mark.django_db
@@ -42,6 +48,12 @@ def test_rendered_part_is_shared_without_a_statement(watching_client):
     with CaptureQueriesContext(connection) as queries:
         assert poll(other).content == first.content
     assert len(queries) == 0
+
+
+def test_session_that_is_checked_anew_is_sent_what_was_rendered(watching_client, monkeypatch):
+    first = poll(watching_client)
+    monkeypatch.setattr("ami.console.page.render_to_string", None)
+    assert poll(console.client_of()).content == first.content
 
 
 def test_new_figures_are_sent(watching_client, figures, monkeypatch):
@@ -81,13 +93,19 @@ def test_forged_etag_shows_a_stranger_nothing(watching_client):
     assert poll(Client(), etag).status_code == 401
 
 
-def test_who_signed_out_is_trusted_for_seconds_only(watching_client, monkeypatch):
+def test_who_signed_out_is_checked_at_once(watching_client):
     poll(watching_client)
     key = watching_client.cookies[settings.SESSION_COOKIE_NAME].value
     watching_client.logout()
     watching_client.cookies[settings.SESSION_COOKIE_NAME] = key
+    assert poll(watching_client).status_code == 401
+
+
+def test_session_that_another_process_ended_is_trusted_for_seconds_only(watching_client, monkeypatch):
+    poll(watching_client)
+    Session.objects.all().delete()
     assert poll(watching_client).status_code == 200
-    monkeypatch.setattr(watching.time, "monotonic", lambda: 1e12)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: 1e12))
     assert poll(watching_client).status_code == 401
 
 
@@ -117,3 +135,37 @@ def test_changed_figures_reach_nobody_who_signed_out(watching_client, figures, m
     watching_client.cookies[settings.SESSION_COOKIE_NAME] = key
     console.show(monkeypatch, replace(figures, version=8))
     assert poll(watching_client).status_code == 401
+
+
+class Focusable(HTMLParser):
+    """What can have the focus and has no id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if (tag in ("a", "button", "input", "select", "summary") or "tabindex" in given) and not given.get("id"):
+            self.found.append(f"{tag} {given}")
+
+
+@pytest.mark.parametrize(
+    "address", ["?live=overview", f"queue/{QUEUE}/?live=status", f"queue/{QUEUE}/?live=tasks", "workers/?live=workers"]
+)
+def test_focus_outlives_a_poll(figures, operator, address):
+    # What has the focus gets it again by its id when a poll replaces it.
+    seen = Focusable()
+    seen.feed(operator.get(reverse("console:overview") + address).content.decode())
+    assert seen.found == []
+
+
+@pytest.mark.parametrize("name", ["schedule", "replays"])
+def test_focus_outlives_a_poll_of_a_list(operator, name):
+    PeriodicTask.objects.create(
+        name="ours", task="a.task", interval=IntervalSchedule.objects.create(every=1, period="days")
+    )
+    Replay.objects.create(selection={}, total=1, most_pk=1, by="ada", began_at=timezone.now(), until=timezone.now())
+    seen = Focusable()
+    seen.feed(operator.get(reverse(f"console:{name}"), {"part": "1"}).content.decode())
+    assert seen.found == []

@@ -4,6 +4,8 @@ import pytest
 
 from ami.console import quantities
 from ami.console.sparkline import sparkline
+from ami.console.templatetags.console import leaf, soft, stem
+from ami.console.templatetags.figures import every
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,17 @@ def test_line_keeps_its_gaps_and_tells_its_values():
 def test_line_without_history_is_words():
     assert "no history yet" in str(sparkline([None, None], "Waiting"))
     assert "<svg" in str(sparkline([0], "Waiting"))
+
+
+def test_long_names_break_behind_their_separators():
+    assert soft("ami.jobs.tasks.run_<b>") == "ami.<wbr>jobs.<wbr>tasks.<wbr>run_<wbr>&lt;b&gt;"
+    assert soft("ingest@host-1") == "ingest@<wbr>host-<wbr>1"
+    assert (stem("ami.jobs.tasks.run_job"), leaf("ami.jobs.tasks.run_job")) == ("ami.jobs.tasks", "run_job")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [("every 15 seconds", "every 15 s"), ("every 3600 seconds", "every 1 h"), ("5 4 * * * (m/h/dM/MY/d) UTC",) * 2],
+)
+def test_intervals_are_said_in_their_largest_unit(words, shown):
+    assert every(words) == shown

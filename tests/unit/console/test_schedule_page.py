@@ -10,7 +10,8 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from ami.queues import schedule_rows
-from ami.queues.models import AuditEntry, TickClaim
+from ami.queues.models import AuditEntry, Beat, TickClaim
+from ami.queues.schedule import MARK
 from ami.queues.ticks import DatabaseTickClaims
 from tests.support.brokers import celery_at
 from tests.support.console_pages import buttons, client, few_statements, text
@@ -73,13 +74,17 @@ def test_statements_do_not_grow_with_the_entries():
             f"each {number}", late_seconds=100, **({"interval": None, "crontab": crontab} if number % 2 else {})
         )
         TickClaim.objects.create(entry=made, number=1, task_id=f"t{number}", claimed_at=timezone.now(), ends=1)
-    DatabaseTickClaims().beat_started("host:7")
+    for name in ("host:7", "host:8"):
+        DatabaseTickClaims().beat_started(name)
+    assert DatabaseTickClaims().lead("host:8", 7.0)
+    assert not DatabaseTickClaims().lead("host:7", 7.0)
     browser = client("change_periodictask")
     with few_statements(6):
         schedule_rows.rows()
     with few_statements():
         page = text(browser.get(SCHEDULE))
-    assert "Beat host:7: ticks" in page
+    assert "Beat host:7: stands by" in page
+    assert "Beat host:8: sends the ticks" in page
     assert len(browser.get(f"{SCHEDULE}?format=json").json()["schedule"]) == 30
 
 
@@ -98,12 +103,35 @@ def test_entry_is_switched_off_and_on_with_its_reason():
     ]
 
 
+def test_policy_for_late_ticks_is_chosen_and_shown():
+    row = entry()
+    made = client("change_periodictask")
+    form = text(made.get(lever("misfire")))
+    assert all(f"<option>{each}</option>" in form for each in ("none", "one", "all"))
+    made.post(lever("misfire"), {"why": "a report for each day", "misfire": "all"})
+    assert TickClaim.objects.get(entry=row).misfire == "all"
+    assert '<td data-label="Late ticks">all</td>' in text(made.get(SCHEDULE))
+    PeriodicTask.objects.update(description=MARK)
+    assert "/lever/misfire/" not in text(made.get(SCHEDULE))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_entry_that_is_run_now_links_to_its_task(broker: None):
     entry()
     answer = client("change_periodictask").post(lever("run-entry"), {"next": SCHEDULE}, follow=True)
     assert '<a href="/admin/queues/task/' in text(answer)
     assert "antenna-interactive" in text(answer)
+
+
+def test_poll_of_an_unchanged_schedule_is_304():
+    entry()
+    Beat.objects.create(name="beat@a", started_at=timezone.now(), seen_at=timezone.now())
+    made = client()
+    first = made.get(SCHEDULE, {"part": "1"})
+    assert made.get(SCHEDULE, {"part": "1"}, headers={"If-None-Match": first["ETag"]}).status_code == 304
+    PeriodicTask.objects.update(enabled=False)
+    changed = made.get(SCHEDULE, {"part": "1"}, headers={"If-None-Match": first["ETag"]})
+    assert (changed.status_code, changed["ETag"] == first["ETag"]) == (200, False)
 
 
 def test_entry_that_is_gone_is_said():

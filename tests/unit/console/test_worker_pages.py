@@ -1,5 +1,6 @@
 """The console's pages of workers: hosts, gauges, what runs, memory over time, and the levers."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.utils import timezone
 from ami.console import seen_workers
 from ami.console.watchers import watchers
 from ami.queues.models import DesiredState, Worker
+from ami.telemetry.models import Sample
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot, Stop, TaskFigures, WorkerFigures
 from tests.support.console_pages import buttons, client, few_statements, text
@@ -55,7 +57,9 @@ def test_workers_are_grouped_by_host_with_what_runs(shown: Any):
     shown(figures(running=(task,)), figures("export@there", "there", closed_queues=("antenna-ingest",)))
     page = text(client().get(WORKERS))
     assert page.index(">here<") < page.index(">there<")
-    assert '<a href="/admin/queues/task/abc-1/">ami.jobs.tasks.run_job</a> for 1 min, 3 of 9, 2 MiB' in page
+    assert '<a id="task-abc-1" href="/admin/queues/task/abc-1/"><span class="task-name"><span class="stem">' in page
+    assert "ami.<wbr>jobs.<wbr>tasks.</span><span>run_<wbr>job</span>" in page
+    assert "for 1 min, 3 of 9, 2 MiB" in page
     assert "<s>antenna-ingest</s> closed" in page
 
 
@@ -145,6 +149,29 @@ def test_viewer_has_no_levers_and_a_post_is_403(shown: Any):
     for verb in ("park", "unpark", "scale", "restart", "stop"):
         assert client().post(f"/admin/queues/lever/{verb}/{NODE}/", {"why": "mine"}).status_code == 403
     assert not DesiredState.objects.exists()
+
+
+def test_worker_that_has_gone_says_when_it_was_last_seen(shown: Any):
+    seen_at = timezone.now() - timedelta(minutes=10)
+    Sample.objects.create(kind="worker", name=NODE, resolution=5, at=seen_at, version="1.2", memory_used_bytes=GIB)
+    shown(figures("other@here"))
+    made = client()
+    with few_statements():
+        page = text(made.get(f"{WORKERS}{NODE}/"))
+    assert "does not report itself any more" in page
+    assert seen_at.isoformat()[:19] in page
+    assert "with version 1.2" in page
+    assert "/lever/" not in page
+    assert made.get(f"{WORKERS}nobody@here/").status_code == 404
+
+
+def test_page_of_a_host_whose_last_worker_goes_says_so(shown: Any):
+    shown(figures())
+    made = client()
+    made.get(f"{WORKERS}here/")
+    shown()
+    part = made.get(f"{WORKERS}here/", {"live": "workers"})
+    assert (part.status_code, "No worker of here reports itself any more" in part.content.decode()) == (200, True)
 
 
 def test_memory_over_time_is_drawn_with_its_gaps():

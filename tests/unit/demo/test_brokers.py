@@ -72,7 +72,7 @@ def test_unreachable_broker_is_reported_without_its_password(tmp_path: Path):
 @pytest.fixture
 def nats(monkeypatch: pytest.MonkeyPatch):
     """A fake private NATS."""
-    monkeypatch.setattr(brokers, "_private_nats", lambda *_: {"NATS_URL": "nats://127.0.0.1:1"})
+    monkeypatch.setattr(brokers, "private_nats", lambda *_: {"NATS_URL": "nats://127.0.0.1:1"})
 
 
 @pytest.mark.usefixtures("nats")

@@ -66,6 +66,15 @@ def test_unusable_file_is_skipped_with_its_reason(tmp_path):
     assert "too large" in reasons["20230101000005-1-wide.png"]
 
 
+def test_time_is_the_exif_datas_where_the_name_has_none(tmp_path):
+    for number, offset in enumerate(("", "+02:00")):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769).update({0x9003: f"2026:06:01 23:0{number}:00", 0x9011: offset})
+        Image.new("RGB", (8, 8)).save(tmp_path / f"IMG_{number}.jpg", exif=exif)
+    [station] = scan_photographs(tmp_path)
+    assert [one.taken_at.isoformat() for one in station.photographs] == ["2026-06-01T23:00:00", "2026-06-01T23:01:00"]
+
+
 def test_dangling_link_does_not_stop_the_scan(tmp_path):
     (tmp_path / "20230101000000-1.jpg").symlink_to(tmp_path / "missing")
     [station] = scan_photographs(tmp_path)

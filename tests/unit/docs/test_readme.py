@@ -10,7 +10,7 @@ FOLDERS = re.findall(r"^\| `(ami/[\w/]+|config)/` \| [^|]+ \| (.+) \|$", (ROOT /
 
 
 def test_every_module_of_the_folder_list_exists() -> None:
-    assert len(FOLDERS) == 14
+    assert len(FOLDERS) == 15
     named = [ROOT / folder / name for folder, modules in FOLDERS for name in re.findall(r"`([\w/]+)`", modules)]
     missing = [path for path in named if not (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())]
     assert missing == []
@@ -29,3 +29,10 @@ def test_glossary_has_less_than_forty_words() -> None:
 def test_table_of_queues_is_the_topologys() -> None:
     rows = re.findall(r"^\| `(antenna[\w-]*)` \| [^|]+ \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert dict(rows) == {row.queue: row.promise for row in ROWS}
+
+
+def test_pictures_are_shown_and_small() -> None:
+    pictures = sorted((ROOT / "docs/images").iterdir())
+    text = "".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    assert [path.name for path in pictures if f"images/{path.name})" not in text] == []
+    assert 0 < sum(path.stat().st_size for path in pictures) < 1_000_000

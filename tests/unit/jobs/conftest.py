@@ -1,6 +1,7 @@
 """Fixtures of the unit tests: SQLite, no broker, and an unreachable NATS."""
 
 import pytest
+from rest_framework.test import APIClient
 
 from tests.support.product.job_setup import World, new_world
 
@@ -14,3 +15,11 @@ def nats_away(settings):
 @pytest.fixture
 def world(db) -> World:
     return new_world()
+
+
+@pytest.fixture
+def client(world: World) -> APIClient:
+    """A client of the API that is signed in as the world's user."""
+    client = APIClient()
+    client.force_authenticate(world.user)
+    return client

@@ -4,11 +4,14 @@ from datetime import timedelta
 
 import pytest
 from django.core.files.storage import storages
+from django.db.models import Q
 from django.utils import timezone
 
+from ami.admission.models import Call
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
-from ami.jobs.services import audits, ingest, stored_results
+from ami.jobs.services import audits, ingest, operations, result_batches, stored_results
+from ami.jobs.services.audits import stalled_jobs
 from ami.jobs.services.transitions import move
 from ami.main.models import Detection, Occurrence
 from tests.support.product.job_setup import World
@@ -45,7 +48,27 @@ def test_unhandled_result_is_republished_at_growing_intervals(
     assert audit_after(6) == 1
     assert audit_after(6) == 0
     assert audit_after(11) == 1
-    assert [message["result_key"] for message in published] == [row.key] * 3
+    assert [message["result_ids"] for message in published] == [[row.pk]] * 3
+
+
+def test_what_has_a_call_is_not_published_again_however_deep_the_queue(world: World) -> None:
+    jobs = [world.job([]) for _ in range(2)]
+    for job in jobs:
+        operations.run(job)
+    captures = world.captures(2)
+    for capture in captures:
+        result_batches.publish([stored_results.store(world.running([capture]), "r", world.found(capture))])
+    long_ago = timezone.now() - timedelta(hours=1)
+    Job.objects.update(queued_at=long_ago)
+    StoredResult.objects.update(created_at=long_ago, published_at=long_ago)
+    assert stalled_jobs.republish_unstarted_jobs().as_dict() == {"checked": 0, "fixed": 0, "unfixable": 0}
+    assert audits.audit_stored_results()["published_again"] == 0
+
+    purged = [f'{{"job_id":{jobs[0].pk}}}', StoredResult.objects.order_by("pk")[0].batch_id]
+    assert Call.objects.filter(Q(key_text=purged[0]) | Q(task_id=purged[1])).delete()[0] == 2
+    assert stalled_jobs.republish_unstarted_jobs().as_dict() == {"checked": 1, "fixed": 1, "unfixable": 0}
+    assert audits.audit_stored_results()["published_again"] == 1
+    assert Call.objects.count() == 4
 
 
 def test_buried_result_is_not_republished_and_handled_one_is_purged(world: World, published, monkeypatch) -> None:

@@ -30,13 +30,6 @@ def no_broker(settings, monkeypatch) -> None:
     keep_result_messages(monkeypatch)
 
 
-@pytest.fixture
-def client(world: World) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(world.user)
-    return client
-
-
 def holds(world: World, names: dict[str, str], *, left: float = 100, images: int = 1, **fields) -> Job:
     """A job whose images the client with these names holds, with ``left`` seconds of their leases left."""
     start = SourceImage.objects.count()

@@ -68,7 +68,8 @@ def test_a_batch_killed_at_any_statement_is_saved_exactly_once(world: World, pub
         published.clear()
         ingest.handle_batch(job.pk, keys)
         assert_saved_once(job, 6, 4)
-        assert published == [{"source_image_ids": [captures[n].pk for n in (1, 2, 4)]}]
+        expected = [captures[n].pk for n in (1, 2, 4)]
+        assert published == [{"source_image_ids": expected, "project_id": world.project.pk}]
         statement += 1
         StoredResult.objects.all().delete()
     assert statement > 15

@@ -20,13 +20,6 @@ POLL = "ids_only=1&incomplete_only=1"
 
 
 @pytest.fixture
-def client(world: World) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(world.user)
-    return client
-
-
-@pytest.fixture
 def jobs(world: World) -> dict[str, Job]:
     """Three jobs with work: of two pipelines, one in the queue of a service, one failed long ago."""
     second = Pipeline.objects.create(project=world.project, name="Moth finder", slug="second")

@@ -23,13 +23,6 @@ def no_crops(monkeypatch):
 
 
 @pytest.fixture
-def client(world: World) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(world.user)
-    return client
-
-
-@pytest.fixture
 def collection(world: World) -> SourceImageCollection:
     """Three captures of 200 x 120 with two boxes of 30 x 40 each; the classes score 0.9 and 0.1."""
     captures = world.captures(3)

@@ -22,13 +22,6 @@ from tests.support.product.result_messages import keep_result_messages
 YEARS = "results.0.result.results.detections.0"
 
 
-@pytest.fixture
-def client(world: World) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(world.user)
-    return client
-
-
 @pytest.fixture(autouse=True)
 def published(monkeypatch) -> list[dict[str, object]]:
     return keep_result_messages(monkeypatch)

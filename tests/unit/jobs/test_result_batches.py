@@ -55,8 +55,8 @@ def test_results_of_one_job_are_one_message_and_each_has_its_own_id(
     with django_capture_on_commit_callbacks(execute=True):
         ids = result_batches.publish([*rows, rows[0]])
     [(many, batch), (one, alone)] = published
-    assert (many, batch["result_ids"]) == (MANY, [row.pk for row in rows[:3]])
-    assert (one, alone["result_key"], alone["task_id"]) == (ONE, rows[3].key, ids[3])
+    assert (many, batch["result_ids"], batch["project_id"]) == (MANY, [row.pk for row in rows[:3]], job.project_id)
+    assert (one, alone["result_ids"], alone["task_id"]) == (MANY, [rows[3].pk], ids[3])
     assert (len(set(ids)), ids[0]) == (4, ids[4])
     known = dict(StoredResult.objects.values_list("task_id", "batch_id"))
     assert [known[each] for each in ids] == [batch["task_id"]] * 3 + [ids[3], batch["task_id"]]

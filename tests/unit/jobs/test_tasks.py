@@ -218,7 +218,8 @@ def test_job_with_a_lost_message_is_republished_at_growing_intervals(world: Worl
     assert [audit_after(minutes) for minutes in (9, 11, 11, 19, 21, 39, 41)] == [0, 1, 0, 0, 1, 0, 1]
     Job.objects.update(queued_times=1000)
     assert [audit_after(minutes) for minutes in (630, 650)] == [0, 1]
-    assert [message["kwargs"] for message in messages] == [{"job_id": job.pk}] * 4
+    arguments = {"job_id": job.pk, "project_id": job.project_id, "service_id": None}
+    assert [message["kwargs"] for message in messages] == [arguments] * 4
     assert {message["headers"]["antenna_origin"] for message in messages} == {"person"}
     job.refresh_from_db()
     assert job.status == JobStatus.PENDING

@@ -93,7 +93,7 @@ def sent(monkeypatch, django_capture_on_commit_callbacks):
 
     messages = []
     monkeypatch.setattr(Task, "apply_async", lambda task, **options: messages.append((task.name, options)))
-    monkeypatch.setattr("django.db.transaction.on_commit", lambda publish: publish())
+    monkeypatch.setattr("django.db.transaction.on_commit", lambda publish, **_: publish())
     return messages
 
 
@@ -123,7 +123,7 @@ def test_bulk_deletion_publishes_one_key(browser, sent):
     act(browser, SourceImage, "bulk_delete", *captures)
     deletion = BulkDeletion.objects.get()
     assert deletion.pks == [capture.pk for capture in captures]
-    assert sent[0][1]["kwargs"] == {"deletion_id": deletion.pk}
+    assert sent[0][1]["kwargs"] == {"deletion_id": deletion.pk, "project_id": captures[0].project_id}
     assert SourceImage.objects.count() == 5
 
 

@@ -108,7 +108,7 @@ def test_messages_are_looked_at_moved_and_deleted(app: Any):
 
     with app.connection_for_write() as connection:
         declare(app.topology, connection)
-    ids = [app.send_task("ami.main.tasks.update_stale_counts", queue=QUEUE).id for _ in range(3)]
+    ids = [app.send_task("ami.jobs.tasks.audit_jobs", queue=QUEUE).id for _ in range(3)]
     staff, viewer = client("peek_queue", "purge_queue", "move_messages"), client()
     address = f"/api/v2/queues/{QUEUE}/"
     for verb in ("move/", "purge/"):
@@ -120,6 +120,7 @@ def test_messages_are_looked_at_moved_and_deleted(app: Any):
     assert staff.post(f"{address}move/", {"to": "antenna", "limit": 1}, format="json").json() == {
         "moved": 1,
         "passed": 0,
+        "calls": 0,
     }
     assert staff.post(f"{address}purge/", {"dry_run": True}, format="json").json() == {"would_purge": 2}
     assert staff.post(f"{address}purge/", {"why": "a test"}, format="json").json() == {"purged": 2}

@@ -79,7 +79,7 @@ def test_an_ordinary_subfolder_is_taken(client, project, subdir):
 @pytest.mark.parametrize("subdir", [path for path in OUT if path != "/etc"])
 @pytest.mark.parametrize("scheme", ["file", "bucket"])
 def test_an_older_row_that_leaves_the_source_lists_nothing(folder, subdir, scheme, monkeypatch):
-    monkeypatch.setattr(sources, "_client", lambda source: pytest.fail("was asked"))
+    monkeypatch.setattr(sources, "bucket_client", lambda source: pytest.fail("was asked"))
     station = station_of(folder)
     # Bypasses validation, as in old rows; PostgreSQL stores no NUL.
     station.data_source_subdir = subdir
@@ -119,7 +119,9 @@ def test_a_bucket_that_answers_other_keys_gives_no_captures(folder, monkeypatch)
     keys = [f"mine/{NAME}", f"theirs/{NAME}", f"mine/../theirs/{NAME}", f"mine/%2e%2e/{NAME}", f"mine/..\\{NAME}"]
     contents = [{"Key": key, "Size": 5, "LastModified": datetime(2026, 6, 1, tzinfo=UTC)} for key in keys]
     pages = type("Pages", (), {"paginate": lambda self, **asked: [{"Contents": contents}]})
-    monkeypatch.setattr(sources, "_client", lambda source: type("S3", (), {"get_paginator": lambda s, n: pages()})())
+    monkeypatch.setattr(
+        sources, "bucket_client", lambda source: type("S3", (), {"get_paginator": lambda s, n: pages()})()
+    )
     station = station_of(folder)
     station.data_source.endpoint_url = "https://s3.example"
     state = sync(station, SyncState(), Turn())

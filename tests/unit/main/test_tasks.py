@@ -38,7 +38,7 @@ def test_task_is_routed_to_its_queue_and_for_users_to_interactive(name, queue):
 
 @pytest.fixture
 def one_step_slices(monkeypatch):
-    monkeypatch.setattr(tasks, "Slice", lambda task: Turn(1))
+    monkeypatch.setattr(tasks, "Slice", lambda task, **_: Turn(1))
 
 
 def run_to_the_end(task, published, **kwargs):
@@ -91,17 +91,6 @@ def test_a_project_is_counted_in_slices(one_step_slices, published):
     assert run_to_the_end(tasks.refresh_project_calculated_fields, published, project_id=station.project_id) >= 2
     station.refresh_from_db()
     assert station.captures_count == 3
-
-
-@pytest.mark.django_db
-@pytest.mark.sqlite
-def test_one_flush_at_a_time():
-    from ami.main.services import leases
-
-    assert leases.acquire(leases.named("update_stale_counts"), "another worker")
-    assert tasks.update_stale_counts.apply(throw=True).result is None
-    leases.release(leases.named("update_stale_counts"), "another worker")
-    assert tasks.update_stale_counts.apply(throw=True).result is True
 
 
 @pytest.mark.django_db

@@ -54,7 +54,7 @@ def test_hazard_8_a_null_marker_opens_no_picture(world: World, monkeypatch) -> N
     detect(world, capture, None)
     monkeypatch.setattr(crops, "read", lambda image: pytest.fail("was opened"))
     assert crops.make_crops([capture.pk]) == 0
-    assert crops.captures_without_crops([capture.pk]) == []
+    assert crops.captures_without_crops([capture.pk]) == {}
 
 
 def test_unreadable_capture_is_reported_and_the_others_are_cropped(world: World) -> None:
@@ -66,7 +66,7 @@ def test_unreadable_capture_is_reported_and_the_others_are_cropped(world: World)
         file.write(b"no picture")
     with pytest.raises(crops.CropsFailed, match=f"capture {missing.pk}.*capture {broken.pk}.*not a picture") as failure:
         crops.make_crops([good.pk, missing.pk, broken.pk])
-    assert crops.captures_without_crops([good.pk, missing.pk, broken.pk]) == [missing.pk, broken.pk]
+    assert crops.captures_without_crops([good.pk, missing.pk, broken.pk]) == {good.project_id: [missing.pk, broken.pk]}
     assert not isinstance(failure.value, crops.CropsRefused), "the missing file may reappear"
 
 
@@ -82,7 +82,7 @@ def test_oversized_capture_is_refused_and_the_others_are_cropped(world: World) -
     replace(large, image_files.header_of_jpeg(9_500, 9_500))
     with pytest.raises(crops.CropsRefused, match=rf"^capture {large.pk}: .*90\.2 mega.*MEGAPIXELS=89"):
         crops.make_crops([large.pk, good.pk])
-    assert crops.captures_without_crops([good.pk, large.pk]) == [large.pk]
+    assert crops.captures_without_crops([good.pk, large.pk]) == {good.project_id: [large.pk]}
 
 
 @pytest.mark.parametrize(

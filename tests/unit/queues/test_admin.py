@@ -17,7 +17,7 @@ from ami.queues.publish import PublishedTask
 from ami.topology.router import ORIGIN_HEADER
 
 TASK = "ami.jobs.tasks.audit_jobs"
-CHECK = "ami.ml.tasks.check_processing_service"
+RECOUNT = "ami.main.tasks.refresh_event_calculated_fields"
 
 
 class Kept(BaseStorage):
@@ -81,22 +81,24 @@ def entry(task: str, **fields: Any) -> PeriodicTask:
     return PeriodicTask.objects.create(name=f"daily {task}", task=task, interval=interval, **fields)
 
 
+@pytest.mark.usefixtures("as_messages")
 def test_run_selected_tasks_publishes_for_a_person_with_the_arguments(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
-        (text,) = run_selected(browser, entry(CHECK, kwargs='{"service_id": 3}'))
+        (text,) = run_selected(browser, entry(RECOUNT, kwargs='{"event_id": 3}'))
     (message,) = sent
-    assert (message["name"], message["kwargs"]) == (CHECK, {"service_id": 3})
+    assert (message["name"], message["kwargs"]) == (RECOUNT, {"event_id": 3})
     assert message["headers"][ORIGIN_HEADER] == "person"
-    assert f"{CHECK}: task {message['task_id']} sent to antenna-interactive." in text
+    assert f"{RECOUNT}: task {message['task_id']} sent to antenna-interactive." in text
 
 
+@pytest.mark.usefixtures("as_messages")
 def test_positional_arguments_of_an_entry_are_sent_too(
     browser: Client, sent: list[dict[str, Any]], django_capture_on_commit_callbacks: Any
 ):
     with django_capture_on_commit_callbacks(execute=True):
-        run_selected(browser, entry(CHECK, args="[5]"))
+        run_selected(browser, entry(RECOUNT, args="[5]"))
     assert [list(message["args"] or ()) for message in sent] == [[5]]
 
 

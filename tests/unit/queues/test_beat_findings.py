@@ -60,13 +60,11 @@ def test_beat_that_ticks_is_no_finding():
     assert found() == {}
 
 
-def test_two_beats_are_a_warning_that_names_both():
-    beat("a:1")
-    beat("b:2")
-    beat("dead:3", seen=MINUTE)
-    level, sentence = found()["two-beats"]
-    assert level == "warning"
-    assert sentence.startswith("2 beats run: a:1, b:2 (host:pid).")
+def test_beats_that_stand_by_are_no_finding():
+    entry()
+    for name in ("a:1", "b:2"):
+        beat(name)
+    assert found() == {}
 
 
 def test_late_tick_is_a_warning_with_the_latest_first():

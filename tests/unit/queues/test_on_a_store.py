@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from kombu import Queue
 
 from ami.celery.declaration import declare, depth
-from ami.queues import governors
+from ami.queues import dead_letters, governors
 from ami.queues.dead_letters import burial_queues
 from ami.topology.broker import UNROUTED
 from ami.topology.table import FALLBACK
@@ -213,6 +213,19 @@ def test_dead_letters_are_discarded_the_oldest_first(
     assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes", *limit) == {"discarded": 3 - left}
     assert [letter["task_id"] for letter in queues("dead-letters", f"{INGEST}.dlq")] == sent[3 - left :]
     assert queues("dead-letters", f"{INGEST}.dlq", "--discard", "--yes") == {"discarded": left}
+
+
+def test_replay_does_not_chase_letters_that_fail_again_while_it_runs(declared: dict[str, Any], channel: Any, app: Any):
+    for _ in range(3):
+        app.send_task(RESULT)
+        bury(channel, INGEST)
+
+    def fail_again(_: int) -> None:
+        bury(channel, INGEST)
+
+    with app.connection_for_write() as connection:
+        assert dead_letters.replay(load(), connection, f"{INGEST}.dlq", progress=fail_again) == 3
+    assert queues("dead-letters")[f"{INGEST}.dlq"] == 3
 
 
 def test_letter_that_fails_again_after_its_replay_is_buried_again(declared: dict[str, Any], channel: Any, app: Any):

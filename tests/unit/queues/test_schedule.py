@@ -7,6 +7,7 @@ import pytest
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from ami.queues import schedule
+from ami.queues.models import TickClaim
 from ami.queues.schedule import Scheduled, synchronise
 
 TASK = "ami.jobs.tasks.audit_jobs"
@@ -30,6 +31,25 @@ def every(seconds: int, **fields: Any) -> Scheduled:
 def test_entry_that_could_outlive_its_next_tick_is_refused(expires_seconds: int):
     with pytest.raises(ValueError, match=f"{TASK}: expires_seconds .{expires_seconds}. must be above 0 and below"):
         Scheduled(task=TASK, every_seconds=60, expires_seconds=expires_seconds)
+
+
+@pytest.mark.django_db
+def test_late_ticks_of_an_entry_that_makes_them_up_do_not_expire(declare: Any):
+    declare(Scheduled(task=TASK, every_seconds=60, misfire="all"))
+    synchronise()
+    entry = PeriodicTask.objects.get(name=TASK)
+    assert (entry.expire_seconds, TickClaim.objects.get(entry=entry).misfire) == (None, "all")
+    declare(every(60))
+    synchronise()
+    assert TickClaim.objects.get(entry=entry).misfire == "none"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"), [({"misfire": "each"}, "give one of none, one, all"), ({"misfire": "one"}, "no tick expires")]
+)
+def test_policy_that_contradicts_itself_is_refused(fields: dict[str, Any], why: str):
+    with pytest.raises(ValueError, match=why):
+        every(60, **fields)
 
 
 def test_apps_declare_entries_each_of_its_own_name():

@@ -18,7 +18,7 @@ from tests.support.beat_simulation import VirtualClock, scheduler_on
 from tests.support.beats import Published, new_beat, publishes, run_due
 from tests.support.brokers import celery_at
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.jobs.tasks.audit_data_integrity"
 EVERY = 60
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]

@@ -155,6 +155,13 @@ def test_running_tasks_are_written_in_one_statement_and_end():
     assert len(queries) == 0
 
 
+def test_redelivered_task_that_ends_before_it_is_listed_does_not_run_for_ever():
+    records = DatabaseWorkerRecords()
+    records.attempt("id", "task", "ingest@a")
+    records.tasks_running("ingest@a", [], ["id"])
+    assert TaskRun.objects.get(task_id="id").outcome == "ended"
+
+
 def test_starts_of_a_redelivered_task_are_counted():
     records = DatabaseWorkerRecords()
     records.tasks_running("ingest@a", [TASK])

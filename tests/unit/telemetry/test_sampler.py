@@ -1,6 +1,8 @@
 """What the holder of the sampler's lease sends to the database, and what it counts."""
 
+import time
 from contextlib import nullcontext
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from ami.admission.models import Call
 from ami.celery.task_times import LENGTH
 from ami.queues.models import Lease, Worker
 from ami.telemetry import rollups, sampler, totals
@@ -24,7 +27,7 @@ def clock(monkeypatch):
     """A monotonic clock that the test sets; the sampler uses the test's own connection."""
     found = SimpleNamespace(now=1000.0)
     for module in (sampler, rollups):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: found.now))
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: found.now, time=time.time))
     monkeypatch.setattr(sampler, "short_connection", nullcontext)
     return found
 
@@ -89,3 +92,16 @@ def test_first_totals_of_a_new_worker_are_in_the_samples(one, clock):
     # All until the last read; without the first totals it would be 80.
     assert counted >= 100
     assert totals.CountedTotals.objects.exists()
+
+
+@pytest.mark.parametrize("has_worker", [True, False])
+def test_samples_count_the_calls_that_wait_as_rows(one, clock, monkeypatch, has_worker: bool):
+    if has_worker:
+        worker()
+    now = timezone.now()
+    for number, not_before in enumerate((None, now - timedelta(minutes=1), now + timedelta(minutes=1))):
+        values = {"arguments": "[[], {}]", "options": "{}", "not_before": not_before}
+        Call.objects.create(task_id=str(number), task="a", queue=QUEUE, **values)
+    run(one, clock, 5)
+    [sample] = [each for each in one._samples if each.name == QUEUE and each.kind == Sample.Kind.QUEUE]
+    assert sample.waiting == 3 + 2, "three messages, and two calls that are due"

@@ -43,6 +43,9 @@
     ctx.restore();
   };
 
+  // The legend says the newest figures unless a moment is pointed at.
+  const newest = (plot) => plot.setLegend({idx: plot.data[0].length - 1});
+
   const series = (name, unit) => ({
     label: NAMES[name] || name,
     stroke: colour(COLOURS[name] || "--c-blue"),
@@ -66,7 +69,11 @@
       scales: {x: {time: true, range: [Date.now() / 1000 - data.span, Date.now() / 1000]}, y: {range: (_, low, high) => [0, Math.max(high * 1.1, unit === "seconds" ? 0.01 : 1)]}},
       series: [{label: "at", value: (_, value) => at(value)}, ...names.map((name) => series(name, unit))],
       axes: [times, {...axis, size: 56, values: (_, values) => values.map(shown(unit))}],
-      hooks: {draw: [(plot) => marks(plot, data.marks)]},
+      hooks: {
+        draw: [(plot) => marks(plot, data.marks)],
+        ready: [newest],
+        setCursor: [(plot) => plot.cursor.idx == null && newest(plot)],
+      },
     };
   };
 

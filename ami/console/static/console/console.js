@@ -3,6 +3,9 @@
 (() => {
   const POLL_MS = 2000;
   const UNANSWERED_MS = 15000;
+  // Of a time further away the year is said, too.
+  const NEAR_MS = 200 * 86400000;
+  const day = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "numeric", minute: "2-digit"});
   const full = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "medium"});
   const short = new Intl.DateTimeFormat(undefined, {timeStyle: "short"});
   let answered = Date.now();
@@ -26,7 +29,8 @@
       const isToday = at.toDateString() === new Date().toDateString();
       time.dataset.local = "";
       time.title = time.textContent;
-      time.textContent = isToday && time.dataset.form !== "full" ? short.format(at) : full.format(at);
+      const isNear = Math.abs(Date.now() - at) < NEAR_MS;
+      time.textContent = time.dataset.form === "full" || !isNear ? full.format(at) : (isToday ? short : day).format(at);
     }
   };
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce
+from django.db.models import CharField, Exists, F, OuterRef, Q, Value
+from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
-from ami.celery.bulk_message import UnconfirmedTasks
+from ami.admission.calls import has_key
 from ami.celery.origin import PERSON
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
@@ -30,52 +30,38 @@ BATCH = 500
 
 
 def publish_run_jobs(reasons: Mapping[int, str]) -> None:
-    """Publish a message that runs each job on the queue of user requests; a duplicate message drops itself.
+    """Let each job run on the queue of user requests; a second call of a job does nothing.
 
-    ``reasons`` by the job's key are logged in the jobs whose messages are published.
-
-    Raises:
-        kombu.exceptions.OperationalError: the broker did not take every message.
+    ``reasons`` by the job's key are logged in the jobs.
     """
-    refused: set[int] = set()
-    try:
-        publish_many([signature(operations.RUN_JOB, origin=PERSON, job_id=pk) for pk in reasons])
-    except UnconfirmedTasks as error:
-        refused = _jobs_of(error)
-        raise
-    except Exception:
-        refused = set(reasons)
-        raise
-    finally:
-        for job in Job.objects.filter(pk__in=set(reasons) - refused):
-            job.log(reasons[job.pk], level="WARNING")
-
-
-def _jobs_of(error: UnconfirmedTasks) -> set[int]:
-    return {each.kwargs["job_id"] for each in error.unconfirmed}
+    jobs = list(Job.objects.filter(pk__in=reasons).select_related("pipeline"))
+    publish_many([signature(operations.RUN_JOB, origin=PERSON, **operations.run_job_arguments(job)) for job in jobs])
+    for job in jobs:
+        job.log(reasons[job.pk], level="WARNING")
 
 
 def republish_unstarted_jobs() -> Findings:
     """Publish the message of a queued job that has not begun again: after 10 minutes, then 20, 40... up to 11 hours.
 
-    The message may be lost: its publisher died after the commit, or the broker refused it. It may also wait in a deep
-    queue, which is not a stall (hazard 1); then the job is unchanged and the second message drops itself.
+    Its call was purged, or released by hand. One that waits in a deep queue is not a stall (hazard 1).
     """
     findings = Findings()
     now = timezone.now()
-    queued = Job.objects.filter(status__in=QUEUED, lease_owner="").annotate(since=Coalesce("queued_at", "updated_at"))
+    queued = Job.objects.filter(~_has_call(), status__in=QUEUED, lease_owner="")
+    queued = queued.annotate(since=Coalesce("queued_at", "updated_at"))
     old = now - timedelta(seconds=QUEUED_SECONDS)
     waiting = list(queued.filter(since__lt=old).order_by("since")[:BATCH])
     due = [job for job in waiting if _due_again(job) <= now]
-    try:
-        publish_run_jobs({job.pk: "The job has not begun; publishing its message again." for job in due})
-    except UnconfirmedTasks as error:
-        refused = _jobs_of(error)
-        _mark_queued([job for job in due if job.pk not in refused], now)
-        raise
+    publish_run_jobs({job.pk: "The job has not begun; publishing its message again." for job in due})
     _mark_queued(due, now)
     findings.checked, findings.fixed = len(waiting), len(due)
     return findings
+
+
+def _has_call() -> Exists:
+    """Return the condition that a call of a job waits or runs."""
+    text = Concat(Value('{"job_id":'), Cast(OuterRef("pk"), CharField()), Value("}"), output_field=CharField())
+    return has_key(operations.RUN_JOB, text)
 
 
 def _mark_queued(jobs: list[Job], now: datetime) -> None:

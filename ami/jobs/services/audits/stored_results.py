@@ -1,9 +1,10 @@
-"""Publishes accepted but unhandled results again, and purges old ones."""
+"""Publishes accepted but unhandled results again whose call is gone, and purges old ones."""
 
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from ami.admission.calls import has_call
 from ami.jobs.models import StoredResult
 from ami.jobs.services import result_batches, stored_results
 
@@ -16,16 +17,16 @@ AT_ONCE = 500
 def audit_stored_results() -> dict[str, int]:
     """Publish results again that are unhandled after 5 minutes, then 10, 20, ...; purge handled ones.
 
-    The doubling keeps a deep ingest queue from filling with duplicates. A result whose task was buried is not
-    published again: its message is in the dead-letter queue.
-
-    Raises:
-        kombu.exceptions.OperationalError: the broker is unreachable; the next audit continues.
+    A result is stored together with its call: only one whose call was purged or released by hand, or was made by an
+    earlier version, has none. A result whose task was buried is not published again: its letter is there.
     """
     now = timezone.now()
     old = now - timedelta(seconds=WAIT_SECONDS)
     waiting = (
-        StoredResult.objects.filter(handled_at=None, error="", created_at__lt=old).order_by("created_at").defer("body")
+        StoredResult.objects.filter(~has_call("batch_id"), handled_at=None, error="", created_at__lt=old)
+        .order_by("created_at")
+        .select_related("job")
+        .defer("body")
     )
     due = [row for row in waiting[:BATCH] if _is_due(row, now)][:AT_ONCE]
     result_batches.publish(due)

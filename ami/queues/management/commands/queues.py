@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ami.admission import waiting_calls
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
@@ -30,7 +31,7 @@ from ami.queues import (
 )
 from ami.queues.diagnostics import Finding
 from ami.queues.letters import both
-from ami.queues.management import adopt, confirmation, operations
+from ami.queues.management import added, adopt, confirmation, operations
 from ami.queues.management.argument_types import positive
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.refusals import Refused
@@ -67,6 +68,7 @@ class Command(BaseCommand):
             confirmation.add_options(asking)
         verbs.add_parser("schedule", help="write the declared schedule into beat's tables")
         operations.add_parsers(verbs)
+        added.add_parsers(verbs)
         for verb in verbs.choices.values():
             verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -74,6 +76,9 @@ class Command(BaseCommand):
         """Run one sub-command; a broker error is one sentence and exit code 1."""
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
+        if verb in added.RUNS:
+            added.RUNS[verb].run(options, cast(IO[str], self.stdout))
+            return
         if verb in operations.RUNS:
             self._operate(verb, options)
             return
@@ -103,6 +108,8 @@ class Command(BaseCommand):
                 messages.refuse_unknown(self.topology, options["queue"])
                 with current_app.connection_for_read() as connection:
                     counts = {options["queue"]: messages.waiting(connection, options["queue"])}
+                if verb == "purge":
+                    counts[options["queue"]] += waiting_calls.count(options["queue"])
                 confirmation.require_agreement(f"queues {verb}: go on?", counts)
             result = operations.run(self.topology, verb, options)
         except Refused as error:

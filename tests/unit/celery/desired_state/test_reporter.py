@@ -14,7 +14,7 @@ from ami.celery import worker_records
 from ami.celery.desired_state import reporter as module
 from ami.celery.desired_state.reporter import EXIT_CODE, Reporter
 from ami.celery.desired_state.wish_file import WishFile
-from ami.celery.worker_records import Answer, Wish, WorkerReport
+from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
 
 REPORT = WorkerReport(
     node="w@a",
@@ -115,3 +115,37 @@ def test_last_known_wishes_hold_while_the_database_is_away(
     records.wishes = ()
     reporter._beat(REPORT)
     assert (reporter.wishes, reporter.away_since) == ((), None)
+
+
+def running(progress: str = "") -> WorkerReport:
+    return replace(REPORT, running=(RunningTask("t", "a", 1, 0.0, progress=progress),))
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "seconds"),
+    [
+        (REPORT, REPORT, module.BEAT_SECONDS),
+        (REPORT, running(), module.RUNNING_SECONDS),
+        (running("1 of 3"), running("2 of 3"), module.PROGRESS_SECONDS),
+        (running(), REPORT, module.RUNNING_SECONDS),
+        (REPORT, replace(REPORT, is_parked=True), 0.0),
+        (REPORT, replace(REPORT, concurrency=3), 0.0),
+    ],
+)
+def test_change_is_reported_soon(
+    reporter: Reporter,
+    monkeypatch: pytest.MonkeyPatch,
+    first: WorkerReport,
+    then: WorkerReport,
+    seconds: float,
+):
+    beats, now = [], 1000.0
+    monkeypatch.setattr(reporter, "_beat", lambda _: beats.append(now))
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(reporter, "_report", lambda: first)
+    reporter._turn()
+    monkeypatch.setattr(reporter, "_report", lambda: then)
+    while len(beats) < 2:
+        reporter._turn()
+        now += 1
+    assert beats == [1000.0, 1000.0 + seconds]

@@ -1,0 +1,37 @@
+"""What outlives a run: the rate of a key, its share of the work, and how long it stays unique."""
+
+from django.db import models
+
+
+class Bucket(models.Model):
+    """A rate limit of one key by GCRA: ``arrival`` is when its next call is due by the rate, in epoch seconds."""
+
+    key = models.CharField(max_length=255, primary_key=True)
+    arrival = models.FloatField()
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Share(models.Model):
+    """The work of one fair key in one queue: ``used`` is the seconds of its runs over its weight, as virtual time."""
+
+    queue = models.CharField(max_length=255)
+    fair_key = models.CharField(max_length=255)
+    used = models.FloatField(default=0.0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "fair_key"], name="admission_one_share_per_key")]
+
+    def __str__(self) -> str:
+        return f"{self.queue} {self.fair_key}"
+
+
+class RecentKey(models.Model):
+    """A key whose last run succeeded and that stays unique ``until`` then."""
+
+    key = models.CharField(max_length=255, primary_key=True)
+    until = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.key

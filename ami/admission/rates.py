@@ -1,0 +1,27 @@
+"""The generic cell rate algorithm on one row per key: calls are sent evenly spaced, after a pause a burst of them."""
+
+from ami.admission.models import Bucket
+from ami.admission.policies import Rate
+
+
+def interval(rate: Rate) -> float:
+    return rate.per_seconds / rate.most
+
+
+def next_arrival(rate: Rate, arrival: float, now: float) -> float | None:
+    """Return when the next call but one is due by the rate; None if the next one is not due yet. Epoch seconds."""
+    step = interval(rate)
+    arrival = max(arrival, now)
+    return None if arrival - now > step * (rate.burst - 1) + 1e-9 else arrival + step
+
+
+def take(key: str, rate: Rate, now: float) -> bool:
+    """Take one call of the rate, if it is due; two statements."""
+    found = Bucket.objects.filter(key=key).values_list("arrival", flat=True).first()
+    following = next_arrival(rate, found if found is not None else 0.0, now)
+    if following is None:
+        return False
+    if found is None:
+        Bucket.objects.bulk_create([Bucket(key=key, arrival=0.0)], ignore_conflicts=True)
+        found = 0.0
+    return bool(Bucket.objects.filter(key=key, arrival=found).update(arrival=following))

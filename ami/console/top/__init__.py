@@ -1,0 +1,1 @@
+"""`manage.py queues top`: the overview in a terminal, with keys for pause, resume and replay."""

@@ -1,0 +1,40 @@
+"""The sub-command of ``manage.py queues``: live on a terminal, else printed once."""
+
+import sys
+from typing import IO, Any
+
+from django.core.management.base import CommandError
+from django.db import Error as DatabaseError
+
+from ami.queues.management.added import SubCommand
+
+NOT_A_TERMINAL = "Not a terminal: printed once. --once says so, --json prints JSON."
+
+
+def add_arguments(parser: Any) -> None:
+    """Add the options; the command adds ``--json``."""
+    parser.add_argument("--once", action="store_true", help="print once and end; without colour where it is piped")
+
+
+def run(options: dict[str, Any], out: IO[str]) -> None:
+    """Show the queues until a key ends it, or print them once.
+
+    Raises:
+        CommandError: printed once, the database did not answer.
+    """
+    from ami.console.top import live, once, terminal  # Rich and the pages: no other command needs them.
+
+    if not (options["json"] or options["once"]):
+        if terminal.is_usable(sys.stdin, out):
+            live.show()
+            return
+        print(NOT_A_TERMINAL, file=sys.stderr)
+    try:
+        once.write(out, as_json=options["json"])
+    except DatabaseError as error:
+        raise CommandError(once.database_fault(error)) from error
+
+
+COMMAND = SubCommand(
+    "show queues, workers, jobs and findings live in a terminal; keys pause, resume and replay", add_arguments, run
+)

@@ -1,0 +1,28 @@
+"""``manage.py queues dropped``: how many calls were merged or dropped, and why."""
+
+from dataclasses import asdict
+from typing import Any
+
+from ami.admission.outcomes import counted
+from ami.queues.management.argument_types import positive
+from ami.queues.management.result import Result
+from ami.queues.wishes import Operator
+from ami.topology.topology import Topology
+
+HELP = "show how many calls were merged or dropped, and why"
+
+
+def add_arguments(parser: Any) -> None:
+    parser.add_argument("--task", default="", help="of this task only")
+    parser.add_argument(
+        "--hours", type=positive, default=24, help="in so many hours (default 24, at most 720 are kept)"
+    )
+    parser.add_argument("--limit", type=positive, default=50, help="maximum number of rows (default 50)")
+
+
+def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
+    """Return a row for each task and reason, the most calls first."""
+    found = counted(options["hours"], task=options["task"], limit=options["limit"])
+    cells = [(each.task, each.calls, each.why, f"{each.last_hour:%Y-%m-%d %H:00}") for each in found]
+    data = [asdict(each) | {"last_hour": each.last_hour.isoformat()} for each in found]
+    return Result(data, cells, ("task", "calls", "what became of them", "last hour"))

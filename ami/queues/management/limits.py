@@ -1,0 +1,90 @@
+"""``manage.py queues limits``, ``limit``, ``unlimit``, ``weights`` and ``weigh``: how much of a task may run."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from ami.queues import limits
+from ami.queues.limits import Limit, Weight
+from ami.queues.management.argument_types import positive
+from ami.queues.management.result import Result
+from ami.queues.wishes import Operator
+from ami.topology.topology import Topology
+
+TEXTS = {
+    "limits": "list how many runs of tasks with permits or a rate there may be, and who changed it",
+    "limit": "set how many runs there may be, for the whole deployment; what runs goes on",
+    "unlimit": "go back to the number that the code declares",
+    "weights": "list the fair keys that get more work time than others, and who changed it",
+    "weigh": "set the weight of a fair key (a project): a multiple of the work time of others; 1 for as much",
+}
+
+
+def add_arguments(parsers: dict[str, Any]) -> None:
+    for verb in ("limit", "unlimit"):
+        parsers[verb].add_argument("name", help="a task with permits or a rate, or the name that several share")
+        parsers[verb].add_argument("--rate", action="store_true", help="the rate, where there are permits, too")
+    parsers["limit"].add_argument("most", type=positive, help="how many, for each value of its argument")
+    parsers["weigh"].add_argument("key", help="the value of the argument that the task is fair by: 7, or a text")
+    parsers["weigh"].add_argument("weight", type=positive, help="1 to 1000")
+    for verb in ("limit", "unlimit", "weigh"):
+        parsers[verb].add_argument("--why", default="", help="reason, for the audit log and for who looks at it")
+
+
+def _limits(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
+    return _shown(limits.limits())
+
+
+def _limit(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    given = {"why": options["why"], "is_rate": options["rate"]}
+    return _shown([limits.limit(options["name"], options["most"], operator, **given)])
+
+
+def _unlimit(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    return _shown([limits.unlimit(options["name"], operator, why=options["why"], is_rate=options["rate"])])
+
+
+def _weights(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
+    return _shown_weights(limits.weights())
+
+
+def _weigh(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
+    return _shown_weights([limits.weigh(options["key"], options["weight"], operator, why=options["why"])])
+
+
+def what(limit: Limit) -> str:
+    """Return what a limit counts, in words."""
+    return "at once" if limit.per_seconds is None else f"per {limit.per_seconds:g} s"
+
+
+def _shown(found: list[Limit]) -> Result:
+    columns = ("limit", "tasks", "for each", "runs", "", "in the code", "by", "why")
+    cells = [
+        (
+            each.name,
+            ", ".join(each.tasks),
+            each.per or "-",
+            each.most,
+            what(each),
+            each.declared,
+            each.by or "-",
+            each.why or "-",
+        )
+        for each in found
+    ]
+    return Result([asdict(each) for each in found], cells, columns)
+
+
+def _shown_weights(found: list[Weight]) -> Result:
+    cells = [(each.key, each.weight, each.by, each.why or "-") for each in found]
+    closing = "" if found else "Every key has the weight 1."
+    return Result([asdict(each) for each in found], cells, ("key", "weight", "by", "why"), closing)
+
+
+RUNS: dict[str, Callable[..., Result]] = {
+    "limits": _limits,
+    "limit": _limit,
+    "unlimit": _unlimit,
+    "weights": _weights,
+    "weigh": _weigh,
+}

@@ -1,0 +1,61 @@
+"""Which beats run, when they last ticked, and when the next tick is due."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Subquery
+from django.db.models.functions import Now
+from django.utils import timezone
+from django_celery_beat.models import PeriodicTask
+
+from ami.queues.due import due_at
+from ami.queues.models import Beat, TickClaim
+from ami.queues.ticks import leading
+from ami.telemetry.snapshots.shape import BeatFigures
+
+#: The next tick is read from all entries again after so long, and when it is due.
+NEXT_SECONDS = 40.0
+
+#: Until when it holds by this process's clock, and what it is.
+_next: tuple[float, datetime | None] | None = None
+
+
+def beats(at: datetime | None) -> tuple[datetime, tuple[BeatFigures, ...]]:
+    """Return the database's time, which is ``at`` where that is known, and every beat.
+
+    Three statements, however many entries there are; one while the next tick is known, or without a beat.
+    """
+    last_tick = Subquery(TickClaim.objects.exclude(claimed_at=None).order_by("-claimed_at").values("claimed_at")[:1])
+    rows: list[Any] = list(leading(Beat.objects.annotate(now=Now(), last_tick=last_tick)).order_by("name"))
+    now: datetime = at or (rows[0].now if rows else timezone.now())
+    due = _next_due(now) if rows else None
+    return now, tuple(
+        BeatFigures(
+            name=row.name,
+            seen_seconds=round((now - row.seen_at).total_seconds(), 1),
+            last_tick_at=row.last_tick.timestamp() if row.last_tick else None,
+            next_tick_at=due.timestamp() if due else None,
+            leads=row.leads,
+        )
+        for row in rows
+    )
+
+
+def forget() -> None:
+    """Read the next tick from the entries, which have changed."""
+    global _next
+    _next = None
+
+
+def _next_due(now: datetime) -> datetime | None:
+    global _next
+    known = _next
+    if known and time.monotonic() < known[0] and (known[1] is None or known[1] > now):
+        return known[1]
+    claims = {claim.pk: claim for claim in TickClaim.objects.select_related("entry")}
+    entries = PeriodicTask.objects.enabled().select_related("interval", "crontab", "solar", "clocked")
+    dues = [due for entry in entries if (due := due_at(entry, claims.get(entry.pk), now)) is not None]
+    found = min(dues, default=None)
+    _next = time.monotonic() + NEXT_SECONDS, found
+    return found

@@ -1,0 +1,38 @@
+"""The verbs ``alerts`` and ``dashboard``."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ami.topology.monitoring import alerts, dashboard
+from ami.topology.topology import Topology
+from ami.topology.written_file import write
+
+
+def add_parsers(verbs: Any) -> None:
+    """Add the verbs to a parser's subparsers."""
+    rules = verbs.add_parser("alerts", help="print Prometheus's alert rules, with this environment's numbers")
+    rules.add_argument(
+        "--runbook",
+        default=alerts.RUNBOOK,
+        metavar="URL",
+        help=f"address of the operations page, to which #ANCHOR is appended; default: {alerts.RUNBOOK}",
+    )
+    board = verbs.add_parser("dashboard", help="print the Grafana dashboard, with this environment's queues")
+    for verb in (rules, board):
+        verb.add_argument("file", nargs="?", type=Path, metavar="FILE", help="write FILE atomically, mode 0644")
+
+
+def alert_rules(topology: Topology, arguments: argparse.Namespace) -> None:
+    _put(alerts.render(topology, arguments.runbook), arguments.file)
+
+
+def grafana_dashboard(topology: Topology, arguments: argparse.Namespace) -> None:
+    _put(dashboard.render(topology), arguments.file)
+
+
+def _put(text: str, path: Path | None) -> None:
+    if path is not None:
+        write(path, text)
+    else:
+        print(text, end="")

@@ -1,0 +1,180 @@
+"""``python -m benchmarks.admission``: what a staged call costs, beside a confirmed publish in the same run.
+
+- call: ``delay()`` of a task with ``outbox=True`` beside a confirmed ``delay()``.
+- gate: ``delay()`` of a task without a policy, with the gate and without it.
+- dispatch: calls picked and published per second while many wait.
+- permits: how much of two permits is in use while calls wait for them, of 1 s and of 50 ms.
+- run: calls from ``delay()`` to the end of the last one in a worker of four processes, beside the same bare task.
+
+The ways alternate. Run it on services: ``python -m provision run --durable --need postgres,rabbitmq -- ...``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
+
+import django
+
+django.setup()
+
+import numpy as np  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from ami.admission import leases, picks, rows, run_publisher  # noqa: E402
+from ami.admission.models import Call, Run  # noqa: E402
+from ami.celery import staged_calls  # noqa: E402
+from tests.support.admission import effects  # noqa: E402
+from tests.support.place import Place, new_place, until  # noqa: E402
+from tests.support.worker_tasks import admitted, basic  # noqa: E402
+
+QUEUE = "antenna"
+TASKS = "tests.support.worker_tasks.admitted,tests.support.worker_tasks.basic"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Medians over the rounds, in calls per second; ``ratio`` is that of the rounds' ratios, to the reference."""
+
+    what: str
+    per_second: float
+    reference: float
+    ratio: float
+    target: float
+
+
+def _rate(work: Callable[[], Any], count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        work()
+    return count / (time.perf_counter() - began)
+
+
+def _pairs(what: str, target: float, pairs: list[tuple[float, float]]) -> Measured:
+    own, reference = (float(np.median(column)) for column in zip(*pairs, strict=True))
+    return Measured(what, own, reference, float(np.median([a / b for a, b in pairs])), target)
+
+
+def _forget() -> None:
+    Call.objects.all().delete()
+    Run.objects.all().delete()
+
+
+def measure_call(count: int, rounds: int) -> Measured:
+    pairs = []
+    for _ in range(rounds):
+        pairs.append((_rate(lambda: admitted.sent.delay(1), count), _rate(basic.succeed.delay, count)))
+        _forget()
+    return _pairs("call: staged delay() / confirmed delay()", 1.0, pairs)
+
+
+def measure_gate(count: int, rounds: int) -> Measured:
+    pairs = []
+    for _ in range(rounds):
+        own = _rate(basic.succeed.delay, count)
+        staged_calls.connect(None)
+        reference = _rate(basic.succeed.delay, count)
+        staged_calls.connect(rows.DatabaseAdmission())
+        pairs.append((own, reference))
+    return _pairs("gate: delay() without a policy / without the gate", 0.97, pairs)
+
+
+def measure_dispatch(app: Any, waiting: int, batches: int) -> Measured:
+    """Pick and publish so many batches while ``waiting`` calls wait; the target is a number per second."""
+    made = [
+        Call(task=admitted.sent.name, task_id=f"waits-{number}", queue=QUEUE, arguments="[[1], {}]", options="{}")
+        for number in range(waiting)
+    ]
+    Call.objects.bulk_create(made, batch_size=1000)
+    until(lambda: leases.acquire([QUEUE], "benchmark"), 30)
+    policies, done, began = picks.staged_tasks(app), 0, time.perf_counter()
+    for _ in range(batches):
+        picked = picks.pick(policies, QUEUE, "benchmark", 10**9)
+        run_publisher.confirmed(run_publisher.publish(app, picked))
+        done += len(picked)
+    seconds = time.perf_counter() - began
+    _forget()
+    leases.release("benchmark")
+    return Measured(f"dispatch: with {waiting} waiting", done / seconds, 1000.0, done / seconds / 1000.0, 1.0)
+
+
+def measure_run(place: Place, count: int, rounds: int) -> Measured:
+    pairs = []
+    for _ in range(rounds):
+        own = _until_run(place, lambda: admitted.sent.delay(1), "sent", count)
+        pairs.append((own, _until_run(place, lambda: admitted.plain.delay(1), "plain", count)))
+    target = 0.5 if connection.vendor == "postgresql" else 0.4
+    return _pairs("run: staged / bare, from call to the last end", target, pairs)
+
+
+def _until_run(place: Place, call: Callable[[], Any], task: str, count: int) -> float:
+    before, began = _ended(place, task), time.perf_counter()
+    for _ in range(count):
+        call()
+    until(lambda: _ended(place, task) >= before + count, 300)
+    return count / (time.perf_counter() - began)
+
+
+def measure_permits(place: Place, seconds: float, count: int, target: float) -> Measured:
+    """Return the work time per second of two permits, from the first begin to the last end; two would be all."""
+    key = f"{seconds} s"
+    for number in range(count):
+        admitted.limited.delay(key=key, number=number, seconds=seconds)
+    until(lambda: len(effects(place, what="end", key=key)) >= count, 300)
+    at = [line["at"] for line in effects(place, key=key)]
+    used = count * seconds / (max(at) - min(at))
+    return Measured(f"permits: in use at tasks of {seconds:g} s", used, 2.0, used / 2.0, target)
+
+
+def _ended(place: Place, task: str) -> int:
+    """Count the records of a task without reading them: who looks on should cost nothing."""
+    return sum(path.read_bytes().count(f'.{task}"'.encode()) for path in (place.folder / "journal").glob("**/*.jsonl"))
+
+
+def main() -> int:
+    """Measure and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.admission", description=__doc__)
+    parser.add_argument("--count", type=int, default=500, help="calls per round and way (500)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--waiting", type=int, default=50_000, help="calls that wait while others are sent (50000)")
+    parser.add_argument("--quick", action="store_true", help="a few calls: to see that it works, not for figures")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        options.count, options.rounds, options.waiting = 100, 2, 5000
+    call_command("migrate", verbosity=0)
+    with new_place("admission-benchmark") as place:
+        place.environment |= {"ANTENNA_EXTRA_TASKS": TASKS, "ANTENNA_FALLBACK_CONCURRENCY": "4"}
+        place.use_test_database()  # On SQLite, too, the workers have this process's.
+        place.queues("declare")
+        found = [measure_call(options.count, options.rounds), measure_gate(options.count, options.rounds)]
+        found.append(measure_dispatch(place.app, options.waiting, 20))
+        place.queues("purge", QUEUE, "--yes")
+        place.worker(QUEUE)
+        found.append(measure_run(place, options.count, options.rounds))
+        many = options.count // 20
+        found += [measure_permits(place, 1.0, many, 0.95), measure_permits(place, 0.05, 4 * many, 0.0)]
+    if options.json:
+        print(json.dumps([asdict(row) for row in found]))
+        return 0
+    table = Table("what", "per second", "reference", "ratio", "target", box=None)
+    for row in found:
+        verdict = f">= {row.target:g}: {'met' if row.ratio >= row.target else 'MISSED'}"
+        table.add_row(row.what, f"{row.per_second:.4g}", f"{row.reference:.4g}", f"{row.ratio:.2f}", verdict)
+    Console(width=120).print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

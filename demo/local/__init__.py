@@ -1,0 +1,1 @@
+"""``python -m demo.local``: everything of Antenna on this machine for its developers."""

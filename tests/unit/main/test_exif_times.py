@@ -1,0 +1,142 @@
+"""Times in the EXIF data of pictures, of hostile ones too."""
+
+# The tests are about naive times.
+# ruff: noqa: DTZ001
+
+import io
+import struct
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from ami.main.models import S3StorageSource, SourceImage
+from ami.main.services import capture_times
+from ami.main.services.exif_times import HEAD_BYTES, time_in_exif
+from ami.main.services.sources import bucket_client
+from ami.main.services.station_sync import SyncState, sync
+from tests.support import s3_server
+from tests.support.product import factories
+from tests.support.product.factories import Turn
+from tests.unit.main.test_station_sync import station_of
+
+TAKEN, OFFSET, CHANGED = 0x9003, 0x9011, 0x0132
+
+
+def picture(kind: str = "JPEG", **texts: str) -> bytes:
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[CHANGED] = "2001:01:01 00:00:00"
+    exif.get_ifd(0x8769).update({{"taken": TAKEN, "offset": OFFSET}[name]: text for name, text in texts.items()})
+    Image.new("RGB", (8, 8)).save(file, kind, exif=exif)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_time_of_the_exposure_is_read_without_a_zone(kind: str):
+    assert time_in_exif(picture(kind, taken="2026:06:01 23:15:07")) == datetime(2026, 6, 1, 23, 15, 7)
+
+
+def test_offset_of_the_exposure_is_kept():
+    found = time_in_exif(picture(taken="2026:06:01 23:15:07", offset="+02:00"))
+    assert found == datetime(2026, 6, 1, 21, 15, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("offset", ["+25:00", "02:00", "   :  ", "Z", "\0"])
+def test_offset_that_is_none_is_left_out(offset: str):
+    assert time_in_exif(picture(taken="2026:06:01 23:15:07", offset=offset)) == datetime(2026, 6, 1, 23, 15, 7)
+
+
+@pytest.mark.parametrize(
+    "text", ["0000:00:00 00:00:00", "2026:13:01 00:00:00", "", "    :  :     :  :  ", "x" * 60_000]
+)
+def test_text_that_is_no_time_is_none(text: str):
+    assert time_in_exif(picture(taken=text)) is None
+
+
+def test_time_of_the_last_change_is_not_the_exposures():
+    assert time_in_exif(picture()) is None
+
+
+@given(
+    st.binary(max_size=400),
+    st.sampled_from([b"", b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe1\x01\x00Exif\0\0"]),
+)
+def test_any_bytes_have_no_time_and_raise_nothing(tail: bytes, head: bytes):
+    time_in_exif(head + tail)
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
+def test_damaged_exif_raises_nothing(place: int, damage: bytes):
+    data = bytearray(picture(taken="2026:06:01 23:15:07"))
+    data[place : place + len(damage)] = damage
+    time_in_exif(bytes(data))
+
+
+def test_directory_that_names_itself_ends():
+    tiff = b"II*\0" + struct.pack("<IH", 8, 1) + struct.pack("<HHII", 0x8769, 4, 1, 8) + struct.pack("<I", 8)
+    segment = b"Exif\0\0" + tiff
+    assert time_in_exif(b"\xff\xd8\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment) is None
+
+
+@pytest.mark.django_db
+def test_sync_takes_the_exif_time_where_the_name_has_none(tmp_path, settings):
+    settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
+    for name, data in (
+        ("20260601220000.jpg", picture(taken="2001:01:01 00:00:00")),
+        ("IMG_1.jpg", picture(taken="2026:06:02 01:00:00")),
+        ("IMG_2.jpg", picture(taken="2026:06:02 01:00:00", offset="-04:00")),
+        ("IMG_3.jpg", picture()),
+        ("empty.jpg", b""),
+    ):
+        (tmp_path / name).write_bytes(data)
+    state = sync(station_of(tmp_path, time_zone="Europe/Berlin"), SyncState(), Turn())
+    assert (state.synced, state.failed) == (3, 2)
+    times = dict(SourceImage.objects.values_list("path", "timestamp"))
+    assert times == {
+        "20260601220000.jpg": datetime(2026, 6, 1, 20, tzinfo=UTC),
+        "IMG_1.jpg": datetime(2026, 6, 1, 23, tzinfo=UTC),
+        "IMG_2.jpg": datetime(2026, 6, 2, 5, tzinfo=UTC),
+    }
+
+
+@pytest.mark.django_db
+def test_only_files_without_a_time_in_their_name_are_opened(tmp_path, settings, monkeypatch):
+    settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
+    for name in ("20260601220000.jpg", "20260601220001.jpg"):
+        (tmp_path / name).write_bytes(b"12345")
+    large = picture(taken="2026:06:02 01:00:00") + b"\0" * (4 * HEAD_BYTES)
+    (tmp_path / "IMG_1.jpg").write_bytes(large)
+    read, head = [], capture_times._head_of_file
+    monkeypatch.setattr(capture_times, "_head_of_file", lambda path: read.append(head(path)) or read[-1])
+    assert sync(station_of(tmp_path), SyncState(), Turn()).synced == 3
+    assert [len(each) for each in read] == [HEAD_BYTES]
+
+
+@pytest.mark.django_db
+def test_link_that_replaced_a_file_is_not_followed(tmp_path):
+    (tmp_path / "secret.jpg").write_bytes(picture(taken="2026:06:02 01:00:00"))
+    (tmp_path / "IMG_1.jpg").symlink_to(tmp_path / "secret.jpg")
+    assert capture_times._head_of_file(tmp_path / "IMG_1.jpg") == b""
+
+
+@pytest.mark.django_db
+@pytest.mark.processes
+def test_first_bytes_of_an_object_are_asked_for(settings):
+    settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.1",)
+    large = picture(taken="2026:06:02 01:00:00") + b"\0" * (2 * HEAD_BYTES)
+    with s3_server.running() as server:
+        bucket = server.make_bucket("exif-times")
+        for name, data in (("IMG_1.jpg", large), ("IMG_2.jpg", picture()), ("20260601220000.jpg", b"x")):
+            httpx.put(f"{server.endpoint}/{bucket}/{name}", content=data).raise_for_status()
+        source = S3StorageSource.objects.create(
+            name="Bucket", bucket=bucket, endpoint_url=server.endpoint, access_key="id", secret_key="secret"
+        )
+        station = factories.station(data_source=source, time_zone="UTC")
+        assert len(capture_times._head_of_object(bucket_client(source), bucket, "IMG_1.jpg")) == HEAD_BYTES
+        assert capture_times._head_of_object(bucket_client(source), bucket, "gone.jpg") == b""
+        state = sync(station, SyncState(), Turn())
+    assert (state.synced, state.failed) == (2, 1)
+    assert SourceImage.objects.get(path="IMG_1.jpg").timestamp == datetime(2026, 6, 2, 1, tzinfo=UTC)

@@ -18,6 +18,7 @@ from tests.support.screenshots import calls, deployment, letters, nights, queues
 #: The charts of a queue are there when each has a canvas, the API's documentation when it has a path.
 SETTLED = """document.querySelectorAll('.chart').length === document.querySelectorAll('.chart canvas').length
   && (!document.getElementById('docs') || !!document.querySelector('#docs .opblock-tag'))"""
+STATUS = "performance.getEntriesByType('navigation')[0].responseStatus"
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ def _shoot(page: Page, picture: Picture, file: Path) -> None:
     nights.refresh()
     page.resize(picture.width, dark=picture.dark)
     page.open(picture.path)
+    if (status := page.evaluate(STATUS)) != 200:
+        raise SystemExit(f"{picture.path} answers {status}: no picture of {picture.name}")
     page.until(lambda: page.evaluate(SETTLED), 30, lambda: f"{picture.path} has its charts")
     page.evaluate(
         "Promise.all([...document.images].map(each => { each.loading = 'eager'; return each.decode().catch(() => 0) }))"

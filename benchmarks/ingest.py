@@ -41,7 +41,7 @@ SHAPES = ((1, 3), (5, 3), (5, 1000))
 BATCHES = (8, 40)
 NAIVE_TARGETS = {(1, 3): 5.0, (5, 3): 9.0, (5, 1000): 4.5}
 COPY_TARGETS = {3: 0.15, 1000: 0.4}
-TABLES = ("main_classification", "main_occurrence", "main_detection", "main_stalecount", "jobs_storedresult")
+TABLES = ("main_classification", "main_occurrence", "main_detection", "admission_call", "jobs_storedresult")
 WHEN = "2026-06-01T22:00:00"
 
 
@@ -164,7 +164,7 @@ def _save_naively(job_id: int, key: str) -> None:
     """Do what the product does, row by row: the same rows and marks, one object after the other."""
     from ami.jobs.models import Job, JobImage, StoredResult
     from ami.jobs.services import stored_results
-    from ami.main.models import StaleCount
+    from ami.main.services.stale_marks import mark_stale
     from ami.ml.models import Pipeline
 
     job, row = Job.objects.get(pk=job_id), StoredResult.objects.get(key=key)
@@ -177,8 +177,8 @@ def _save_naively(job_id: int, key: str) -> None:
         image.detections_count = len(found)
         image.state, image.settled_at = "processed", timezone.now()
         image.save()
-        StaleCount.objects.create(kind="event", object_pk=image.source_image.event_id)
-        StaleCount.objects.create(kind="deployment", object_pk=image.source_image.deployment_id)
+        mark_stale("event", [image.source_image.event_id])
+        mark_stale("deployment", [image.source_image.deployment_id])
     row.handled_at = timezone.now()
     row.save()
     if not JobImage.objects.filter(job=job).unsettled().exists():

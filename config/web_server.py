@@ -7,6 +7,7 @@ import errno
 import re
 import socket
 import time
+from functools import partial
 from typing import Any
 
 from gunicorn.glogging import Logger as GunicornLogger
@@ -25,6 +26,9 @@ from config.logs import JsonFormatter
 HEADERS_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 
+#: More than a poll has.
+PEEK_BYTES = 8192
+
 #: What is sent in one piece, so that SILENCE_SECONDS are about the client and not about the size of an answer.
 PIECE_BYTES = 64 * 1024
 
@@ -39,6 +43,8 @@ class DeadlineSocket(socket.socket):
 
     _until: float | None = None
     _in_headers = False
+    #: The bytes of the request, where the loop has seen them before a thread reads them.
+    seen = b""
 
     def setblocking(self, flag: bool) -> None:
         """Begin the headers of a request: gunicorn calls this when a thread takes the connection."""
@@ -81,12 +87,37 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's worker with threads, on connections with deadlines."""
 
     _notified_at = 0.0
+    #: Set once the application is there.
+    polls: Any = None
 
     def notify(self) -> None:
         """Show gunicorn's parent that the worker lives; once a second, not at each event of a connection."""
         if (now := time.monotonic()) - self._notified_at >= 1.0:
             self._notified_at = now
             super().notify()
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        """Answer a poll that was answered before at once, here in the loop; a thread takes all else."""
+        request = client.seen = _peek(client) if self.polls else b""
+        answer = self.polls(request) if request and self.alive else None
+        if answer is None:
+            super().on_client_socket_readable(conn, client)
+            return
+        socket.socket.recv(client, len(request))
+        try:
+            sent = client.send(answer)
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # A thread finds it closed, too.
+            sent = len(answer)
+        self.keepalived_conns.remove(conn)
+        if sent < len(answer):
+            self.poller.unregister(client)
+            rest = self.tpool.submit(_send_rest, client, answer[sent:])
+            rest.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+            return
+        conn.set_timeout()
+        self.keepalived_conns.append(conn)  # The first one times out first.
 
     def enqueue_req(self, conn: Any) -> None:
         """Hand a connection to a thread."""
@@ -97,7 +128,24 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request whose headers are here."""
         conn.sock.begin_body(_length(dict(req.headers)))
-        return super().handle_request(req, conn)
+        try:
+            return super().handle_request(req, conn)
+        finally:
+            conn.sock.seen = b""  # The next request may be one that was read with this one.
+
+
+def _peek(client: Any) -> bytes:
+    try:
+        return socket.socket.recv(client, PEEK_BYTES, socket.MSG_PEEK)
+    except OSError:
+        return b""
+
+
+def _send_rest(client: Any, rest: bytes) -> bool:
+    """Send what did not fit; return whether the connection stays. Its deadline is a socket's, as for any answer."""
+    client.settimeout(SILENCE_SECONDS)
+    client.sendall(rest)
+    return True
 
 
 #: What a page asks every two seconds for, while somebody watches it (ami/console/page.py), and Prometheus every 15 s.
@@ -124,9 +172,15 @@ class Logger(GunicornLogger):  # type: ignore[misc]
 
 
 def post_worker_init(worker: Any) -> None:
-    """Sample queues and workers from a web process, too: it still does when no worker and no beat is left."""
+    """Sample queues and workers from a web process, too: it still does when no worker and no beat is left.
+
+    And answer repeated polls in the loop.
+    """
+    from ami.console.polls import FRESH_SECONDS
+    from ami.console.repeated_polls import repeated_polls
     from ami.telemetry.sampler_thread import start
 
+    worker.polls = partial(repeated_polls.answer, max_age_seconds=FRESH_SECONDS)
     start(f"web@{socket.gethostname()}:{worker.pid}")
 
 

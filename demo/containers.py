@@ -16,6 +16,7 @@ from rich.console import Console
 from ami.topology.topology import load
 from demo import captures
 from demo.compose_commands import STOP_SECONDS, ComposeCommands, ComposeFailed
+from demo.environment import COUNTS_SECONDS
 from provision import dotenv, env_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,6 +104,7 @@ def _compose(folder: Path) -> list[str]:
         path.unlink(missing_ok=True)
     env_files.write(env, changes=dotenv.LOCAL | dotenv.published_anywhere(env_files.EXAMPLE.read_text()))
     more = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in SMALL.items()}
+    more |= {"ANTENNA_COUNTS_SECONDS": str(COUNTS_SECONDS)}
     more |= {"ANTENNA_ENV_FILE": str(env), "ANTENNA_SERVICES_ENV_FILE": str(services)}
     with env.open("a") as file:
         file.writelines(f"{name}={dotenv.quoted(value)}\n" for name, value in more.items())

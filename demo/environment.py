@@ -21,6 +21,8 @@ from ami.topology.topology import load
 
 DATABASE = "antenna_demo"
 CONNECT_SECONDS = 3
+#: Counts follow a change sooner than in a deployment: the demo takes about a minute.
+COUNTS_SECONDS = 5
 
 
 class Environment(Protocol):
@@ -88,6 +90,7 @@ class LocalEnvironment:
             "ANTENNA_JOURNAL_DIR": str(self.journal),
             "ANTENNA_PUBLIC_URL": self.web,
             "ANTENNA_EXTRA_TASKS": "demo.tasks",
+            "ANTENNA_COUNTS_SECONDS": str(COUNTS_SECONDS),
             "CELERY_RESULT_BACKEND": "",
             "GOVERNOR_STATE_DIR": str(self.folder / "governor"),
             "PYTHONUNBUFFERED": "1",

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ami.main.models import Detection, StaleCount
+from ami.admission import waiting_calls
+from ami.main.models import Detection
+from ami.main.services.stale_marks import REGROUP, UPDATE_COUNTS
 from ami.queues.dead_letters import counts
 from ami.queues.queue import queue_states
 from ami.telemetry.task_log import read
@@ -78,7 +80,8 @@ def _ran(records: Any, task: str) -> bool:
 
 def _counts_are_fresh() -> bool:
     crops = Detection.objects.filter(bbox__isnull=False, path="")
-    return not StaleCount.objects.exists() and not crops.exists()
+    stale = waiting_calls.are_left(UPDATE_COUNTS, REGROUP)
+    return not stale and not crops.exists()
 
 
 def _depths() -> dict[str, int]:

@@ -22,7 +22,6 @@ QUICK_TICKS = {
     "ami.ml.tasks.check_processing_services_online": 10,
     "ami.jobs.tasks.audit_jobs": 10,
     "ami.jobs.tasks.audit_data_integrity": 15,
-    "ami.main.tasks.update_stale_counts": 5,
 }
 
 

@@ -128,6 +128,11 @@ def count(queue: str) -> int:
     return Call.objects.filter(queue=queue, run=None).count()
 
 
+def are_left(*tasks: str) -> bool:
+    """Whether a call of one of these tasks waits or runs; one statement."""
+    return Call.objects.filter(task__in=tasks).exists()
+
+
 @dataclass(frozen=True)
 class Holder:
     """A call that holds its key or a permit: its run was ``sent`` or is ``running``, or it is ``stopped``.

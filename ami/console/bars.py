@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
 WIDTH, HEIGHT = 5, 32
 
 
@@ -12,7 +15,6 @@ class Bar:
     """One hour; the units are those of the SVG's view box."""
 
     x: int
-    y: float
     height: float
     at: datetime
     count: int
@@ -26,17 +28,26 @@ class Bars:
     most: int
     total: int
 
-    @property
-    def width(self) -> int:
-        return len(self.bars) * WIDTH
-
-    @property
-    def height(self) -> int:
-        return HEIGHT
-
-    @property
-    def bar_width(self) -> int:
-        return WIDTH - 1
+    def drawn(self, label: str) -> SafeString:
+        """Return the image, with what is counted in words. In one piece: a page has thousands of bars."""
+        width = len(self.bars) * WIDTH
+        rects = "".join(
+            f'<rect x="{bar.x}" y="{HEIGHT - bar.height:g}" width="{WIDTH - 1}" height="{bar.height:g}">'
+            f"<title>{bar.at:%Y-%m-%d %H:%M} UTC: {bar.count}</title></rect>"
+            for bar in self.bars
+            if bar.count
+        )
+        return format_html(
+            '<svg class="bars" viewBox="0 0 {0} {1}" width="{0}" height="{1}" preserveAspectRatio="none" role="img" '
+            'aria-label="{2}: {3} in {4} hours, at most {5} in one">{6}</svg>',
+            width,
+            HEIGHT,
+            label,
+            self.total,
+            len(self.bars),
+            self.most,
+            mark_safe(rects),  # noqa: S308 - numbers and times
+        )
 
 
 def by_hour(counts: Mapping[datetime, int], hours: int, now: datetime | None = None) -> Bars:
@@ -46,7 +57,7 @@ def by_hour(counts: Mapping[datetime, int], hours: int, now: datetime | None = N
     values = [counts.get(start, 0) for start in starts]
     most = max(values, default=0)
     bars = tuple(
-        Bar(number * WIDTH, HEIGHT - _height(count, most), _height(count, most), start, count)
+        Bar(number * WIDTH, _height(count, most), start, count)
         for number, (start, count) in enumerate(zip(starts, values, strict=True))
     )
     return Bars(bars, most, sum(values))

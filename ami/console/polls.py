@@ -13,11 +13,11 @@ from django.conf import settings
 from django.db import Error
 from django.http import parse_cookie
 
+from ami.console.repeated_polls import Headers, RepeatedPolls, repeated_polls
 from ami.console.watchers import Watchers, etag_of, watchers
 from ami.telemetry.snapshots import shared
 
 Environ = dict[str, Any]
-Headers = list[tuple[str, str]]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 #: Figures are at most about so old. An operation, or a worker that changes, outdates them at once, and tasks that
@@ -35,8 +35,10 @@ OF_ONE = frozenset({"etag", "content-length", "expires"})
 class Polls:
     """A WSGI application around Django's."""
 
-    def __init__(self, application: Application, known: Watchers = watchers) -> None:
-        self._application, self._watchers = application, known
+    def __init__(
+        self, application: Application, known: Watchers = watchers, repeated: RepeatedPolls = repeated_polls
+    ) -> None:
+        self._application, self._watchers, self._repeated = application, known, repeated
         self._lock = threading.Lock()
         self._headers: OrderedDict[tuple[str, ...], Headers] = OrderedDict()
 
@@ -45,8 +47,9 @@ class Polls:
             return self._application(environ, start_response)
         key = _key(environ)
         if (headers := self._headers.get(key)) and (found := self._answer(environ, headers)) is not None:
-            status, headers, body = found
-            start_response(status, headers)
+            status, answered, body = found
+            self._learn_bytes(environ, headers)
+            start_response(status, answered)
             return [body]
 
         def learning(status: str, headers: Headers, *rest: Any) -> Any:
@@ -56,8 +59,7 @@ class Polls:
         return self._application(environ, learning)
 
     def _answer(self, environ: Environ, headers: Headers) -> tuple[str, Headers, bytes] | None:
-        session = parse_cookie(environ.get("HTTP_COOKIE", "")).get(settings.SESSION_COOKIE_NAME, "")
-        if (watcher := self._watchers.trusted(session)) is None:
+        if (watcher := self._watchers.trusted(_session(environ))) is None:
             return None
         try:
             etag = etag_of(watcher.allowed, str(shared.current(FRESH_SECONDS).version))
@@ -68,6 +70,12 @@ class Polls:
         if (part := self._watchers.kept(environ["RAW_URI"], etag)) is None:
             return None
         return "200 OK", [*headers, ("ETag", etag), ("Content-Length", str(len(part)))], part
+
+    def _learn_bytes(self, environ: Environ, headers: Headers) -> None:
+        """Let the web server's loop answer the same bytes, where it has seen them (`config.web_server`)."""
+        if request := getattr(environ.get("gunicorn.socket"), "seen", b""):
+            etag, session = environ.get("HTTP_IF_NONE_MATCH", ""), _session(environ)
+            self._repeated.learn(request, etag, session, environ["RAW_URI"], headers)
 
     def _learn(self, key: tuple[str, ...], environ: Environ, status: str, headers: Headers) -> None:
         """Remember the headers of a part that all who watch share; nothing else has such an ETag."""
@@ -92,6 +100,10 @@ def _is_poll(environ: Environ) -> bool:
         and environ.get("CONTENT_LENGTH", "") in ("", "0")
         and "HTTP_TRANSFER_ENCODING" not in environ
     )
+
+
+def _session(environ: Environ) -> str:
+    return str(parse_cookie(environ.get("HTTP_COOKIE", "")).get(settings.SESSION_COOKIE_NAME, ""))
 
 
 def _key(environ: Environ) -> tuple[str, ...]:

@@ -53,12 +53,16 @@ class Watchers:
 
     def trusted(self, session: str) -> Watcher | None:
         """Return what is known of a session; None where it must be checked."""
-        known = self._known.get(session)
-        if known is not None and known.until > time.time():
+        if (known := self.remembered(session)) is not None:
             return known
         if not session or not (found := shared_parts.read("watcher", session)) or found[0] <= time.time():
             return None
         return self._remember(session, found[0], frozenset(found[1]))
+
+    def remembered(self, session: str) -> Watcher | None:
+        """Return what this process knows of a session, without asking anyone."""
+        known = self._known.get(session)
+        return known if known is not None and known.until > time.time() else None
 
     def distrust(self, session: str) -> None:
         """Let a session be checked anew: its user has signed out. Other processes may take `REMEMBERED_SECONDS`."""
@@ -79,13 +83,17 @@ class Watchers:
 
     def kept(self, address: str, etag: str) -> bytes | None:
         """Return what was rendered for an address, if it has this ETag."""
-        found = self._parts.get((address, etag.partition(".")[0]))
-        if found is not None and found[0] == etag:
-            return found[1]
+        if (found := self.at_hand(address, etag)) is not None:
+            return found
         part: bytes | None = shared_parts.read("part", f"{etag} {address}")
         if part is not None:
             self._put_part(address, etag, part)
         return part
+
+    def at_hand(self, address: str, etag: str) -> bytes | None:
+        """Return what this process has of an address, if it has this ETag, without asking anyone."""
+        found = self._parts.get((address, etag.partition(".")[0]))
+        return found[1] if found is not None and found[0] == etag else None
 
     def _put_part(self, address: str, etag: str, part: bytes) -> None:
         with self._lock:

@@ -1,26 +1,29 @@
 """The core's Celery tasks: thin wrappers around its services. Each may run twice, also concurrently."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from celery import Task, shared_task
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
-from ami.admission.policies import Unique
+from ami.admission.policies import GroupBy, Unique
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import (
     bulk_deletion,
     capture_sets,
+    counts,
     detection_projects,
     float_conversion,
     leases,
     login_attempts,
     public_urls,
+    recounts,
     sessions,
-    stale_flush,
     stale_marks,
     station_sync,
 )
-from ami.queues.publish import publish_successor
+from ami.queues.publish import publish_successor, publish_task
 from ami.queues.slices import Slice
 
 #: Clicks of one project do not hold up those of another; calls that come while one runs become one more run.
@@ -28,6 +31,9 @@ FAIR: dict[str, Any] = {"triggered_by": "people (admin)", "fair_by": "project_id
 
 #: A tick that comes while the last one waits or runs is dropped.
 ALONE: dict[str, Any] = {"triggered_by": "beat", "unique": Unique(), "ignore_result": True}
+
+#: Where a job groups the station's captures already, its call comes back after so long.
+HELD_SECONDS = 15.0
 
 #: Only a deadlock or a lost database connection is retried; other errors are faults.
 RETRIES: dict[str, Any] = {
@@ -44,7 +50,7 @@ RETRIES: dict[str, Any] = {
     **RETRIES,
 )
 def refresh_event_calculated_fields(event_id: int, project_id: int | None = None) -> None:  # noqa: ARG001 - its turn
-    stale_flush.refresh_marked("event", event_id)
+    counts.refresh("event", event_id)
 
 
 @shared_task(
@@ -57,7 +63,7 @@ def refresh_deployment_calculated_fields(
     deployment_id: int,
     project_id: int | None = None,  # noqa: ARG001 - its turn
 ) -> None:
-    stale_flush.refresh_marked("deployment", deployment_id)
+    counts.refresh("deployment", deployment_id)
 
 
 @shared_task(
@@ -67,19 +73,37 @@ def refresh_deployment_calculated_fields(
     **FAIR,
     **RETRIES,
 )
-def refresh_project_calculated_fields(self: Task, project_id: int, marked: bool = False) -> None:
+def refresh_project_calculated_fields(
+    self: Task,
+    project_id: int,
+    after: Sequence[int] = (0, 0),
+    marked: bool = False,  # noqa: ARG001 - of an earlier version
+) -> None:
     """Recount all events and stations of a project, in slices."""
-    if not marked:
-        stale_flush.refresh_marked("project", project_id)
-    if not stale_flush.flush(Slice(self), project_id):
-        publish_successor(self, project_id=project_id, marked=True)
+    if left := recounts.recount_project(project_id, Slice(self), after):
+        publish_successor(self, project_id=project_id, after=left)
+
+
+@shared_task(
+    bind=True,
+    name="ami.main.tasks.update_counts",
+    triggered_by="what changes captures, occurrences, sessions or projects",
+    group_by=GroupBy(by=("kind",), seconds=settings.ANTENNA_COUNTS_SECONDS, merge={"pks": "set"}, halves=True),
+    ignore_result=True,
+    **RETRIES,
+)
+def update_counts(self: Task, kind: str, pks: Sequence[int]) -> None:
+    """Recount objects that were marked stale, each once for all its marks, in slices."""
+    if left := recounts.recount(kind, pks, Slice(self)):
+        publish_successor(self, kind=kind, pks=left)
 
 
 @shared_task(bind=True, name="ami.main.tasks.update_stale_counts", **ALONE, **RETRIES)
 def update_stale_counts(self: Task) -> bool:
-    """Recount what is marked stale and fill copied columns; the next tick continues. Return whether nothing is left."""
+    """Hand over marks of an earlier version and fill copied columns; the next tick continues. Whether all is done."""
     turn = Slice(self)
-    return stale_flush.flush(turn) and detection_projects.fill(turn)
+    stale_marks.hand_over()
+    return detection_projects.fill(turn)
 
 
 @shared_task(bind=True, name="ami.main.tasks.update_float_lists", **ALONE, **RETRIES)
@@ -120,11 +144,11 @@ def update_public_urls(self: Task, deployment_id: int, base_url: str, project_id
 )
 def regroup_events(self: Task, deployment_id: int, marked: bool = False, project_id: int | None = None) -> str:
     """Group a station's captures into events, in slices; a call that comes meanwhile groups them once more."""
-    if not marked:
-        stale_marks.mark_stale("sessions", [deployment_id])
-    outcome = sessions.regroup(deployment_id, Slice(self))
+    outcome = sessions.regroup(deployment_id, Slice(self), begins=not marked)
     if outcome is sessions.Outcome.MORE:
         publish_successor(self, deployment_id=deployment_id, marked=True, project_id=project_id)
+    elif outcome is sessions.Outcome.HELD:
+        publish_task(self, deployment_id=deployment_id, project_id=project_id, countdown=HELD_SECONDS)
     return outcome.value
 
 

@@ -80,12 +80,25 @@ class Tasks(Variables):
         low=0,
         high=1000,
     )
+    antenna_counts_seconds: int = variable(
+        15,
+        "Seconds after a change until the counts of its sessions and stations are corrected, once for all changes.",
+        low=1,
+        high=3600,
+    )
     antenna_pull_turn_seconds: int = variable(
         60,
         "Seconds after which a pull job hands out no images, so that its workers turn to another running job of its "
         "pipeline that waits; 0: never.",
         low=0,
         high=86_400,
+    )
+    antenna_pull_most_held: int = variable(
+        200,
+        "Images that a pull worker which names itself holds when it is handed some of another job: with those, at most "
+        "so many; 0: no limit.",
+        low=0,
+        high=1_000_000,
     )
     nats_max_ack_pending: int = variable(
         1000, "The maximum number of unacknowledged tasks of one job.", low=1, high=1_000_000

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 
 from ami.console import quantities
+from ami.console.bars import Bars
 from ami.console.levers import LEVERS
 from ami.console.sparkline import sparkline
 
@@ -86,6 +87,12 @@ def stem(name: str) -> str:
 def spark(values: Sequence[float | None], what: str) -> SafeString:
     """Return the line of the last hour."""
     return sparkline(values, what)
+
+
+@register.simple_tag
+def bar_chart(bars: Bars, label: str) -> SafeString:
+    """Return the bars of the last hours."""
+    return bars.drawn(label)
 
 
 @register.simple_tag

@@ -19,6 +19,15 @@ def client_of(request: Request, client_info: Mapping[str, Any]) -> str:
     Clients that share a token and send no names have one key. Without a token the key is the user's.
     """
     token = request.auth
+    names = _names(client_info)
     owner = f"token-{token.pk}" if isinstance(token, ApiToken) else f"user-{request.user.pk}"
-    names = [value[:255] if isinstance(value := client_info.get(name), str) else "" for name in NAMES]
     return f"{owner}-{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]}"
+
+
+def has_name(client_info: Mapping[str, Any]) -> bool:
+    """Whether the client says which one it is: those that do not are one client, however many they are."""
+    return any(_names(client_info))
+
+
+def _names(client_info: Mapping[str, Any]) -> list[str]:
+    return [value[:255] if isinstance(value := client_info.get(name), str) else "" for name in NAMES]

@@ -8,12 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from ami.jobs.api import job_filters, next_job
-from ami.jobs.api.pull_client import client_of
+from ami.jobs.api.pull_client import client_of, has_name
 from ami.jobs.api.serializers import JobReferenceSerializer
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, DispatchMode
-from ami.jobs.services import claim_extension, image_claims, posted_results, turns, worker_lines
+from ami.jobs.services import claim_extension, held_images, image_claims, posted_results, turns, worker_lines
 from ami.ml.api import bodies
 from ami.ml.schemas import (
     MAX_BATCH,
@@ -60,7 +60,8 @@ class WorkerActions:
     def tasks(self, request: Request, pk: str | None = None) -> Response:  # noqa: ARG002
         """Hand out up to ``batch_size`` images; none if the job is not active, 503 if NATS is unreachable.
 
-        None as well where its turn is over and another job of its pipeline waits: ask for a job again.
+        None as well where its turn is over and another job of its pipeline waits: ask for a job again. Fewer, or none,
+        where the client, which has named itself, holds many images of other jobs: post their results first.
 
         The images that the client already holds stay with it for longer, a bounded number of times.
         """
@@ -79,8 +80,11 @@ class WorkerActions:
         # Before the fetch, which would hand the client its own image again.
         claim_extension.extend(job, claim_extension.due_claims(job, client))
         most = min(wanted.batch_size, MAX_BATCH)
+        if has_name(wanted.client_info):
+            most = held_images.allowance(job, client, most)
         try:
-            tasks = image_claims.claim(job, most, client=client, base_url=request.build_absolute_uri("/"))
+            base_url = request.build_absolute_uri("/")
+            tasks = image_claims.claim(job, most, client=client, base_url=base_url) if most else []
         except NatsUnavailable as error:
             worker_lines.unavailable(job, error, by=by)
             raise

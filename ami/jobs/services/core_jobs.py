@@ -9,7 +9,6 @@ from ami.jobs.models import Job
 from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 from ami.main.models import BulkDeletion, Deployment, SourceImageCollection
 from ami.main.services import bulk_deletion, capture_sets, sessions, station_sync
-from ami.main.services.stale_marks import mark_stale
 
 HELD_PAUSE_SECONDS = 0.5
 
@@ -65,14 +64,14 @@ def bulk_delete(job: Job, turn: SliceOfWork) -> bool:
 
 
 def _regroup(job: Job, station: Deployment, cursor: dict[str, object], turn: SliceOfWork) -> bool:
-    if not cursor.get("marked"):
-        mark_stale("sessions", [station.pk])
-    outcome = sessions.regroup(station.pk, turn)
+    marked = bool(cursor.get("marked"))
+    outcome = sessions.regroup(station.pk, turn, begins=not marked)
     finished = outcome is sessions.Outcome.DONE
     if outcome is sessions.Outcome.HELD:
-        # The holder of the lock or the next flush sees the mark; without a pause the slices would spin.
-        time.sleep(HELD_PAUSE_SECONDS)
-    job.save_progress(cursor={**cursor, "stage": "regroup", "marked": True}, done=int(finished), total=1)
+        time.sleep(HELD_PAUSE_SECONDS)  # Without a pause the slices would spin.
+    else:
+        marked = True
+    job.save_progress(cursor={**cursor, "stage": "regroup", "marked": marked}, done=int(finished), total=1)
     return finished
 
 

@@ -1,11 +1,11 @@
-"""Read-only admin of maintenance rows: stale counts, leases, bulk deletions, login attempts."""
+"""Read-only admin of maintenance rows: leases, bulk deletions, login attempts."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
 
-from ami.main.models import BulkDeletion, Lease, LoginAttempts, StaleCount
+from ami.main.models import BulkDeletion, Lease, LoginAttempts
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -15,18 +15,6 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-
-@admin.register(StaleCount)
-class StaleCountAdmin(ReadOnlyAdmin):
-    """Marks that the next flush removes; an old mark means that counting its object fails."""
-
-    list_display = ("kind", "object_pk", "marked_at")
-    list_filter = ("kind",)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        # Refresh the object instead: that removes its marks.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Rows that only the application writes: stale counts, leases, bulk deletions, login attempts."""
+"""Rows that only the application writes: leases, bulk deletions, login attempts."""
 
 from django.conf import settings
 from django.db import models
@@ -7,22 +7,12 @@ from ami.main.models.base import TimestampedModel
 
 
 class StaleCount(models.Model):
-    """A mark that an object's calculated fields are out of date.
+    """A mark of an earlier version that an object's calculated fields are out of date; it becomes a call.
 
-    Append-only: each mark is a row of its own, and a refresh deletes exactly the rows it read before it counted. With
-    one row per object a mark could get lost (its writer finds the row in place and has not committed when the refresh
-    counts), or all ingest transactions of a station would wait for the lock of that row (incident 34).
+    ``kind`` is event, deployment, project or sessions. The table goes with the next version: its workers write none.
     """
 
-    class Kind(models.TextChoices):
-        """What is stale; ``sessions`` is the grouping of a station's captures into events."""
-
-        EVENT = "event"
-        DEPLOYMENT = "deployment"
-        PROJECT = "project"
-        SESSIONS = "sessions"
-
-    kind = models.CharField(max_length=16, choices=Kind.choices)
+    kind = models.CharField(max_length=16)
     object_pk = models.BigIntegerField()
     marked_at = models.DateTimeField(auto_now_add=True)
 

@@ -8,7 +8,7 @@ from django.db import models, transaction
 from django.utils.text import slugify
 
 from ami.main.models.base import TimestampedModel
-from ami.main.services.stale_marks import mark_stale
+from ami.main.services.stale_marks import mark_stale, regroup_later
 
 if TYPE_CHECKING:
     from ami.main.models.users import User
@@ -94,7 +94,7 @@ class Project(TimestampedModel):
             if before.default_filters_score_threshold != self.default_filters_score_threshold:
                 mark_stale("project", [self.pk])
             if before.session_time_gap_seconds != self.session_time_gap_seconds:
-                mark_stale("sessions", self.deployments.values_list("pk", flat=True))
+                regroup_later(self.deployments.values_list("pk", flat=True))
 
 
 class Site(TimestampedModel):

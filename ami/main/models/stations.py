@@ -11,7 +11,7 @@ from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
 from ami.main.services import path_patterns
 from ami.main.services.paths import problem_of
-from ami.main.services.stale_marks import mark_stale
+from ami.main.services.stale_marks import regroup_later
 from ami.main.services.times import validate_time_zone
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Deployment(TimestampedModel):
         with transaction.atomic():
             super().save(*args, **kwargs)
             if before is not None and before != self.time_zone:
-                mark_stale("sessions", [self.pk])
+                regroup_later([self.pk])
 
 
 class Event(TimestampedModel):

@@ -1,4 +1,4 @@
-"""Calculated fields, updated with a delay: a change of data marks them stale, a flush recounts them.
+"""Calculated fields, updated with a delay: a change of data marks them stale, a call recounts them.
 
 Counting inside every ingest transaction would scan the whole station per image, quadratic in its size (facts 4).
 """

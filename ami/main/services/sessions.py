@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from ami.main.models.captures import SourceImage
-from ami.main.models.maintenance import Lease, StaleCount
+from ami.main.models.maintenance import Lease
 from ami.main.models.occurrences import Occurrence
 from ami.main.models.stations import Deployment, Event
 from ami.main.services import leases
@@ -17,10 +17,11 @@ from ami.main.services.times import local_date
 from ami.queues.slices import Slice
 
 STEP_CAPTURES = 1000
-MAX_MARKS = 5000
 
 Capture = tuple[int, datetime, int | None]
 State = dict[str, Any]
+#: Nothing is grouped yet: the last capture, and the date of its session.
+BEGINNING: State = {"after": None, "day": None}
 
 
 class Outcome(Enum):
@@ -28,50 +29,39 @@ class Outcome(Enum):
 
     DONE = "done"
     MORE = "more to do"
-    HELD = "held by another worker; the station stays marked"
+    HELD = "held by another worker; ask again"
 
 
 class LeaseLost(Exception):
     """Another worker has acquired the station's lease; the step is rolled back."""
 
 
-def regroup(deployment_id: int, turn: Slice) -> Outcome:
+def regroup(deployment_id: int, turn: Slice, *, begins: bool = True) -> Outcome:
     """Group the captures of one station until the slice is over; the next call continues.
 
-    The station must be marked (``mark_stale("sessions", [pk])``). Marks are removed only when a run that started after
-    them has finished, so neither a held lease nor a crash loses a request (incident 46). Idempotent.
+    A call that ``begins`` starts over, so that captures are seen that came behind the place of an earlier one. It has
+    not begun where the outcome is ``HELD``, and is repeated; its task's row keeps a request over a crash (incident 46).
+    Idempotent.
     """
     with leases.held(f"regroup:{deployment_id}") as held:
         if held is None:
             return Outcome.HELD
         try:
-            return _steps(deployment_id, *held, turn)
+            return _steps(deployment_id, *held, turn, begins=begins)
         except LeaseLost:
             return Outcome.HELD
 
 
-def _steps(deployment_id: int, lease: QuerySet[Lease], owner: str, turn: Slice) -> Outcome:
-    state: State = lease.get().state
-    while True:
+def _steps(deployment_id: int, lease: QuerySet[Lease], owner: str, turn: Slice, *, begins: bool) -> Outcome:
+    state: State = BEGINNING if begins else lease.get().state or BEGINNING
+    while state:
         station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
-        state = state or _begin(deployment_id)
-        if station is None or not state["seen"]:
-            _forget(deployment_id)
+        if station is None:
             return Outcome.DONE
         state = _fenced_step(station, state, lease, owner)
         if state and turn.over():
             return Outcome.MORE
-
-
-def _begin(deployment_id: int) -> State:
-    marks = StaleCount.objects.filter(kind="sessions", object_pk=deployment_id)
-    return {"seen": list(marks.order_by("pk").values_list("pk", flat=True)[:MAX_MARKS]), "after": None, "day": None}
-
-
-def _forget(deployment_id: int) -> None:
-    """Remove the marks of a deleted station."""
-    if not Deployment.objects.filter(pk=deployment_id).exists():
-        StaleCount.objects.filter(kind="sessions", object_pk=deployment_id).delete()
+    return Outcome.DONE
 
 
 def _fenced_step(station: Deployment, state: State, lease: QuerySet[Lease], owner: str) -> State:
@@ -87,7 +77,7 @@ def _step(station: Deployment, state: State) -> State:
     """Assign the next captures to events; return the new state, empty when the run is finished."""
     captures = _captures_after(station, state["after"])
     if not captures:
-        _finish(station, state["seen"])
+        _finish(station)
         return {}
     nights, day = _nights(station, captures, state)
     for night, night_captures in nights.items():
@@ -129,7 +119,7 @@ def _place(station: Deployment, day: date, captures: list[Capture]) -> None:
     mark_stale("event", {event.pk, *(event_id for _, _, event_id in captures)})
 
 
-def _finish(station: Deployment, seen: list[int]) -> None:
+def _finish(station: Deployment) -> None:
     untimed = SourceImage.objects.filter(deployment=station, timestamp=None).exclude(event=None)
     mark_stale("event", untimed.values_list("event_id", flat=True).distinct())
     untimed.update(event=None)
@@ -137,7 +127,6 @@ def _finish(station: Deployment, seen: list[int]) -> None:
     has_captures = Exists(SourceImage.objects.filter(event_id=OuterRef("pk")))
     Event.objects.filter(~has_captures, deployment=station).delete()
     mark_stale("deployment", [station.pk])
-    StaleCount.objects.filter(pk__in=seen).delete()
 
 
 def _follow_captures(station: Deployment) -> None:

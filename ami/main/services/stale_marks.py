@@ -1,28 +1,60 @@
-"""Marks calculated fields as stale; `stale_counts` recounts them."""
+"""Says that calculated fields are stale: a call in the transaction that changed their data recounts them later.
 
-from collections.abc import Iterable
+The calls of one kind are one run (`GroupBy` of ``update_counts``), `ANTENNA_COUNTS_SECONDS` after the first of them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.db import transaction
 
 from ami.main.models.maintenance import StaleCount
+from ami.queues.publish import publish_many, signature
+
+UPDATE_COUNTS, REGROUP = "ami.main.tasks.update_counts", "ami.main.tasks.regroup_events"
+KINDS = ("event", "deployment", "project")
+#: Keys of one call; a group's run has those of many.
+MOST_KEYS = 1000
+#: Marks of an earlier version that are handed over at once.
+MOST_MARKS = 5000
 
 
 def mark_stale(kind: str, pks: Iterable[int | None]) -> None:
     """Mark the calculated fields of these objects stale, in the transaction that changed their data.
 
-    ``kind`` is ``event``, ``deployment``, ``project`` or ``sessions`` (a deployment to regroup). No keys mark nothing,
-    never everything (hazard 5); None is skipped.
+    ``kind`` is ``event``, ``deployment``, or ``project``, which is all of its events and stations. No keys mark
+    nothing, never everything (hazard 5); None is skipped.
 
     Raises:
         ValueError: unknown kind.
     """
-    if kind not in StaleCount.Kind.values:
-        raise ValueError(f"'{kind}' has no calculated fields; choose one of {', '.join(StaleCount.Kind.values)}.")
-    keys = sorted({int(pk) for pk in pks if pk is not None})
-    StaleCount.objects.bulk_create([StaleCount(kind=kind, object_pk=pk) for pk in keys], batch_size=1000)
+    if kind not in KINDS:
+        raise ValueError(f"'{kind}' has no calculated fields; choose one of {', '.join(KINDS)}.")
+    publish_many(_calls(kind, pks))
 
 
 def mark_stale_counts(*, events: Iterable[int | None], deployments: Iterable[int | None]) -> None:
-    """Mark sessions and stations stale by one statement; see `mark_stale`."""
-    kinds = {StaleCount.Kind.EVENT: events, StaleCount.Kind.DEPLOYMENT: deployments}
-    keys = [(kind, pk) for kind, pks in kinds.items() for pk in sorted({pk for pk in pks if pk is not None})]
-    if keys:
-        StaleCount.objects.bulk_create([StaleCount(kind=kind, object_pk=pk) for kind, pk in keys], batch_size=1000)
+    """Mark sessions and stations stale together; see `mark_stale`."""
+    publish_many([*_calls("event", events), *_calls("deployment", deployments)])
+
+
+def _calls(kind: str, pks: Iterable[int | None]) -> Iterator[Any]:
+    keys = sorted({int(pk) for pk in pks if pk is not None})
+    for first in range(0, len(keys), MOST_KEYS):
+        yield signature(UPDATE_COUNTS, kind=kind, pks=keys[first : first + MOST_KEYS])
+
+
+def regroup_later(pks: Iterable[int]) -> None:
+    """Let the captures of these stations be grouped into sessions again, once this transaction has committed."""
+    publish_many([signature(REGROUP, deployment_id=pk) for pk in pks])
+
+
+def hand_over() -> int:
+    """Make calls of marks that an earlier version has written; return how many marks."""
+    with transaction.atomic():
+        rows = list(StaleCount.objects.order_by("pk").values_list("pk", "kind", "object_pk")[:MOST_MARKS])
+        for kind in KINDS:
+            mark_stale(kind, [key for _, each, key in rows if each == kind])
+        regroup_later(sorted({key for _, each, key in rows if each == "sessions"}))
+        StaleCount.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
+    return len(rows)

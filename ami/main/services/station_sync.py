@@ -12,7 +12,7 @@ from ami.main.models.stations import Deployment, S3StorageSource
 from ami.main.services.capture_times import times_of
 from ami.main.services.paths import problem_of
 from ami.main.services.sources import SourceFile, pictures
-from ami.main.services.stale_marks import mark_stale
+from ami.main.services.stale_marks import mark_stale, regroup_later
 from ami.main.services.times import station_time
 from ami.queues.slices import Slice
 
@@ -61,7 +61,7 @@ def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) 
             captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
         )
         mark_stale("deployment", [station.pk] if captures else [])
-        mark_stale("sessions", [station.pk] if captures else [])
+        regroup_later([station.pk] if captures else [])
     return SyncState(
         after=batch[-1].path,
         synced=state.synced + len(captures),

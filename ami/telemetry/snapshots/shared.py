@@ -53,6 +53,14 @@ def current(max_age_seconds: float = 2.0) -> Snapshot:
         _lock.release()
 
 
+def known_version(max_age_seconds: float) -> int | None:
+    """Return the version that this process has just read, None where it has to ask again; without a statement."""
+    memo, now = _memo, time.monotonic()
+    if memo is None or now - memo.read_at >= MEMO_SECONDS or now - memo.taken_at > max_age_seconds:
+        return None
+    return memo.snapshot.version
+
+
 def _read(memo: _Memo | None, max_age_seconds: float) -> _Memo:
     now, known = time.monotonic(), memo.snapshot if memo else None
     if memo and now - memo.taken_at <= max_age_seconds and shared_values.version(NAME) == memo.snapshot.version:

@@ -7,10 +7,11 @@ from django.db import connection
 
 from ami.exports.models import DataExport
 from ami.exports.services import writer
-from ami.main.models import Deployment, Event, SourceImageCollection, StaleCount
-from ami.main.services import capture_sets, sessions, stale_flush, stale_marks
+from ami.main.models import Deployment, Event, SourceImageCollection
+from ami.main.services import capture_sets, sessions, stale_marks
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.stale import marked, recount_marked
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,17 +44,17 @@ def together(*works):
     assert not errors, errors
 
 
-def test_two_flushes_leave_right_counts_and_no_marks():
+def test_two_recounts_leave_right_counts_and_no_marks():
     stations = [factories.station() for _ in range(5)]
     for station in stations:
         factories.captures(station, 3)
     stale_marks.mark_stale("deployment", [station.pk for station in stations])
-    together(*[lambda: stale_flush.flush(Turn())] * 2)
+    together(recount_marked, recount_marked)
     assert set(Deployment.objects.values_list("captures_count", flat=True)) == {3}
-    assert not StaleCount.objects.exists()
+    assert not marked()
 
 
-def test_capture_added_during_a_flush_is_counted_finally():
+def test_capture_added_during_a_recount_is_counted_finally():
     station = factories.station()
 
     def ingest():
@@ -63,13 +64,13 @@ def test_capture_added_during_a_flush_is_counted_finally():
 
     def flush():
         for _ in range(20):
-            stale_flush.flush(Turn())
+            recount_marked()
 
     together(ingest, flush, flush)
-    stale_flush.flush(Turn())
+    recount_marked()
     station.refresh_from_db()
     assert station.captures_count == 20
-    assert not StaleCount.objects.exists()
+    assert not marked()
 
 
 def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypatch):
@@ -78,12 +79,10 @@ def test_concurrent_regroups_of_a_station_make_one_grouping_incident_46(monkeypa
     factories.captures(station, 40, every_minutes=60)
 
     def regroup():
-        stale_marks.mark_stale("sessions", [station.pk])
         sessions.regroup(station.pk, Turn())
 
     together(*[regroup] * 4)
-    stale_flush.flush(Turn())
-    assert not StaleCount.objects.filter(kind="sessions").exists()
+    recount_marked()
     assert not station.captures.filter(event=None).exists()
     assert sum(Event.objects.values_list("captures_count", flat=True)) == 40
 

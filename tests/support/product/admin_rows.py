@@ -23,7 +23,6 @@ from ami.main.models import (
     S3StorageSource,
     Site,
     SourceImageCollection,
-    StaleCount,
     TaxaList,
 )
 from ami.main.services import login_attempts, tokens
@@ -110,7 +109,6 @@ def everything() -> None:
     Device.objects.create(name="Device", project=station.project)
     TaxaList.objects.create(name=f"List {next(_numbers)}")
     SourceImageCollection.objects.create(name="Set", project=station.project).images.add(capture)
-    StaleCount.objects.create(kind="event", object_pk=capture.event_id)
     Lease.objects.create(name=f"lease {next(_numbers)}", lease_expires_at=timezone.now())
     login_attempts.count_address("192.0.2.1")
     BulkDeletion.objects.create(target="captures", pks=[capture.pk], requested_by=person)

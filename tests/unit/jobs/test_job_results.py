@@ -7,9 +7,10 @@ from ami.jobs.models.states import ImageState
 from ami.jobs.services import ingest
 from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.progress import progress
-from ami.main.models import Classification, Detection, Occurrence, StaleCount, Taxon
+from ami.main.models import Classification, Detection, Occurrence, Taxon
 from ami.ml.errors import PipelineNotConfigured
 from tests.support.product.job_setup import World
+from tests.support.product.stale import marked
 
 pytestmark = pytest.mark.sqlite
 
@@ -68,7 +69,7 @@ def test_hazard_5_a_result_about_no_image_of_the_job_recounts_nothing(world: Wor
     job = world.running(captures[:1])
     ingest.handle(job.pk, result_data=world.found(captures[1]))
     assert not Detection.objects.exists()
-    assert not StaleCount.objects.exists()
+    assert not marked()
 
 
 def test_hazard_6_an_error_without_image_id_settles_the_image_of_its_delivery(world: World) -> None:

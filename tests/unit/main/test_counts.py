@@ -4,10 +4,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from ami.admission.models import Call
 from ami.main.models import Deployment, Event, Identification, StaleCount
-from ami.main.services import counts, sessions, stale_flush, stale_marks
+from ami.main.services import counts, recounts, sessions, stale_marks
+from ami.main.tasks import update_stale_counts
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.stale import forget, marked, recount_marked
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
@@ -18,18 +21,12 @@ def station():
     for capture in factories.captures(station, 3):
         factories.occurrence(capture, factories.taxon(), 0.9)
         factories.null_marker(capture)
-    stale_marks.mark_stale("sessions", [station.pk])
     assert sessions.regroup(station.pk, Turn()) is sessions.Outcome.DONE
     return station
 
 
-def flush():
-    assert stale_flush.flush(Turn())
-    assert not StaleCount.objects.exists()
-
-
 def test_counts_leave_null_markers_out(station):
-    flush()
+    recount_marked()
     event, station = Event.objects.get(), Deployment.objects.get()
     assert (event.captures_count, event.detections_count, event.occurrences_count) == (3, 3, 3)
     assert (event.start, event.end) == (factories.NIGHT, station.last_capture_timestamp)
@@ -39,27 +36,27 @@ def test_counts_leave_null_markers_out(station):
 
 
 def test_a_changed_threshold_recounts_the_whole_project(station):
-    flush()
+    recount_marked()
     station.project.default_filters_score_threshold = 0.95
     station.project.save()
-    flush()
+    recount_marked()
     assert Event.objects.get().detections_count == 0
     assert Deployment.objects.get().occurrences_count == 0
     assert set(station.captures.values_list("detections_count", flat=True)) == {0}
 
 
 def test_excluded_taxa_leave_the_counts_with_their_descendants(station):
-    flush()
+    recount_marked()
     family = factories.taxon("Family")
     found = station.occurrences.first()
     found.determination.parent = family
     found.determination.save()
     station.project.default_filters_exclude_taxa.add(family)
-    flush()
+    recount_marked()
     assert Event.objects.get().occurrences_count == 2
     family.projects_that_exclude_it.clear()
     station.project.default_filters_include_taxa.add(family)
-    flush()
+    recount_marked()
     assert Event.objects.get().occurrences_count == 1
 
 
@@ -72,11 +69,12 @@ def test_unclassified_occurrence_counts():
 
 
 def test_no_keys_mean_nothing_and_never_everything_hazard_5(station):
-    StaleCount.objects.all().delete()
-    for kind in StaleCount.Kind.values:
+    forget()
+    for kind in stale_marks.KINDS:
         stale_marks.mark_stale(kind, [])
         stale_marks.mark_stale(kind, [None])
-    assert not StaleCount.objects.exists()
+    stale_marks.mark_stale_counts(events=[None], deployments=[])
+    assert not marked()
     with CaptureQueriesContext(connection) as queries:
         counts.refresh_captures([])
     assert not [query for query in queries if query["sql"].startswith("UPDATE")]
@@ -88,11 +86,9 @@ def test_an_unknown_kind_is_refused():
 
 
 def test_many_marks_are_one_refresh(station):
-    for _ in range(50):
-        stale_marks.mark_stale("deployment", [station.pk])
-    StaleCount.objects.filter(kind="event").delete()
+    forget()
     with CaptureQueriesContext(connection) as queries:
-        flush()
+        recounts.recount("deployment", [station.pk] * 50, Turn())
     updates = [query for query in queries if query["sql"].startswith('UPDATE "main_deployment"')]
     assert len(updates) == 1
 
@@ -107,22 +103,8 @@ def test_queries_of_a_refresh_do_not_grow_with_captures(station):
     assert len(many) == len(few)
 
 
-def test_mark_set_during_a_refresh_stays(station, monkeypatch):
-    def refresh_and_mark(kind, pk):
-        counts.refresh(kind, pk)
-        stale_marks.mark_stale(kind, [pk])
-
-    StaleCount.objects.all().delete()
-    stale_marks.mark_stale("deployment", [station.pk])
-    monkeypatch.setattr(stale_flush, "refresh", refresh_and_mark)
-    stale_flush.refresh_marked("deployment", station.pk)
-    assert StaleCount.objects.count() == 1
-
-
-def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch, caplog):
+def test_objects_that_fail_are_tried_last_and_alone(station, monkeypatch, caplog):
     other = factories.station()
-    StaleCount.objects.all().delete()
-    stale_marks.mark_stale("deployment", [station.pk, other.pk])
     refresh = counts.refresh
 
     def refuse_one(kind, pk):
@@ -130,26 +112,53 @@ def test_failed_refresh_keeps_its_mark_and_others_continue(station, monkeypatch,
             raise RuntimeError("cannot be counted")
         refresh(kind, pk)
 
-    monkeypatch.setattr(stale_flush, "refresh", refuse_one)
-    assert stale_flush.flush(Turn())
-    assert list(StaleCount.objects.values_list("object_pk", flat=True)) == [station.pk]
+    monkeypatch.setattr(recounts, "refresh", refuse_one)
+    assert recounts.recount("deployment", [station.pk, other.pk], Turn()) == [station.pk]
     assert "cannot be counted" in caplog.text
+    with pytest.raises(recounts.NotCounted, match=f"such as {station.pk}"):
+        recounts.recount("deployment", [station.pk], Turn())
 
 
-def test_next_slice_counts_the_remaining_marks(station):
-    stale_marks.mark_stale("deployment", [factories.station().pk for _ in range(4)])
-    rounds = 0
-    while not stale_flush.flush(Turn(2)):
-        rounds += 1
-        assert rounds < 10
-    assert rounds > 0
+def test_next_slice_counts_the_remaining_objects():
+    left = [factories.station().pk for _ in range(4)]
+    rounds = []
+    while left := recounts.recount("deployment", left, Turn(1)):
+        rounds.append(len(left))
+    assert rounds == [3, 2, 1]
+
+
+def test_project_is_recounted_in_slices(station):
+    other = factories.station(station.project)
+    forget()
+    places, after = [], (0, 0)
+    while after := recounts.recount_project(station.project_id, Turn(1), after):
+        places.append(after)
+    event = Event.objects.get()
+    assert places == [(0, event.pk), (1, station.pk), (1, other.pk)]
+    assert (event.captures_count, Deployment.objects.get(pk=station.pk).captures_count) == (3, 3)
+    assert not marked()
+
+
+def test_object_that_was_deleted_is_skipped():
+    for kind in ("event", "deployment", "project"):
+        assert recounts.recount(kind, [12345], Turn()) == []
+
+
+def test_thousands_of_keys_are_a_few_calls(station, monkeypatch):
+    forget()
+    monkeypatch.setattr(stale_marks, "MOST_KEYS", 2)
+    stale_marks.mark_stale_counts(events=[1, 2, 3, 3, None], deployments=[4])
+    assert marked() == {("event", 1), ("event", 2), ("event", 3), ("deployment", 4)}
+    assert Call.objects.count() == 3
+
+
+def test_marks_of_an_earlier_version_become_calls(station):
+    forget()
+    pairs = [("event", 1), ("event", 1), ("deployment", station.pk), ("project", 3), ("sessions", station.pk)]
+    StaleCount.objects.bulk_create([StaleCount(kind=kind, object_pk=pk) for kind, pk in pairs])
+    assert update_stale_counts.apply().get()
+    assert marked() == set(pairs)
     assert not StaleCount.objects.exists()
-
-
-def test_mark_of_a_deleted_object_is_removed():
-    stale_marks.mark_stale("event", [12345])
-    stale_marks.mark_stale("sessions", [12345])
-    flush()
 
 
 def test_identification_beats_classifications_until_withdrawn(station):
@@ -163,4 +172,4 @@ def test_identification_beats_classifications_until_withdrawn(station):
     found.refresh_from_db()
     assert (found.determination, found.determination_score) == (machine, 0.9)
     Identification.objects.all().delete()
-    assert StaleCount.objects.filter(kind="event", object_pk=found.event_id).exists()
+    assert ("event", found.event_id) in marked()

@@ -5,17 +5,17 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from ami.main import tasks
-from ami.main.models import Deployment, Event, Lease, StaleCount
-from ami.main.services import leases, sessions, stale_flush, stale_marks
+from ami.main.models import Deployment, Event, Lease
+from ami.main.services import leases, sessions
 from ami.main.services.sessions import Outcome
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
+from tests.support.product.stale import marked, recount_marked
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def group(station, turn=None):
-    stale_marks.mark_stale("sessions", [station.pk])
     return sessions.regroup(station.pk, turn or Turn())
 
 
@@ -64,7 +64,7 @@ def test_slices_have_the_same_result_as_one_run(monkeypatch):
         factories.capture(station, NIGHT + timedelta(hours=hours))
     outcomes = [group(station, Turn(1))]
     while outcomes[-1] is Outcome.MORE:
-        outcomes.append(sessions.regroup(station.pk, Turn(1)))
+        outcomes.append(sessions.regroup(station.pk, Turn(1), begins=False))
     assert outcomes[-1] is Outcome.DONE
     assert len(outcomes) > 2
     assert [event.captures.count() for event in station.events.order_by("group_by")] == [3, 3, 1]
@@ -100,34 +100,31 @@ def test_captures_without_a_time_belong_to_no_event():
     assert days(station) == []
 
 
-def test_station_stays_marked_while_its_lease_is_held_incident_46():
+def test_station_is_grouped_later_while_its_lease_is_held_incident_46():
     station = factories.station()
     factories.captures(station, 2)
     assert leases.acquire(leases.named(f"regroup:{station.pk}"), "another worker")
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
     leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
-    assert stale_flush.flush(Turn())
+    assert marked() == {("sessions", station.pk)}
+    recount_marked()
     assert days(station) == [date(2026, 6, 1)]
-    assert not StaleCount.objects.filter(kind="sessions").exists()
 
 
-def test_mark_set_during_a_run_is_handled_by_that_run_incident_46(monkeypatch):
+def test_call_that_begins_starts_over_behind_the_place_of_another_incident_46(monkeypatch):
+    monkeypatch.setattr(sessions, "STEP_CAPTURES", 1)
     station = factories.station()
-    factories.captures(station, 2)
-    finish = sessions._finish
-    late = []
-
-    def finish_while_another_capture_comes(at, seen):
-        finish(at, seen)
-        if not late:
-            late.append(factories.capture(station, NIGHT + timedelta(days=3)))
-            stale_marks.mark_stale("sessions", [station.pk])
-
-    monkeypatch.setattr(sessions, "_finish", finish_while_another_capture_comes)
-    assert group(station) is Outcome.DONE
-    late[0].refresh_from_db()
-    assert late[0].event is not None
+    for hours in (0, 1, 2):
+        factories.capture(station, NIGHT + timedelta(hours=hours))
+    assert group(station, Turn(2)) is Outcome.MORE
+    late = factories.capture(station, NIGHT - timedelta(days=3))
+    assert group(station, Turn(2)) is Outcome.MORE
+    while sessions.regroup(station.pk, Turn(2), begins=False) is Outcome.MORE:
+        pass
+    late.refresh_from_db()
+    assert late.event is not None
+    assert days(station) == [date(2026, 5, 29), date(2026, 6, 1)]
 
 
 def test_lost_lease_rolls_the_step_back_incident_46():
@@ -139,7 +136,7 @@ def test_lost_lease_rolls_the_step_back_incident_46():
     assert leases.acquire(leases.named(f"regroup:{station.pk}"), "me")
     Lease.objects.update(lease_owner="another worker")
     with pytest.raises(sessions.LeaseLost):
-        sessions._fenced_step(station, sessions._begin(station.pk), leases.named(f"regroup:{station.pk}"), "me")
+        sessions._fenced_step(station, sessions.BEGINNING, leases.named(f"regroup:{station.pk}"), "me")
     assert days(station) == []
 
 
@@ -163,12 +160,10 @@ def test_another_zone_or_gap_marks_the_sessions(changed):
     else:
         station.project.session_time_gap_seconds = 60
         station.project.save()
-    assert StaleCount.objects.get().kind == "sessions"
+    assert marked() == {("sessions", station.pk)}
 
 
-def test_a_deleted_station_loses_its_marks():
+def test_nothing_is_left_of_a_deleted_station():
     station = factories.station()
-    stale_marks.mark_stale("sessions", [station.pk])
     Deployment.objects.all().delete()
     assert sessions.regroup(station.pk, Turn()) is Outcome.DONE
-    assert not StaleCount.objects.filter(kind="sessions").exists()

@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ami.main.models import S3StorageSource, SourceImage, StaleCount
+from ami.main.models import S3StorageSource, SourceImage
 from ami.main.services import station_sync
 from ami.main.services.sources import SourceError, pictures
 from ami.main.services.station_sync import SyncState, sync
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.stale import marked
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +40,7 @@ def test_files_become_captures_with_station_time_and_url(folder):
     assert first.timestamp == datetime(2026, 6, 1, 20, 0, tzinfo=UTC)
     assert first.public_url() == "https://pictures.example/20260601220000.jpg"
     assert first.size == 5
-    assert {mark.kind for mark in StaleCount.objects.all()} == {"deployment", "sessions"}
+    assert marked() == {("deployment", station.pk), ("sessions", station.pk)}
 
 
 @pytest.mark.sqlite

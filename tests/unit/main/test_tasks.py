@@ -7,10 +7,11 @@ from django.conf import settings
 from ami.jobs.models import Job
 from ami.jobs.services.job_kinds import kind_of
 from ami.main import tasks
-from ami.main.models import SourceImage, SourceImageCollection, StaleCount
+from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, sessions
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.stale import marked
 
 INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "antenna-interactive"
 
@@ -21,6 +22,7 @@ INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "a
         ("refresh_event_calculated_fields", INGEST),
         ("refresh_deployment_calculated_fields", INGEST),
         ("refresh_project_calculated_fields", INGEST),
+        ("update_counts", HOUSEKEEPING),
         ("update_stale_counts", HOUSEKEEPING),
         ("update_public_urls", HOUSEKEEPING),
         ("regroup_events", HOUSEKEEPING),
@@ -158,7 +160,7 @@ def test_regroup_job_waits_for_the_stations_lease_incident_46(monkeypatch):
     leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
     advance(work)
     assert station.events.count() == 1
-    assert not StaleCount.objects.filter(kind="sessions").exists()
+    assert not [pk for kind, pk in marked() if kind == "sessions"]
 
 
 @pytest.mark.django_db

@@ -7,7 +7,6 @@ import errno
 import re
 import socket
 import time
-from functools import partial
 from typing import Any
 
 from gunicorn.glogging import Logger as GunicornLogger
@@ -176,11 +175,10 @@ def post_worker_init(worker: Any) -> None:
 
     And answer repeated polls in the loop.
     """
-    from ami.console.polls import FRESH_SECONDS
     from ami.console.repeated_polls import repeated_polls
     from ami.telemetry.sampler_thread import start
 
-    worker.polls = partial(repeated_polls.answer, max_age_seconds=FRESH_SECONDS)
+    worker.polls = repeated_polls.answer
     start(f"web@{socket.gethostname()}:{worker.pid}")
 
 

@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 from django.views import View
 
 from ami.console import levers
-from ami.console.polls import FRESH_SECONDS, LIVE
+from ami.console.polls import LIVE
+from ami.console.refresher import FRESH_SECONDS
 from ami.console.tables import Table, exported
 from ami.console.watchers import answer, etag_of, session_of, watchers
 from ami.telemetry.snapshots import shared

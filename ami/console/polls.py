@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import Error
 from django.http import parse_cookie
 
+from ami.console.refresher import FRESH_SECONDS
 from ami.console.repeated_polls import Headers, RepeatedPolls, repeated_polls
 from ami.console.watchers import Watchers, etag_of, watchers
 from ami.telemetry.snapshots import shared
@@ -20,10 +21,6 @@ from ami.telemetry.snapshots import shared
 Environ = dict[str, Any]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
-#: Figures are at most about so old. An operation, or a worker that changes, outdates them at once, and tasks that
-#: change after `shared.TASKS_SECONDS`: progress is seen after 5 s (a worker's report), these, and the 2 s between two
-#: polls.
-FRESH_SECONDS = 6.5
 #: The parameter of the query that asks for one part of a page alone; its value is the part's name.
 LIVE = "live"
 MOST_ADDRESSES = 200

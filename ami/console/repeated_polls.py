@@ -11,11 +11,14 @@ from collections import OrderedDict
 from email.utils import formatdate
 from typing import NamedTuple
 
+from ami.console.refresher import FRESH_SECONDS, Refresher
 from ami.console.watchers import Watchers, etag_of, watchers
 from ami.telemetry.snapshots import shared
 
 Headers = list[tuple[str, str]]
 MOST_REQUESTS = 500
+#: So much older figures are while the next snapshot is taken.
+TAKING_SECONDS = 1.0
 #: A request of at least so many bytes is not looked at.
 MOST_BYTES = 8192
 END, IF_NONE_MATCH = b"\r\n\r\n", b"\r\nIf-None-Match: "
@@ -31,8 +34,8 @@ class _Known(NamedTuple):
 class RepeatedPolls:
     """What one process has learned of polls."""
 
-    def __init__(self, known: Watchers = watchers) -> None:
-        self._watchers = known
+    def __init__(self, known: Watchers = watchers, refresher: Refresher | None = None) -> None:
+        self._watchers, self._refresher = known, refresher
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
 
@@ -51,12 +54,16 @@ class RepeatedPolls:
             while len(self._known) > MOST_REQUESTS:
                 self._known.popitem(last=False)
 
-    def answer(self, request: bytes, max_age_seconds: float) -> bytes | None:
+    def answer(self, request: bytes) -> bytes | None:
         """Return the whole response; None where the request is to go the usual way. It neither waits nor asks."""
         if not _is_whole(request):
             return None
         key, etag = _without_etag(request)
-        if (known := self._known.get(key)) is None or (version := shared.known_version(max_age_seconds)) is None:
+        if (known := self._known.get(key)) is None:
+            return None
+        if self._refresher:
+            self._refresher.want()
+        if (version := shared.known_version(FRESH_SECONDS + TAKING_SECONDS)) is None:
             return None
         if (watcher := self._watchers.remembered(known.session)) is None:
             return None
@@ -101,4 +108,4 @@ def _head(status: str, headers: bytes, etag: str) -> bytes:
 
 
 #: Of this process.
-repeated_polls = RepeatedPolls()
+repeated_polls = RepeatedPolls(watchers, Refresher())

@@ -99,7 +99,8 @@ def test_every_argument_of_groups_is_handled_and_the_wrong_one_is_alone(place: P
     keys, wrong = calls // 100, calls // 2
     for number in range(calls):
         given = -number if number == wrong else number
-        task("grouped").delay(key=f"key {number % keys}", numbers=[given], seconds=0.05)
+        # Ten of a key at a time, so that they are of one group however long it takes to stage them all.
+        task("grouped").delay(key=f"key {number // 10 % keys}", numbers=[given], seconds=0.05)
         if number % (calls // soak(4, 40)) == 0 and number:
             killer.kill_child()
     killer.kill_worker(0)

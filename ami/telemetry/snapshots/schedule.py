@@ -19,12 +19,15 @@ NEXT_SECONDS = 40.0
 
 #: Until when it holds by this process's clock, and what it is.
 _next: tuple[float, datetime | None] | None = None
+#: The same of the entries with their schedules.
+_entries: tuple[float, list[PeriodicTask]] | None = None
 
 
 def beats(at: datetime | None) -> tuple[datetime, tuple[BeatFigures, ...]]:
     """Return the database's time, which is ``at`` where that is known, and every beat.
 
-    Three statements, however many entries there are; one while the next tick is known, or without a beat.
+    Three statements, however many entries there are; two while these are known, and one while the next tick is, or
+    without a beat.
     """
     last_tick = Subquery(TickClaim.objects.exclude(claimed_at=None).order_by("-claimed_at").values("claimed_at")[:1])
     rows: list[Any] = list(leading(Beat.objects.annotate(now=Now(), last_tick=last_tick)).order_by("name"))
@@ -44,8 +47,8 @@ def beats(at: datetime | None) -> tuple[datetime, tuple[BeatFigures, ...]]:
 
 def forget() -> None:
     """Read the next tick from the entries, which have changed."""
-    global _next
-    _next = None
+    global _next, _entries
+    _next = _entries = None
 
 
 def _next_due(now: datetime) -> datetime | None:
@@ -53,9 +56,17 @@ def _next_due(now: datetime) -> datetime | None:
     known = _next
     if known and time.monotonic() < known[0] and (known[1] is None or known[1] > now):
         return known[1]
-    claims = {claim.pk: claim for claim in TickClaim.objects.select_related("entry")}
-    entries = PeriodicTask.objects.enabled().select_related("interval", "crontab", "solar", "clocked")
-    dues = [due for entry in entries if (due := due_at(entry, claims.get(entry.pk), now)) is not None]
+    claims = TickClaim.objects.in_bulk()
+    dues = [due for entry in _enabled() if (due := due_at(entry, claims.get(entry.pk), now)) is not None]
     found = min(dues, default=None)
     _next = time.monotonic() + NEXT_SECONDS, found
     return found
+
+
+def _enabled() -> list[PeriodicTask]:
+    """Return the entries that are enabled; a tick changes their claims alone, so they are read as seldom."""
+    global _entries
+    if _entries is None or time.monotonic() >= _entries[0]:
+        rows = PeriodicTask.objects.enabled().select_related("interval", "crontab", "solar", "clocked")
+        _entries = time.monotonic() + NEXT_SECONDS, list(rows)
+    return _entries[1]

@@ -8,8 +8,8 @@ Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_proper
 consume or publish).
 
 Publish: ``publish_settings`` (keeps what each publish reads), ``app`` (``send_task``: origin, delay, unknown queues),
-``staged_calls`` (the port to tasks with a policy, whose calls are rows; it also begins and ends their runs),
-``origin`` (who published), ``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once),
+``staged_calls`` (the port to tasks with a policy, whose calls are rows), ``origin`` (who published),
+``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once),
 ``bulk_message`` (builds one of them), ``replaced_calls`` (whether Celery's code publishes it), ``confirms`` (waits for
 RabbitMQ's confirmations together).
 
@@ -17,7 +17,7 @@ Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a m
 (stores what is buried).
 
 Run: ``django_fixup`` (keeps database connections between tasks), ``database_connections`` (which may be kept), ``task``
-(base class of every task).
+(base class of every task), ``staged_runs`` (begins and ends the run of staged calls around it).
 
 Settle: ``request`` (acknowledge, retry or bury), ``tracebacks`` (clears those of failed tasks), ``letter_ends`` (what
 became of a dead letter that was published again).

@@ -12,7 +12,7 @@ from celery.exceptions import Ignore, Reject
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import sensitive, staged_calls, task_counts, worker_records
+from ami.celery import sensitive, staged_runs, task_counts, worker_records
 from ami.celery.message_copy import PROPERTIES
 
 logger = get_logger(__name__)
@@ -77,9 +77,9 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
         return
     fields = {"task": task.name, "task_id": task.request.id}
     try:
-        if staged_calls.is_of_run(task):
+        if staged_runs.is_of_run(task):
             if is_held := records.is_disabled(task.name, job):
-                staged_calls.wait_again(task, WAIT_SECONDS)
+                staged_runs.wait_again(task, WAIT_SECONDS)
         else:
             is_held = records.set_aside(task.name, job, kept)
     except Error as error:

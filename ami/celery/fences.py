@@ -6,7 +6,7 @@ from celery import current_task
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import staged_calls
+from ami.celery import staged_runs
 
 logger = get_logger(__name__)
 
@@ -50,7 +50,7 @@ def check() -> None:
     Raises:
         FenceLost: a later run has begun; the transaction is rolled back by it.
     """
-    if staged_calls.is_lost():
+    if staged_runs.is_lost():
         raise FenceLost("The run was taken from this process.")
     mine = getattr(current_task.request, "antenna_run", None) if current_task else None
     if mine is not None and _fences is not None and not _fences.holds(*mine):

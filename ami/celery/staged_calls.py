@@ -1,4 +1,5 @@
-"""The port to tasks with a policy: a call of one is a row, and a message names the run that the row was sent for.
+"""The port to tasks with a policy: a call of one is a row, and a message names the run that the row was sent for
+(`ami.celery.staged_runs`).
 
 `config` connects it to `ami.admission`. Without it (another application), and for tasks without a policy, nothing here
 costs a statement.
@@ -14,25 +15,13 @@ from enum import StrEnum
 from typing import Any, Protocol
 from uuid import uuid4
 
-from billiard import current_process
-from celery.exceptions import Ignore, Reject, Retry
-from celery.utils.log import get_logger
-from django.db import Error
-
-logger = get_logger(__name__)
-
 #: The header that names the run of a message; and how often its call was sent for a run.
 RUN_HEADER, STARTS_HEADER = "antenna_admission", "antenna_starts"
 #: What a worker adds to a request it receives, so that two messages of one run differ.
 DELIVERY = "antenna_delivery"
 OWN_HEADERS = (RUN_HEADER, STARTS_HEADER, DELIVERY)
-#: The attribute of a request with what its run goes on with, and with the run that has begun.
-_NEXT, _BEGUN = "antenna_next", "antenna_begun"
-
-#: A task holds its slot so long before its message returns to its queue while the database is away.
-AWAY_SECONDS = 5.0
-#: The same as for a message that is delivered again: a call that was sent more often is buried.
-MOST_STARTS = 10
+#: The attribute of a request with what its run goes on with.
+NEXT = "antenna_next"
 
 
 class End(StrEnum):
@@ -131,6 +120,11 @@ def connect(admission: Admission | None, noted: Callable[[], None] = _nothing) -
     _admission, _noted = admission, noted
 
 
+def admission() -> Admission | None:
+    """Return the rows, None where nothing is connected."""
+    return _admission
+
+
 @contextmanager
 def dispatching() -> Iterator[None]:
     """Publish what this thread publishes inside the block, instead of staging it."""
@@ -175,144 +169,8 @@ def _retry(app: Any, args: Any, kwargs: Any, options: dict[str, Any], due: float
     request = running.request if running is not None else None
     # In the worker's loop there is none: what it retries for a process that has ended, it notes (`Request._settle`).
     if request is not None and getattr(request, RUN_HEADER, None) == run:
-        setattr(request, _NEXT, following)
+        setattr(request, NEXT, following)
     return app.AsyncResult(options["task_id"])
-
-
-def go_on(task: Any, following: Next) -> bool:
-    """Let the running task's run go on with ``following`` after it has ended here; False where it has no run."""
-    if getattr(task.request, _BEGUN, None) is None:
-        return False
-    setattr(task.request, _NEXT, following)
-    return True
-
-
-def run(task: Any, args: Any, kwargs: Any) -> Any:
-    """Run a task that a worker was sent: one with a policy only for the run that its message names.
-
-    Raises:
-        celery.exceptions.Ignore: the message is an old one, a second one, or has become a row.
-        celery.exceptions.Reject: the database is away, or the task was started too often.
-    """
-    if task.request.is_eager or not is_staged(task):
-        return task.run(*args, **kwargs)
-    begun = _begin(task, args, kwargs)
-    request = task.request
-    setattr(request, _BEGUN, begun)
-    fields = {"task": task.name, "task_id": request.id}
-    logger.info("👷 %s pulled job from queue", _process_name(), extra=fields)
-    if begun.args is not None:
-        args, kwargs = request.args, request.kwargs = begun.args, begun.kwargs
-    try:
-        result = task.run(*args, **kwargs)
-    except (Ignore, Retry):
-        _end(task, begun)
-        raise
-    except Reject:
-        raise
-    except Exception as error:
-        _split(task, begun, error)
-        raise
-    if not _end(task, begun):
-        raise Ignore
-    logger.info("✅ %s finished job", _process_name(), extra=fields)
-    return result
-
-
-def _begin(task: Any, args: Any, kwargs: Any) -> Begun:
-    assert _admission is not None
-    request = task.request
-    fields = {"task": task.name, "task_id": request.id}
-    run, delivery = getattr(request, RUN_HEADER, None), str(getattr(request, DELIVERY, ""))
-    try:
-        if not isinstance(run, str):
-            _admission.adopt(task, args, kwargs)
-            logger.info("Message without a row adopted as a call", extra=fields)
-            raise Ignore
-        begun = _admission.begin(task, run, delivery)
-    except Error as error:
-        logger.warning("Run not begun, the database is away: %s", _line(error), extra=fields)
-        time.sleep(AWAY_SECONDS)
-        raise Reject("the database is away", requeue=True) from error
-    if begun is None:
-        logger.info("Message ignored: its run has begun or ended", extra=fields)
-        raise Ignore
-    if (starts := int(getattr(request, STARTS_HEADER, 0) or 0)) > MOST_STARTS:
-        logger.error("Task buried: its process died or was stopped at every start", extra={**fields, "starts": starts})
-        raise Reject(f"started {starts - 1} times and never finished", requeue=False)
-    return begun
-
-
-def is_of_run(task: Any) -> bool:
-    """Whether the running task's message was sent for a run."""
-    return is_staged(task) and isinstance(getattr(task.request, RUN_HEADER, None), str)
-
-
-def wait_again(task: Any, seconds: float) -> None:
-    """Let the calls of a message that `is_of_run` wait so long, before they are sent again; it has not begun.
-
-    Raises:
-        django.db.Error: they do not.
-    """
-    assert _admission is not None
-    request = task.request
-    following = Next(retries=int(request.retries or 0), due=time.time() + seconds)
-    _admission.wait_again(task, getattr(request, RUN_HEADER), str(getattr(request, DELIVERY, "")), following)
-
-
-def was_started_before(request: Any) -> bool:
-    """Whether the call or message of a running task was given to a process before, which has not ended it."""
-    starts = int(getattr(request, STARTS_HEADER, 0) or 0)
-    return starts > 1 or bool((request.delivery_info or {}).get("redelivered"))
-
-
-def _split(task: Any, begun: Begun, error: Exception) -> None:
-    """Let a run of several calls that failed go on in parts; it is the last part that is a letter.
-
-    Raises:
-        celery.exceptions.Ignore: it does.
-    """
-    assert _admission is not None
-    if begun.call is None:
-        return
-    try:
-        is_split = _admission.split(task, begun)
-    except Error:
-        return  # The letter has one of its calls.
-    if is_split:
-        setattr(task.request, _BEGUN, None)
-        fields = {"task": task.name, "task_id": task.request.id}
-        logger.warning("Run failed, its calls are tried in parts: %r", error, extra=fields)
-        raise Ignore from error
-
-
-def _end(task: Any, begun: Begun) -> bool:
-    """End the run; False if it was taken away. While the database is away the parent goes on trying."""
-    assert _admission is not None
-    request = task.request
-    fields = {"task": task.name, "task_id": request.id}
-    try:
-        if _admission.end(task, begun, getattr(request, _NEXT, None)):
-            return True
-    except Error as error:
-        logger.warning("End of a run not written; the worker's parent goes on: %s", _line(error), extra=fields)
-        return True
-    finally:
-        setattr(request, _BEGUN, None)
-    logger.warning("Run ended after it was taken from this process", extra=fields)
-    return False
-
-
-def is_lost() -> bool | None:
-    """Whether the running task's run was taken from it; None where it has none.
-
-    Raises:
-        django.db.Error: the database does not say.
-    """
-    from celery import current_task
-
-    begun = getattr(current_task.request, _BEGUN, None) if current_task else None
-    return None if begun is None or _admission is None else not _admission.holds(begun)
 
 
 def mark(headers: dict[str, Any]) -> None:
@@ -347,13 +205,3 @@ def has_notes() -> bool:
 def put_back(notes: list[Note]) -> None:
     """Keep notes that could not be written."""
     _notes.extendleft(reversed(notes))
-
-
-def _process_name() -> str:
-    """Return ``Worker-3`` of the pool's ``ForkPoolWorker-3``."""
-    name = str(current_process().name)
-    return f"Worker-{name.rpartition('-')[2]}" if "-" in name else name
-
-
-def _line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

@@ -8,7 +8,7 @@ from celery.exceptions import Ignore, TaskPredicate
 from celery.utils.log import get_logger
 from django.db import connection
 
-from ami.celery import attempts, database_connections, disabled, fences, staged_calls, task_progress
+from ami.celery import attempts, database_connections, disabled, fences, staged_calls, staged_runs, task_progress
 from ami.celery import sensitive as sensitive_arguments
 from ami.celery import tracebacks as tracebacks  # It listens to task_postrun.
 from ami.governor import memory_limit
@@ -82,7 +82,7 @@ class Task(DjangoTask):
                 attempts.count(self)
             if self.fenced and not self.request.is_eager and not staged_calls.is_staged(self):
                 fences.begin(self, kwargs)
-            return staged_calls.run(self, args, kwargs)
+            return staged_runs.run(self, args, kwargs)
         except fences.FenceLost as lost:
             fields = {"task": self.name, "task_id": self.request.id}
             logger.warning("Run ended, a later one has begun: %s", lost, extra=fields)

@@ -10,7 +10,7 @@ from django.db.models import Q
 from kombu.exceptions import OperationalError as BrokerError
 
 from ami.admission.policies import Permits, Unique
-from ami.celery import staged_calls
+from ami.celery import staged_runs
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
@@ -154,7 +154,7 @@ def process_nats_pipeline_results(
     ``tries`` counts the retries after errors of the services. A call that was started before, or was retried more
     often, ended its process: each of its results then gets a call of its own.
     """
-    if self.request.retries > tries or staged_calls.was_started_before(self.request):
+    if self.request.retries > tries or staged_runs.was_started_before(self.request):
         ingest.split_batch(job_id, result_ids)
         return
     try:

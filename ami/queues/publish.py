@@ -20,7 +20,7 @@ from celery.utils import uuid
 from django.conf import settings
 from django.db import transaction
 
-from ami.celery import bulk_publisher, staged_calls
+from ami.celery import bulk_publisher, staged_calls, staged_runs
 from ami.celery.bulk_message import with_id
 from ami.celery.origin import PERSON, of_request
 from ami.queues.reserved_slot import LONG_HEADER, ROOM_SECONDS
@@ -152,7 +152,7 @@ def publish_successor(task: Any, /, **kwargs: Any) -> str:
 def _goes_on(task: Any, kwargs: dict[str, Any], countdown: float | None, headers: Mapping[str, Any]) -> bool:
     """Let the run of a task with a policy go on with these arguments, instead of publishing another call."""
     due = time.time() + countdown if countdown else 0.0
-    return staged_calls.go_on(task, staged_calls.Next([], kwargs, 0, due, headers))
+    return staged_runs.go_on(task, staged_calls.Next([], kwargs, 0, due, headers))
 
 
 def republish(task: Any, /, *, countdown: float, headers: Mapping[str, Any] | None = None, **kwargs: Any) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 5.0
 HOW = "write http://USER:PASSWORD@HOST:15672"
+
+
+@cache
+def _client() -> "httpx.Client":
+    """Return this process's client, which keeps no connection open: making one costs more than a request."""
+    import httpx  # Few commands need it.
+
+    return httpx.Client(verify=trusted(), timeout=TIMEOUT_SECONDS, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 class ManagementUnavailable(Exception):
@@ -107,19 +116,11 @@ class ManagementApi:
         headers: Mapping[str, str] | None = None,
         expected: tuple[int, ...] = (),
     ) -> "httpx.Response":
-        import httpx  # Few commands need it.
+        import httpx
 
         try:
             url = f"{self.address}/{path}"
-            response = httpx.request(
-                method,
-                url,
-                json=body,
-                auth=self.login,
-                timeout=TIMEOUT_SECONDS,
-                verify=trusted(),
-                headers=dict(headers or {}),
-            )
+            response = _client().request(method, url, json=body, auth=self.login, headers=dict(headers or {}))
         except httpx.HTTPError as error:
             raise ManagementUnavailable(f"{self.address} does not answer ({type(error).__name__})") from error
         if response.status_code >= 400 and response.status_code not in expected:

@@ -1,13 +1,14 @@
 """Values that one process makes for all: the first that finds one too old makes the next, the others show the last."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, F, JSONField, Q, Value, When
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from ami.telemetry.models import SharedValue
@@ -53,10 +54,9 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known
         SharedValue.objects.bulk_create([SharedValue(name=name)], ignore_conflicts=True)
         row = _row(name, known)
     assert row is not None
-    age = (row.now - row.made_at).total_seconds() if row.made_at else float("inf")
-    if age <= max_age_seconds or not _begins(name, row.version):
-        if row.wanted is not None or row.version == known != 0:
-            return Shared(row.wanted, row.version, age)
+    if row.age_seconds <= max_age_seconds or not _begins(name, row.version):
+        if row.value is not None or row.version == known != 0:
+            return row
         return Shared(make(0), 0, 0.0)
     began = time.monotonic()
     version = row.version + 1
@@ -67,10 +67,24 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known
     return Shared(value, version, 0.0)
 
 
-def _row(name: str, known: int) -> Any:
-    wanted = Case(When(version=known, then=Value(None)), default=F("value"), output_field=JSONField())
-    rows = SharedValue.objects.filter(name=name).defer("value")
-    return rows.annotate(now=Now(), wanted=wanted).first()
+_NOW = {"postgresql": "STATEMENT_TIMESTAMP()", "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
+
+
+def _row(name: str, known: int) -> Shared | None:
+    table = connection.ops.quote_name(SharedValue._meta.db_table)
+    wanted = f"version, made_at, {_NOW[connection.vendor]}, CASE WHEN version = %s THEN NULL ELSE value END"
+    with connection.cursor() as cursor:  # As in `version`.
+        cursor.execute(f"SELECT {wanted} FROM {table} WHERE name = %s", [known, name])  # noqa: S608
+        found = cursor.fetchone()
+    if found is None:
+        return None
+    version, made_at, now, value = found
+    age = (_time(now) - _time(made_at)).total_seconds() if made_at else float("inf")
+    return Shared(json.loads(value) if isinstance(value, str) else value, version, age)
+
+
+def _time(value: datetime | str) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value  # A text on SQLite.
 
 
 def outdate(name: str, older_seconds: float = 0.0) -> None:

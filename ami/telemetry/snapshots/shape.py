@@ -5,8 +5,9 @@ clock, ages and durations are seconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 
@@ -177,7 +178,24 @@ class Snapshot:
 
 def as_json(snapshot: Snapshot) -> dict[str, Any]:
     """Return the snapshot as plain data, which `from_json` reads."""
-    return asdict(snapshot)
+    made: dict[str, Any] = _plain(snapshot)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """Return what `dataclasses.asdict` does, without its copies of every string and number."""
+    if isinstance(value, (str, int, float, NoneType)):
+        return value
+    if is_dataclass(value):
+        return {name: _plain(getattr(value, name)) for name in _names(value.__class__)}
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value]
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def from_json(data: Mapping[str, Any]) -> Snapshot:

@@ -26,7 +26,7 @@ OUTAGES = [(at * HOUR + 77, seconds) for at, seconds in soak([(0.7, 400)], [(2, 
 SETTLES = 120.0
 LEAD_SECONDS = 10.0
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(soak(300, 3600))]
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,12 @@
 """Who waits for what: the calls that are staged, by lane, for operators and programs."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
 from django.db.models import Count, JSONField, Min, Q, Sum, Value
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce
 
 from ami.admission import deployment, lanes
 from ami.admission.calls import is_due
@@ -56,20 +55,26 @@ def by_queue(app: Any) -> dict[str, Waiting]:
     """Return what waits as rows in each queue that has some; one statement, none where no task has a policy."""
     if not _has_policies(app):
         return {}
-    due = is_due()
-    rows = (
-        Call.objects.filter(run=None)
-        .order_by()
-        .values_list("queue")
-        .annotate(
-            due=Count("pk", filter=due),
-            later=Count("pk", filter=~due),
-            oldest=Min(Coalesce("not_before", "created_at"), filter=due),
-        )
-    )
-    return {queue: Waiting(*counts) for queue, *counts in rows}
+    with connection.cursor() as cursor:  # It is part of every snapshot: the ORM takes five times as long.
+        cursor.execute(_BY_QUEUE.format(**_names()))
+        return {queue: Waiting(due, later, _time(oldest)) for queue, due, later, oldest in cursor.fetchall()}
 
 
+def _names() -> dict[str, str]:
+    is_postgres = connection.vendor == "postgresql"
+    now = "STATEMENT_TIMESTAMP()" if is_postgres else "STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')"
+    return {"due": f"not_before IS NULL OR not_before <= {now}", "table": Call._meta.db_table}
+
+
+def _time(value: datetime | str | None) -> datetime | None:
+    return datetime.fromisoformat(value).replace(tzinfo=UTC) if isinstance(value, str) else value  # A text on SQLite.
+
+
+_BY_QUEUE = """\
+SELECT queue, COUNT(*) FILTER (WHERE {due}), COUNT(*) FILTER (WHERE NOT ({due})),
+       MIN(COALESCE(not_before, created_at)) FILTER (WHERE {due})
+FROM {table} WHERE run IS NULL GROUP BY queue
+"""
 _COUNTED = """
 (SELECT {group}(queue, {pair}(due, later)) FROM (
     SELECT queue, COUNT(*) FILTER (WHERE {due}) AS due, COUNT(*) FILTER (WHERE NOT ({due})) AS later
@@ -86,14 +91,12 @@ def counted(app: Any) -> Any:
     if not _has_policies(app):
         return Value(None, JSONField())
     is_postgres = connection.vendor == "postgresql"
-    now = "STATEMENT_TIMESTAMP()" if is_postgres else "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"
     statement = _COUNTED.format(
         group="JSONB_OBJECT_AGG" if is_postgres else "JSON_GROUP_OBJECT",
         pair="JSONB_BUILD_ARRAY" if is_postgres else "JSON_ARRAY",
-        due=f"not_before IS NULL OR not_before <= {now}",
-        table=Call._meta.db_table,
+        **_names(),
     )
-    return RawSQL(statement, [], JSONField())  # noqa: S611 - names of the model
+    return RawSQL(statement.replace("%", "%%"), [], JSONField())  # noqa: S611 - names of the model
 
 
 def from_counted(value: dict[str, list[int]] | None) -> dict[str, Waiting]:

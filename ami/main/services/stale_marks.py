@@ -39,14 +39,18 @@ def mark_stale_counts(*, events: Iterable[int | None], deployments: Iterable[int
 
 
 def _calls(kind: str, pks: Iterable[int | None]) -> Iterator[Any]:
+    from ami.main.tasks import update_counts  # It imports what marks.
+
     keys = sorted({int(pk) for pk in pks if pk is not None})
     for first in range(0, len(keys), MOST_KEYS):
-        yield signature(UPDATE_COUNTS, kind=kind, pks=keys[first : first + MOST_KEYS])
+        yield signature(update_counts, kind=kind, pks=keys[first : first + MOST_KEYS])
 
 
 def regroup_later(pks: Iterable[int]) -> None:
     """Let the captures of these stations be grouped into sessions again, once this transaction has committed."""
-    publish_many([signature(REGROUP, deployment_id=pk) for pk in pks])
+    from ami.main.tasks import regroup_events
+
+    publish_many([signature(regroup_events, deployment_id=pk) for pk in pks])
 
 
 def hand_over() -> int:

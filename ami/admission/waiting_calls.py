@@ -1,7 +1,7 @@
 """Who waits for what: the calls that are staged, by lane, for operators and programs."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db import connection
@@ -13,6 +13,8 @@ from ami.admission.calls import is_due
 from ami.admission.deployment import Deployment
 from ami.admission.models import Call, Run
 from ami.admission.policies import policy_of
+from ami.celery import database_times
+from ami.celery.database_times import moment
 
 
 @dataclass(frozen=True)
@@ -56,31 +58,23 @@ def by_queue(app: Any) -> dict[str, Waiting]:
     if not _has_policies(app):
         return {}
     with connection.cursor() as cursor:  # It is part of every snapshot: the ORM takes five times as long.
-        cursor.execute(_BY_QUEUE.format(**_names()))
-        return {queue: Waiting(due, later, _time(oldest)) for queue, due, later, oldest in cursor.fetchall()}
+        cursor.execute(_by_queue())
+        return {
+            queue: Waiting(due, later, oldest and moment(oldest)) for queue, due, later, oldest in cursor.fetchall()
+        }
 
 
-def _names() -> dict[str, str]:
-    is_postgres = connection.vendor == "postgresql"
-    now = "STATEMENT_TIMESTAMP()" if is_postgres else "STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')"
-    return {"due": f"not_before IS NULL OR not_before <= {now}", "table": Call._meta.db_table}
-
-
-def _time(value: datetime | str | None) -> datetime | None:
-    return datetime.fromisoformat(value).replace(tzinfo=UTC) if isinstance(value, str) else value  # A text on SQLite.
+def _by_queue() -> str:
+    due = f"not_before IS NULL OR not_before <= {database_times.now()}"
+    return _BY_QUEUE.format(due=due, table=Call._meta.db_table)
 
 
 _BY_QUEUE = """\
-SELECT queue, COUNT(*) FILTER (WHERE {due}), COUNT(*) FILTER (WHERE NOT ({due})),
-       MIN(COALESCE(not_before, created_at)) FILTER (WHERE {due})
+SELECT queue, COUNT(*) FILTER (WHERE {due}) AS due, COUNT(*) FILTER (WHERE NOT ({due})) AS later,
+       MIN(COALESCE(not_before, created_at)) FILTER (WHERE {due}) AS oldest
 FROM {table} WHERE run IS NULL GROUP BY queue
 """
-_COUNTED = """
-(SELECT {group}(queue, {pair}(due, later)) FROM (
-    SELECT queue, COUNT(*) FILTER (WHERE {due}) AS due, COUNT(*) FILTER (WHERE NOT ({due})) AS later
-    FROM {table} WHERE run IS NULL GROUP BY queue
-) AS counted)
-"""
+_COUNTED = "(SELECT {group}(queue, {pair}(due, later)) FROM ({counts}) AS counted)"
 
 
 def counted(app: Any) -> Any:
@@ -94,7 +88,7 @@ def counted(app: Any) -> Any:
     statement = _COUNTED.format(
         group="JSONB_OBJECT_AGG" if is_postgres else "JSON_GROUP_OBJECT",
         pair="JSONB_BUILD_ARRAY" if is_postgres else "JSON_ARRAY",
-        **_names(),
+        counts=_by_queue(),
     )
     return RawSQL(statement.replace("%", "%%"), [], JSONField())  # noqa: S611 - names of the model
 

@@ -14,7 +14,7 @@ from django.db import Error
 from django.http import parse_cookie
 
 from ami.console.refresher import FRESH_SECONDS
-from ami.console.repeated_polls import Headers, RepeatedPolls, repeated_polls
+from ami.console.repeated_polls import OF_BODY, Headers, RepeatedPolls, repeated_polls, without
 from ami.console.watchers import Watchers, etag_of, watchers
 from ami.telemetry.snapshots import shared
 
@@ -24,8 +24,7 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 #: The parameter of the query that asks for one part of a page alone; its value is the part's name.
 LIVE = "live"
 MOST_ADDRESSES = 200
-#: What an answer without a body has not, and what is each answer's own.
-OF_BODY = frozenset({"content-type"})
+#: What is each answer's own.
 OF_ONE = frozenset({"etag", "content-length", "expires"})
 
 
@@ -63,7 +62,7 @@ class Polls:
         except Error:  # Django's answer says what is wrong, and closes the connection.
             return None
         if environ.get("HTTP_IF_NONE_MATCH") == etag:
-            return "304 Not Modified", [*_without(headers, OF_BODY), ("ETag", etag)], b""
+            return "304 Not Modified", [*without(headers, OF_BODY), ("ETag", etag)], b""
         if (part := self._watchers.kept(environ["RAW_URI"], etag)) is None:
             return None
         return "200 OK", [*headers, ("ETag", etag), ("Content-Length", str(len(part)))], part
@@ -82,7 +81,7 @@ class Polls:
         if self._watchers.kept(environ["RAW_URI"], given["etag"]) is None:
             return
         with self._lock:
-            self._headers[key] = _without(headers, OF_ONE)
+            self._headers[key] = without(headers, OF_ONE)
             self._headers.move_to_end(key)
             while len(self._headers) > MOST_ADDRESSES:
                 self._headers.popitem(last=False)
@@ -107,7 +106,3 @@ def _key(environ: Environ) -> tuple[str, ...]:
     """Return what Django's answer depends on, but for the session: host and scheme are refused or redirected there."""
     names = ("wsgi.url_scheme", "HTTP_X_FORWARDED_PROTO", "HTTP_HOST", "HTTP_X_FORWARDED_HOST", "RAW_URI")
     return tuple(str(environ.get(name, "")) for name in names)
-
-
-def _without(headers: Headers, names: frozenset[str]) -> Headers:
-    return [(name, value) for name, value in headers if name.lower() not in names]

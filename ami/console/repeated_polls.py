@@ -16,6 +16,8 @@ from ami.console.watchers import Watchers, etag_of, watchers
 from ami.telemetry.snapshots import shared
 
 Headers = list[tuple[str, str]]
+#: What an answer without a body has not.
+OF_BODY = frozenset({"content-type"})
 MOST_REQUESTS = 500
 #: So much older figures are while the next snapshot is taken.
 TAKING_SECONDS = 1.0
@@ -46,8 +48,7 @@ class RepeatedPolls:
         key, found = _without_etag(request)
         if found != etag.encode():
             return
-        bare = [(name, value) for name, value in headers if name.lower() != "content-type"]
-        known = _Known(session, address, _lines(bare), _lines(headers))
+        known = _Known(session, address, _lines(without(headers, OF_BODY)), _lines(headers))
         with self._lock:
             self._known[key] = known
             self._known.move_to_end(key)
@@ -95,6 +96,11 @@ def _without_etag(request: bytes) -> tuple[bytes, bytes]:
     before, found, after = request.partition(IF_NONE_MATCH)
     etag, _, rest = after.partition(b"\r\n")
     return (before + b"\r\n" + rest, etag) if found else (request, b"")
+
+
+def without(headers: Headers, names: frozenset[str]) -> Headers:
+    """Return the headers but for those of these lower-case names."""
+    return [(name, value) for name, value in headers if name.lower() not in names]
 
 
 def _lines(headers: Headers) -> bytes:

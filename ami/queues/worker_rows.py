@@ -8,6 +8,7 @@ from typing import Any
 from celery.utils.log import get_logger
 from django.db import connection
 
+from ami.celery.database_times import moment
 from ami.celery.failures.record import Failure
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
 from ami.queues import ended_workers, task_counts, task_rows
@@ -58,8 +59,8 @@ class DatabaseWorkerRecords:
         if self._tasks != (tasks := tuple((task.id, task.progress) for task in report.running)):
             self._tasks = tasks
             tasks_changed.send_robust(type(self))
-        now = _moment(seen_at)
-        silent = (now - _moment(oldest)).total_seconds() if oldest else 0.0
+        now = moment(seen_at)
+        silent = (now - moment(oldest)).total_seconds() if oldest else 0.0
         return Answer(wishes(), now.timestamp(), bool(is_needed), silent)
 
     def _replace(self, report: WorkerReport) -> None:
@@ -185,9 +186,3 @@ def _values(report: WorkerReport) -> list[Any]:
         "started_at": datetime.fromtimestamp(report.started_at, UTC),
     }
     return [field.get_db_prep_save(given[field.name], connection) for field in _FIELDS]
-
-
-def _moment(value: Any) -> datetime:
-    """Return a time as the driver gives it: PostgreSQL's has a zone, SQLite's is text in UTC."""
-    moment: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

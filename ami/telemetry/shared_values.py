@@ -4,13 +4,15 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from ami.celery import database_times
+from ami.celery.database_times import moment
 from ami.telemetry.models import SharedValue
 
 #: The process that makes a value has so long; then another one may.
@@ -67,24 +69,18 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known
     return Shared(value, version, 0.0)
 
 
-_NOW = {"postgresql": "STATEMENT_TIMESTAMP()", "sqlite": "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW')"}
-
-
 def _row(name: str, known: int) -> Shared | None:
     table = connection.ops.quote_name(SharedValue._meta.db_table)
-    wanted = f"version, made_at, {_NOW[connection.vendor]}, CASE WHEN version = %s THEN NULL ELSE value END"
+    now = database_times.now().replace("%", "%%")
+    wanted = f"version, made_at, {now}, CASE WHEN version = %s THEN NULL ELSE value END"
     with connection.cursor() as cursor:  # As in `version`.
         cursor.execute(f"SELECT {wanted} FROM {table} WHERE name = %s", [known, name])  # noqa: S608
         found = cursor.fetchone()
     if found is None:
         return None
-    version, made_at, now, value = found
-    age = (_time(now) - _time(made_at)).total_seconds() if made_at else float("inf")
+    version, made_at, at, value = found
+    age = (moment(at) - moment(made_at)).total_seconds() if made_at else float("inf")
     return Shared(json.loads(value) if isinstance(value, str) else value, version, age)
-
-
-def _time(value: datetime | str) -> datetime:
-    return datetime.fromisoformat(value) if isinstance(value, str) else value  # A text on SQLite.
 
 
 def outdate(name: str, older_seconds: float = 0.0) -> None:

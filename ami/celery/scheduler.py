@@ -10,13 +10,14 @@ from typing import Any
 
 from celery.schedules import schedstate
 from celery.utils.log import get_logger
-from django.db import Error, connections
+from django.db import Error
 from django_celery_beat.schedulers import DatabaseScheduler
 
 from ami.celery import beat_entry, tick_claims
 from ami.celery.beat_variables import BeatVariables
 from ami.celery.claimed_ticks import RENEW_SECONDS, RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
+from ami.celery.orderly_end import OrderlyEnd
 from ami.celery.origin import BEAT
 from ami.celery.process_name import name_of_this_process
 from ami.celery.sweep_thread import SweepThread
@@ -66,26 +67,29 @@ class Scheduler(DatabaseScheduler):
         self._sweep = SweepThread(kwargs.get("app") or (args[0] if args else None), name or name_of_this_process())
         self._claimed: Tick | None = None
         self._withheld: set[str] = set()
-        self._is_ticking = self._is_interrupted = self._has_led = False
+        self._has_led = False
         self._offset = self._wall_offset()
+        self._end = OrderlyEnd()
         if not lazy:
+            self._end.install()
             self._watchdog.start()
             self._sweep.start()
         super().__init__(*args, lazy=lazy, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        self._is_ticking = True
-        try:
+        with self._end.work():
             self._notice_step()
             seconds = self._send(*args, **kwargs) if self._is_leader() else self._stand_by()
             if self._ticks:
                 self._ticks.look()
-        finally:
-            self._is_ticking = False
-        if path := self._variables.antenna_beat_tick_file:
-            Path(path).touch()
-        self._watchdog.alive(seconds)
+            if path := self._variables.antenna_beat_tick_file:
+                Path(path).touch()
+            self._watchdog.alive(seconds)
         return seconds
+
+    def sync(self) -> None:
+        with self._end.work():
+            super().sync()
 
     def _is_leader(self) -> bool:
         """Return whether this beat sends; its schedule is read again when it begins to."""
@@ -196,22 +200,14 @@ class Scheduler(DatabaseScheduler):
         self._read_schedule_again()
 
     def close(self) -> None:
-        """End this beat: save the schedule, and say that it ends.
-
-        Celery calls it in the handler of SIGTERM, and again when that has ended the loop. A handler that interrupts a
-        tick, perhaps in the middle of a statement, would wait for ever for the database connection's lock.
-        """
-        if self._is_ticking:
-            self._is_ticking, self._is_interrupted = False, True
-            return
-        if self._is_interrupted:
-            connections.close_all()  # A statement may be unfinished.
-            self._is_interrupted = False
-        self._watchdog.stop()
+        """End this beat: save the schedule, and say that it ends."""
+        self._end.begin()
+        self._watchdog.alive()
         self._sweep.stop()
         if self._ticks:
             self._ticks.close()
         super().close()
+        self._watchdog.stop()
 
     def _send_again(self) -> None:
         """Send the ticks that were claimed and not sent, each with the task id of its claim."""
@@ -256,4 +252,5 @@ class Scheduler(DatabaseScheduler):
             logger.error("beat: Connection error: %s. Trying again in %s seconds...", error, seconds)
             self._watchdog.alive(seconds)
 
-        return self.connection.ensure_connection(failed, self.app.conf.broker_connection_max_retries)
+        retries = self.app.conf.broker_connection_max_retries
+        return self.connection.ensure_connection(failed, retries, callback=self._end.here)

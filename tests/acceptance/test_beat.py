@@ -1,6 +1,7 @@
-"""Beat: it ends when it stands still, and goes on when the broker was away (incident 17)."""
+"""Beat: it ends when it stands still or is asked to, and goes on when the broker was away (incident 17)."""
 
 import json
+import random
 import socket
 import sys
 import threading
@@ -14,7 +15,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.celery.watchdog import EXIT_CODE
 from ami.queues.models import Beat, TickClaim
-from tests.support.place import FOLDER, Place, until
+from tests.support.place import FOLDER, Place, Process, until
+from tests.support.soak import soak
 
 TASK = "ami.jobs.tasks.audit_data_integrity"
 HOUSEKEEPING = "antenna-housekeeping"
@@ -75,6 +77,44 @@ def test_beat_outlives_a_folder_that_cannot_be_opened_yet(database_place: Place)
     until(lambda: place.depth(HOUSEKEEPING) >= 2, what="beat sends")
     assert running.popen.poll() is None
     assert "CRITICAL" not in running.text
+
+
+def test_beat_that_is_asked_to_end_in_a_tick_sends_it_first(database_place: Place):
+    place = database_place
+    place.queues("declare")
+    row = every_second()
+    beat = place.beat("--scheduler", "tests.support.ending_scheduler:EndingScheduler")
+    until(lambda: beat.popen.poll() is not None, what="beat ends")
+    assert beat.popen.returncode == 0, beat.text
+    claim = TickClaim.objects.get(entry=row)
+    assert (claim.number, claim.is_sent) == (1, True), "one tick, and it is with the broker"
+    assert sent_to(place, HOUSEKEEPING) == [claim.task_id]
+    assert not Beat.objects.exists()
+
+
+@pytest.mark.timeout(900)
+def test_beat_ends_in_order_whenever_it_is_asked(database_place: Place):
+    """It once raised in the middle of a publish, and then waited for ever for an answer on that connection."""
+    place = database_place
+    place.queues("declare")
+    row = every_second()
+    seconds = random.Random(1)
+    for _ in range(soak(10, 160)):
+        beat = place.beat()
+        end_in_a_tick(beat, seconds.random() * 0.04)
+        assert not Beat.objects.exists()
+        assert TickClaim.objects.get(entry=row).is_sent
+
+
+def end_in_a_tick(beat: Process, seconds: float) -> None:
+    """Ask it to end so long after it has begun to send its second tick, which takes a few milliseconds."""
+    until(lambda: "Sending due task" in beat.text, what="beat sends")
+    before = beat.text.count("Sending due task")
+    due = time.monotonic() + 30
+    while beat.text.count("Sending due task") == before and time.monotonic() < due:
+        time.sleep(0.002)
+    time.sleep(seconds)
+    assert beat.stop(10) == 0, beat.text
 
 
 def sent_to(place: Place, queue: str) -> list[str]:

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
 from ami.celery.claimed_ticks import LOOK_SECONDS, PATIENCE_SECONDS
-from ami.queues.models import Beat, TickClaim
+from ami.queues.models import TickClaim
 from tests.support.beat_simulation import Killed, KillsOnce, VirtualClaims, VirtualClock, connected, scheduler_on
 from tests.support.beats import Published, new_beat, publishes, run_due
 
@@ -127,26 +126,3 @@ def test_tick_that_cannot_be_published_is_retried_less_and_less(
     claim.refresh_from_db()
     assert [each.task_id for each in published if each.entry == "ours"] == [claim.task_id]
     assert (claim.is_sent, claim.repeats) == (True, 1)
-
-
-def test_beat_that_is_ended_in_a_tick_uses_the_database_after_it(
-    clock: VirtualClock, beat: NewBeat, monkeypatch: pytest.MonkeyPatch
-):
-    # The handler of SIGTERM may interrupt a statement, and would wait for its connection's lock for ever.
-    entry(clock)
-    one = beat("one:1")
-    one._ticks.look()
-    assert Beat.objects.count() == 1
-
-    def ended(*_: Any, **__: Any) -> None:
-        with CaptureQueriesContext(connection) as queries:
-            one.close()
-        assert len(queries) == 0
-        raise SystemExit
-
-    monkeypatch.setattr(one, "apply_async", ended)
-    with pytest.raises(SystemExit):
-        one.tick()
-    one.close()
-    assert Beat.objects.count() == 0
-    assert TickClaim.objects.filter(is_sent=False).count() == 1

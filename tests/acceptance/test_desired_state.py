@@ -55,7 +55,7 @@ def test_paused_queue_is_closed_before_the_first_task_and_reopened(place: Place)
     assert place.depth(QUEUE) == 1
     assert "paused by a test: night shift" in worker.text
 
-    worker.stop()
+    assert worker.stop() == 0, worker.text
     assert not Worker.objects.exists(), "a worker that ends in order has no row"
     worker = place.celery(*_line(place))
     until(lambda: Worker.objects.filter(closed_queues=[QUEUE]).exists(), what="the restarted worker confirms")

@@ -127,7 +127,7 @@ def test_one_call_of_another_project_does_not_wait_behind_many(place: Place):
     task("fair").delay(key="one", number=0)
     until(lambda: effects(place, key="one", what="begin"), 30)
     order = [line["key"] for line in effects(place, what="begin")]
-    assert order.index("one") - before <= 40, "more than a second of calls of 50 ms on four processes were before it"
+    assert order.index("one") - before <= 80, "more than a second of calls of 50 ms on four processes were before it"
     until(is_quiet, 60 + soak(0, 300))
 
 

@@ -141,6 +141,17 @@ def _choose(turn: _Turn) -> None:
         if fair_key:
             used[fair_key] += EXPECTED_SECONDS / _weight(turn, fair_key)
         heapq.heappush(waiting, (urgency, used[fair_key], call.pk, lane))
+    _leave_out_held(turn)
+
+
+def _leave_out_held(turn: _Turn) -> None:
+    """Leave out calls of keys of which a run has ended for a retry since the held keys were read.
+
+    Each statement sees what was committed before it: the held keys were read while that run was active, the calls when
+    it had ended. No run of a key that was picked is left that could end from here on.
+    """
+    if turn.keys and (held := lanes.held_keys(turn.queue, ()) & turn.keys):
+        turn.picked = [(run, call) for run, call in turn.picked if call.key not in held]
 
 
 def _used(turn: _Turn, fair_keys: set[str]) -> dict[str, float]:

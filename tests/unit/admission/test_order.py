@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 from django.utils import timezone
 
-from ami.admission import call_stager, leases, picks, runs, stopped
+from ami.admission import call_stager, lanes, leases, picks, runs, stopped
 from ami.admission.call_stager import CannotStage
 from ami.admission.models import Call
 from ami.celery.staged_calls import Begun, End, Next, Note
@@ -56,6 +56,24 @@ def test_retry_that_waits_holds_up_its_key():
     assert send() == []
     Call.objects.filter(retries=1).update(not_before=timezone.now())
     assert numbers(send()) == [("a", 0)]
+
+
+def test_retry_that_begins_to_wait_while_calls_are_picked_holds_up_its_key(monkeypatch: pytest.MonkeyPatch):
+    admitted.once.delay(key="a", wish=1)
+    begun = begin(admitted.once, send()[0])
+    for key in "ab":
+        admitted.once.delay(key=key, wish=2)
+    read, later = lanes.held_keys, timezone.now().timestamp() + 60
+
+    def held_keys(*args: Any) -> set[str]:
+        found = read(*args)
+        monkeypatch.setattr(lanes, "held_keys", read)
+        assert runs.end(admitted.once, begun, Next(retries=1, due=later))
+        return found
+
+    monkeypatch.setattr(lanes, "held_keys", held_keys)
+    assert [json.loads(each.call.arguments)[1] for each in send()] == [{"key": "b", "wish": 2}]
+    assert send() == [], "the other one waits on"
 
 
 def test_slice_that_goes_on_later_holds_up_its_key():

@@ -64,12 +64,22 @@ def held_keys(queue: str, ordered: Sequence[str]) -> set[str]:
     """Return the keys of which a retry waits for its time, and those of the tasks ``ordered`` whose first call waits
     for its time or has stopped.
     """
-    later = Call.objects.filter(run=None, not_before__gt=Now(), key__isnull=False)
+    later = _later()
     keys = later.filter(retries__gt=0).values_list("key", flat=True)
     if ordered:
         keys = keys.union(later.filter(queue=queue, task__in=ordered).values_list("key", flat=True))
     found = {key for key in keys if key is not None}
     return found | stopped.keys() if ordered else found
+
+
+def retried(keys: Collection[str]) -> set[str]:
+    """Return those of the keys of which a retry waits for its time."""
+    found = _later().filter(retries__gt=0, key__in=keys).values_list("key", flat=True)
+    return {key for key in found if key is not None}
+
+
+def _later() -> "QuerySet[Call]":
+    return Call.objects.filter(run=None, not_before__gt=Now(), key__isnull=False)
 
 
 def is_first(call: Call) -> bool:

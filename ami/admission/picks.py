@@ -150,7 +150,7 @@ def _leave_out_held(turn: _Turn) -> None:
     Each statement sees what was committed before it: the held keys were read while that run was active, the calls when
     it had ended. No run of a key that was picked is left that could end from here on.
     """
-    if turn.keys and (held := lanes.held_keys(turn.queue, ()) & turn.keys):
+    if turn.keys and (held := lanes.retried(turn.keys)):
         turn.picked = [(run, call) for run, call in turn.picked if call.key not in held]
 
 

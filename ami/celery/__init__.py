@@ -26,7 +26,7 @@ Beside tasks: ``broker_info`` (hides the broker's password), ``events``, ``contr
 ``control_commands`` (``celery control``) of a worker.
 
 Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed_ticks`` and ``tick_claims`` (of two
-beats one sends a tick), ``watchdog`` (ends a frozen beat).
+beats one sends a tick), ``orderly_end`` (ends it between two ticks), ``watchdog`` (ends a frozen beat).
 
 Helpers: ``broker_kind`` (what the broker can do), ``database_times`` (times in statements that are written by hand),
 ``message_copy`` (publishes a message again), ``process_name``.

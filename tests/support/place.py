@@ -39,8 +39,13 @@ SMALL = {
 }
 
 
-def until(condition: Callable[[], Any], seconds: float = 60, what: str | Callable[[], str] = "") -> Any:
-    """Return the first true answer of ``condition``; fail when none came before the deadline, saying ``what``."""
+def until(
+    condition: Callable[[], Any], seconds: float = 60, what: str | Callable[[], str] = "", every: float = 0.05
+) -> Any:
+    """Return the first true answer of ``condition``, asked again after ``every`` seconds.
+
+    Fail when none came before the deadline, saying ``what``.
+    """
     deadline = time.monotonic() + seconds
     while True:
         if answer := condition():
@@ -48,7 +53,7 @@ def until(condition: Callable[[], Any], seconds: float = 60, what: str | Callabl
         if time.monotonic() > deadline:
             said = what() if callable(what) else what
             raise AssertionError(f"Not within {seconds} s: {said or condition}")
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 @dataclass

@@ -16,7 +16,7 @@ def go_on(row: Call) -> bool:
     """Let the call of a replayed letter run in its old place, with the letter's arguments; False if none is stopped."""
     values = {"arguments": row.arguments, "options": row.options, "expires": row.expires}
     stopped = Call.objects.filter(task_id=row.task_id, stopped_at__isnull=False)
-    return bool(stopped.update(stopped_at=None, not_before=None, retries=row.retries, **values))
+    return bool(stopped.update(stopped_at=None, not_before=None, ready=True, retries=row.retries, **values))
 
 
 def give_up(task_ids: Collection[str]) -> int:

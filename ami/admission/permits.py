@@ -1,4 +1,4 @@
-"""Which permits of a key are free, and for which call those of a key are kept."""
+"""Which permits of a key are free, and for which queue they are kept."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +11,14 @@ from ami.admission.lanes import Candidate
 from ami.admission.models import Reservation, Run
 from ami.admission.policies import Permits, Policy
 
-#: Permits are kept for a call for so long, unless its dispatcher finds it waiting again: twice its longest pause.
+#: Permits are kept for a queue for so long after its dispatcher has found the call waiting: twice its longest pause.
 RESERVED_SECONDS = 10.0
 
-_RESERVATIONS = Reservation._meta.db_table
-#: One that is another call's is left alone until it has ended.
+_TABLE = Reservation._meta.db_table
 _RESERVE = f"""
-INSERT INTO {_RESERVATIONS} (permit_key, call, until) VALUES {{rows}}
-ON CONFLICT (permit_key) DO UPDATE SET call = EXCLUDED.call, until = EXCLUDED.until
-WHERE {_RESERVATIONS}.call = EXCLUDED.call OR {_RESERVATIONS}.until <= %s
+INSERT INTO {_TABLE} (permit_key, queue, since, until) VALUES {{rows}} ON CONFLICT (permit_key, queue) DO UPDATE
+SET since = CASE WHEN {_TABLE}.until <= EXCLUDED.since THEN EXCLUDED.since ELSE {_TABLE}.since END,
+    until = EXCLUDED.until
 """  # noqa: S608 - names of the model
 
 
@@ -27,15 +26,21 @@ WHERE {_RESERVATIONS}.call = EXCLUDED.call OR {_RESERVATIONS}.until <= %s
 class _Held:
     """The permits of one key that runs hold: their numbers, one for each run, and what they cost together.
 
-    ``is_full``: a call found too few left. No other one is picked past it, or it would wait for ever.
-    ``reserved_for`` is the call for which the others are kept.
+    ``is_full``: a call found too few left. No other one is picked past it, or it would wait for ever. ``since`` is when
+    a call of this queue did, ``others_since`` when one of another queue did, the first of them.
     """
 
     numbers: set[int] = field(default_factory=set)
     cost: int = 0
     is_full: bool = False
-    reserved_for: int | None = None
+    since: datetime | None = None
+    others_since: datetime | None = None
     is_locked: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the permits are kept for another queue, which waits longer."""
+        return self.others_since is not None and (self.since is None or self.others_since < self.since)
 
 
 class PermitBook:
@@ -43,17 +48,16 @@ class PermitBook:
 
     The constraint of `Run` keeps two queues' dispatchers from one number. What runs cost together it does not know: of
     tasks that cost more than one, only the dispatcher picks that has the key's lock. A call that finds too few left
-    there reserves the key, in a row that the dispatchers of all queues read.
+    there reserves the key for its queue, in a row that the dispatchers of all queues read.
     """
 
-    def __init__(self, policies: Mapping[str, Policy], now: float) -> None:
-        self._now = datetime.fromtimestamp(now, UTC)
+    def __init__(self, queue: str, policies: Mapping[str, Policy], now: float) -> None:
+        self._queue, self._now = queue, datetime.fromtimestamp(now, UTC)
         limited = {name: policy.permits for name, policy in policies.items() if policy.permits is not None}
         weighed = {permits.name or name for name, permits in limited.items() if permits.cost != 1}
         self._weighed = {name for name, permits in limited.items() if (permits.name or name) in weighed}
         self._held: dict[str, _Held] = {}
-        self._waiting: dict[str, int] = {}
-        self._served: list[str] = []
+        self._waiting, self._served = set[str](), set[str]()
 
     def look_up(self, keys: Iterable[str]) -> None:
         """Read what is held and reserved of these keys; two statements at most."""
@@ -67,9 +71,9 @@ class PermitBook:
             found[key].numbers.add(number or 0)
             found[key].cost += cost
         if self._weighed:
-            reserved = Reservation.objects.filter(permit_key__in=keys, until__gt=Now())
-            for key, call in reserved.values_list("permit_key", "call"):
-                found[key].reserved_for = call
+            reserved = Reservation.objects.filter(permit_key__in=keys, until__gt=Now()).order_by("-since")
+            for key, queue, since in reserved.values_list("permit_key", "queue", "since"):
+                setattr(found[key], "since" if queue == self._queue else "others_since", since)
         return found
 
     def free(self, key: str, call: Candidate, permits: Permits | None) -> int | None:
@@ -83,8 +87,8 @@ class PermitBook:
             number = _number(held, call, permits)
         if number:
             return number
-        if call.task in self._weighed and not held.is_full and held.reserved_for in (None, call.pk):
-            self._waiting[key] = call.pk
+        if call.task in self._weighed:
+            self._waiting.add(key)
         held.is_full = True
         return 0
 
@@ -93,24 +97,24 @@ class PermitBook:
         held = self._held[key]
         held.numbers.add(number)
         held.cost += call.permit_cost
-        if held.reserved_for is not None:
-            held.reserved_for = None
-            self._served.append(key)
+        if held.since is not None:
+            held.since = None
+            self._served.add(key)
 
     def write(self) -> None:
         """Keep the permits of keys of which a call waits for more; give up what was kept for calls that were picked."""
         if self._served:
-            Reservation.objects.filter(permit_key__in=self._served).delete()
+            Reservation.objects.filter(permit_key__in=self._served, queue=self._queue).delete()
         if not self._waiting:
             return
         until = self._now + timedelta(seconds=RESERVED_SECONDS)
         now, until = (
             Reservation._meta.get_field("until").get_db_prep_save(each, connection) for each in (self._now, until)
         )
-        rows = ", ".join(["(%s, %s, %s)"] * len(self._waiting))
-        values = [value for key, call in sorted(self._waiting.items()) for value in (key, call, until)]
+        rows = ", ".join(["(%s, %s, %s, %s)"] * len(self._waiting))
+        values = [value for key in sorted(self._waiting) for value in (key, self._queue, now, until)]
         with connection.cursor() as cursor:
-            cursor.execute(_RESERVE.format(rows=rows), [*values, now])
+            cursor.execute(_RESERVE.format(rows=rows), values)
 
     def _locked(self, key: str) -> _Held:
         """Lock a key's permits until the end of the transaction, and read them again.
@@ -132,6 +136,6 @@ def _number(held: _Held, call: Candidate, permits: Permits) -> int:
     most = permits.most
     # More than ``most`` were allowed when they were sent.
     is_short = held.cost + min(call.permit_cost, most) > most or len(held.numbers) >= most
-    if held.is_full or is_short or held.reserved_for not in (None, call.pk):
+    if held.is_full or held.is_kept or is_short:
         return 0
     return next(number for number in range(1, most + 1) if number not in held.numbers)

@@ -87,7 +87,7 @@ def pick(
         if room <= 0:
             return []
         found = Lanes(queue, policies, disabled_jobs)
-        book = PermitBook(policies, lease.now)
+        book = PermitBook(queue, policies, lease.now)
         turn = _Turn(queue, room, policies, found, lease.virtual, lease.now, lease.runs, weights or {}, book)
         _read(turn, cursor or Cursor())
         book.write()

@@ -72,7 +72,7 @@ def forget() -> None:
     """Delete what was not used for a day: the work of keys and their rates."""
     Share.objects.filter(used_at__lt=Now() - KEEP).delete()
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_now()}")
+        cursor.execute(f"SELECT {database_times.now()}")
         now = database_times.moment(cursor.fetchone()[0]).timestamp()
     Bucket.objects.filter(arrival__lt=now - KEEP.total_seconds()).delete()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from ami.admission.models import Call
 from tests.support.place import RABBITMQ, Place, Process, new_place, until
 from tests.support.worker_tasks.admitted import LINES
 
@@ -113,3 +114,17 @@ def is_there(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def many_calls(called: Any, count: int, **fields: Any) -> None:
+    """Append calls of a task, each with a lane, fair key, permit key and rate key of its own (``k0``, ``k1``...)."""
+    call = called.delay(key="k", number=0)
+    [pattern] = Call.objects.filter(task_id=call.id).values()
+    Call.objects.filter(task_id=call.id).delete()
+    kept = {name: value for name, value in pattern.items() if name not in ("id", "task_id")}
+    named = [name for name in ("lane", "fair_key", "permit_key", "rate_key") if kept[name]]
+    rows = (
+        Call(task_id=f"k{number}", **kept | {name: kept[name].replace("k", f"k{number}") for name in named} | fields)
+        for number in range(count)
+    )
+    Call.objects.bulk_create(rows, batch_size=500)

@@ -45,7 +45,7 @@ class Call(models.Model):
             models.Index(
                 fields=["queue", "lane", "id"], condition=Q(run=None, ready=True), name="admission_call_waiting"
             ),
-            models.Index(fields=["key", "id"], condition=Q(run=None), name="admission_call_key"),
+            models.Index(fields=["key", "id"], condition=Q(run=None, key__isnull=False), name="admission_call_key"),
             models.Index(
                 fields=["key"], condition=Q(run=None, ready=False, retries__gt=0), name="admission_call_retried"
             ),

@@ -40,14 +40,20 @@ class RecentKey(models.Model):
 
 
 class Reservation(models.Model):
-    """The call for which the permits of a key are kept ``until`` then: it takes more than one, and found too few.
+    """A queue of which a call takes more permits of a key than are left, ``since`` when and ``until`` when it is known.
 
-    The dispatchers of all queues pick no other call of the key.
+    The permits are kept for the queue that waits longest: the dispatchers of other queues pick none of the key.
     """
 
-    permit_key = models.CharField(max_length=255, primary_key=True)
-    call = models.BigIntegerField()
+    permit_key = models.CharField(max_length=255)
+    queue = models.CharField(max_length=255)
+    since = models.DateTimeField()
     until = models.DateTimeField()
 
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["permit_key", "queue"], name="admission_one_reservation_per_queue")
+        ]
+
     def __str__(self) -> str:
-        return self.permit_key
+        return f"{self.permit_key} {self.queue}"

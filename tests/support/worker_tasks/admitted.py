@@ -167,3 +167,42 @@ def sliced(self: Any, key: str, steps: int) -> None:
     write("begin", self, key=key, steps=steps)
     if steps > 1:
         publish_successor(self, key=key, steps=steps - 1)
+
+
+@shared_task(bind=True, rate=Rate(1, per_seconds=3600, per="key"))
+def rare(self: Any, key: str, number: int) -> None:
+    """Work once an hour for each key."""
+    work(self, 0.0, key=key, number=number)
+
+
+@shared_task(
+    bind=True,
+    unique=Unique(by=("key",), on_conflict="reschedule_once", after=3, at_most=30),
+    ignore_result=True,
+)
+def debounced(self: Any, key: str, wish: int, seconds: float = 0.0) -> None:
+    """Work for the last wish of a key once none has come for 3 s."""
+    work(self, seconds, key=key, wish=wish)
+
+
+@shared_task(
+    bind=True,
+    group_by=GroupBy(("key",), seconds=0.5, merge={"numbers": "list"}, halves=True),
+    fair_by="key",
+    ignore_result=True,
+)
+def fairly_grouped(self: Any, key: str, numbers: list[int]) -> None:
+    """Work for all numbers of a key together, in turn with other keys."""
+    work(self, 0.0, key=key, numbers=numbers)
+
+
+@shared_task(bind=True, in_order_by=InOrder(("key",)))
+def ordered_of_job(self: Any, key: str, number: int, job_id: int) -> None:
+    """Work of jobs for a key in order."""
+    write("begin", self, key=key, number=number, job=job_id)
+
+
+@shared_task(bind=True, unique=Unique(by=("key",)), ignore_result=True)
+def once_of_job(self: Any, key: str, job_id: int) -> None:
+    """Work of jobs for a key, once."""
+    write("begin", self, key=key, job=job_id)

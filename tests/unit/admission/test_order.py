@@ -175,3 +175,40 @@ def test_stopped_call_that_has_expired_still_stops_its_key():
     call = _letter_of_the_first()
     Call.objects.filter(pk=call.pk).update(expires=timezone.now())
     assert send() == []
+
+
+def test_key_whose_first_call_waits_in_another_queue_lets_other_keys_run():
+    admitted.ordered.apply_async((), {"key": "a", "number": 0}, queue="antenna-ingest")
+    for number in range(1, 40):
+        admitted.ordered.delay(key="a", number=number)
+    admitted.ordered.delay(key="b", number=0)
+    leases.acquire([QUEUE], "me")
+    picked = picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 8)
+    assert numbers(picked) == [("b", 0)]
+
+
+def test_key_whose_first_call_is_of_a_disabled_job_lets_other_keys_run():
+    admitted.ordered_of_job.delay(key="a", number=0, job_id=7)
+    for number in range(1, 40):
+        admitted.ordered_of_job.delay(key="a", number=number, job_id=8)
+    admitted.ordered_of_job.delay(key="b", number=0, job_id=8)
+    leases.acquire([QUEUE], "me")
+    tasks = picks.staged_tasks(current_app)
+    assert numbers(picks.pick(tasks, QUEUE, "me", 8, disabled_jobs={"7"})) == [("b", 0)]
+    assert numbers(picks.pick(tasks, QUEUE, "me", 8)) == [("a", 0)]
+
+
+def test_key_whose_first_call_is_of_a_disabled_task_lets_other_tasks_run():
+    admitted.skipping.delay(key="a", number=0)
+    admitted.ordered.delay(key="a", number=1)
+    leases.acquire([QUEUE], "me")
+    enabled = {admitted.ordered.name: picks.staged_tasks(current_app)[admitted.ordered.name]}
+    assert numbers(picks.pick(enabled, QUEUE, "me", 8)) == [("a", 1)]
+
+
+def test_unique_key_whose_first_call_is_of_a_disabled_job_runs_its_other_calls():
+    for job in (7, 8):
+        admitted.once_of_job.delay(key="a", job_id=job)
+    leases.acquire([QUEUE], "me")
+    [outgoing] = picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 8, disabled_jobs={"7"})
+    assert '"job_id": 8' in outgoing.call.arguments

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from celery import current_app
 from django.db import connection, connections, transaction
+from django.utils import timezone
 
 from ami.admission import keys, leases, picks, runs, waiting_calls
-from ami.admission.models import Call, Run
+from ami.admission.models import Call, Reservation, Run
 from ami.admission.permits import PermitBook
 from ami.admission.policies import Permits, PolicyRefused, policy_of
 from tests.support.admission import QUEUE
@@ -78,6 +79,62 @@ def test_cost_that_cannot_be_one_is_refused_where_it_is_written(cost: Any):
         Permits(2, cost=cost)
 
 
+def pick(queue: str) -> list[int]:
+    """Pick what may be sent from one queue; return what each costs."""
+    leases.acquire([queue], "me")
+    found = picks.pick(picks.staged_tasks(current_app), queue, "me", 99)
+    return [each.call.permit_cost for each in found]
+
+
+def test_call_that_waits_for_permits_is_not_passed_by_small_ones_of_another_queue():
+    other = "antenna-interactive"
+    for _ in range(20):
+        admitted.weighty.apply_async((), {"key": "a", "size": 1}, queue=other)
+    assert pick(other) == [1, 1, 1, 1]
+    call(4, 4)
+    assert pick(QUEUE) == []
+    end_one(permit_cost=1)
+    assert pick(other) == [1], "it waits longer than the one that costs four"
+    for _ in range(4):
+        end_one(permit_cost=1)
+        assert pick(other) == [], "the permits are kept for the one that costs four"
+    assert pick(QUEUE) == [4]
+    assert pick(other) == []
+    end_one(permit_cost=4)
+    assert pick(QUEUE) == [], "now the other queue waits longer"
+    assert pick(other) == [1]
+    assert pick(QUEUE) == []
+
+
+def test_permits_are_kept_only_while_their_call_is_found_waiting():
+    other = "antenna-interactive"
+    call(2)
+    assert pick(QUEUE) == [2]
+    call(4)
+    assert pick(QUEUE) == []
+    admitted.weighty.apply_async((), {"key": "a", "size": 1}, queue=other)
+    assert pick(other) == []
+    Reservation.objects.update(until=timezone.now())
+    assert pick(other) == [1]
+    Call.objects.filter(queue=QUEUE, run=None).delete()
+    assert pick(QUEUE) == []
+
+
+def test_another_dispatcher_does_not_take_over_what_is_kept():
+    call(3)
+    assert pick(QUEUE) == [3]
+    call(4)
+    assert pick(QUEUE) == []
+    since = Reservation.objects.get().since
+    admitted.weighty.apply_async((), {"key": "a", "size": 2}, queue="antenna-interactive")
+    assert pick("antenna-interactive") == []
+    assert pick(QUEUE) == []
+    assert Reservation.objects.get(queue=QUEUE).since == since
+    end_one()
+    assert pick("antenna-interactive") == []
+    assert pick(QUEUE) == [4]
+
+
 @pytest.mark.django_db(transaction=True)
 def test_two_dispatchers_never_count_one_keys_permits_at_the_same_time():
     if connection.vendor == "sqlite":
@@ -88,7 +145,7 @@ def test_two_dispatchers_never_count_one_keys_permits_at_the_same_time():
     def other() -> None:
         """What another queue's dispatcher does in its transaction."""
         with transaction.atomic():
-            book = PermitBook({admitted.weighty.name: policy_of(admitted.weighty)}, 0.0)
+            book = PermitBook(QUEUE, {admitted.weighty.name: policy_of(admitted.weighty)}, 0.0)
             assert book._locked(Call.objects.get().permit_key).is_locked
             locked.set()
             is_over.wait(10)

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -22,12 +23,16 @@ from tests.support.admission import QUEUE
 from tests.support.soak import soak
 from tests.support.worker_tasks import admitted
 
-NAMES = ("once", "dropped", "replaced", "limited", "ordered", "together")
+NAMES = ("once", "dropped", "replaced", "limited", "ordered", "together", "fair", "debounced")
 TASKS = {name: getattr(admitted, name) for name in NAMES}
 #: What the wish of a call is called in its arguments, where it is not ``wish``.
-WISHES = {"limited": "number", "ordered": "number", "together": "numbers"}
+WISHES = {"limited": "number", "ordered": "number", "together": "numbers", "fair": "number"}
+#: Tasks whose calls run when their policy says.
+TIMED = ("ordered", "together", "debounced")
 KEYS = ("a", "b")
 HOLDERS = ("first", "second")
+#: What a run of a fair task is charged at least.
+SECONDS = 10
 #: Which of what there is: drawn from a fixed range, as the clock has a say in how many there are (the least served
 #: first), and Hypothesis allows the same steps nothing else to draw.
 WHICH = st.integers(0, 99)
@@ -53,7 +58,7 @@ class Machine(RuleBasedStateMachine):
         self.running: list[SimpleNamespace] = []
         self.owed: dict[tuple[str, str], list[int]] = {}
         self.last_done: dict[tuple[str, str], int] = {}
-        self.wish, self.starts = 0, Counter[int]()
+        self.wish, self.starts, self.charged = 0, Counter[int](), Counter[str]()
         for name in ("once", "once", "limited", "limited", "limited", "dropped"):
             self.call(name, "a", True)
         self.dispatch("")
@@ -62,11 +67,27 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(TASKS)), key=st.sampled_from(KEYS), is_committed=st.booleans())
     def call(self, name: str, key: str, is_committed: bool) -> None:
+        self._call(name, key, is_committed, 0.0)
+
+    @rule(name=st.sampled_from(sorted(set(TASKS) - set(TIMED))), key=st.sampled_from(KEYS))
+    def call_for_later(self, name: str, key: str) -> None:
+        self._call(name, key, True, timezone.now().timestamp() + 3600)
+
+    @rule(name=st.sampled_from(TIMED), key=st.sampled_from(KEYS))
+    def call_with_a_time_is_refused(self, name: str, key: str) -> None:
+        with pytest.raises(call_stager.CannotStage):
+            self._call(name, key, True, timezone.now().timestamp() + 3600)
+
+    @rule()
+    def time_passes(self) -> None:
+        Call.objects.filter(not_before__gt=timezone.now()).update(not_before=timezone.now())
+
+    def _call(self, name: str, key: str, is_committed: bool, due: float) -> None:
         self.wish += 1
         kwargs = {"key": key, WISHES.get(name, "wish"): self.wish}
         try:
             with transaction.atomic():
-                call_stager.stage(current_app, TASKS[name], (), kwargs, {"headers": {}}, 0.0)
+                call_stager.stage(current_app, TASKS[name], (), kwargs, {"headers": {}}, due)
                 if not is_committed:
                     raise Crash
         except Crash:
@@ -127,6 +148,15 @@ class Machine(RuleBasedStateMachine):
         if begun is not None:
             calls = list(Call.objects.filter(run=run).order_by("pk").values_list("arguments", flat=True))
             self.running.append(SimpleNamespace(task=current_app.tasks[name], begun=begun, calls=calls))
+            self._begun(self.running[-1])
+
+    def _begun(self, run: SimpleNamespace) -> None:
+        """A run of a key takes all that wait for it, also those that are due later."""
+        name = run.task.name.rpartition(".")[2]
+        key, taken = _wishes(run)
+        owed = self.owed[name, key]
+        assert name not in ("once", "dropped") or taken == set(owed), "not all that wait"
+        assert name != "debounced" or max(taken) == max(owed), "not the last"
 
     @rule(which=WHICH, crash=st.booleans())
     def succeed(self, which: int, crash: bool) -> None:
@@ -148,7 +178,7 @@ class Machine(RuleBasedStateMachine):
         name = run.task.name.rpartition(".")[2]
         key, taken = _wishes(run)
         assert name != "ordered" or taken == {waiting[name, key][0]}, "not the first of its key"
-        self.owed[name, key] = [each for each in waiting[name, key] if each not in taken]
+        self.owed[name, key] = [each for each in waiting[name, key] if each not in self._merged(name, taken)]
         if name == "dropped":
             self.owed[name, key] = []
         if name == "together":
@@ -158,10 +188,15 @@ class Machine(RuleBasedStateMachine):
             assert shown == (min(taken) if name == "dropped" else max(taken))
             self.last_done[name, key] = max(self.last_done.get((name, key), 0), max(taken))
 
-    @rule(which=WHICH)
-    def retry(self, which: int) -> None:
+    def _merged(self, name: str, taken: set[int]) -> set[int]:
+        """Return the wishes that a run stands for: of a debounced key also those before."""
+        return set(range(max(taken) + 1)) if name == "debounced" else taken
+
+    @rule(which=WHICH, is_later=st.booleans())
+    def retry(self, which: int, is_later: bool) -> None:
         run = self._take(which)
-        assert run is None or runs.end(run.task, run.begun, Next(retries=1))
+        due = timezone.now().timestamp() + 3600 if is_later else 0.0
+        assert run is None or runs.end(run.task, run.begun, Next(retries=1, due=due))
 
     @rule(which=WHICH, is_replayed=st.booleans())
     def fail(self, which: int, is_replayed: bool) -> None:
@@ -200,8 +235,9 @@ class Machine(RuleBasedStateMachine):
 
     def _forget(self, run: SimpleNamespace, kept: Callable[[set[int]], int] | None = None) -> None:
         key, taken = _wishes(run)
-        taken -= {kept(taken)} if kept else set()
-        owed = self.owed[run.task.name.rpartition(".")[2], key]
+        name = run.task.name.rpartition(".")[2]
+        taken = self._merged(name, taken) - ({kept(taken)} if kept else set())
+        owed = self.owed[name, key]
         owed[:] = [each for each in owed if each not in taken]
 
     @rule(which=WHICH)
@@ -215,9 +251,9 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def lose_the_worker(self) -> None:
         """All its processes are dead; the rescue gives back what they ran. A frozen one ends in vain."""
-        assert runs.give_back(Q(worker="")) == len(self.running)
-        lost, self.running = self.running, []
-        for run in lost:
+        lost = [self._take(0) for _ in list(self.running)]
+        assert runs.give_back(Q(worker="")) == len(lost)
+        for run in filter(None, lost):
             assert not runs.end(run.task, run.begun, None)
 
     @rule(which=WHICH)
@@ -229,7 +265,15 @@ class Machine(RuleBasedStateMachine):
                 assert not runs.settle(current_app, Note(run.begun.run, "another", end))
 
     def _take(self, which: int) -> SimpleNamespace | None:
-        return self.running.pop(which % len(self.running)) if self.running else None
+        """Return one of what runs, which ends now: its work is to be charged to its key, however it ends."""
+        if not self.running:
+            return None
+        run: SimpleNamespace = self.running.pop(which % len(self.running))
+        row = Run.objects.get(pk=run.begun.run)
+        if row.fair_key:
+            Run.objects.filter(pk=row.pk).update(began_at=timezone.now() - timedelta(seconds=SECONDS))
+            self.charged[row.fair_key] += SECONDS
+        return run
 
     # What holds at every moment.
 
@@ -249,6 +293,11 @@ class Machine(RuleBasedStateMachine):
         assert len([run for run in self.running if run.task is admitted.limited]) <= 4
 
     @invariant()
+    def work_is_charged_to_its_key(self) -> None:
+        used = dict(Share.objects.values_list("fair_key", "used"))
+        assert all(used[key] > seconds - 1 for key, seconds in self.charged.items()), (used, self.charged)
+
+    @invariant()
     def the_rows_of_runs_are_those_that_run(self) -> None:
         rows = set(Run.objects.filter(state=Run.State.RUNNING).values_list("pk", flat=True))
         assert rows == {run.begun.run for run in self.running}
@@ -259,6 +308,7 @@ class Machine(RuleBasedStateMachine):
             if not Call.objects.exists():
                 break
             self.send_again_what_is_unseen()
+            self.time_passes()
             self._publish(picks.pick(picks.staged_tasks(current_app), QUEUE, HOLDERS[0], 6))
             for name, run in self.messages:
                 begun = runs.begin(current_app.tasks[name], run, "last")

@@ -59,8 +59,9 @@ class Machine(RuleBasedStateMachine):
         self.owed: dict[tuple[str, str], list[int]] = {}
         self.last_done: dict[tuple[str, str], int] = {}
         self.wish, self.starts, self.charged = 0, Counter[int](), Counter[str]()
-        for name in ("once", "once", "limited", "limited", "limited", "dropped"):
+        for name in ("once", "once", "limited", "limited", "fair", "fair", "dropped"):
             self.call(name, "a", True)
+        self.call_for_later("once", "a")
         self.dispatch("")
 
     # The callers.
@@ -100,7 +101,7 @@ class Machine(RuleBasedStateMachine):
     def dispatch(self, crash: str) -> None:
         try:
             with transaction.atomic():
-                picked = picks.pick(picks.staged_tasks(current_app), QUEUE, HOLDERS[0], 6)
+                picked = picks.pick(picks.staged_tasks(current_app), QUEUE, HOLDERS[0], 7)
                 if crash == "before commit":
                     raise Crash
         except Crash:

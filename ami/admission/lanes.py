@@ -69,7 +69,7 @@ def held_keys(queue: str, ordered: Sequence[str]) -> set[str]:
     if ordered:
         keys = keys.union(later.filter(queue=queue, task__in=ordered).values_list("key", flat=True))
     found = {key for key in keys if key is not None}
-    return found | stopped.keys() if ordered else found
+    return found | stopped.keys(ordered) if ordered else found
 
 
 def retried(keys: Collection[str]) -> set[str]:
@@ -103,7 +103,7 @@ def eligible(
     part of the statement: without statistics PostgreSQL would read all calls for each call.
     """
     same = {"key": OuterRef("key")}
-    found = Call.objects.filter(is_due(), queue=queue, lane=lane, run=None, task__in=tasks)
+    found = Call.objects.filter(is_due(), queue=queue, lane=lane, run=None, task__in=tasks, stopped_at=None)
     if keys := list(held):
         found = found.exclude(key__in=keys)
     if disabled_jobs:

@@ -31,8 +31,8 @@ def begin(task: Any, run: str, delivery: str) -> Begun | None:
     policy = policy_of(task)
     if policy is None or not policy.merges:
         return Begun(run, delivery, None, None, None, time.monotonic()) if single_runs.begin(run, delivery) else None
-    key = Run.objects.filter(pk=run).values_list("key", flat=True).first()
-    if key is None:
+    found = Run.objects.filter(pk=run).values_list("key").first()
+    if found is None:
         return None
     values: dict[str, Any] = {
         "state": Run.State.RUNNING,
@@ -45,7 +45,8 @@ def begin(task: Any, run: str, delivery: str) -> Begun | None:
     with transaction.atomic():
         if not Run.objects.filter(pk=run, state=Run.State.SENT).update(**values):
             return None
-        groups.claim(policy, run, key)
+        if found[0] is not None:  # Else it was called before its task had a key.
+            groups.claim(policy, run, found[0])
         calls = list(Call.objects.filter(run=run).order_by("pk"))
         if not calls:
             Run.objects.filter(pk=run).delete()
@@ -73,7 +74,7 @@ def end(task: Any, begun: Begun, following: Next | None) -> bool:
     """
     policy = policy_of(task)
     seconds = time.monotonic() - begun.began_at
-    if following is None and policy is not None and not policy.merges:
+    if following is None and (policy is None or not policy.merges):
         return single_runs.end(begun.run, begun.delivery, seconds)
     mine = Run.objects.filter(pk=begun.run, delivery=begun.delivery, state=Run.State.RUNNING)
     how = End.DONE if following is None else End.RETURNED

@@ -21,10 +21,10 @@ print([each.arguments for each in waiting_rows.oldest("{QUEUE}", 9)])
 
 
 def test_commands_know_the_tasks_whose_calls_they_show():
-    task("limited").delay(key="a", number=1)
     fixed = {"queue": QUEUE, "options": "{}", "fair_key": "other"}
     Call.objects.create(task_id="b", task=f"{SECRET}.use_token", arguments='[[1, "a-secret-token"], {}]', **fixed)
     with admission_place(FOLDER, ANTENNA_EXTRA_TASKS=f"{TASKS},{SECRET}") as place:
+        task("limited").delay(key="a", number=1)
         staged = place.start([sys.executable, "manage.py", "queues", "staged", "--json"])
         rows = place.start([sys.executable, "-c", ROWS])
         until(lambda: staged.popen.poll() is not None and rows.popen.poll() is not None, 60)

@@ -64,7 +64,8 @@ def stage(app: Any, task: Any, args: Any, kwargs: Any, options: dict[str, Any], 
     row = _row(app, task, policy, args, kwargs, kept)
     row.task_id = task_id
     row.expires = _moment(options.get("expires"))
-    row.not_before = _not_before(task, policy, due)
+    row.not_before = _not_before(task, policy, row, due)
+    row.ready = row.not_before is None
     known = _known(policy.unique, row) if policy.unique else None
     if known is not None and policy.unique and policy.unique.on_conflict == OnConflict.RAISE:
         raise DuplicateCall(task.name, row.key_text, known)
@@ -90,13 +91,35 @@ def adopt(task: Any, args: Any, kwargs: Any) -> None:
         _append(task.app, row)
 
 
-def _not_before(task: Any, policy: Policy, due: float) -> datetime | None:
-    """Return when a call may be sent: one that is grouped waits for others of its key."""
-    if due and policy.in_order_by:
-        raise CannotStage(f"{task.name} runs in the order of its calls: publish it without countdown and eta.")
+def _not_before(task: Any, policy: Policy, row: Call, due: float) -> datetime | None:
+    """Return when a call may be sent: one that is grouped or debounced waits for others of its key."""
+    if due and (why := _runs_when(policy)):
+        raise CannotStage(f"{task.name} {why}: publish it without countdown and eta.")
     if policy.group_by is not None:
-        due = (due or time.time()) + policy.group_by.seconds
+        due = time.time() + policy.group_by.seconds
+    if policy.unique is not None and policy.unique.after:
+        return _debounced(policy.unique, row)
     return datetime.fromtimestamp(due, UTC) if due else None
+
+
+def _runs_when(policy: Policy) -> str:
+    """Return what says when a call runs, if it is not its caller."""
+    if policy.in_order_by:
+        return "runs in the order of its calls"
+    if policy.group_by:
+        return f"runs {policy.group_by.seconds:g} s after the first call of its group"
+    if policy.unique and policy.unique.after:
+        return f"runs {policy.unique.after:g} s after the last call of its key"
+    return ""
+
+
+def _debounced(unique: Unique, row: Call) -> datetime:
+    """Return when a call may be sent unless others of its key come; it counts as made with the first of them."""
+    waiting = Call.objects.filter(key=row.key, run=None, retries=0).order_by("-pk")
+    now = _now()
+    row.created_at = waiting.values_list("created_at", flat=True).first() or now
+    due = now + timedelta(seconds=unique.after)
+    return min(due, row.created_at + timedelta(seconds=unique.at_most)) if unique.at_most else due
 
 
 def _row(app: Any, task: Any, policy: Policy, args: Any, kwargs: Any, options: dict[str, Any]) -> Call:
@@ -107,11 +130,12 @@ def _row(app: Any, task: Any, policy: Policy, args: Any, kwargs: Any, options: d
     rate_key = keys.limit_key(task, rate.name, rate.per, given) if rate else ""
     fair_key = keys.fair_key(task, policy, given)
     priority = 0 if policy.in_order_by else _priority(task, options)
-    parts = (f"{priority}!" if priority else "") + fair_key, permit_key, rate_key
+    # Lanes begin with their urgency: the urgent ones come first in their order.
+    lane = f"{HIGHEST_PRIORITY - priority}{fair_key}"
     return Call(
         task=task.name,
         queue=_queue(app, task, args, kwargs, options),
-        lane=keys.shortened("|".join(parts) if permit_key or rate_key else parts[0]),
+        lane=keys.shortened("|".join((lane, permit_key, rate_key)) if permit_key or rate_key else lane),
         priority=priority,
         key=keys.shortened(f"{task.name}:{text}") if text else None,
         key_text=text,
@@ -136,7 +160,8 @@ def _priority(task: Any, options: dict[str, Any]) -> int:
 
 def _append(app: Any, row: Call) -> None:
     """Insert one row, unless its task id is there; one statement, which needs no transaction of its own."""
-    fields = [each for each in Call._meta.concrete_fields if each.name not in ("id", "created_at")]
+    unset = {"id"} if isinstance(row.created_at, datetime) else {"id", "created_at"}
+    fields = [each for each in Call._meta.concrete_fields if each.name not in unset]
     values = [each.get_db_prep_save(getattr(row, each.attname), connection) for each in fields]
     columns, places = ", ".join(each.column for each in fields), ", ".join(["%s"] * len(fields))
     with connection.cursor() as cursor:

@@ -11,8 +11,20 @@ from django.db import Error
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from ami.admission import deployment, groups, leases, outcomes, outlook, picks, run_publisher, runs, settlements
+from ami.admission import (
+    deployment,
+    groups,
+    leases,
+    outcomes,
+    outlook,
+    picks,
+    run_publisher,
+    runs,
+    settlements,
+    shares,
+)
 from ami.admission.deployment import Deployment
+from ami.admission.lanes import Cursor
 from ami.admission.models import Call, RecentKey, Run
 from ami.admission.outlook import Outlook
 from ami.admission.policies import Scope, policy_of
@@ -153,6 +165,7 @@ class Look:
         self._pause = SOON_SECONDS
         self._missing_since: dict[str, float] = {}
         self._windows: defaultdict[str, Window] = defaultdict(Window)
+        self._cursors: defaultdict[str, Cursor] = defaultdict(Cursor)
         self._confirmed: list[str] = []
 
     def turn(self, is_woken: bool) -> float:
@@ -206,7 +219,7 @@ class Look:
         window = self._windows[queue]
         size = window.size(self._places(queue))
         try:
-            picked = picks.pick(allowed, queue, self.holder, size, now.weights, now.disabled_jobs)
+            picked = picks.pick(allowed, queue, self.holder, size, now.weights, now.disabled_jobs, self._cursors[queue])
         except picks.LeaseLost:
             self._held.discard(queue)
             return []
@@ -230,6 +243,8 @@ class Look:
         if self._is_busy:
             self._sent_at, self._pause = time.monotonic(), SOON_SECONDS
             return SOON_SECONDS
+        if any(self._cursors[queue].after for queue in picked):
+            return SOON_SECONDS  # Not all lanes were seen.
         most = max(MOST_SOON_SECONDS, min((time.monotonic() - self._sent_at) / 10, MOST_BLOCKED_SECONDS))
         self._pause = min(self._pause * SLOWER, most)
         return self._pause
@@ -272,6 +287,7 @@ class Look:
             self._counts_forgot_at = now
             with short_connection():
                 outcomes.forget()
+                shares.forget()
 
     def _give_back_of_ended(self, now: float) -> None:
         """Give back the runs of worker starts that have had no row for a while: they have ended in order."""

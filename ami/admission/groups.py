@@ -12,8 +12,8 @@ from django.db.models import Count, F, Sum
 from django.db.models.functions import Length, Now
 from kombu.utils import json
 
-from ami.admission import keys
-from ami.admission.calls import delete, is_due
+from ami.admission import keys, shares
+from ami.admission.calls import delete
 from ami.admission.models import Call, Outcome, Run
 from ami.admission.policies import GroupBy, Merge, Policy, policy_of
 
@@ -55,7 +55,7 @@ def claim(policy: Policy, run: str, key: str) -> None:
     waiting = Call.objects.filter(key=key, run=None)
     group = policy.group_by
     if group is None:
-        waiting.filter(is_due()).update(run=run)
+        waiting.update(run=run)
         return
     own = Call.objects.filter(run=run).annotate(size=Length("arguments")).values_list("part", "size").first()
     part, size = own if own is not None else ("", 0)
@@ -94,6 +94,7 @@ def split(task: Any, policy: Policy, run: str, delivery: str) -> bool:
         calls = list(Call.objects.filter(run=run).order_by("pk"))
         if mine is None or len(calls) < 2 or _is_message_enough(policy, mine, calls):
             return False
+        shares.charge(mine)
         mine.delete()
         take_apart(task, policy, calls)
     logger.warning("Run of %d calls failed and was taken apart", len(calls), extra={"task": task.name, "run": run})
@@ -118,7 +119,7 @@ def _is_message_enough(policy: Policy, run: Run, calls: Sequence[Call]) -> bool:
 
 
 def _wait_again(calls: Sequence[Call], **values: Any) -> None:
-    again = {"run": None, "retries": 0, "starts": 0, "not_before": None}
+    again = {"run": None, "retries": 0, "starts": 0, "not_before": None, "ready": True}
     Call.objects.filter(pk__in=[call.pk for call in calls]).update(**again, **values)
 
 

@@ -4,12 +4,21 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import NamedTuple
 
+from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from ami.admission.models import DispatcherLease
+from ami.admission.models import DispatcherLease, Run
+from ami.celery import database_times
+from ami.celery.database_times import moment
 
 SECONDS = 20.0
+
+_STATE = f"""
+SELECT lease.virtual, {{now}}, run.fair_key, COUNT(run.id) FROM {DispatcherLease._meta.db_table} AS lease
+LEFT JOIN {Run._meta.db_table} AS run ON run.queue = lease.queue
+WHERE lease.queue = %s GROUP BY lease.virtual, run.fair_key
+"""  # noqa: S608 - names of the models
 
 
 def acquire(queues: Collection[str], holder: str) -> set[str]:
@@ -30,22 +39,25 @@ def acquire(queues: Collection[str], holder: str) -> set[str]:
 
 
 class Lease(NamedTuple):
-    """The virtual time of a queue, and the database's time in epoch seconds."""
+    """The virtual time of a queue, the database's time in epoch seconds, and how many runs each fair key has."""
 
     virtual: float
     now: float
+    runs: dict[str, int]
 
 
 def renew(queue: str, holder: str) -> Lease | None:
     """Renew a lease as the first statement of a transaction: until its end no other process picks from the queue.
 
-    None: another process has it.
+    None: another process has it. Two statements.
     """
     mine = DispatcherLease.objects.filter(queue=queue, holder=holder, until__gt=Now())
     if not mine.update(until=Now() + timedelta(seconds=SECONDS)):
         return None
-    virtual, now = mine.values_list("virtual", Now()).get()
-    return Lease(float(virtual), now.timestamp())
+    with connection.cursor() as cursor:
+        cursor.execute(_STATE.format(now=database_times.now().replace("%", "%%")), [queue])
+        rows = cursor.fetchall()
+    return Lease(float(rows[0][0]), moment(rows[0][1]).timestamp(), {row[2]: row[3] for row in rows if row[3]})
 
 
 def release(holder: str) -> None:

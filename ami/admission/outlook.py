@@ -29,12 +29,12 @@ def read(queues: Collection[str]) -> Outlook:
     """Return what is to be done for these queues."""
     of_queue = {"queue": OuterRef("queue")}
     waiting = Call.objects.filter(run=None, **of_queue)
-    delayed = waiting.filter(not_before__isnull=False).order_by("not_before").values("not_before")[:1]
+    delayed = waiting.filter(ready=False).order_by("not_before").values("not_before")[:1]
     sent = Run.objects.filter(state=Run.State.SENT, **of_queue).order_by("send_again_at").values("send_again_at")[:1]
     active = Run.objects.filter(**of_queue).order_by().values("queue").annotate(count=Count("pk"))
     rows: Any = DispatcherLease.objects.filter(queue__in=queues).annotate(
         now=Now(),
-        is_waiting=Exists(waiting.filter(not_before=None)),
+        is_waiting=Exists(waiting.filter(ready=True)),
         delayed_until=delayed,
         again_at=sent,
         runs=Subquery(active.values("count")),

@@ -50,13 +50,17 @@ def _positive(name: str, value: Any) -> None:
 class Unique:
     """One run at a time of all calls whose arguments ``by`` are equal; None: all arguments.
 
-    ``seconds`` is how long a key of the scope ``recently`` stays unique after its run succeeded.
+    ``seconds`` is how long a key of the scope ``recently`` stays unique after its run succeeded. ``after``: a run waits
+    until no call of its key has come for so many seconds, but not longer than ``at_most`` seconds after the first one,
+    where that is given.
     """
 
     by: tuple[str, ...] | None = None
     until: str = Scope.UNTIL_EXECUTED
     on_conflict: str = OnConflict.DROP
     seconds: float = 0.0
+    after: float = 0.0
+    at_most: float = 0.0
 
     def __post_init__(self) -> None:
         _choice(Scope, "Unique(until=...)", self.until)
@@ -76,6 +80,26 @@ class Unique:
             raise PolicyRefused(
                 "Unique(on_conflict='reschedule_once', until='until_executing'): a call that comes while the task runs "
                 "is no duplicate there; use 'replace', or until='until_executed'."
+            )
+
+        self._check_times()
+
+    def _check_times(self) -> None:
+        if self.at_most and not self.after:
+            raise PolicyRefused("Unique(at_most=...) limits how long a call waits for others: give after=..., too.")
+        if not self.after:
+            return
+        _positive("Unique(after=...)", self.after)
+        if not self.last_wins:
+            raise PolicyRefused(
+                f"Unique(after=..., on_conflict='{self.on_conflict}') would run with the arguments of a call that was "
+                "replaced; use 'replace' or 'reschedule_once'."
+            )
+        if self.at_most:
+            _positive("Unique(at_most=...)", self.at_most)
+        if self.at_most and self.at_most < self.after:
+            raise PolicyRefused(
+                f"Unique(at_most={self.at_most:g}) is less than after={self.after:g}: give as many seconds or more."
             )
 
     @property
@@ -234,6 +258,11 @@ class Policy:
     def stops(self) -> bool:
         """Whether a call that failed stops its key."""
         return self.in_order_by is not None and self.in_order_by.stops
+
+    @property
+    def debounces(self) -> bool:
+        """Whether a call waits until no other one of its key has come for a while."""
+        return self.unique is not None and self.unique.after > 0
 
     @property
     def merges(self) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from ami.admission import shares
 from ami.admission.calls import delete
 from ami.admission.models import Call, Run
 
@@ -41,7 +42,9 @@ def release(task_id: str, *, drop: bool = False) -> Released | None:
             return Released(task_id, call.task, call.key_text, "waiting", delete(own) if drop else 0, drop)
         run = Run.objects.filter(pk=call.run).first()
         was = str(run.state) if run is not None else "sent"
-        Run.objects.filter(pk=call.run).delete()
+        if run is not None:
+            shares.charge(run)
+            run.delete()
         calls = Call.objects.filter(run=call.run)
         count = delete(calls) if drop else calls.update(run=None)
         return Released(task_id, call.task, call.key_text, was, count, drop)

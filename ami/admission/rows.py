@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from celery import current_app
+
 from ami.admission import call_stager, groups, notifier, runs
 from ami.admission.policies import policy_of
-from ami.celery.staged_calls import Begun, End, Next, Note
+from ami.celery.staged_calls import Begun, Next, Note
 
 
 class DatabaseAdmission:
@@ -16,8 +18,8 @@ class DatabaseAdmission:
     def adopt(self, task: Any, args: Any, kwargs: Any) -> None:
         call_stager.adopt(task, args, kwargs)
 
-    def begin(self, task: Any, run: str, delivery: str) -> Begun | None:
-        return runs.begin(task, run, delivery)
+    def begin(self, task: Any, run: str, delivery: str, task_id: str) -> Begun | None:
+        return runs.begin(task, run, delivery, task_id)
 
     def end(self, task: Any, begun: Begun, following: Next | None) -> bool:
         is_mine = runs.end(task, begun, following)
@@ -32,8 +34,8 @@ class DatabaseAdmission:
             notifier.notify(task.app)
         return is_split
 
-    def wait_again(self, task: Any, run: str, delivery: str, following: Next) -> None:
-        runs.settle(task.app, Note(run, delivery, End.RETURNED, following))
+    def wait_again(self, note: Note) -> None:
+        runs.settle(current_app, note)
 
     def holds(self, begun: Begun) -> bool:
         return runs.holds(begun)

@@ -3,19 +3,18 @@
 The process that deletes the row of a run, or changes its state, decides; all others find no row.
 """
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery.utils.log import get_logger
 from django.db import connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from kombu.utils import json
 
-from ami.admission import groups, outcomes, single_runs, stopped
-from ami.admission.calls import delete, is_due
-from ami.admission.models import Call, Outcome, RecentKey, Run, Share
+from ami.admission import groups, outcomes, shares, single_runs, stopped
+from ami.admission.calls import delete
+from ami.admission.models import Call, Outcome, RecentKey, Run
 from ami.admission.policies import Policy, Scope, policy_of
 from ami.celery import connection_names
 from ami.celery.staged_calls import Begun, End, Next, Note
@@ -23,15 +22,18 @@ from ami.celery.staged_calls import Begun, End, Next, Note
 logger = get_logger(__name__)
 
 
-def begin(task: Any, run: str, delivery: str) -> Begun | None:
-    """Begin a run that was sent and has not begun. One statement; one that merges takes all calls of its key.
+def begin(task: Any, run: str, delivery: str, task_id: str | None = None) -> Begun | None:
+    """Begin a run of this task that was sent and has not begun; of this call alone, if its message's id is given.
 
-    None: it has begun before, or has ended, or its calls are gone.
+    One statement; one that merges takes all calls of its key.
+
+    None: it has begun before, or has ended, or its calls are gone, or it is another call's.
     """
     policy = policy_of(task)
     if policy is None or not policy.merges:
-        return Begun(run, delivery, None, None, None, time.monotonic()) if single_runs.begin(run, delivery) else None
-    found = Run.objects.filter(pk=run).values_list("key").first()
+        return Begun(run, delivery, None, None, None) if single_runs.begin(task.name, run, delivery, task_id) else None
+    sent = Run.objects.filter(_is_of(task.name, task_id), pk=run, state=Run.State.SENT)
+    found = sent.values_list("key").first()
     if found is None:
         return None
     values: dict[str, Any] = {
@@ -43,7 +45,7 @@ def begin(task: Any, run: str, delivery: str) -> Begun | None:
     if policy.unique is not None and policy.unique.until == Scope.UNTIL_EXECUTING:
         values["key"] = None
     with transaction.atomic():
-        if not Run.objects.filter(pk=run, state=Run.State.SENT).update(**values):
+        if not sent.update(**values):
             return None
         if found[0] is not None:  # Else it was called before its task had a key.
             groups.claim(policy, run, found[0])
@@ -57,7 +59,13 @@ def begin(task: Any, run: str, delivery: str) -> Begun | None:
     if len(calls) > 1:
         logger.info("Calls merged: %d", len(calls), extra={"task": task.name, "task_id": chosen.task_id})
     args, kwargs = groups.arguments(task, policy, calls)
-    return Begun(run, delivery, chosen.pk, args, kwargs, time.monotonic())
+    return Begun(run, delivery, chosen.pk, args, kwargs)
+
+
+def _is_of(task: str | None, task_id: str | None) -> Q:
+    """Return the condition that a run was sent as this task and call: a message may name any run."""
+    named = Q() if task is None else Q(task=task)
+    return named if task_id is None else named & Q(call__in=Call.objects.filter(task_id=task_id).values("pk"))
 
 
 def holds(begun: Begun) -> bool:
@@ -73,12 +81,11 @@ def end(task: Any, begun: Begun, following: Next | None) -> bool:
     False: it was taken from this process, and nothing is changed.
     """
     policy = policy_of(task)
-    seconds = time.monotonic() - begun.began_at
     if following is None and (policy is None or not policy.merges):
-        return single_runs.end(begun.run, begun.delivery, seconds)
+        return single_runs.end(begun.run, begun.delivery)
     mine = Run.objects.filter(pk=begun.run, delivery=begun.delivery, state=Run.State.RUNNING)
     how = End.DONE if following is None else End.RETURNED
-    return _end(mine, task, how, following, begun.call, seconds)
+    return _end(mine, task, how, following, begun.call)
 
 
 def settle(app: Any, note: Note) -> bool:
@@ -89,6 +96,7 @@ def settle(app: Any, note: Note) -> bool:
     """
     began = Q(state=Run.State.RUNNING, delivery=note.delivery)
     rows = Run.objects.filter(began if note.end is End.DONE else began | Q(state=Run.State.SENT), pk=note.run)
+    rows = rows.filter(_is_of(note.task, note.task_id))
     name = rows.values_list("task", flat=True).first()
     return name is not None and _end(rows, app.tasks.get(name), note.end, note.next)
 
@@ -108,13 +116,14 @@ def _end(
     how: End,
     following: Next | None,
     call: int | None = None,
-    seconds: float = 0.0,
 ) -> bool:
     policy = policy_of(task) if task is not None else None
     with transaction.atomic():
-        run = rows.select_for_update().first()
-        if run is None or not Run.objects.filter(pk=run.pk, state=run.state, delivery=run.delivery).delete()[0]:
+        run = rows.select_for_update(of=("self",)).first()
+        if run is None:
             return False
+        shares.charge(run)
+        Run.objects.filter(pk=run.pk).delete()
         calls = Call.objects.filter(run=run.pk)
         if how is End.RETURNED:
             _wait_again(task, policy, run, following, call)
@@ -122,8 +131,6 @@ def _end(
             delete(calls)
         if how is End.DONE and policy is not None and policy.unique is not None:
             _note_success(run, policy)
-        if policy is not None and policy.fair_by and seconds:
-            Share.objects.filter(queue=run.queue, fair_key=run.fair_key).update(used=F("used") + seconds / run.weight)
     return True
 
 
@@ -146,7 +153,7 @@ def _wait_again(task: Any, policy: Policy | None, run: Run, following: Next | No
     values: dict[str, Any] = {"run": None}
     if following is not None:
         due = datetime.fromtimestamp(following.due, UTC) if following.due else None
-        values |= {"retries": following.retries, "starts": 0, "not_before": due}
+        values |= {"retries": following.retries, "starts": 0, "not_before": due, "ready": due is None}
         if policy is not None and policy.group_by is not None:
             calls.filter(part="").update(part=run.pk)  # The same calls are tried again: no other one joins them.
         if _is_changed(task, policy, calls, following):
@@ -187,4 +194,4 @@ def _note_success(run: Run, policy: Policy) -> None:
 
 def _drop(run: Run) -> int:
     """Delete the calls of a run's key that came while it ran; return how many."""
-    return delete(Call.objects.filter(is_due(), key=run.key, run=None, retries=0), Outcome.Why.RAN)
+    return delete(Call.objects.filter(key=run.key, run=None, retries=0), Outcome.Why.RAN)

@@ -16,7 +16,7 @@ def go_on(row: Call) -> bool:
     """Let the call of a replayed letter run in its old place, with the letter's arguments; False if none is stopped."""
     values = {"arguments": row.arguments, "options": row.options, "expires": row.expires}
     stopped = Call.objects.filter(task_id=row.task_id, stopped_at__isnull=False)
-    return bool(stopped.update(stopped_at=None, not_before=None, retries=row.retries, **values))
+    return bool(stopped.update(stopped_at=None, not_before=None, ready=True, retries=row.retries, **values))
 
 
 def give_up(task_ids: Collection[str]) -> int:
@@ -27,9 +27,3 @@ def give_up(task_ids: Collection[str]) -> int:
 def has(task_id: str) -> bool:
     """Whether the call with this id has stopped its key."""
     return Call.objects.filter(task_id=task_id, stopped_at__isnull=False).exists()
-
-
-def keys(tasks: Collection[str]) -> set[str]:
-    """Return the keys of these tasks that have stopped."""
-    found = Call.objects.filter(stopped_at__isnull=False, key__isnull=False, task__in=tasks)
-    return {key for key in found.values_list("key", flat=True) if key is not None}

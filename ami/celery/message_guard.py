@@ -150,8 +150,10 @@ class GuardedWorker(CeleryConsumer):
         else:
             self._submit(consumer, message, target, {**_short_representations(message.headers), REASON_HEADER: why})
         task_rejected.send(sender=self, message=message, exc=error)
-        if isinstance(run := (message.headers or {}).get(staged_calls.RUN_HEADER), str):
-            staged_calls.note(staged_calls.Note(run, "", staged_calls.End.FAILED))
+        headers = message.headers or {}
+        if isinstance(run := headers.get(staged_calls.RUN_HEADER), str):
+            task, task_id = str(headers.get("task")), str(headers.get("id"))
+            staged_calls.note(staged_calls.Note(run, "", staged_calls.End.FAILED, task=task, task_id=task_id))
 
     def _postpone(self, message: Any) -> bool:
         """Return a task that is due later to the broker's delay, if it has one: here it would hold a slot until then.

@@ -64,7 +64,7 @@ class Request(CeleryRequest):
         pid = int(self.worker_pid or 0) if self._ends_process else 0
         delivery = str(self._request_dict[staged_calls.DELIVERY])
         run = self._request_dict[staged_calls.RUN_HEADER]
-        staged_calls.note(staged_calls.Note(run, delivery, end, following, pid))
+        staged_calls.note(staged_calls.Note(run, delivery, end, following, pid, self.name, self.id))
 
     def _note_end(self, *how: Any) -> None:
         task_times.ended(self, *how)

@@ -59,14 +59,14 @@ class Begun:
     call: int | None
     args: Any
     kwargs: Any
-    began_at: float
 
 
 @dataclass(frozen=True)
 class Note:
     """What the parent saw of a message of a run; ``pid`` is that of a process that is to have ended before it counts.
 
-    ``at`` is when it was noted, on the monotonic clock.
+    ``task`` and ``task_id`` are the message's: the note counts for a run of that call alone; None where its caller
+    knows that it is. ``at`` is when it was noted, on the monotonic clock.
     """
 
     run: str
@@ -74,6 +74,8 @@ class Note:
     end: End
     next: Next | None = None
     pid: int = 0
+    task: str | None = None
+    task_id: str | None = None
     at: float = field(default_factory=time.monotonic)
 
 
@@ -86,8 +88,8 @@ class Admission(Protocol):
     def adopt(self, task: Any, args: Any, kwargs: Any) -> None:
         """Append the running task's message, which no row is known of, as a call."""
 
-    def begin(self, task: Any, run: str, delivery: str) -> Begun | None:
-        """Begin the run, if it is to begin; ``args`` None: those of the message."""
+    def begin(self, task: Any, run: str, delivery: str, task_id: str) -> Begun | None:
+        """Begin the run, if it is to begin and is this call's; ``args`` None: those of the message."""
 
     def end(self, task: Any, begun: Begun, following: Next | None) -> bool:
         """End a run that succeeded or goes on later; False if it was taken from this process before."""
@@ -95,8 +97,8 @@ class Admission(Protocol):
     def split(self, task: Any, begun: Begun) -> bool:
         """Let the calls of a run that failed for the last time wait again in parts; False if there is one alone."""
 
-    def wait_again(self, task: Any, run: str, delivery: str, following: Next) -> None:
-        """Let the calls of a run that was sent, and is not to begin, wait for ``following``."""
+    def wait_again(self, note: Note) -> None:
+        """Let the calls of a run that was sent, and is not to begin, wait for what follows."""
 
     def holds(self, begun: Begun) -> bool:
         """Whether the run is still this process's; in a transaction no other process can take it before its end."""

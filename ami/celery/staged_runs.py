@@ -16,7 +16,9 @@ from ami.celery.staged_calls import (
     STARTS_HEADER,
     Admission,
     Begun,
+    End,
     Next,
+    Note,
     admission,
     is_staged,
 )
@@ -73,7 +75,7 @@ def _begin(task: Any, args: Any, kwargs: Any) -> Begun:
             _rows().adopt(task, args, kwargs)
             logger.info("Message without a row adopted as a call", extra=fields)
             raise Ignore
-        begun = _rows().begin(task, str(run), delivery)
+        begun = _rows().begin(task, str(run), delivery, str(request.id))
     except Error as error:
         logger.warning("Run not begun, the database is away: %s", _line(error), extra=fields)
         time.sleep(AWAY_SECONDS)
@@ -108,7 +110,8 @@ def wait_again(task: Any, seconds: float) -> None:
     """
     request = task.request
     following = Next(retries=int(request.retries or 0), due=time.time() + seconds)
-    _rows().wait_again(task, getattr(request, RUN_HEADER), str(getattr(request, DELIVERY, "")), following)
+    run, delivery = getattr(request, RUN_HEADER), str(getattr(request, DELIVERY, ""))
+    _rows().wait_again(Note(run, delivery, End.RETURNED, following, task=task.name, task_id=str(request.id)))
 
 
 def was_started_before(request: Any) -> bool:

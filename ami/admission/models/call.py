@@ -10,8 +10,9 @@ class Call(models.Model):
 
     ``lane`` names what is picked in turn: the calls of one priority, fair key, permit key and rate key. ``key`` is null
     for a task without one (`ami.admission.policies.Policy.key_names`); of a long one it is a digest, and ``key_text``
-    has the arguments. The calls of one ``part`` are run together and with no others: a half of a group that failed.
-    ``stopped_at`` is set while the first call of a key in order is a letter.
+    has the arguments. ``ready`` is false until the dispatcher finds that ``not_before`` has come: what waits for its
+    time is in no index of what may be sent. The calls of one ``part`` are run together and with no others: a half of a
+    group that failed. ``stopped_at`` is set while the first call of a key in order is a letter.
     """
 
     task_id = models.CharField(max_length=255)
@@ -27,6 +28,7 @@ class Call(models.Model):
     arguments = models.TextField(help_text="JSON: args and kwargs")
     options = models.TextField(help_text="JSON: what it is published with")
     not_before = models.DateTimeField(null=True)
+    ready = models.BooleanField(default=True, db_default=True)
     expires = models.DateTimeField(null=True)
     retries = models.PositiveIntegerField(default=0)
     starts = models.PositiveIntegerField(default=0, help_text="how often it was sent, apart from its retries")
@@ -40,13 +42,15 @@ class Call(models.Model):
         # By constraints alone: each index of a text field for LIKE would cost every step of a call.
         constraints = [models.UniqueConstraint(fields=["task_id"], name="admission_one_call_per_id")]
         indexes = [
-            models.Index(fields=["queue", "lane", "id"], condition=Q(run=None), name="admission_call_waiting"),
-            models.Index(fields=["key", "id"], condition=Q(run=None), name="admission_call_key"),
-            models.Index(fields=["not_before"], condition=Q(run=None, retries__gt=0), name="admission_call_retried"),
             models.Index(
-                fields=["queue", "not_before"],
-                condition=Q(run=None, not_before__isnull=False),
-                name="admission_call_delayed",
+                fields=["queue", "lane", "id"], condition=Q(run=None, ready=True), name="admission_call_waiting"
+            ),
+            models.Index(fields=["key", "id"], condition=Q(run=None), name="admission_call_key"),
+            models.Index(
+                fields=["key"], condition=Q(run=None, ready=False, retries__gt=0), name="admission_call_retried"
+            ),
+            models.Index(
+                fields=["queue", "not_before"], condition=Q(run=None, ready=False), name="admission_call_delayed"
             ),
             models.Index(
                 fields=["expires"], condition=Q(run=None, expires__isnull=False), name="admission_call_expires"

@@ -1,6 +1,7 @@
-"""What outlives a run: the rate of a key, its share of the work, and how long it stays unique."""
+"""What outlives a run: the rate of a key, its share of the work, how long it stays unique, and who is next."""
 
 from django.db import models
+from django.db.models.functions import Now
 
 
 class Bucket(models.Model):
@@ -19,6 +20,7 @@ class Share(models.Model):
     queue = models.CharField(max_length=255)
     fair_key = models.CharField(max_length=255)
     used = models.FloatField(default=0.0)
+    used_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["queue", "fair_key"], name="admission_one_share_per_key")]
@@ -35,3 +37,17 @@ class RecentKey(models.Model):
 
     def __str__(self) -> str:
         return self.key
+
+
+class Reservation(models.Model):
+    """The call for which the permits of a key are kept ``until`` then: it takes more than one, and found too few.
+
+    The dispatchers of all queues pick no other call of the key.
+    """
+
+    permit_key = models.CharField(max_length=255, primary_key=True)
+    call = models.BigIntegerField()
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.permit_key

@@ -61,19 +61,18 @@ def test_retry_that_waits_holds_up_its_key():
 def test_retry_that_begins_to_wait_while_calls_are_picked_holds_up_its_key(monkeypatch: pytest.MonkeyPatch):
     admitted.once.delay(key="a", wish=1)
     begun = begin(admitted.once, send()[0])
-    for key in "ab":
+    for key in "baab":
         admitted.once.delay(key=key, wish=2)
-    read, later = lanes.held_keys, timezone.now().timestamp() + 60
+    read, later = lanes.Lanes.following, timezone.now().timestamp() + 60
 
-    def held_keys(*args: Any) -> set[str]:
-        found = read(*args)
-        monkeypatch.setattr(lanes, "held_keys", read)
+    def following(*args: Any) -> list[lanes.Candidate]:
+        monkeypatch.setattr(lanes.Lanes, "following", read)
         assert runs.end(admitted.once, begun, Next(retries=1, due=later))
-        return found
+        return read(*args)
 
-    monkeypatch.setattr(lanes, "held_keys", held_keys)
+    monkeypatch.setattr(lanes.Lanes, "following", following)
     assert [json.loads(each.call.arguments)[1] for each in send()] == [{"key": "b", "wish": 2}]
-    assert send() == [], "the other one waits on"
+    assert send() == [], "the other ones wait"
 
 
 def test_slice_that_goes_on_later_holds_up_its_key():

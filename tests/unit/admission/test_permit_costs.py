@@ -9,7 +9,8 @@ from django.db import connection, connections, transaction
 
 from ami.admission import keys, leases, picks, runs, waiting_calls
 from ami.admission.models import Call, Run
-from ami.admission.policies import Permits, PolicyRefused
+from ami.admission.permits import PermitBook
+from ami.admission.policies import Permits, PolicyRefused, policy_of
 from tests.support.admission import QUEUE
 from tests.support.worker_tasks import admitted
 
@@ -87,7 +88,8 @@ def test_two_dispatchers_never_count_one_keys_permits_at_the_same_time():
     def other() -> None:
         """What another queue's dispatcher does in its transaction."""
         with transaction.atomic():
-            assert picks._locked(Call.objects.get().permit_key)
+            book = PermitBook({admitted.weighty.name: policy_of(admitted.weighty)}, 0.0)
+            assert book._locked(Call.objects.get().permit_key).is_locked
             locked.set()
             is_over.wait(10)
         connections.close_all()

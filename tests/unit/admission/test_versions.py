@@ -67,7 +67,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def send() -> list[picks.Outgoing]:
-    Call.objects.update(not_before=None)
+    Call.objects.update(not_before=None, ready=True)
     leases.acquire([QUEUE], "me")
     return picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 99)
 
@@ -92,9 +92,9 @@ def message(task: Any, run: str = "", **values: Any) -> Iterator[Any]:
         task.pop_request()
 
 
-def running(task: Any, run: str, monkeypatch: pytest.MonkeyPatch, does: Callable[..., Any]) -> Any:
+def running(task: Any, sent: picks.Outgoing, monkeypatch: pytest.MonkeyPatch, does: Callable[..., Any]) -> Any:
     monkeypatch.setattr(task, "run", wraps(task.run)(does))
-    with message(task, run):
+    with message(task, sent.run, id=sent.call.task_id):
         return staged_runs.run(task, (), {})
 
 
@@ -106,10 +106,10 @@ def test_worker_of_the_version_before_begins_and_ends_a_run(
     task.delay(**CALLS[name])
     [sent] = send()
     version(task)
-    running(task, sent.run, monkeypatch, lambda *_, **__: ran.append(1))
+    running(task, sent, monkeypatch, lambda *_, **__: ran.append(1))
     assert (ran, Call.objects.count(), Run.objects.count()) == ([1], 0, 0)
     with pytest.raises(Ignore):
-        running(task, sent.run, monkeypatch, lambda *_, **__: ran.append(2))
+        running(task, sent, monkeypatch, lambda *_, **__: ran.append(2))
     assert ran == [1], "its message comes again, and the run has ended"
 
 
@@ -121,7 +121,7 @@ def test_calls_of_a_task_that_has_lost_its_policy_go_out(name: str, version: Ver
     version(task)
     for _ in range(2):
         for sent in send():
-            running(task, sent.run, monkeypatch, lambda *_, **__: ran.append(1))
+            running(task, sent, monkeypatch, lambda *_, **__: ran.append(1))
     assert (len(ran), Call.objects.count(), Run.objects.count()) == (2, 0, 0)
 
 
@@ -141,7 +141,7 @@ def test_call_from_before_its_task_had_a_key_runs(
     version(admitted.sent, **policy)
     [sent] = send()
     ran: list[Any] = []
-    running(admitted.sent, sent.run, monkeypatch, lambda *_, **__: ran.append(1))
+    running(admitted.sent, sent, monkeypatch, lambda *_, **__: ran.append(1))
     assert (ran, Call.objects.count(), Run.objects.count()) == ([1], 0, 0)
 
 
@@ -172,7 +172,7 @@ def test_successor_in_the_version_before_is_the_same_call(version: Version, monk
     version(admitted.sliced)
     task = admitted.sliced
     following = staged_calls.Next([], {"key": "a", "steps": 1}, 0, 0.0, {})
-    running(task, sent.run, monkeypatch, lambda *_, **__: staged_runs.go_on(task, following))
+    running(task, sent, monkeypatch, lambda *_, **__: staged_runs.go_on(task, following))
     waiting = Call.objects.get()
     assert (waiting.task_id, json.loads(waiting.arguments)[1]["steps"]) == (call.id, 1)
 
@@ -182,22 +182,28 @@ def test_end_that_a_parent_of_the_version_before_saw_is_written(end: End, versio
     admitted.once.delay(key="a", wish=1)
     [sent] = send()
     version(admitted.once)
-    begun = runs.begin(admitted.once, sent.run, "delivery")
+    begun = runs.begin(admitted.once, sent.run, "delivery", sent.call.task_id)
     assert begun is not None
     assert runs.settle(current_app, Note(sent.run, "delivery", end))
     assert (Call.objects.count(), Run.objects.count()) == (1 if end is End.RETURNED else 0, 0)
 
 
+class Received(Request):
+    """A request of `once` with these headers."""
+
+    name, id, task = admitted.once.name, "id", admitted.once
+
+    def __init__(self, headers: dict[str, Any]) -> None:
+        self._request_dict = headers
+
+
 def test_parent_of_the_version_before_notes_what_became_of_a_run(version: Version):
     version(admitted.once)
-    request = Request.__new__(Request)
-    request._request_dict = {RUN_HEADER: "run", DELIVERY: "delivery"}
+    request = Received({RUN_HEADER: "run", DELIVERY: "delivery"})
     request._settle(End.FAILED)
     request._settle(End.DONE)
     assert [(note.run, note.end) for note in staged_calls.take_notes()] == [("run", End.FAILED)]
-    other = Request.__new__(Request)
-    other._request_dict = {}
-    other._settle(End.FAILED)
+    Received({})._settle(End.FAILED)
     assert not staged_calls.has_notes(), "a message without a run has no row"
 
 
@@ -213,7 +219,7 @@ def test_run_of_a_disabled_task_waits_as_its_row_in_the_version_before(
             return True
 
     monkeypatch.setattr(worker_records, "connected", Records)
-    with message(admitted.once, sent.run, **{disabled.MARK: {"jobs": ()}}), pytest.raises(Ignore):
+    with message(admitted.once, sent.run, id=sent.call.task_id, **{disabled.MARK: {"jobs": ()}}), pytest.raises(Ignore):
         disabled.hold(admitted.once, (), {"key": "a", "wish": 1})
     assert Call.objects.get().run is None
 
@@ -230,7 +236,7 @@ def test_run_of_the_version_before_that_was_taken_away_ends_in_vain(version: Ver
 
     monkeypatch.setattr("celery.current_task", admitted.once)
     with pytest.raises(Ignore):
-        running(admitted.once, sent.run, monkeypatch, released)
+        running(admitted.once, sent, monkeypatch, released)
     assert Call.objects.count() == 1
 
 
@@ -238,7 +244,7 @@ def test_stopped_call_stays_with_its_letter_when_its_task_loses_its_order(versio
     for number in range(2):
         admitted.ordered.delay(key="a", number=number)
     [sent] = send()
-    assert runs.begin(admitted.ordered, sent.run, "delivery")
+    assert runs.begin(admitted.ordered, sent.run, "delivery", sent.call.task_id)
     assert runs.settle(current_app, Note(sent.run, "delivery", End.FAILED))
     version(admitted.ordered)
     assert [each.call.arguments for each in send()] == ['[[], {"key": "a", "number": 1}]']

@@ -34,7 +34,7 @@ def by(place: Place, worker: str) -> int:
     return process.text.count("finished job")
 
 
-def test_release_that_gives_a_task_a_policy_runs_each_call_once_beside_the_version_before(place: Place):
+def test_task_with_a_new_policy_runs_once_beside_the_version_before(place: Place):
     place.worker(QUEUE, "--hostname", "before@%h", **BEFORE)
     place.worker(QUEUE, "--hostname", "after@%h")
     keys = [f"key {number}" for number in range(40)]
@@ -48,7 +48,7 @@ def test_release_that_gives_a_task_a_policy_runs_each_call_once_beside_the_versi
     until(lambda: ends(place)[keys[0]] == 2, 20, "a later call of a key runs")
 
 
-def test_release_that_takes_a_policy_away_runs_what_waits(place: Place):
+def test_calls_that_wait_run_when_their_policy_is_taken_away(place: Place):
     for number in range(6):
         task("changing").delay(key="ab"[number % 2], fails=number == 0)
         task("sent").delay(number)
@@ -58,7 +58,7 @@ def test_release_that_takes_a_policy_away_runs_what_waits(place: Place):
 
 
 @pytest.mark.parametrize("place", [RABBITMQ], indirect=True)
-def test_calls_of_a_task_that_no_worker_knows_are_a_finding_until_one_does(place: Place):
+def test_calls_of_a_task_that_no_worker_knows_are_a_finding(place: Place):
     other = place.worker(QUEUE, ANTENNA_EXTRA_TASKS="tests.support.worker_tasks.basic")
     task("sent").delay(1)
 

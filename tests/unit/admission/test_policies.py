@@ -9,7 +9,7 @@ import pytest
 from celery import current_app, shared_task
 from kombu.utils import json
 
-from ami.admission import keys, rates
+from ami.admission import groups, keys, rates
 from ami.admission.checks import check_policies, check_task
 from ami.admission.policies import GroupBy, InOrder, Permits, Policy, PolicyRefused, Rate, Unique, policy_of
 from ami.queues.tasks import load_tasks
@@ -175,6 +175,12 @@ def test_key_is_that_of_the_value_that_comes_back_from_json(value: Any):
     again = json.loads(json.dumps(back))
     assert text(1, value) == text(1, back) == text(1, again)
     assert text(1, value) != text(1, str(value))
+
+
+def test_group_takes_each_value_once_whatever_its_type():
+    group = GroupBy(("key",), 1, {"ids": "set"})
+    given = [{"key": 1, "ids": [UUID(HEX), MOMENT, {"a": Decimal(1)}]}, {"key": 1, "ids": [UUID(HEX), HEX]}]
+    assert groups.merged(group, given)["ids"] == [UUID(HEX), MOMENT, {"a": Decimal(1)}, HEX]
 
 
 def test_keys_of_equal_texts_and_other_types_differ():

@@ -207,9 +207,7 @@ def test_parent_of_the_version_before_notes_what_became_of_a_run(version: Versio
     assert not staged_calls.has_notes(), "a message without a run has no row"
 
 
-def test_run_of_a_disabled_task_waits_as_its_row_in_the_version_before(
-    version: Version, monkeypatch: pytest.MonkeyPatch
-):
+def test_run_of_a_disabled_task_waits_in_the_version_before(version: Version, monkeypatch: pytest.MonkeyPatch):
     admitted.once.delay(key="a", wish=1)
     [sent] = send()
     version(admitted.once)
@@ -224,7 +222,7 @@ def test_run_of_a_disabled_task_waits_as_its_row_in_the_version_before(
     assert Call.objects.get().run is None
 
 
-def test_run_of_the_version_before_that_was_taken_away_ends_in_vain(version: Version, monkeypatch: pytest.MonkeyPatch):
+def test_run_taken_from_the_version_before_ends_in_vain(version: Version, monkeypatch: pytest.MonkeyPatch):
     admitted.once.delay(key="a", wish=1)
     [sent] = send()
     version(admitted.once)
@@ -240,7 +238,7 @@ def test_run_of_the_version_before_that_was_taken_away_ends_in_vain(version: Ver
     assert Call.objects.count() == 1
 
 
-def test_stopped_call_stays_with_its_letter_when_its_task_loses_its_order(version: Version):
+def test_stopped_call_stays_when_its_task_loses_its_order(version: Version):
     for number in range(2):
         admitted.ordered.delay(key="a", number=number)
     [sent] = send()
@@ -251,7 +249,7 @@ def test_stopped_call_stays_with_its_letter_when_its_task_loses_its_order(versio
     assert send() == []
 
 
-def test_replayed_letter_of_a_task_without_order_leaves_no_stopped_call(version: Version):
+def test_replayed_letter_without_order_leaves_no_stopped_call(version: Version):
     from tests.support import dead_letters
 
     call = admitted.ordered.delay(key="a", number=0)
@@ -262,7 +260,7 @@ def test_replayed_letter_of_a_task_without_order_leaves_no_stopped_call(version:
     assert not Call.objects.exists()
 
 
-def test_message_of_a_task_takes_no_run_from_the_headers_it_hands_on(monkeypatch: pytest.MonkeyPatch):
+def test_message_takes_no_run_from_headers_that_are_handed_on(monkeypatch: pytest.MonkeyPatch):
     kind = current_app._broker_kind()
     headers = {RUN_HEADER: "run", DELIVERY: "delivery", "mine": 1}
     made = current_app._completed(kind, admitted.plain.name, {"headers": headers})

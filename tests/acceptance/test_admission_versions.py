@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ami.admission.models import Call, Run
-from tests.support.admission import QUEUE, admission_place, effects, task
+from tests.support.admission import QUEUE, Killer, admission_place, effects, task
 from tests.support.place import BROKERS, RABBITMQ, Place, until
 from tests.support.worker_tasks.admitted import WITHOUT_POLICY
 
@@ -55,6 +55,20 @@ def test_calls_that_wait_run_when_their_policy_is_taken_away(place: Place):
     place.worker(QUEUE, **BEFORE)
     until(is_quiet, 40, "every call has ended its run")
     assert ends(place) == Counter(a=3, b=3)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_run_of_a_killed_process_of_the_version_before_runs_again(broker: str):
+    with admission_place(broker, **BEFORE) as place:
+        killer = Killer(place, names=("before@%h",))
+        keys = [f"key {number}" for number in range(12)]
+        for key in keys:
+            task("changing").delay(key=key, seconds=0.5)
+        killer.kill_child()
+        until(is_quiet, 60, "every call has ended its run")
+        assert ends(place) == Counter(keys)
+        assert len(effects(place, what="begin")) == len(keys) + 1
+        assert place.depth(QUEUE) == 0
 
 
 @pytest.mark.parametrize("place", [RABBITMQ], indirect=True)

@@ -30,7 +30,7 @@ def _findings(app: Any, workers: set[str]) -> Iterator[Finding]:
     answers = app.control.inspect(timeout=INSPECT_SECONDS, limit=len(workers)).registered() or {}
     if not workers <= answers.keys():
         return
-    known = {name for names in answers.values() for name in names}
+    known = {name.partition(" [")[0] for names in answers.values() for name in names}  # "name [rate_limit=1/s]"
     for each in waiting:
         if each.task not in known:
             queues = ", ".join(each.queues)

@@ -52,6 +52,7 @@ def test_task_that_no_worker_knows_is_named_with_its_queues_and_a_remedy():
 def test_task_that_one_worker_knows_is_not_stranded():
     row(GONE)
     assert found(Answering(a=[KNOWN], b=[KNOWN, GONE])) == []
+    assert found(Answering(a=[], b=[f"{GONE} [rate_limit=10/s]"])) == []
 
 
 def test_nothing_is_said_without_the_answer_of_every_worker():

@@ -12,7 +12,7 @@ from kombu.utils import json
 from ami.admission import keys, notifier, stopped
 from ami.admission.models import Call, RecentKey, Run
 from ami.admission.policies import OnConflict, Policy, Scope, Unique, policy_of
-from ami.celery.staged_calls import OWN_HEADERS
+from ami.celery.staged_calls import without_own
 
 #: What Celery adds to the options of a call for the process that publishes it: a row needs none of it.
 _NOT_KEPT = (
@@ -83,9 +83,7 @@ def adopt(task: Any, args: Any, kwargs: Any) -> None:
     request, policy = task.request, policy_of(task)
     assert policy is not None
     options = {name: value for name, value in request.as_execution_options().items() if value is not None}
-    options["headers"] = {
-        name: value for name, value in (options.get("headers") or {}).items() if name not in OWN_HEADERS
-    }
+    options["headers"] = without_own(options.get("headers") or {})
     row = _row(task.app, task, policy, args, kwargs, _plain(options))
     row.task_id, row.retries = str(request.id), int(request.retries or 0)
     row.expires = _moment(request.expires)

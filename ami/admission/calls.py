@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
-from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Value
-from django.db.models.functions import Concat, Now
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 from kombu.utils import json
 
 from ami.admission import outcomes
@@ -21,11 +20,6 @@ def is_due() -> Q:
 def has_call(field: str) -> Exists:
     """Return the condition that the row of another model names in ``field`` the id of a call that waits or runs."""
     return Exists(Call.objects.filter(task_id=OuterRef(field)))
-
-
-def has_key(task: str, text: Any) -> Exists:
-    """Return the condition that a call of a task waits or runs whose key is an expression: its arguments as JSON."""
-    return Exists(Call.objects.filter(key=Concat(Value(f"{task}:"), text, output_field=CharField())))
 
 
 def delete(calls: "QuerySet[Call]", why: str = "") -> int:

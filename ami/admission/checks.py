@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Error, register
 
 from ami.admission import keys
 from ami.admission.policies import GroupBy, InOrder, Permits, Policy, Rate, Unique, policy_of
+from ami.celery import sensitive
 from ami.environment.errors import did_you_mean
 
 #: Options of a policy that exist elsewhere, and not here.
@@ -51,6 +52,8 @@ def check_task(task: Any) -> Iterator[CheckMessage]:
     if policy is not None:
         yield from _check_arguments(task, policy)
         yield from _check_kind(task, policy)
+        yield from _check_merged(task, policy)
+        yield from _check_sensitive(task, policy)
 
 
 def _hint(name: str) -> str:
@@ -100,6 +103,35 @@ def _check_kind(task: Any, policy: Policy) -> Iterator[CheckMessage]:
             f"{task.name} has a policy and fence_by='{task.fence_by}': its run is its fence already.",
             hint=f"Replace fence_by by unique=Unique(by=('{task.fence_by}',)).",
             id="admission.E006",
+        )
+
+
+def _check_merged(task: Any, policy: Policy) -> Iterator[CheckMessage]:
+    """Name arguments of limits and fairness that the calls of one run may have several values of."""
+    if not policy.merges or not policy.key_names:
+        return
+    for name in dict.fromkeys(policy.limit_names):
+        if name not in policy.key_names:
+            declared = "unique=Unique" if policy.unique else "group_by=GroupBy"
+            yield Error(
+                f"{task.name} makes one run of calls with several values of '{name}', by which it is limited or fair: "
+                "the run counts for one of them.",
+                hint=f"Add it to the key: {declared}(by={(*policy.key_names, name)!r}, ...).",
+                id="admission.E009",
+            )
+
+
+def _check_sensitive(task: Any, policy: Policy) -> Iterator[CheckMessage]:
+    """Name sensitive arguments whose values keys would show; a key of all arguments has what the task declares."""
+    shown, known = {*policy.limit_names, *(policy.key_names or ())}, keys.parameters(task)
+    if policy.key_names == ():
+        shown.update(task.sensitive if known is None else known)
+    for name in sorted(shown & sensitive.names_of(task.app, task.name)):
+        yield Error(
+            f"{task.name} has a policy by its sensitive argument '{name}': its value is shown in keys, in errors and "
+            "on pages.",
+            hint="Name other arguments in the policy, such as a digest of it, or leave it out of sensitive=.",
+            id="admission.E010",
         )
 
 

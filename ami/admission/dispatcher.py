@@ -25,9 +25,9 @@ from ami.admission import (
 )
 from ami.admission.deployment import Deployment
 from ami.admission.lanes import Cursor
-from ami.admission.models import RecentKey, Run
+from ami.admission.models import Call, RecentKey, Run
 from ami.admission.outlook import Outlook
-from ami.admission.policies import Scope
+from ami.admission.policies import Scope, policy_of
 from ami.admission.windows import Window
 from ami.celery import connection_names, staged_calls
 from ami.celery.thread_database import short_connection
@@ -56,26 +56,45 @@ COMPLAIN_SECONDS = 60.0
 
 
 class Dispatcher:
-    """Implements `ami.celery.worker_records.Duty`; one per process. It does nothing where no task has a policy.
+    """Implements `ami.celery.worker_records.Duty`; one per process. Where no task has a policy it only asks, four times
+    a minute, whether there are calls: those of another version.
 
-    Nor does it in beat, which no broadcast wakes: without a worker no call would run.
+    It does nothing in beat, which no broadcast wakes: without a worker no call would run.
     """
 
     def __init__(self) -> None:
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._complained_at = float("-inf")
+        self._complained_at = self._asked_at = float("-inf")
         self._known_tasks = 0
+        self._app: Any = None
 
     def turn(self, app: Any, name: str) -> None:  # noqa: ARG002
         """Start the thread; called every second by the sweep thread of a worker or beat."""
-        if self._thread is not None or len(app.tasks) == self._known_tasks or not connection_names.incarnation():
-            return
-        self._known_tasks = len(app.tasks)
-        if picks.staged_tasks(app):
+        if self._thread is None and connection_names.incarnation() and self._is_needed(app):
             self._look = Look(app, connection_names.incarnation())
             self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
             self._thread.start()
+
+    def _is_needed(self, app: Any) -> bool:
+        self._app = app
+        if len(app.tasks) != self._known_tasks:
+            self._known_tasks = len(app.tasks)
+            if any(policy_of(task) is not None for task in app.tasks.values()):
+                return True
+        if staged_calls.has_notes():
+            return True
+        since = time.monotonic() - self._asked_at
+        if since < LEAST_TRY_SECONDS or (since < TRY_SECONDS and not self._woken.is_set()):
+            return False
+        self._asked_at = time.monotonic()
+        self._woken.clear()
+        try:
+            with short_connection():
+                return Call.objects.exists()
+        except Error as error:
+            self._complain(error)
+            return False
 
     def wake(self) -> None:
         """Look now; called from any thread."""
@@ -95,13 +114,14 @@ class Dispatcher:
         """Let another process dispatch, and this worker's calls wait again: its pool has ended."""
         self._stopped.set()
         self._woken.set()
-        if self._thread is None:
+        if self._thread is not None:
+            self._thread.join(END_SECONDS)
+        elif not staged_calls.has_notes():
             return
-        self._thread.join(END_SECONDS)
+        incarnation = connection_names.incarnation()
         with short_connection():
-            leases.release(self._look.holder)
-            settlements.write(self._look.app)
-            incarnation = connection_names.incarnation()
+            leases.release(incarnation)
+            settlements.write(self._app)
             if incarnation and not active_children():
                 runs.give_back(Q(worker=incarnation))
 

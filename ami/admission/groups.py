@@ -1,6 +1,5 @@
 """Calls of one key that are one run: which of them, with which arguments, and what becomes of those that fail."""
 
-import json as plain_json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
@@ -47,7 +46,7 @@ def _together(how: str, values: list[Any]) -> Any:
     found = [each for value in values for each in (value if isinstance(value, (list, tuple)) else [value])]
     if how == Merge.LIST:
         return found
-    return list({plain_json.dumps(each, sort_keys=True): each for each in found}.values())
+    return list({json.dumps(each, sort_keys=True): each for each in found}.values())
 
 
 def claim(policy: Policy, run: str, key: str) -> None:

@@ -2,16 +2,19 @@
 
 import hashlib
 import inspect
-import json
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
+
+from kombu.utils import json
 
 from ami.admission.policies import Policy
 
 #: A longer key is its beginning and a digest.
 LONGEST = 255
 _DIGEST = 64
+#: In what kombu makes of a value that JSON does not have: a UUID, a date or time, a decimal number.
+_MARKER = '"__type__"'
 LARGEST_COST = 1_000_000
 
 
@@ -61,15 +64,23 @@ def _value(task: str, given: Mapping[str, Any], name: str) -> str:
     if name not in given:
         raise ArgumentRefused(f"{task} was called without '{name}', which its policy reads.")
     try:
-        return json.dumps(_plain(given[name]), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = _text(_plain(given[name]))
+        # It has to be the key of what comes back from the row or the message, too.
+        return _text(json.loads(text)) if _MARKER in text else text
     except (TypeError, ValueError) as error:
         raise ArgumentRefused(
             f"{task} was called with '{name}', which its policy reads and is not JSON: {error}."
         ) from None
 
 
+def _text(value: Any) -> str:
+    return str(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
+
+
 def _plain(value: Any) -> Any:
     """Return a value as it comes back from JSON; a key that is no text is refused, since it comes back as one."""
+    if isinstance(value, bytes):
+        raise TypeError("bytes are not JSON")
     if isinstance(value, Mapping):
         if wrong := [key for key in value if not isinstance(key, str)]:
             raise TypeError(f"the key {wrong[0]!r} of a mapping is not a text")
@@ -119,4 +130,5 @@ def permit_cost(task: Any, cost: int | str, given: Mapping[str, Any]) -> int:
 
 
 def fair_key(task: Any, policy: Policy, given: Mapping[str, Any]) -> str:
-    return shortened(_value(task.name, given, policy.fair_by)) if policy.fair_by else ""
+    """Return the key that shares work time, such as ``project_id=7``; empty where the policy has none."""
+    return shortened(f"{policy.fair_by}={_value(task.name, given, policy.fair_by)}") if policy.fair_by else ""

@@ -114,9 +114,8 @@ def _drops_recent(policy: Policy) -> bool:
 
 
 def staged_tasks(app: Any) -> dict[str, Policy]:
-    """Return the policy of each task that has one."""
-    found = {name: policy_of(task) for name, task in app.tasks.items()}
-    return {name: policy for name, policy in found.items() if policy is not None}
+    """Return how the calls of each task go out: by its policy, or as they are where it has none (any more)."""
+    return {name: policy_of(task) or Policy(outbox=True) for name, task in app.tasks.items()}
 
 
 def _read(turn: _Turn, cursor: Cursor) -> None:

@@ -272,10 +272,15 @@ class Policy:
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments that the policy reads."""
+        grouped = self.group_by.names if self.group_by else ()
+        return (*(self.key_names or ()), *grouped, *self.limit_names)
+
+    @property
+    def limit_names(self) -> tuple[str, ...]:
+        """The arguments by which runs are limited and fair."""
         permits = self.permits.names if self.permits else ()
         per = self.rate.per if self.rate else ""
-        grouped = self.group_by.names if self.group_by else ()
-        return (*(self.key_names or ()), *grouped, *permits, *filter(None, (per, self.fair_by)))
+        return (*permits, *filter(None, (per, self.fair_by)))
 
 
 def policy_of(task: Any) -> Policy | None:

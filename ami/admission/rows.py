@@ -23,8 +23,8 @@ class DatabaseAdmission:
 
     def end(self, task: Any, begun: Begun, following: Next | None) -> bool:
         is_mine = runs.end(task, begun, following)
-        if is_mine and (task.unique or task.permits or task.group_by or task.in_order_by):
-            notifier.notify(task.app)  # Its key or its permit is free.
+        if is_mine and (not task.has_policy or task.unique or task.permits or task.group_by or task.in_order_by):
+            notifier.notify(task.app)  # Its key or its permit is free: of which version, only its row knows.
         return is_mine
 
     def split(self, task: Any, begun: Begun) -> bool:

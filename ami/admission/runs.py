@@ -33,8 +33,8 @@ def begin(task: Any, run: str, delivery: str, task_id: str | None = None) -> Beg
     if policy is None or not policy.merges:
         return Begun(run, delivery, None, None, None) if single_runs.begin(task.name, run, delivery, task_id) else None
     sent = Run.objects.filter(_is_of(task.name, task_id), pk=run, state=Run.State.SENT)
-    key = sent.values_list("key", flat=True).first()
-    if key is None:
+    found = sent.values_list("key").first()
+    if found is None:
         return None
     values: dict[str, Any] = {
         "state": Run.State.RUNNING,
@@ -47,7 +47,8 @@ def begin(task: Any, run: str, delivery: str, task_id: str | None = None) -> Beg
     with transaction.atomic():
         if not sent.update(**values):
             return None
-        groups.claim(policy, run, key)
+        if found[0] is not None:  # Else it was called before its task had a key.
+            groups.claim(policy, run, found[0])
         calls = list(Call.objects.filter(run=run).order_by("pk"))
         if not calls:
             Run.objects.filter(pk=run).delete()
@@ -80,7 +81,7 @@ def end(task: Any, begun: Begun, following: Next | None) -> bool:
     False: it was taken from this process, and nothing is changed.
     """
     policy = policy_of(task)
-    if following is None and policy is not None and not policy.merges:
+    if following is None and (policy is None or not policy.merges):
         return single_runs.end(begun.run, begun.delivery)
     mine = Run.objects.filter(pk=begun.run, delivery=begun.delivery, state=Run.State.RUNNING)
     how = End.DONE if following is None else End.RETURNED

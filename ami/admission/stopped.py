@@ -24,7 +24,6 @@ def give_up(task_ids: Collection[str]) -> int:
     return int(Call.objects.filter(task_id__in=task_ids, stopped_at__isnull=False).delete()[0])
 
 
-def keys() -> set[str]:
-    """Return the keys that have stopped."""
-    found = Call.objects.filter(stopped_at__isnull=False, key__isnull=False).values_list("key", flat=True)
-    return {key for key in found if key is not None}
+def has(task_id: str) -> bool:
+    """Whether the call with this id has stopped its key."""
+    return Call.objects.filter(task_id=task_id, stopped_at__isnull=False).exists()

@@ -12,7 +12,7 @@ from ami.admission import deployment, lanes
 from ami.admission.calls import is_due
 from ami.admission.deployment import Deployment
 from ami.admission.models import Call, Run
-from ami.admission.policies import policy_of
+from ami.admission.policies import Policy, policy_of
 from ami.celery import database_times
 from ami.celery.database_times import moment
 
@@ -53,10 +53,8 @@ class Waiting:
     oldest_at: datetime | None = None
 
 
-def by_queue(app: Any) -> dict[str, Waiting]:
-    """Return what waits as rows in each queue that has some; one statement, none where no task has a policy."""
-    if not _has_policies(app):
-        return {}
+def by_queue() -> dict[str, Waiting]:
+    """Return what waits as rows in each queue that has some; one statement."""
     with connection.cursor() as cursor:  # It is part of every snapshot: the ORM takes five times as long.
         cursor.execute(_by_queue())
         return {
@@ -77,13 +75,11 @@ FROM {table} WHERE run IS NULL GROUP BY queue
 _COUNTED = "(SELECT {group}(queue, {pair}(due, later)) FROM ({counts}) AS counted)"
 
 
-def counted(app: Any) -> Any:
+def counted() -> Any:
     """Return an expression for the counts of `by_queue` as JSON, for a statement that reads something else anyway.
 
     Its values are null or mappings for `from_counted`.
     """
-    if not _has_policies(app):
-        return Value(None, JSONField())
     is_postgres = connection.vendor == "postgresql"
     statement = _COUNTED.format(
         group="JSONB_OBJECT_AGG" if is_postgres else "JSON_GROUP_OBJECT",
@@ -185,17 +181,6 @@ def _of(queue: str, task: str) -> dict[str, str]:
     return {name: value for name, value in (("queue", queue), ("task", task)) if value}
 
 
-#: How many tasks an application had, and whether one of them has a policy.
-_known: tuple[int, bool] = (0, False)
-
-
-def _has_policies(app: Any) -> bool:
-    global _known
-    if _known[0] != len(app.tasks):
-        _known = len(app.tasks), any(policy_of(task) is not None for task in app.tasks.values())
-    return _known[1]
-
-
 def staged(app: Any, *, queue: str = "", task: str = "", limit: int = 100) -> list[Staged]:
     """Return the lanes that have calls, those with most waiting first; four statements."""
     names = ("queue", "task", "fair_key", "permit_key", "rate_key")
@@ -226,14 +211,14 @@ def _why(app: Any, lane: dict[str, Any], held: dict[str | None, int], now: Deplo
     if not lane["waiting"]:
         return ""
     known = app.tasks.get(lane["task"])
-    policy = policy_of(known) if known is not None else None
+    policy = (policy_of(known) or Policy(outbox=True)) if known is not None else None
     if lane["waiting"] == lane["disabled"]:
         return "for its job, which is disabled"
     if lane["waiting"] == lane["later"]:
         grouped = policy is not None and policy.group_by is not None
         return "for others of its group, or its retry" if grouped else "until it is due"
     if policy is None:
-        return "for a process that knows the task's policy"
+        return "for a worker that knows the task; this process does not"
     if lane["queue"] in now.paused_queues:
         return "for its queue, which is paused"
     if lane["task"] in now.disabled_tasks:

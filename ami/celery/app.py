@@ -61,7 +61,8 @@ class AntennaCelery(Celery):
             celery.exceptions.QueueNotFound: ``queue=`` names a queue that no workload consumes.
             kombu.exceptions.OperationalError: the broker did not take the message.
         """
-        if staged_calls.stages(task := self.tasks.get(name)):
+        task = self.tasks.get(name)
+        if staged_calls.stages(task) or (task is not None and staged_calls.is_retry_of_run(options)):
             return self._stage(task, args, kwargs, options)
         options = self._completed(self._broker_kind(), name, options)
         options = sensitive.representations(self, name, args, kwargs) | options
@@ -98,6 +99,8 @@ class AntennaCelery(Celery):
         self._refuse_unknown_queue(options.get("queue"))
         due = _normalise_delay(kind, options)
         headers = dict(options.pop("headers", None) or {})
+        if not staged_calls.is_dispatching():
+            headers = staged_calls.without_own(headers)  # Those of the running task's message, handed on.
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, name, self.current_worker_task))
         if not (staged_calls.is_dispatching() and PUBLISHED_HEADER in headers):
             headers[PUBLISHED_HEADER] = due

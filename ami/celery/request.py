@@ -57,13 +57,13 @@ class Request(CeleryRequest):
         staged_calls.mark(self._request_dict)
 
     def _settle(self, end: End, following: Next | None = None) -> None:
-        """Note what became of the message of a task with a policy; the first note counts."""
-        run = self._request_dict.get(staged_calls.RUN_HEADER)
-        if self._is_settled or not isinstance(run, str) or not staged_calls.is_staged(self.task):
+        """Note what became of a message that was sent for a run; the first note counts."""
+        if self._is_settled or not staged_calls.is_of_run(self._request_dict):
             return
         self._is_settled = True
         pid = int(self.worker_pid or 0) if self._ends_process else 0
         delivery = str(self._request_dict[staged_calls.DELIVERY])
+        run = self._request_dict[staged_calls.RUN_HEADER]
         staged_calls.note(staged_calls.Note(run, delivery, end, following, pid, self.name, self.id))
 
     def _note_end(self, *how: Any) -> None:

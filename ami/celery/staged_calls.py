@@ -2,7 +2,8 @@
 (`ami.celery.staged_runs`).
 
 `config` connects it to `ami.admission`. Without it (another application), and for tasks without a policy, nothing here
-costs a statement.
+costs a statement. Only who calls asks for the policy: a message that names a run begins and ends it in every version,
+also in one whose task has no policy yet, or none any more.
 """
 
 import threading
@@ -151,6 +152,21 @@ def stages(task: Any) -> bool:
     return is_staged(task) and not is_dispatching()
 
 
+def without_own(headers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in headers.items() if name not in OWN_HEADERS}
+
+
+def is_of_run(values: Any) -> bool:
+    """Whether these headers, or this request, are of a message that was sent for a run; its task may have no policy."""
+    found = values.get(RUN_HEADER)
+    return _admission is not None and isinstance(found, str)
+
+
+def is_retry_of_run(options: Mapping[str, Any]) -> bool:
+    """Whether a call with these options is the retry of a message that was sent for a run."""
+    return bool(options.get("retries")) and not is_dispatching() and is_of_run(options.get("headers") or {})
+
+
 def call(app: Any, task: Any, args: Any, kwargs: Any, options: dict[str, Any], due: float) -> Any:
     """Stage a call; a retry of a running task changes the rows of its run instead.
 
@@ -159,9 +175,9 @@ def call(app: Any, task: Any, args: Any, kwargs: Any, options: dict[str, Any], d
     """
     assert _admission is not None
     headers = options["headers"]
-    if options.get("retries") and isinstance(run := headers.get(RUN_HEADER), str):
-        return _retry(app, args, kwargs, options, due, run)
-    options["headers"] = {name: value for name, value in headers.items() if name not in OWN_HEADERS}
+    if is_retry_of_run(options):
+        return _retry(app, args, kwargs, options, due, headers[RUN_HEADER])
+    options["headers"] = without_own(headers)
     return _admission.call(app, task, args, kwargs, options, due)
 
 

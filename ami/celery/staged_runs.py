@@ -1,4 +1,4 @@
-"""Begins and ends the run that a message names, around a task with a policy (`ami.celery.staged_calls`)."""
+"""Begins and ends the run that a message names, around its task (`ami.celery.staged_calls`)."""
 
 import time
 from typing import Any
@@ -8,6 +8,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.log import get_logger
 from django.db import Error
 
+from ami.celery import staged_calls
 from ami.celery.staged_calls import (
     DELIVERY,
     NEXT,
@@ -34,13 +35,13 @@ MOST_STARTS = 10
 
 
 def run(task: Any, args: Any, kwargs: Any) -> Any:
-    """Run a task that a worker was sent: one with a policy only for the run that its message names.
+    """Run a task that a worker was sent: for the run that its message names; one with a policy for no other.
 
     Raises:
         celery.exceptions.Ignore: the message is an old one, a second one, or has become a row.
         celery.exceptions.Reject: the database is away, or the task was started too often.
     """
-    if task.request.is_eager or not is_staged(task):
+    if task.request.is_eager or not (is_staged(task) or is_of_run(task)):
         return task.run(*args, **kwargs)
     begun = _begin(task, args, kwargs)
     request = task.request
@@ -70,11 +71,11 @@ def _begin(task: Any, args: Any, kwargs: Any) -> Begun:
     fields = {"task": task.name, "task_id": request.id}
     run, delivery = getattr(request, RUN_HEADER, None), str(getattr(request, DELIVERY, ""))
     try:
-        if not isinstance(run, str):
+        if not is_of_run(task):
             _rows().adopt(task, args, kwargs)
             logger.info("Message without a row adopted as a call", extra=fields)
             raise Ignore
-        begun = _rows().begin(task, run, delivery, str(request.id))
+        begun = _rows().begin(task, str(run), delivery, str(request.id))
     except Error as error:
         logger.warning("Run not begun, the database is away: %s", _line(error), extra=fields)
         time.sleep(AWAY_SECONDS)
@@ -98,7 +99,7 @@ def go_on(task: Any, following: Next) -> bool:
 
 def is_of_run(task: Any) -> bool:
     """Whether the running task's message was sent for a run."""
-    return is_staged(task) and isinstance(getattr(task.request, RUN_HEADER, None), str)
+    return staged_calls.is_of_run(task.request)
 
 
 def wait_again(task: Any, seconds: float) -> None:

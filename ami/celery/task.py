@@ -108,8 +108,8 @@ class Task(DjangoTask):
         return super().retry(*args, exc=exc, **options)
 
     def _end_if_overtaken(self, error: Exception | None) -> None:
-        """Raise Ignore in a fenced task's run that may not commit any more; its connection was ended under it."""
-        if not self.fenced and not staged_calls.is_staged(self):
+        """Raise Ignore in a run, or a fenced task, that may not commit any more; its connection was ended under it."""
+        if not self.fenced and not staged_runs.is_of_run(self):
             return
         if not connection.in_atomic_block:
             database_connections.drop_in_doubt()

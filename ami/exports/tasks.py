@@ -15,7 +15,7 @@ from ami.queues.slices import Slice
     bind=True,
     name="ami.exports.tasks.run_export",
     triggered_by="run_scheduled_exports",
-    unique=Unique(by=("export_id",)),
+    unique=Unique(by=("export_id", "project_id")),
     permits=Permits(2, per="project_id"),
     fair_by="project_id",
     ignore_result=True,

@@ -37,7 +37,7 @@ WAITS_HEADER = "antenna_waits"
     name="ami.jobs.tasks.run_job",
     triggered_by="people (API, admin), audit_jobs, its own last slice",
     max_retries=RUN_TRIES,
-    unique=Unique(by=("job_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("job_id", "project_id", "service_id"), on_conflict="reschedule_once"),
     permits=Permits(MOST_JOBS_OF_A_SERVICE, per="service_id", name="jobs of a service"),
     fair_by="project_id",
     ignore_result=True,

@@ -45,7 +45,7 @@ RETRIES: dict[str, Any] = {
 
 @shared_task(
     name="ami.main.tasks.refresh_event_calculated_fields",
-    unique=Unique(by=("event_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("event_id", "project_id"), on_conflict="reschedule_once"),
     **FAIR,
     **RETRIES,
 )
@@ -55,7 +55,7 @@ def refresh_event_calculated_fields(event_id: int, project_id: int | None = None
 
 @shared_task(
     name="ami.main.tasks.refresh_deployment_calculated_fields",
-    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("deployment_id", "project_id"), on_conflict="reschedule_once"),
     **FAIR,
     **RETRIES,
 )
@@ -125,7 +125,7 @@ def update_login_attempts() -> int:
 @shared_task(
     bind=True,
     name="ami.main.tasks.update_public_urls",
-    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("deployment_id", "project_id"), on_conflict="reschedule_once"),
     **FAIR,
     **RETRIES,
 )
@@ -138,7 +138,7 @@ def update_public_urls(self: Task, deployment_id: int, base_url: str, project_id
 @shared_task(
     bind=True,
     name="ami.main.tasks.regroup_events",
-    unique=Unique(by=("deployment_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("deployment_id", "project_id"), on_conflict="reschedule_once"),
     **FAIR,
     **RETRIES,
 )
@@ -155,7 +155,7 @@ def regroup_events(self: Task, deployment_id: int, marked: bool = False, project
 @shared_task(
     bind=True,
     name="ami.main.tasks.populate_collection",
-    unique=Unique(by=("collection_id",), on_conflict="reschedule_once"),
+    unique=Unique(by=("collection_id", "project_id"), on_conflict="reschedule_once"),
     **FAIR,
     **RETRIES,
 )
@@ -168,7 +168,7 @@ def populate_collection(self: Task, collection_id: int, project_id: int | None =
 @shared_task(
     bind=True,
     name="ami.main.tasks.bulk_delete",
-    unique=Unique(by=("deletion_id",)),
+    unique=Unique(by=("deletion_id", "project_id")),
     **FAIR,
     **RETRIES,
 )
@@ -182,7 +182,7 @@ def bulk_delete(self: Task, deletion_id: int, project_id: int | None = None) -> 
 @shared_task(
     bind=True,
     name="ami.main.tasks.sync_source_images",
-    unique=Unique(by=("deployment_id",)),
+    unique=Unique(by=("deployment_id", "project_id")),
     **FAIR,
     **RETRIES,
 )

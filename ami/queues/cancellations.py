@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from ami.admission import stopped
 from ami.queues import wishes
 from ami.queues.models import DesiredState, Worker
 from ami.queues.refusals import Refused
@@ -34,10 +35,15 @@ def cancel(task_id: str, operator: Operator, *, why: str = "") -> Cancelled:
     seven days.
 
     Raises:
-        Refused: it is not a task's id.
+        Refused: it is not a task's id, or that of a call that has failed and stops its key.
     """
     if not task_id or len(task_id) > LONGEST_ID or not task_id.isprintable() or " " in task_id:
         raise Refused(f"'{task_id[:60]}' is not a task's id, such as '0f8fad5b-d9cb-469f-a165-70867728950e'.")
+    if stopped.has(task_id):
+        raise Refused(
+            f"{task_id} has failed, and its dead letter stops its key: there is nothing to cancel. "
+            f"`manage.py queues release {task_id}` lets the key go on without it."
+        )
     cancelled = DesiredState.objects.filter(kind=Kind.TASK)
     cancelled.filter(until__lt=timezone.now()).delete()
     if cancelled.count() >= MOST:

@@ -96,14 +96,17 @@ def weights() -> list[Weight]:
 def weigh(key: str, weight: int, operator: Operator, *, why: str = "") -> Weight:
     """Set the weight of a fair key: its work time, as a multiple of that of a key without one, while both have calls.
 
-    ``key`` is the value of the argument that ``fair_by`` names, as JSON; another text is one as it stands.
+    ``key`` is the argument that ``fair_by`` names and its value, as JSON or a text as it stands: ``project_id=7``.
 
     Raises:
-        Refused: the weight is not a number from 1 to 1000, or the key is too long.
+        Refused: the weight is not a number from 1 to 1000, or the key names no argument or is too long.
     """
     if not 1 <= weight <= LARGEST_WEIGHT:
         raise Refused(f"{weight} is not a weight; give 1 to {LARGEST_WEIGHT}, 1 for as much as every other key.")
-    name = _as_json(key)
+    argument, equals, value = key.partition("=")
+    if not equals or not argument.isidentifier():
+        raise Refused(f"'{key[:255]}' names no argument; give a fair key as `queues staged` shows it: project_id=7.")
+    name = key if len(key) == LONGEST else f"{argument}={_as_json(value)}"  # So long is one that was shortened.
     if len(name) > LONGEST:
         raise Refused(f"The key is longer than {LONGEST} characters.")
     wishes.record(operator, "weigh", Target(Kind.FAIR_KEY, name), WEIGHT, 0 if weight == 1 else weight, why=why)

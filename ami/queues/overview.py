@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from celery import current_app
 from django.db.models.functions import Now
 from kombu import Connection
 
@@ -55,7 +54,7 @@ class WorkerRow:
 
 def queues(topology: Topology, connection: Connection) -> list[QueueRow]:
     """Return every consumed queue, in the order of the table."""
-    rows, calls = list(Worker.objects.order_by("node")), waiting_calls.by_queue(current_app)
+    rows, calls = list(Worker.objects.order_by("node")), waiting_calls.by_queue()
     staged = {state: found.due for state, found in calls.items()}
     return [
         QueueRow(

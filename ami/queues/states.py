@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from celery import current_app
 from django.conf import settings
 from django.db.models import Count, Sum
 from django_celery_beat.models import PeriodicTask
@@ -70,7 +69,7 @@ def counts(topology: Topology, connection: Connection) -> list[QueueStates]:
     Raises:
         amqp.exceptions.NotFound: the topology was never declared.
     """
-    read, calls = _read(topology, connection), waiting_calls.by_queue(current_app)
+    read, calls = _read(topology, connection), waiting_calls.by_queue()
     dead, disabled, scheduled = both.counts(topology, connection), _set_aside(), _scheduled(topology)
     rows = []
     for workload in topology.workloads:
@@ -101,7 +100,7 @@ def ingest_snapshot(topology: Topology, connection: Connection) -> dict[str, dic
     ``completed`` and ``failed`` are tasks of the last 30 days as the workers counted them; one that is killed loses up
     to ten seconds of its counts.
     """
-    read, calls = _read(topology, connection), waiting_calls.by_queue(current_app)
+    read, calls = _read(topology, connection), waiting_calls.by_queue()
     ended = {row["queue"]: row for row in TaskCount.objects.values("queue").annotate(Sum("completed"), Sum("failed"))}
     workers = Counter(queue for row in Worker.objects.exclude(verdict="dead") for queue in row.queues)
     found = {}

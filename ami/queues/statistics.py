@@ -15,6 +15,7 @@ from ami.celery.task_counts import queue_of
 from ami.queues.models import Beat, Worker
 from ami.queues.queue import queue_states
 from ami.queues.rescue.verdict import Verdict
+from ami.queues.tasks import load_tasks
 from ami.topology.topology import Topology
 
 #: Most ids that are listed.
@@ -70,13 +71,15 @@ def of_queues(topology: Topology, connection: Any) -> list[Statistics]:
 
 
 def of_tasks(topology: Topology) -> list[Statistics]:
-    """Return the statistics of every task that has a policy or runs now, by name.
+    """Return the statistics of every task that has a policy or a call, or runs now, by name.
 
     Raises:
         django.db.Error: the database did not answer; what the broker's connection raises.
     """
+    load_tasks()
     active = _active(lambda job: str(job.get("name", "")))
     staged = {name for name, task in current_app.tasks.items() if getattr(task, "has_policy", False)}
+    staged.update(Call.objects.order_by().values_list("task", flat=True).distinct())
     names = sorted(staged | active.keys())
     sizes, ids = _waiting("task", names)
     workers, beat = list(Worker.objects.all()), _beat_is_alive()

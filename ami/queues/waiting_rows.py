@@ -6,6 +6,7 @@ from kombu.utils import json
 from ami.admission.models import Call
 from ami.celery import sensitive
 from ami.queues.dead_letters import DeadLetter, cell
+from ami.queues.tasks import load_tasks
 
 #: In the place of a message's reason.
 ROW = "row"
@@ -13,6 +14,7 @@ ROW = "row"
 
 def oldest(queue: str, limit: int) -> list[DeadLetter]:
     """Return the first calls of a queue, without the values of sensitive arguments; a look costs them nothing."""
+    load_tasks()  # They say which of their arguments are sensitive.
     return [_shown(call) for call in Call.objects.filter(queue=queue, run=None).order_by("pk")[:limit]]
 
 

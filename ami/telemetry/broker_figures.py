@@ -50,9 +50,9 @@ class BrokerFigures:
     unseen: str = ""
 
 
-def with_calls(seen: BrokerFigures, app: Any, now: float) -> BrokerFigures:
+def with_calls(seen: BrokerFigures, now: float) -> BrokerFigures:
     """Return what the broker says with the calls that wait as rows beside its messages; one statement at most."""
-    return with_waiting(seen, {} if seen.unseen else waiting_calls.by_queue(app), now)
+    return with_waiting(seen, {} if seen.unseen else waiting_calls.by_queue(), now)
 
 
 def with_waiting(seen: BrokerFigures, calls: Mapping[str, waiting_calls.Waiting], now: float) -> BrokerFigures:

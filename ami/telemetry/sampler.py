@@ -96,7 +96,7 @@ class Sampler:
     def _sample(self, app: Any, now: float) -> None:
         if now >= self._read_at:
             self._read_at = now + READ_SECONDS
-            self._read_workers(app)
+            self._read_workers()
         told = self._link.read(app, settings.ANTENNA_TOPOLOGY, letters=False)
         seen = with_waiting(told, self._calls, time.time())
         if not seen.unseen:
@@ -104,13 +104,13 @@ class Sampler:
             queues = [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads]
             self._samples += [_of_queue(queue, at, seen, self._rows) for queue in queues]
 
-    def _read_workers(self, app: Any) -> None:
+    def _read_workers(self) -> None:
         """Read the workers' rows with how many calls wait as rows, and divide what the workers have counted since the
         last read among the samples since.
         """
         with short_connection():
-            self._rows = list(Worker.objects.annotate(now=Now(), calls=waiting_calls.counted(app)))
-            found = waiting_calls.from_counted(self._rows[0].calls) if self._rows else waiting_calls.by_queue(app)
+            self._rows = list(Worker.objects.annotate(now=Now(), calls=waiting_calls.counted()))
+            found = waiting_calls.from_counted(self._rows[0].calls) if self._rows else waiting_calls.by_queue()
             self._calls = found
         for queue, new in self._new_counts().items():
             since = [each for each in self._samples if each.name == queue and each.started is None]

@@ -133,7 +133,7 @@ def test_one_call_of_another_project_does_not_wait_behind_many(place: Place):
 
 def test_work_time_follows_the_weights_of_keys(place: Place):
     place.worker(QUEUE)
-    place.queues("weigh", "heavy", "3", "--why", "a test's")
+    place.queues("weigh", "key=heavy", "3", "--why", "a test's")
     for number in range(soak(150, 3600)):
         for key in ("heavy", "light"):
             task("fair").delay(key=key, number=number, seconds=0.05)
@@ -141,7 +141,7 @@ def test_work_time_follows_the_weights_of_keys(place: Place):
     begun = [line["key"] for line in effects(place, what="begin")][40:]
     share = begun.count("heavy") / begun.count("light")
     assert 3 / soak(1.4, 1.1) <= share <= 3 * soak(1.4, 1.1), share
-    place.queues("weigh", "heavy", "1")
+    place.queues("weigh", "key=heavy", "1")
     until(is_quiet, 60 + soak(0, 300))
 
 

@@ -105,7 +105,11 @@ def _calls() -> None:
     task, now = "ami.exports.tasks.run_export", timezone.now()
     fixed = {"task": task, "queue": queues()[1], "arguments": "[[], {}]", "options": "{}"}
     for number in range(120):
-        keys = {"permit_key": f"{task}:{number}", "fair_key": str(number), "lane": f"{number}|{task}:{number}|"}
+        keys = {
+            "permit_key": f"{task}:{number}",
+            "fair_key": f"project_id={number}",
+            "lane": f"project_id={number}|{task}:{number}|",
+        }
         Call.objects.create(task_id=f"waits-{number}", key=f"{task}:{number}", key_text=str(number), **keys, **fixed)
     for call in Call.objects.order_by("pk")[:60]:
         run = Run(pk=f"{call.pk:032x}", call=call.pk, task=task, queue=call.queue, key=call.key, send_again_at=now)
@@ -117,7 +121,7 @@ def _calls() -> None:
     wish = {"by": "user 1 Ann", "why": "slow disks", "since": Now()}
     Kind, Aspect = DesiredState.Kind, DesiredState.Aspect  # noqa: N806
     DesiredState.objects.create(kind=Kind.PERMITS, name=task, aspect=Aspect.MOST, value=1, **wish)
-    DesiredState.objects.create(kind=Kind.FAIR_KEY, name="7", aspect=Aspect.WEIGHT, value=3, **wish)
+    DesiredState.objects.create(kind=Kind.FAIR_KEY, name="project_id=7", aspect=Aspect.WEIGHT, value=3, **wish)
 
 
 def nodes(count: int) -> list[str]:

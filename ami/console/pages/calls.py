@@ -75,8 +75,8 @@ class CallsPage(Page):
         """Return the lanes with most waiting calls, what is held longest, outcomes, limits and weights: twelve
         statements.
         """
+        found = limits.limits()  # It imports the tasks, whose policies say what calls wait for.
         lanes = waiting_calls.staged(current_app, limit=MOST_ROWS)
-        found = limits.limits()
         return {
             "lanes": [asdict(lane) | {"oldest_at": _epoch(lane.oldest_at)} for lane in lanes],
             "holders": [

@@ -48,9 +48,11 @@ def _calls(kind: str, pks: Iterable[int | None]) -> Iterator[Any]:
 
 def regroup_later(pks: Iterable[int]) -> None:
     """Let the captures of these stations be grouped into sessions again, once this transaction has committed."""
+    from ami.main.models import Deployment
     from ami.main.tasks import regroup_events
 
-    publish_many([signature(regroup_events, deployment_id=pk) for pk in pks])
+    stations = Deployment.objects.filter(pk__in=list(pks)).order_by("pk").values_list("pk", "project_id")
+    publish_many([signature(regroup_events, deployment_id=pk, project_id=project) for pk, project in stations])
 
 
 def hand_over() -> int:

@@ -1,8 +1,8 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``redis_servers``: what
-each Redis says. ``beat``: what beat left in the database. ``reported``: what workers reported there. ``sources``: what
-the apps above know.
+``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``stranded``: calls that
+none of them can run. ``redis_servers``: what each Redis says. ``beat``: what beat left in the database. ``reported``:
+what workers reported there. ``sources``: what the apps above know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
 from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, queues, reported, sources, workers
+from ami.queues.diagnostics import beat, broker, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -40,6 +40,7 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
         found = [
             *queues.consumed(topology, connection, governors.workers(answers)),
             *of_workers,
+            *stranded.findings(app, answers),
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),

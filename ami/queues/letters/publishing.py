@@ -11,7 +11,7 @@ from kombu.utils import json
 
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.message_copy import publish
-from ami.celery.staged_calls import OWN_HEADERS
+from ami.celery.staged_calls import without_own
 from ami.queues.letters import bodies
 from ami.queues.models import Letter
 
@@ -60,6 +60,6 @@ def publish_again(
     headers = message.headers | {PUBLISH_ID_HEADER: publish_id}
     if not keeps_retries:
         # Of a task with a policy the worker makes a call again: the run that the letter names has ended.
-        headers = {name: value for name, value in headers.items() if name not in OWN_HEADERS}
+        headers = without_own(headers)
         headers |= {"retries": 0, "eta": None, "expires": None, LETTER_HEADER: row.pk}
     publish(channel, message, message.body, *destination(message), headers)

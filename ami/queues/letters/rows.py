@@ -114,6 +114,7 @@ def done(key: int, task_id: str) -> None:
     replayed = Letter.objects.filter(pk=key, task_id=task_id, state=Letter.State.REPLAYED)
     if replayed.update(state=Letter.State.DONE):
         record([key], LetterEvent.What.DONE)
+        stopped.give_up([task_id])  # Where its task had no order any more, its message was no call.
 
 
 def record(keys: Sequence[int], what: str, *, by: str = "", why: str = "", detail: str = "") -> None:

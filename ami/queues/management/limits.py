@@ -25,7 +25,7 @@ def add_arguments(parsers: dict[str, Any]) -> None:
         parsers[verb].add_argument("name", help="a task with permits or a rate, or the name that several share")
         parsers[verb].add_argument("--rate", action="store_true", help="the rate, where there are permits, too")
     parsers["limit"].add_argument("most", type=positive, help="how many, for each value of its argument")
-    parsers["weigh"].add_argument("key", help="the value of the argument that the task is fair by: 7, or a text")
+    parsers["weigh"].add_argument("key", help="the argument that the task is fair by, and its value: project_id=7")
     parsers["weigh"].add_argument("weight", type=positive, help="1 to 1000")
     for verb in ("limit", "unlimit", "weigh"):
         parsers[verb].add_argument("--why", default="", help="reason, for the audit log and for who looks at it")

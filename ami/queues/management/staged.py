@@ -8,6 +8,7 @@ from celery import current_app
 from ami.admission.waiting_calls import holders, staged
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
+from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
@@ -26,6 +27,7 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     which = {name: options[name] for name in ("queue", "task", "limit")}
     if options["calls"]:
         return _holders(which)
+    load_tasks()
     found = staged(current_app, **which)
     columns = ("queue", "task", "fair key", "permit", "rate", "waiting", "sent", "running", "oldest", "waits")
     cells = [

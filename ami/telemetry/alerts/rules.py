@@ -45,6 +45,7 @@ RULES: Mapping[str, Rule] = {
     "held": Rule(WORKERS, 300),
     "fingerprint": Rule(WORKERS, 300),
     "foreign-worker": Rule(WORKERS, 300),
+    "stranded-calls": Rule(WORKERS, 300),
     "suspect": Rule(WORKERS, 300),
     "withheld-tick": Rule(BEAT, 300),
     "set-aside": Rule(ROWS, 300),

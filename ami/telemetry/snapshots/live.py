@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from celery import current_app
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -40,7 +39,7 @@ def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
     buried = letters.counts()
     now, beats = schedule.beats(workers[0].now if workers else None)
     shown = [worker_figures(row, stops, now) for row in workers]
-    seen = with_calls(seen, current_app, now.timestamp())
+    seen = with_calls(seen, now.timestamp())
     past = recent.read(now, workers)
     queues = tuple(
         _queue(row, seen, shown, stops, buried, past.get(row.queue) or recent.Recent(), now)
@@ -62,7 +61,7 @@ def promised(topology: Topology, seen: BrokerFigures) -> tuple[QueueFigures, ...
     """Return each queue with its promise, of what else there is in a snapshot nothing; five statements."""
     workers: list[Any] = list(Worker.objects.annotate(now=Now(), counted=recent.counted()))
     stops, now = Stops(), workers[0].now if workers else timezone.now()
-    seen = with_calls(seen, current_app, now.timestamp())
+    seen = with_calls(seen, now.timestamp())
     past = recent.read(now, workers)
     return tuple(
         _queue(row, seen, (), stops, {}, past.get(row.queue) or recent.Recent(), now) for row in topology.workloads

@@ -18,18 +18,18 @@ INTERACTIVE, HOUSEKEEPING = "antenna-interactive", "antenna-housekeeping"
 def add(rng: random.Random) -> None:
     """Write calls of three tasks, and who changed what."""
     for project, waiting, running in ((7, 12, 2), (3, 4, 1), (18, 1, 0)):
-        permit = {"permit_key": f"{EXPORT}:{project}", "lane": f"{project}|{EXPORT}:{project}|"}
-        permit["fair_key"] = str(project)
+        permit = {"permit_key": f"{EXPORT}:{project}", "lane": f"project_id={project}|{EXPORT}:{project}|"}
+        permit["fair_key"] = f"project_id={project}"
         for number in range(running):
             _running(_call(rng, EXPORT, INTERACTIVE, f"export {project}{number}", **permit), number + 1, rng)
         for number in range(waiting):
             _call(rng, EXPORT, INTERACTIVE, f"export {project}9{number}", **permit)
     for station in (4, 11, 12):
-        call = _call(rng, REGROUP, HOUSEKEEPING, f'{{"deployment_id":{station}}}')
+        call = _call(rng, REGROUP, HOUSEKEEPING, f'{{"deployment_id":{station},"project_id":7}}')
         if station != 12:
             _running(call, None, rng)
-        _call(rng, REGROUP, HOUSEKEEPING, f'{{"deployment_id":{station}}}')
-    _call(rng, SYNC, HOUSEKEEPING, '{"deployment_id":4}')
+        _call(rng, REGROUP, HOUSEKEEPING, f'{{"deployment_id":{station},"project_id":7}}')
+    _call(rng, SYNC, HOUSEKEEPING, '{"deployment_id":4,"project_id":7}')
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for task, why, count, ago in (
         (REGROUP, Outcome.Why.MERGED, 214, 0),
@@ -43,7 +43,7 @@ def add(rng: random.Random) -> None:
         kind=kinds.PERMITS, name=EXPORT, aspect=aspects.MOST, value=3, why="a larger machine", **wish
     )
     DesiredState.objects.create(
-        kind=kinds.FAIR_KEY, name="7", aspect=aspects.WEIGHT, value=3, why="the season's survey", **wish
+        kind=kinds.FAIR_KEY, name="project_id=7", aspect=aspects.WEIGHT, value=3, why="the season's survey", **wish
     )
 
 

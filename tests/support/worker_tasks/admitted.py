@@ -15,6 +15,10 @@ from ami.queues.publish import publish_successor
 LINES = "effects"
 
 
+#: A worker with this variable is of a version without the policy of `changing`.
+WITHOUT_POLICY = "TEST_VERSION_BEFORE"
+
+
 def write(what: str, task: Any, **fields: Any) -> None:
     """Append one line, whole: processes write side by side."""
     path = Path(os.environ["ANTENNA_TEST_FOLDER"], LINES)
@@ -206,3 +210,19 @@ def ordered_of_job(self: Any, key: str, number: int, job_id: int) -> None:
 def once_of_job(self: Any, key: str, job_id: int) -> None:
     """Work of jobs for a key, once."""
     write("begin", self, key=key, job=job_id)
+
+
+@shared_task(
+    bind=True,
+    unique=None if os.environ.get(WITHOUT_POLICY) else Unique(by=("key",)),
+    ignore_result=True,
+    max_retries=3,
+    default_retry_delay=0,
+)
+def changing(self: Any, key: str, fails: int = 0, seconds: float = 0.0) -> None:
+    """Work for a key, after ``fails`` tries, in two versions."""
+    write("begin", self, key=key, retries=self.request.retries)
+    time.sleep(seconds)
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.2, exc=ValueError(f"try {self.request.retries} fails"))
+    write("end", self, key=key, retries=self.request.retries)

@@ -34,23 +34,23 @@ def three() -> list[str]:
 
 def test_depth_counts_rows_that_are_due_and_says_which_are_not(three: list[str]):
     with CaptureQueriesContext(connection) as seen:
-        found = waiting_calls.by_queue(current_app)
+        found = waiting_calls.by_queue()
     assert len(seen) == 1
     assert (found[QUEUE].due, found[QUEUE].later) == (1, 1)
-    figures = with_calls(BrokerFigures({QUEUE: 4, "other": 2}, delayed=1), current_app, NOW)
+    figures = with_calls(BrokerFigures({QUEUE: 4, "other": 2}, delayed=1), NOW)
     assert figures.waiting == {QUEUE: 5, "other": 2}
     assert figures.delayed == 2
     away = BrokerFigures(unseen="away")
-    assert with_calls(away, current_app, NOW) is away
+    assert with_calls(away, NOW) is away
 
 
 def test_age_of_a_row_is_that_of_the_oldest_one(three: list[str]):
     Call.objects.filter(task_id=three[1]).update(created_at=Now() - timedelta(seconds=90))
-    oldest = waiting_calls.by_queue(current_app)[QUEUE].oldest_at
+    oldest = waiting_calls.by_queue()[QUEUE].oldest_at
     assert oldest is not None
     now = oldest.timestamp() + 90
     seen = BrokerFigures({QUEUE: 1}, oldest={QUEUE: 5.0}, tells_oldest=True)
-    assert with_calls(seen, current_app, now).oldest == {QUEUE: 90.0}
+    assert with_calls(seen, now).oldest == {QUEUE: 90.0}
 
 
 def test_state_of_a_call_says_where_it_is(three: list[str]):
@@ -87,10 +87,3 @@ def test_rows_are_seen_without_a_cost_and_moved(three: list[str]):
     assert Call.objects.get(queue=other).task_id == three[2]
     assert moves.move(QUEUE, other, headers={}, limit=5) == 1
     assert Call.objects.get(queue=QUEUE).task_id == three[0], "what was sent stays"
-
-
-def test_without_a_task_with_a_policy_nothing_is_asked(three: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(waiting_calls, "_known", (len(current_app.tasks), False))
-    with CaptureQueriesContext(connection) as seen:
-        assert waiting_calls.by_queue(current_app) == {}
-    assert len(seen) == 0

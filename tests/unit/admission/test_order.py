@@ -149,11 +149,11 @@ def test_keys_are_served_by_their_weights():
         for key in "ab":
             admitted.fair.delay(key=key, number=number)
     leases.acquire([QUEUE], "me")
-    sent = picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 40, {'"a"': 3})
+    sent = picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 40, {'key="a"': 3})
     keys = [key for key, _ in numbers(sent)]
     assert keys.count("a") == 30
     assert keys[:8].count("a") == 6
-    [one] = [each for each in sent if each.call.fair_key == '"a"'][:1]
+    [one] = [each for each in sent if each.call.fair_key == 'key="a"'][:1]
     begun = begin(admitted.fair, one)
     assert runs.end(admitted.fair, begun, None)
 

@@ -81,7 +81,7 @@ WISHES = {
     "unlimit": ("permits", "ami.exports.tasks.run_export", "most", 0),
     "limit-rate": ("rate", PACED, "most", 2),
     "unlimit-rate": ("rate", PACED, "most", 0),
-    "weigh": ("fair key", "7", "weight", 2),
+    "weigh": ("fair key", "project_id=7", "weight", 2),
 }
 #: The tests of the others.
 TESTS = {

@@ -77,7 +77,7 @@ def test_results_are_taken_while_the_broker_is_away_each_with_its_call(transacti
     assert answer.status_code == 200
     [stored] = StoredResult.objects.filter(job=job, handled_at=None)
     [call] = Call.objects.all()
-    assert (call.task_id, call.fair_key) == (stored.batch_id, str(job.project_id))
+    assert (call.task_id, call.fair_key) == (stored.batch_id, f"project_id={job.project_id}")
     assert answer.json()["tasks"][0]["task_id"] == stored.task_id
 
 
@@ -131,7 +131,9 @@ def test_job_is_created_and_run_while_the_broker_is_away(transactional_db) -> No
         waiting = Job.objects.exclude(pk=started.pk).get()
         assert post(client, f"jobs/{waiting.pk}/run/", {}).status_code == 202
     keys = Call.objects.order_by("pk").values_list("key_text", "fair_key")
-    assert list(keys) == [(f'{{"job_id":{job.pk}}}', str(world.project.pk)) for job in (started, waiting)]
+    of_project = f'"project_id":{world.project.pk},"service_id":null'
+    fair_key = f"project_id={world.project.pk}"
+    assert list(keys) == [(f'{{"job_id":{job.pk},{of_project}}}', fair_key) for job in (started, waiting)]
 
 
 def test_only_an_active_async_job_hands_out_tasks(world: World, client: APIClient) -> None:

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from django.core.files.storage import storages
-from django.db.models import Q
 from django.utils import timezone
 
 from ami.admission.models import Call
@@ -64,11 +63,14 @@ def test_what_has_a_call_is_not_published_again_however_deep_the_queue(world: Wo
     assert stalled_jobs.republish_unstarted_jobs().as_dict() == {"checked": 0, "fixed": 0, "unfixable": 0}
     assert audits.audit_stored_results()["published_again"] == 0
 
-    purged = [f'{{"job_id":{jobs[0].pk}}}', StoredResult.objects.order_by("pk")[0].batch_id]
-    assert Call.objects.filter(Q(key_text=purged[0]) | Q(task_id=purged[1])).delete()[0] == 2
+    jobs[0].refresh_from_db()
+    purged = [jobs[0].task_id, StoredResult.objects.order_by("pk")[0].batch_id]
+    assert Call.objects.filter(task_id__in=purged).delete()[0] == 2
     assert stalled_jobs.republish_unstarted_jobs().as_dict() == {"checked": 1, "fixed": 1, "unfixable": 0}
     assert audits.audit_stored_results()["published_again"] == 1
     assert Call.objects.count() == 4
+    Job.objects.update(queued_at=long_ago)
+    assert stalled_jobs.republish_unstarted_jobs().checked == 0, "the call that was published again waits"
 
 
 def test_buried_result_is_not_republished_and_handled_one_is_purged(world: World, published, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from ami.admission import leases, picks, runs
 from ami.admission.models import Call, Run
 from ami.celery.staged_calls import End, Note
 from ami.queues import call_operations
-from ami.queues.models import AuditEntry
+from ami.queues.models import AuditEntry, DesiredState
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from tests.support.admission import QUEUE
@@ -104,3 +104,15 @@ def test_what_holds_nothing_is_not_released():
         call_operations.release(waiting, ADA)
     assert call_operations.release(waiting, ADA, drop=True).calls == 1
     assert not Run.objects.exists()
+
+
+def test_cancelling_a_call_that_stops_its_key_points_to_release():
+    first = admitted.ordered.delay(key="a", number=1).id
+    second = admitted.ordered.delay(key="a", number=2).id
+    [sent] = send()
+    assert runs.begin(admitted.ordered, sent.run, "delivery")
+    assert runs.settle(current_app, Note(sent.run, "delivery", End.FAILED))
+    with pytest.raises(CommandError, match=f"queues release {first}"):
+        command("cancel", first, "--why", "no more")
+    assert not DesiredState.objects.exists(), "nothing is asked for"
+    assert command("cancel", second)["task_id"] == second

@@ -3,6 +3,7 @@
 import io
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from celery import current_app
@@ -10,8 +11,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from ami.admission import leases, picks
+from ami.admission import keys, leases, picks
 from ami.admission.models import Call, Run
+from ami.admission.policies import Policy
 from ami.queues import admission_facts, limits
 from ami.queues.models import AuditEntry
 from ami.queues.refusals import Refused
@@ -129,11 +131,20 @@ def test_rate_is_changed_and_given_back():
 
 def test_weight_of_a_key_is_kept_and_given_back():
     assert command("weights") == []
-    [found] = command("weigh", "7", "3", "--why", "paid for it")
-    assert (found["key"], found["weight"], found["why"]) == ("7", 3, "paid for it")
-    limits.weigh("a name", 2, ADA)
-    assert admission_facts.read().weights == {"7": 3, '"a name"': 2}
-    limits.weigh("7", 1, ADA)
-    assert [row["key"] for row in command("weights")] == ['"a name"']
+    [found] = command("weigh", "project_id=7", "3", "--why", "paid for it")
+    assert (found["key"], found["weight"], found["why"]) == ("project_id=7", 3, "paid for it")
+    limits.weigh("owner=a name", 2, ADA)
+    assert admission_facts.read().weights == {"project_id=7": 3, 'owner="a name"': 2}
+    limits.weigh("project_id=7", 1, ADA)
+    assert [row["key"] for row in command("weights")] == ['owner="a name"']
     with pytest.raises(Refused, match="is not a weight"):
-        limits.weigh("7", 1001, ADA)
+        limits.weigh("project_id=7", 1001, ADA)
+    for wrong in ("7", "=7", "a name", "a b=7"):
+        with pytest.raises(Refused, match="names no argument; give .* project_id=7"):
+            limits.weigh(wrong, 2, ADA)
+
+
+def test_weight_is_given_by_the_key_that_is_shown():
+    for value in (7, "a=b", None, "x" * 300, [1, {"b": 2}], UUID(int=7), "\u00e4"):
+        shown = keys.fair_key(admitted.fair, Policy(fair_by="key"), {"key": value})
+        assert limits.weigh(shown, 2, ADA).key == shown

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from django.db.models import CharField, Exists, F, OuterRef, Q, Value
-from django.db.models.functions import Cast, Coalesce, Concat
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from ami.admission.calls import has_key
+from ami.admission.calls import has_call
 from ami.celery.origin import PERSON
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
@@ -35,8 +35,9 @@ def publish_run_jobs(reasons: Mapping[int, str]) -> None:
     ``reasons`` by the job's key are logged in the jobs.
     """
     jobs = list(Job.objects.filter(pk__in=reasons).select_related("pipeline"))
-    publish_many([signature(operations.RUN_JOB, origin=PERSON, **operations.run_job_arguments(job)) for job in jobs])
-    for job in jobs:
+    calls = [signature(operations.RUN_JOB, origin=PERSON, **operations.run_job_arguments(job)) for job in jobs]
+    for job, task_id in zip(jobs, publish_many(calls), strict=True):
+        Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=task_id)
         job.log(reasons[job.pk], level="WARNING")
 
 
@@ -47,7 +48,7 @@ def republish_unstarted_jobs() -> Findings:
     """
     findings = Findings()
     now = timezone.now()
-    queued = Job.objects.filter(~_has_call(), status__in=QUEUED, lease_owner="")
+    queued = Job.objects.filter(~has_call("task_id"), status__in=QUEUED, lease_owner="")
     queued = queued.annotate(since=Coalesce("queued_at", "updated_at"))
     old = now - timedelta(seconds=QUEUED_SECONDS)
     waiting = list(queued.filter(since__lt=old).order_by("since")[:BATCH])
@@ -56,12 +57,6 @@ def republish_unstarted_jobs() -> Findings:
     _mark_queued(due, now)
     findings.checked, findings.fixed = len(waiting), len(due)
     return findings
-
-
-def _has_call() -> Exists:
-    """Return the condition that a call of a job waits or runs."""
-    text = Concat(Value('{"job_id":'), Cast(OuterRef("pk"), CharField()), Value("}"), output_field=CharField())
-    return has_key(operations.RUN_JOB, text)
 
 
 def _mark_queued(jobs: list[Job], now: datetime) -> None:

@@ -3,11 +3,14 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+from celery.utils.log import get_logger
 from django.db import connection
 from django.db.models.functions import Now
 
+from ami.celery import batch_writes
 from ami.celery.worker_records import RunningTask
 from ami.queues.database_clock import NOW
 from ami.queues.models import TaskRun
@@ -19,14 +22,15 @@ _FIELDS = {field.name: field for field in TaskRun._meta.concrete_fields}
 KEPT = timedelta(days=7)
 CLEAN_SECONDS = 3600.0
 
+logger = get_logger(__name__)
+
 _cleaned_at = 0.0
 
 
 def record(node: str, tasks: Sequence[RunningTask], before: frozenset[str]) -> frozenset[str]:
     """Write the rows of what runs, and end those of ``before`` that do not run any more; return the ids that run."""
     ids = frozenset(task.id for task in tasks)
-    if tasks:
-        _upsert(node, tasks)
+    batch_writes.write(tasks, partial(_upsert, node), _refused)
     if gone := before - ids:
         TaskRun.objects.filter(task_id__in=gone, node=node, ended_at=None).update(ended_at=Now(), outcome="ended")
         _clean()
@@ -63,6 +67,11 @@ def _upsert(node: str, tasks: Sequence[RunningTask]) -> None:
     )
     with connection.cursor() as cursor:
         cursor.execute(statement, [value for task in tasks for value in _values(node, task)])
+
+
+def _refused(task: RunningTask, error: Exception) -> None:
+    fields = {"task": task.name, "task_id": task.id}
+    logger.error("Running task not listed, the database refuses its row: %r", error, extra=fields)
 
 
 def _values(node: str, task: RunningTask) -> list[Any]:

@@ -13,6 +13,7 @@ from ami.admission.policies import Policy
 LONGEST = 255
 _DIGEST = 64
 LARGEST_COST = 1_000_000
+MOST_DEPTH = 100
 
 
 class ArgumentRefused(TypeError):
@@ -68,14 +69,16 @@ def _value(task: str, given: Mapping[str, Any], name: str) -> str:
         ) from None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value as it comes back from JSON; a key that is no text is refused, since it comes back as one."""
+    if depth >= MOST_DEPTH and isinstance(value, (Mapping, list, tuple)):
+        raise TypeError(f"it is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, Mapping):
         if wrong := [key for key in value if not isinstance(key, str)]:
             raise TypeError(f"the key {wrong[0]!r} of a mapping is not a text")
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(each, depth + 1) for each in value]
     return value
 
 

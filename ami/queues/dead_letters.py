@@ -85,13 +85,14 @@ def _read(channel: Any, queue: str, limit: int) -> Iterator[DeadLetter]:
 def letter(queue: str, message: Message) -> DeadLetter:
     headers = message.headers or {}
     reason, detail = _why(message, headers)
+    shown = [cell(headers[name]) for name in ("argsrepr", "kwargsrepr") if headers.get(name)]
     return DeadLetter(
         queue=queue,
         task_id=cell(headers.get("id", "?")),
         task=cell(headers.get("task", "?")),
         reason=reason,
         retries=storable.count(headers.get("retries")),
-        arguments=cell(f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()),
+        arguments=" ".join(shown)[:MAX_CELL],
         detail=detail,
     )
 

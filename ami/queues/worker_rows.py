@@ -88,11 +88,13 @@ class DatabaseWorkerRecords:
                 if processes.is_running(row) is False:
                     processes.end(row)  # Its children may still run.
                     self._release()
+                    task_rows.end_of(report.node, "killed")
         elif before != report.connection_name:
             logger.error("Two workers have this name; give one of them another", extra={"worker": report.node})
             self._before = None
         elif self._before and time.monotonic() - self._before[1] >= STALE_SECONDS:
             self._release()
+            task_rows.end_of(report.node, "killed", task_rows.SILENT)
 
     def _release(self) -> None:
         if self._before:
@@ -133,7 +135,8 @@ class DatabaseWorkerRecords:
     def ended(self, report: WorkerReport) -> None:
         if report.totals:
             ended_workers.keep(report.connection_name, report.totals)
-        Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()
+        if Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()[0]:
+            task_rows.end_of(report.node, "ended")
         worker_changed.send_robust(type(self))
 
 

@@ -139,6 +139,8 @@ BODIES = (
     _body("nested lists", b"[" * 100_000),
     _body("nested objects", b'{"a":' * 100_000),
     _body("nested lists that are closed", b"[" * 50_000 + b"]" * 50_000),
+    _body("argument of 450 brackets", b"[[" + b"[" * 450 + b"]" * 450 + b"], {}, {}]", MAY_START),
+    _body("argument of 900 brackets", b"[[" + b"[" * 900 + b"]" * 900 + b"], {}, {}]", MAY_START),
     _body("number of 5000 digits", b"[[" + b"9" * 5_000 + b"], {}, {}]"),
     _body("more than a megabyte of elements", b"[[" + b'{"":0},' * 700_000 + b"0], {}, {}]"),
     _body("unknown type of the serializer", b'[[{"__type__": "no-such", "__value__": 1}], {}, {}]'),
@@ -246,6 +248,8 @@ HEADERS = (
     _header("a thousand headers", MAY_START, **{f"x{number}": "y" * 50 for number in range(1_000)}),
     _header("header like a type of the serializer", MAY_START, unknown={"__type__": "uuid", "__value__": {}}),
     _header("nested header", unknown=bodies.nested(40)),
+    _header("header of 300 brackets", unknown=bodies.nested(300)),
+    _header("id of 300 brackets", id=bodies.nested(300)),
 )
 
 PROPERTIES = (

@@ -83,6 +83,20 @@ def test_key_is_the_same_however_the_call_is_written():
     assert text(1, 2, by=("second",)) == text(9, 2, third="y", by=("second",))
 
 
+def nested(depth: int, is_list: bool = True) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if is_list else {"a": value}
+    return value
+
+
+def test_argument_nested_too_deeply_is_refused_by_name():
+    assert "[" * 100 in text(1, nested(100))
+    for deep in (nested(101), nested(900), nested(101, is_list=False), nested(5000)):
+        with pytest.raises(keys.ArgumentRefused, match="'second', which .* nested deeper than 100 levels"):
+            text(1, deep)
+
+
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}, b"x", {1, 2}])
 def test_argument_that_is_not_json_is_refused_by_name(value: Any):
     with pytest.raises(keys.ArgumentRefused, match="'second'"):

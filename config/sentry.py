@@ -15,7 +15,7 @@ from sentry_sdk.utils import BadDsn, Dsn
 
 from ami.celery import sensitive
 from ami.environment.declaration import of
-from ami.queues.redaction import redact
+from ami.queues.redaction import MASK, MOST_DEPTH, redact
 from config.schema.monitoring import Monitoring
 from config.settings.environment import refuse
 
@@ -76,12 +76,14 @@ def _arguments(request: Any) -> dict[str, Any]:
     return {"args": list(args or ()), "kwargs": dict(kwargs or {})}
 
 
-def _without(value: Any, secrets: Sequence[str]) -> Any:
-    """Return a value with the secrets masked in its texts, at any depth."""
+def _without(value: Any, secrets: Sequence[str], depth: int = 0) -> Any:
+    """Return a value with the secrets masked in its texts; what is nested too deeply is masked whole."""
     if isinstance(value, str):
         return sensitive.without(value, secrets)
+    if not isinstance(value, (dict, list, tuple)):
+        return value
+    if depth >= MOST_DEPTH:
+        return MASK
     if isinstance(value, dict):
-        return {key: _without(each, secrets) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without(each, secrets) for each in value]
-    return value
+        return {key: _without(each, secrets, depth + 1) for key, each in value.items()}
+    return [_without(each, secrets, depth + 1) for each in value]

@@ -46,7 +46,14 @@ def _together(how: str, values: list[Any]) -> Any:
     found = [each for value in values for each in (value if isinstance(value, (list, tuple)) else [value])]
     if how == Merge.LIST:
         return found
-    return list({json.dumps(each, sort_keys=True): each for each in found}.values())
+    return list({_canonical(each): each for each in found}.values())
+
+
+def _canonical(value: Any) -> Any:
+    try:
+        return json.dumps(value, sort_keys=True)
+    except RecursionError:
+        return id(value)  # Nested too deeply to be compared: it is kept.
 
 
 def claim(policy: Policy, run: str, key: str) -> None:

@@ -16,6 +16,7 @@ _DIGEST = 64
 #: In what kombu makes of a value that JSON does not have: a UUID, a date or time, a decimal number.
 _MARKER = '"__type__"'
 LARGEST_COST = 1_000_000
+MOST_DEPTH = 100
 
 
 class ArgumentRefused(TypeError):
@@ -77,16 +78,18 @@ def _text(value: Any) -> str:
     return str(json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value as it comes back from JSON; a key that is no text is refused, since it comes back as one."""
     if isinstance(value, bytes):
         raise TypeError("bytes are not JSON")
+    if depth >= MOST_DEPTH and isinstance(value, (Mapping, list, tuple)):
+        raise TypeError(f"it is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, Mapping):
         if wrong := [key for key in value if not isinstance(key, str)]:
             raise TypeError(f"the key {wrong[0]!r} of a mapping is not a text")
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(each, depth + 1) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(each, depth + 1) for each in value]
     return value
 
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -9,7 +10,7 @@ from django.db import Error
 
 from ami.admission import runs
 from ami.admission.models import Run
-from ami.celery import staged_calls
+from ami.celery import batch_writes, staged_calls
 from ami.celery.staged_calls import End, Note
 from ami.governor.probes import identity
 
@@ -30,17 +31,31 @@ def write(app: Any) -> bool:
     left = [note for note in notes if note.pid and is_alive(note.pid) and time.monotonic() - note.at < ENDS_SECONDS]
     waiting = [note for note in notes if note not in left]
     try:
-        there = set(Run.objects.filter(pk__in={note.run for note in waiting}).values_list("pk", flat=True))
+        there: set[str] = set()
+        batch_writes.write(waiting, lambda some: there.update(_known(some)), _refused)
         waiting = [note for note in waiting if note.run in there]
         while waiting:
-            if runs.settle(app, waiting[0]) and waiting[0].end is not End.DONE:
-                _log(waiting[0])
+            batch_writes.write(waiting[:1], lambda one: _settle(app, one[0]), _refused)
             del waiting[0]
     except Error as error:
         logger.warning("Ends of runs not written yet: %s", str(error).partition("\n")[0])
     finally:
         staged_calls.put_back([*waiting, *left])
     return not waiting and not left
+
+
+def _known(notes: Sequence[Note]) -> set[str]:
+    return set(Run.objects.filter(pk__in={note.run for note in notes}).values_list("pk", flat=True))
+
+
+def _settle(app: Any, note: Note) -> None:
+    if runs.settle(app, note) and note.end is not End.DONE:
+        logger.info("Run ended by the worker's parent: %s", note.end, extra={"run": note.run})
+
+
+def _refused(note: Note, error: Exception) -> None:
+    """Name a note that holds up no other one; its run is taken back when it is overdue."""
+    logger.error("End of a run not written, the database refuses it: %r", error, extra={"run": note.run})
 
 
 def is_alive(pid: int) -> bool:
@@ -51,7 +66,3 @@ def is_alive(pid: int) -> bool:
         return identity.state(pid) not in ("Z", "X")
     except ProcessLookupError:
         return False
-
-
-def _log(note: Note) -> None:
-    logger.info("Run ended by the worker's parent: %s", note.end, extra={"run": note.run})

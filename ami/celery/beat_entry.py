@@ -6,11 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from celery import schedules
+from celery.utils.log import get_logger
 from celery.utils.time import maybe_make_aware
 from django_celery_beat.schedulers import ModelEntry
 
 from ami.celery.clock import Clock, SystemClock
 from ami.celery.tick_claims import ALL, NONE, Tick
+
+logger = get_logger(__name__)
 
 #: A last run that lies further ahead than this is a clock that was wrong, not one that was put back.
 FUTURE_LIMIT = timedelta(days=1)
@@ -48,7 +51,11 @@ class Entry(ModelEntry):
         self.tick: Tick | None = None
         self.is_new = model.last_run_at is None
         self._since = model.date_changed if self.is_new else None
-        super().__init__(model, app=app)
+        try:
+            super().__init__(model, app=app)
+        except RecursionError:  # Beat leaves out what raises a ValueError, and goes on with the others.
+            logger.error("Entry left out, its arguments are nested too deeply: %s", model.name)
+            raise ValueError(model.name) from None
         if self.schedule is not None:
             self.schedule.nowfun = self.clock.now
         self._count_from(self.last_run_at)

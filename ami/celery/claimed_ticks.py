@@ -8,6 +8,7 @@ from celery.utils import uuid
 from celery.utils.log import get_logger
 from django.db import Error
 
+from ami.celery import batch_writes
 from ami.celery.beat_entry import Entry
 from ami.celery.clock import Clock
 from ami.celery.tick_claims import Tick, TickClaims
@@ -32,6 +33,10 @@ def retry_seconds(tick: Tick, pace: float = LONGEST_RETRY_SECONDS) -> float:
     """Return the pause before the next try of a tick, at most ``pace``: the seconds between two ticks of its entry."""
     longest = max(RETRY_SECONDS, min(pace, LONGEST_RETRY_SECONDS))
     return min(RETRY_SECONDS * 2.0 ** min(tick.tries, 10), longest)
+
+
+def _refused(tick: Tick, error: Exception) -> None:
+    logger.error("Tick not marked as sent, the database refuses it: %r", error, extra={"task_id": tick.task_id})
 
 
 class ClaimedTicks:
@@ -207,7 +212,7 @@ class ClaimedTicks:
     def _mark(self) -> None:
         try:
             while self._unmarked:
-                self._claims.mark_sent(self._unmarked[0])
+                batch_writes.write(self._unmarked[:1], lambda one: self._claims.mark_sent(one[0]), _refused)
                 self._unmarked.pop(0)
         except Error as error:
             logger.error("Tick not marked as sent: %s", error)

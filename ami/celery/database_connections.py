@@ -5,7 +5,9 @@ import time
 from typing import Any
 
 from celery.utils.log import get_logger
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InternalError, OperationalError, connections
+from django.db.backends.signals import connection_created
+from django.dispatch import receiver
 
 logger = get_logger(__name__)
 
@@ -14,6 +16,30 @@ CHECK_AFTER_SECONDS = 5.0
 
 #: The attribute of Django's connection with the time of its last task's end, on the monotonic clock.
 _USED_AT = "antenna_used_at"
+
+#: PostgreSQL's code of a write that a read-only server refuses: a standby, or a primary during a failover.
+READ_ONLY = "25006"
+
+
+def _write_elsewhere(execute: Any, sql: Any, params: Any, many: Any, context: dict[str, Any]) -> Any:
+    """Close the connection to a server that became read-only: it stays so for as long as the connection lives.
+
+    Raises:
+        django.db.OperationalError: it is; the next use of the connection opens another one, to the new primary.
+    """
+    try:
+        return execute(sql, params, many, context)
+    except InternalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
+            raise
+        context["connection"].close()  # Within a transaction Django opens no other one before its end.
+        raise OperationalError(*error.args) from error.__cause__
+
+
+@receiver(connection_created, dispatch_uid="database_connections.read_only")
+def _watch_writes(connection: Any, **_: Any) -> None:
+    if _write_elsewhere not in connection.execute_wrappers:
+        connection.execute_wrappers.insert(0, _write_elsewhere)  # A block that has added one removes the last.
 
 
 def before_task() -> None:
@@ -49,14 +75,15 @@ def is_in_doubt(connection: Any) -> bool:
     """Whether an open connection may be in the middle of something, or broken.
 
     A statement or a transaction was left unfinished (a soft time limit raises anywhere), a statement failed with more
-    than bad data, or the server has something to say without having been asked: that it ended the connection.
+    than bad data, the server has something to say without having been asked (that it ended the connection), or it takes
+    no writes.
     """
     if connection.in_atomic_block or connection.closed_in_transaction or connection.errors_occurred:
         return True
     if connection.autocommit != connection.settings_dict["AUTOCOMMIT"]:
         return True
     if connection.vendor == "postgresql":
-        return _is_unfinished(connection.connection)
+        return _is_unfinished(connection.connection) or _is_read_only(connection.connection)
     return bool(getattr(connection.connection, "in_transaction", False))
 
 
@@ -70,6 +97,11 @@ def _is_unfinished(link: Any) -> bool:
     readable = select.poll()
     readable.register(libpq.socket, select.POLLIN)
     return bool(readable.poll(0))
+
+
+def _is_read_only(link: Any) -> bool:
+    """Whether the server has told (since PostgreSQL 14, without being asked) that it refuses writes."""
+    return "on" in map(link.info.parameter_status, ("in_hot_standby", "default_transaction_read_only"))
 
 
 def drop(connection: Any) -> None:

@@ -5,14 +5,12 @@ The worker's loop marks messages that may be concerned (`marked`); the process t
 (`hold`), which decides. While nothing is disabled neither costs anything.
 """
 
-import time
 from typing import Any
 
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore
 from celery.utils.log import get_logger
-from django.db import Error
 
-from ami.celery import sensitive, staged_runs, task_counts, worker_records
+from ami.celery import database_away, sensitive, staged_runs, task_counts, worker_records
 from ami.celery.message_copy import PROPERTIES
 
 logger = get_logger(__name__)
@@ -22,8 +20,6 @@ JOB_ARGUMENT = "job_id"
 LONGEST_JOB = 20
 #: What `marked` adds to a request.
 MARK = "antenna_set_aside"
-#: A task that may be disabled holds its slot so long before it returns to its queue while the database is away.
-AWAY_SECONDS = 5.0
 #: For so long a call that was sent is not sent again: by then its dispatcher knows, too.
 WAIT_SECONDS = 5.0
 
@@ -76,16 +72,12 @@ def hold(task: Any, args: Any, kwargs: Any) -> None:
     if kept["jobs"] and job not in kept["jobs"]:
         return
     fields = {"task": task.name, "task_id": task.request.id}
-    try:
+    with database_away.requeued(task, "Disabled task not set aside"):
         if staged_runs.is_of_run(task):
             if is_held := records.is_disabled(task.name, job):
                 staged_runs.wait_again(task, WAIT_SECONDS)
         else:
             is_held = records.set_aside(task.name, job, kept)
-    except Error as error:
-        logger.warning("Disabled task not set aside: %s", str(error).partition("\n")[0], extra=fields)
-        time.sleep(AWAY_SECONDS)
-        raise Reject("the database is away", requeue=True) from error
     if is_held:
         logger.info("Task set aside: it is disabled", extra=fields)
         raise Ignore

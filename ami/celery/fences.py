@@ -6,7 +6,7 @@ from celery import current_task
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import staged_runs
+from ami.celery import database_away, staged_runs
 
 logger = get_logger(__name__)
 
@@ -34,12 +34,17 @@ def connect(fences: Fences | None) -> None:
 
 
 def begin(task: Any, kwargs: dict[str, Any]) -> None:
-    """Begin a run of a fenced task; called in the process that runs it, before its code."""
+    """Begin a run of a fenced task; called in the process that runs it, before its code.
+
+    Raises:
+        celery.exceptions.Reject: the database is away; its message returns to its queue.
+    """
     if _fences is None:
         return
     request = task.request
     key = f"{task.name}:{kwargs[task.fence_by]}" if task.fence_by in kwargs else str(request.id)
-    request.antenna_run = key, _fences.begin(key, str(request.id), str(request.hostname))
+    with database_away.requeued(task, "Fenced run not begun"):
+        request.antenna_run = key, _fences.begin(key, str(request.id), str(request.hostname))
 
 
 def check() -> None:

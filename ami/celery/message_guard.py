@@ -24,7 +24,7 @@ from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
 from ami.celery.declaration import declare
 from ami.celery.message_copy import REASON_HEADER
-from ami.celery.task_message import check, seconds_ahead
+from ami.celery.task_message import MAX_ID, check, seconds_ahead
 from ami.governor.slot_consumer import SlotConsumer
 from ami.topology.broker import EXCHANGE_NAME
 from ami.transports.objectstore.broker.eta import eta_of
@@ -151,7 +151,8 @@ class GuardedWorker(CeleryConsumer):
             self._submit(consumer, message, target, {**_short_representations(message.headers), REASON_HEADER: why})
         task_rejected.send(sender=self, message=message, exc=error)
         headers = message.headers or {}
-        if isinstance(run := headers.get(staged_calls.RUN_HEADER), str):
+        run = headers.get(staged_calls.RUN_HEADER)
+        if isinstance(run, str) and len(run) <= MAX_ID and run.isprintable():
             task, task_id = str(headers.get("task")), str(headers.get("id"))
             staged_calls.note(staged_calls.Note(run, "", staged_calls.End.FAILED, task=task, task_id=task_id))
 

@@ -97,11 +97,15 @@ def without(text: str, secrets: Sequence[str]) -> str:
 
 def _texts(value: Any) -> list[str]:
     """Return the texts in a value, at any depth."""
-    if isinstance(value, Mapping):
-        return [text for each in value.values() for text in _texts(each)]
-    if isinstance(value, (list, tuple, set)):
-        return [text for each in value for text in _texts(each)]
-    return [] if value is None or isinstance(value, bool) else [str(value)]
+    waiting, seen, found = [value], set[int](), list[str]()
+    while waiting:
+        value = waiting.pop()
+        if not isinstance(value, (Mapping, list, tuple, set)):
+            found += [] if value is None or isinstance(value, bool) else [str(value)]
+        elif id(value) not in seen:
+            seen.add(id(value))
+            waiting += value.values() if isinstance(value, Mapping) else value
+    return found
 
 
 def _name_at(positions: tuple[str, ...], index: int) -> str:

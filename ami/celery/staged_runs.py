@@ -8,7 +8,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import staged_calls
+from ami.celery import database_away, staged_calls
 from ami.celery.staged_calls import (
     DELIVERY,
     NEXT,
@@ -28,8 +28,6 @@ logger = get_logger(__name__)
 #: The attribute of a request with the run that has begun.
 BEGUN = "antenna_begun"
 
-#: A task holds its slot so long before its message returns to its queue while the database is away.
-AWAY_SECONDS = 5.0
 #: The same as for a message that is delivered again: a call that was sent more often is buried.
 MOST_STARTS = 10
 
@@ -70,16 +68,12 @@ def _begin(task: Any, args: Any, kwargs: Any) -> Begun:
     request = task.request
     fields = {"task": task.name, "task_id": request.id}
     run, delivery = getattr(request, RUN_HEADER, None), str(getattr(request, DELIVERY, ""))
-    try:
+    with database_away.requeued(task, "Run not begun"):
         if not is_of_run(task):
             _rows().adopt(task, args, kwargs)
             logger.info("Message without a row adopted as a call", extra=fields)
             raise Ignore
         begun = _rows().begin(task, str(run), delivery, str(request.id))
-    except Error as error:
-        logger.warning("Run not begun, the database is away: %s", _line(error), extra=fields)
-        time.sleep(AWAY_SECONDS)
-        raise Reject("the database is away", requeue=True) from error
     if begun is None:
         logger.info("Message ignored: its run has begun or ended", extra=fields)
         raise Ignore

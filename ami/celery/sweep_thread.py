@@ -6,6 +6,7 @@ In a thread of its own: a look takes seconds, in which a worker goes on with its
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -44,15 +45,22 @@ class SweepThread:
 
     def _run(self) -> None:
         while not self._stopped.wait(TURN_SECONDS):
-            try:
-                if (sweeper := worker_records.sweeper()) is not None:
-                    sweeper.turn(self._app, self._name, is_needed=self._is_needed())
-                for duty in worker_records.duties():
-                    duty.turn(self._app, self._name)
-            except Exception:
-                logger.exception("Sweep failed; trying again")
+            self._take(self._sweep)
+            for duty in worker_records.duties():
+                self._take(partial(duty.turn, self._app, self._name))
         for duty in worker_records.duties():
             try:
                 duty.end(self._name)
             except Exception as error:
                 logger.info("Duty not handed over: %r", error)
+
+    def _sweep(self) -> None:
+        if (sweeper := worker_records.sweeper()) is not None:
+            sweeper.turn(self._app, self._name, is_needed=self._is_needed())
+
+    @staticmethod
+    def _take(turn: Callable[[], None]) -> None:
+        try:
+            turn()
+        except Exception:  # One duty never keeps the others from theirs.
+            logger.exception("Sweep failed; trying again")

@@ -5,13 +5,15 @@ The loop alone writes the totals, and the thread alone what it has reported of t
 
 from typing import Any
 
+from ami.celery import storable
+
 _totals: dict[str, list[int]] = {}
 _reported: dict[str, tuple[int, int]] = {}
 
 
 def queue_of(delivery_info: Any) -> str:
     """Return the queue that a message came from, by its routing key; a delayed one's ends with its name."""
-    return str((delivery_info or {}).get("routing_key") or "").rpartition(".")[2]
+    return storable.text((delivery_info or {}).get("routing_key") or "", None).rpartition(".")[2][: storable.LONGEST]
 
 
 def note(delivery_info: Any, *, completed: bool) -> None:

@@ -24,6 +24,8 @@ MAX_DEPTH = 20
 #: No countdown is longer, and no time limit: RabbitMQ's delay exchanges end at eight years.
 MAX_AHEAD_SECONDS = MAX_LIMIT_SECONDS = 9 * 366 * 86_400
 MAX_RETRIES = 1_000_000
+#: The largest key of a row.
+MAX_KEY = 2**63 - 1
 
 #: ``codecs`` knows more of them, among them some that decompress.
 ENCODINGS = ("utf-8", "utf8", "us-ascii", "ascii")
@@ -185,6 +187,11 @@ def _count(name: str, value: Any) -> None:
         raise _fault(name, value, f"a whole number from 0 to {MAX_RETRIES}")
 
 
+def _whole(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, int) and _is_number(value, MAX_KEY)):
+        raise _fault(name, value, f"a whole number from 0 to {MAX_KEY}")
+
+
 def _seconds(name: str, value: Any) -> None:
     if value is not None and not _is_number(value, math.inf):
         raise _fault(name, value, "a number of seconds")
@@ -271,4 +278,8 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "headers": _object,
     "antenna_origin": _any_text,
     "antenna_published_at": _seconds,
+    "antenna_publish_id": _any_text,
+    "antenna_letter": _whole,
+    "antenna_admission": _optional_text,
+    "antenna_starts": _count,
 }

@@ -11,6 +11,8 @@ from typing import Any
 
 from celery.signals import worker_init, worker_shutdown
 
+from ami.celery import storable
+
 #: A file is one record, overwritten in place.
 RECORD_BYTES = 512
 LONGEST_TEXT = 255
@@ -54,7 +56,7 @@ def read(pids: list[int]) -> dict[int, Progress]:
     for pid in pids:
         with suppress(OSError, ValueError):
             at, task_id, *text = (_folder / str(pid)).read_text("utf-8", "replace").rstrip().split(" ", 2)
-            found[pid] = Progress(task_id, float(at), text[0] if text else "")
+            found[pid] = Progress(task_id, float(at), storable.text(text[0]) if text else "")
     return found
 
 

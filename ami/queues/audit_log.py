@@ -10,8 +10,10 @@ from typing import Any
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
+from ami.celery import storable
+from ami.celery.database_away import is_away
 from ami.queues.models import AuditEntry
 from ami.queues.redaction import redact_text
 
@@ -51,14 +53,14 @@ def record(
         why: the operator's reason.
         source: where it was asked for: ``command``, ``admin``, ``api``, ``worker``.
     """
-    outcome = redact_text(outcome)[:LONGEST_OUTCOME]
+    outcome = _shown(outcome)[:LONGEST_OUTCOME]
     named = which or ", ".join(f"{row._meta.label} {keys}" for row, keys in _by_model(rows))
-    what = redact_text(what)
-    named, why = redact_text(named[:LONGEST_LIST]), redact_text(why)
+    what = _shown(what)
+    named, why = _shown(named[:LONGEST_LIST]), _shown(why)
     entry = {"who": name_of(who), "what": what, "which": named, "outcome": outcome} | ({"why": why} if why else {})
     # JSON, so that a user's text cannot look like a separate line.
     logger.info(json.dumps(entry))
-    row = AuditEntry(who=name_of(who)[:255], verb=what[:255], target=named, outcome=outcome, why=why[:500])
+    row = AuditEntry(who=storable.text(name_of(who)), verb=what[:255], target=named, outcome=outcome, why=why[:500])
     row.user_id = getattr(who, "pk", None)
     row.before, row.after, row.source = before, after, source or _source(who)
     _write(row)
@@ -103,12 +105,20 @@ def _source(who: Any) -> str:
     return "command" if str(who).startswith("command:") else "admin"
 
 
+def _shown(text: str) -> str:
+    return redact_text(storable.text(text, None))
+
+
 def _write(row: AuditEntry) -> None:
+    """Write an entry; without the values before and after where the database refuses those."""
     try:
         with transaction.atomic():
             row.save(force_insert=True)
-    except DatabaseError as error:
+    except Exception as error:  # Also what a driver raises for a value that it cannot send.
         logger.info("Audit entry not written: %s", str(error).partition("\n")[0], extra={"operation": row.verb})
+        if not is_away(error) and (row.before, row.after) != (None, None):
+            row.before = row.after = None
+            _write(row)
 
 
 def _by_model(rows: Iterable[Any]) -> Iterator[tuple[Any, str]]:
@@ -136,7 +146,7 @@ def _add_to_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) 
     try:
         with transaction.atomic():
             _write_history(user_id, rows, flag, message)
-    except DatabaseError:
+    except Exception:
         logger.exception("History entry not written", extra={"operation": message})
 
 
@@ -149,7 +159,7 @@ def _write_history(user_id: Any, rows: Sequence[Any], flag: int, message: str) -
             user_id=user_id,
             content_type=ContentType.objects.get_for_model(row._meta.model, for_concrete_model=False),
             object_id=row.pk,
-            object_repr=redact_text(str(row))[:200],
+            object_repr=_shown(str(row))[:200],
             action_flag=flag,
             change_message=message,
         )

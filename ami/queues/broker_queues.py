@@ -9,9 +9,11 @@ from amqp.exceptions import NotFound
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
-from ami.celery.declaration import depth
+from ami.celery.declaration import depth, routing_keys
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.topology import broker
+from ami.topology.table import FALLBACK
+from ami.topology.topology import Topology
 
 #: Queues of others that may hold messages: Celery's remote control and events, kombu's delay queues.
 FOREIGN = ("celeryev.", "celery_delayed_", "amq.gen-")
@@ -70,6 +72,49 @@ def bound_keys(connection: Connection, management_url: str, queue: str) -> set[s
         raise BindingsUnknown("this broker does not list its bindings")
     bound = connection.transport.broker.declarations.current(fresh=True).bindings
     return {key for source, name, key in bound if (source, name) == (broker.EXCHANGE_NAME, queue)}
+
+
+@dataclass(frozen=True)
+class LostBinding:
+    """A binding without which messages of an existing queue go to `broker.UNROUTED`.
+
+    ``source`` is the exchange: that of the topology, or the delay exchange in front of it.
+    """
+
+    queue: str
+    source: str
+
+
+def lost_bindings(topology: Topology, api: ManagementApi) -> list[LostBinding]:
+    """Return the bindings that queues of the topology have lost; a queue whose keys a rollback took has not.
+
+    Raises:
+        ManagementUnavailable: the management API does not answer.
+    """
+    there = {queue["name"] for queue in api.queues()}
+    routed = topology.queues if topology.routing == "split" else (FALLBACK,)
+    names = ("source", "destination_type", "destination", "routing_key")
+    bound = {tuple(each[name] for name in names) for each in api.all_bindings()}
+    found = []
+    for queue in (each for each in routed if each in there):
+        if (broker.DELAYED_DELIVERY_EXCHANGE, "exchange", broker.EXCHANGE_NAME, f"#.{queue}") not in bound:
+            found.append(LostBinding(queue, broker.DELAYED_DELIVERY_EXCHANGE))
+        for key in routing_keys(queue):
+            if not any((broker.EXCHANGE_NAME, "queue", holder, key) in bound for holder in (queue, FALLBACK)):
+                found.append(LostBinding(queue, broker.EXCHANGE_NAME))
+                break
+    return found
+
+
+def unbound(topology: Topology, connection: Connection, management_url: str) -> set[str]:
+    """Return the queues that have lost a binding, as far as the broker tells."""
+    if not kind_of(connection).is_managed:
+        return set()
+    try:
+        found = lost_bindings(topology, ManagementApi(management_url, connection.virtual_host))
+    except ManagementUnavailable:
+        return set()
+    return {lost.queue for lost in found}
 
 
 def _is_foreign(name: str) -> bool:

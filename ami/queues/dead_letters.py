@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from kombu import Connection, Message
 
+from ami.celery import storable
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.app import PUBLISH_ID_HEADER
 from ami.celery.declaration import depth
@@ -84,14 +85,14 @@ def _read(channel: Any, queue: str, limit: int) -> Iterator[DeadLetter]:
 def letter(queue: str, message: Message) -> DeadLetter:
     headers = message.headers or {}
     reason, detail = _why(message, headers)
-    retries = headers.get("retries")
+    shown = [cell(headers[name]) for name in ("argsrepr", "kwargsrepr") if headers.get(name)]
     return DeadLetter(
         queue=queue,
         task_id=cell(headers.get("id", "?")),
         task=cell(headers.get("task", "?")),
         reason=reason,
-        retries=retries if isinstance(retries, int) else 0,
-        arguments=cell(f"{headers.get('argsrepr') or ''} {headers.get('kwargsrepr') or ''}".strip()),
+        retries=storable.count(headers.get("retries")),
+        arguments=" ".join(shown)[:MAX_CELL],
         detail=detail,
     )
 
@@ -109,7 +110,10 @@ def _why(message: Message, headers: dict[str, Any]) -> tuple[str, str]:
 
 def cell(value: Any, most: int = MAX_CELL) -> str:
     """Return a value of a message as one bounded line of text."""
-    text = str(value)[:most]
+    try:
+        text = str(value)[:most]
+    except (ValueError, RecursionError):  # A whole number of thousands of digits; lists in lists.
+        text = type(value).__name__
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

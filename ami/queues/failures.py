@@ -12,6 +12,7 @@ from django.db import Error
 from django.db.models import Count, Max, Min, Q, QuerySet
 from django.utils import timezone
 
+from ami.celery import storable
 from ami.celery.failures.record import FOREIGN, Failure
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.models import TaskFailure
@@ -161,20 +162,20 @@ def cause_of(task: str, exception: str, place: str, text: str) -> str:
 
 
 def _row(failure: Failure) -> TaskFailure:
-    message, place = redact_text(_storable(failure.message)), _storable(failure.place)
+    message, place = redact_text(storable.text(failure.message, None)), storable.text(failure.place)
     text = normalised(message)
     return TaskFailure(
-        task_id=failure.task_id[:255],
-        retries=max(0, failure.retries),
-        delivery=max(0, failure.delivery),
-        task=failure.task[:255],
-        kind=failure.kind[:16],
-        exception=failure.exception[:255],
+        task_id=storable.text(failure.task_id),
+        retries=storable.count(failure.retries),
+        delivery=storable.count(failure.delivery),
+        task=storable.text(failure.task),
+        kind=storable.text(failure.kind, 16),
+        exception=storable.text(failure.exception),
         message=message,
         place=place,
-        traceback=redact_text(_storable(failure.traceback)),
-        node=failure.node[:255],
-        host=failure.host[:255],
+        traceback=redact_text(storable.text(failure.traceback, None)),
+        node=storable.text(failure.node),
+        host=storable.text(failure.host),
         pid=max(0, failure.pid),
         failed_at=datetime.fromtimestamp(failure.failed_at, UTC),
         seconds=failure.seconds,
@@ -182,8 +183,3 @@ def _row(failure: Failure) -> TaskFailure:
         cause=cause_of(failure.task, failure.exception, place, text),
         cause_text=text,
     )
-
-
-def _storable(text: str) -> str:
-    """Return a text that PostgreSQL takes: no NUL, no half of a surrogate pair."""
-    return text.replace("\0", "?").encode("utf-8", "replace").decode()

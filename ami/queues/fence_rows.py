@@ -4,6 +4,7 @@ from uuid import uuid4
 
 from django.db import connection
 
+from ami.celery import storable
 from ami.queues.database_clock import NOW
 from ami.queues.models import Fence
 
@@ -19,11 +20,11 @@ class DatabaseFences:
             "run = excluded.run, task_id = excluded.task_id, node = excluded.node, started_at = excluded.started_at"
         )
         with connection.cursor() as cursor:
-            cursor.execute(statement, [key[:255], run, task_id[:255], node[:255]])
+            cursor.execute(statement, [storable.text(each) for each in (key, run, task_id, node)])
         return run
 
     def holds(self, key: str, run: str) -> bool:
-        rows = Fence.objects.filter(key=key[:255], run=run)
+        rows = Fence.objects.filter(key=storable.text(key), run=run)
         if connection.in_atomic_block:
             rows = rows.select_for_update()
         return rows.values_list("run", flat=True).first() is not None

@@ -116,7 +116,7 @@ def weigh(key: str, weight: int, operator: Operator, *, why: str = "") -> Weight
 def _as_json(key: str) -> str:
     try:
         return json.dumps(json.loads(key), sort_keys=True, separators=(",", ":"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return json.dumps(key)
 
 

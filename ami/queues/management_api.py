@@ -58,6 +58,10 @@ class ManagementApi:
         """Return the bindings of one queue, each with its ``source`` exchange and ``routing_key``."""
         return list(self._get(f"queues/{self._vhost}/{quote(queue, safe='')}/bindings"))
 
+    def all_bindings(self) -> list[dict[str, Any]]:
+        """Return every binding of the virtual host, those of exchanges, too (``destination_type``)."""
+        return list(self._get(f"bindings/{self._vhost}"))
+
     def alarms(self) -> list[str]:
         """Return the resource alarms in force, each as ``<node>: memory`` or ``<node>: disk``."""
         return [

@@ -9,6 +9,7 @@ from typing import Any
 from kombu import Connection
 
 from ami.admission import moves, purges, waiting_calls
+from ami.celery import storable
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
 from ami.celery.message_copy import copy
@@ -72,7 +73,7 @@ def peek(topology: Topology, connection: Connection, queue: str, limit: int = MO
         found = []
         while len(found) < limit and (raw := channel.basic_get(queue, no_ack=False)) is not None:
             message = channel.message_to_python(raw)
-            seen = int((message.headers or {}).get("x-delivery-count") or 0)
+            seen = storable.count((message.headers or {}).get("x-delivery-count"))
             if seen >= most:
                 raise Refused(
                     f"A message of {queue} was delivered {seen} times before; a look counts as a delivery, and at "

@@ -89,7 +89,7 @@ def publish(entry: PeriodicTask) -> PublishedTask:
         raise Refused(f"{entry.task} is not registered; nothing was sent.")
     try:
         return publish_for_user(task, *json.loads(entry.args or "[]"), **json.loads(entry.kwargs or "{}"))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Refused(f"{entry.name}: its arguments do not fit {entry.task}: {error}") from error
 
 

@@ -3,14 +3,18 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+from celery.utils.log import get_logger
 from django.db import connection
 from django.db.models.functions import Now
 
+from ami.celery import batch_writes
 from ami.celery.worker_records import RunningTask
 from ami.queues.database_clock import NOW
-from ami.queues.models import TaskRun
+from ami.queues.models import TaskRun, Worker
+from ami.queues.rescue.verdict import Verdict
 
 _COLUMNS = ("task_id", "task", "node", "pid", "started_at", "is_redelivered", "kib", "progress", "beaten_at")
 _NAMES = (*_COLUMNS, "stall_seconds")
@@ -18,6 +22,10 @@ _FIELDS = {field.name: field for field in TaskRun._meta.concrete_fields}
 #: Rows of ended tasks are kept for so long; they are looked for this often.
 KEPT = timedelta(days=7)
 CLEAN_SECONDS = 3600.0
+#: A living worker reports what runs every ten seconds.
+SILENT = timedelta(seconds=15)
+
+logger = get_logger(__name__)
 
 _cleaned_at = 0.0
 
@@ -25,12 +33,24 @@ _cleaned_at = 0.0
 def record(node: str, tasks: Sequence[RunningTask], before: frozenset[str]) -> frozenset[str]:
     """Write the rows of what runs, and end those of ``before`` that do not run any more; return the ids that run."""
     ids = frozenset(task.id for task in tasks)
-    if tasks:
-        _upsert(node, tasks)
+    batch_writes.write(tasks, partial(_upsert, node), _refused)
     if gone := before - ids:
         TaskRun.objects.filter(task_id__in=gone, node=node, ended_at=None).update(ended_at=Now(), outcome="ended")
         _clean()
     return ids
+
+
+def end_silent() -> None:
+    """End what no living worker has reported for a while: its process was killed with its worker. One statement."""
+    living = Worker.objects.exclude(verdict=Verdict.DEAD).values("node")
+    silent = TaskRun.objects.filter(ended_at=None, seen_at__lt=Now() - SILENT).exclude(node__in=living)
+    silent.update(ended_at=Now(), outcome="killed")
+
+
+def end_of(node: str, outcome: str, silent: timedelta = timedelta(0)) -> None:
+    """End what a start of a worker has left and nobody has reported for so long; one statement."""
+    left = TaskRun.objects.filter(node=node, ended_at=None, seen_at__lte=Now() - silent)
+    left.update(ended_at=Now(), outcome=outcome)
 
 
 def attempt(task_id: str, task: str, node: str) -> int:
@@ -63,6 +83,11 @@ def _upsert(node: str, tasks: Sequence[RunningTask]) -> None:
     )
     with connection.cursor() as cursor:
         cursor.execute(statement, [value for task in tasks for value in _values(node, task)])
+
+
+def _refused(task: RunningTask, error: Exception) -> None:
+    fields = {"task": task.name, "task_id": task.id}
+    logger.error("Running task not listed, the database refuses its row: %r", error, extra=fields)
 
 
 def _values(node: str, task: RunningTask) -> list[Any]:

@@ -1,13 +1,16 @@
 """The workers' rows and the wishes in the database: two statements a beat, on PostgreSQL and SQLite alike."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from celery.utils.log import get_logger
 from django.db import connection
 
+from ami.celery import batch_writes
+from ami.celery.database_away import is_away
 from ami.celery.database_times import moment
 from ami.celery.failures.record import Failure
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
@@ -50,9 +53,14 @@ class DatabaseWorkerRecords:
     def beat(self, report: WorkerReport) -> Answer:
         if self._incarnation != report.connection_name or self._before:
             self._replace(report)
-        with connection.cursor() as cursor:
-            cursor.execute(_statement(), _values(report))
-            seen_at, is_needed, oldest = cursor.fetchone() or (None, None, None)
+        try:
+            seen_at, is_needed, oldest = _write(report)
+        except Exception as error:  # Also what a driver raises for a value that it cannot send.
+            if is_away(error):
+                raise
+            # Without a row it would be taken for dead.
+            logger.error("Worker's row written without its tasks, the database refuses them: %r", error)
+            seen_at, is_needed, oldest = _write(replace(report, running=(), totals={}, governor={}))
         if self._shown != (shown := _shown(report)):
             self._shown = shown
             worker_changed.send_robust(type(self))
@@ -80,11 +88,13 @@ class DatabaseWorkerRecords:
                 if processes.is_running(row) is False:
                     processes.end(row)  # Its children may still run.
                     self._release()
+                    task_rows.end_of(report.node, "killed")
         elif before != report.connection_name:
             logger.error("Two workers have this name; give one of them another", extra={"worker": report.node})
             self._before = None
         elif self._before and time.monotonic() - self._before[1] >= STALE_SECONDS:
             self._release()
+            task_rows.end_of(report.node, "killed", task_rows.SILENT)
 
     def _release(self) -> None:
         if self._before:
@@ -100,11 +110,10 @@ class DatabaseWorkerRecords:
         return task_rows.attempt(task_id, task, node)
 
     def ticks_ended(self, task_ids: Sequence[str]) -> None:
-        if task_ids:
-            DatabaseTickClaims().ended(task_ids)
+        batch_writes.write(task_ids, DatabaseTickClaims().ended, _refused("End of a tick"))
 
     def tasks_ended(self, counts: Mapping[str, tuple[int, int]]) -> None:
-        task_counts.add(counts)
+        batch_writes.write(list(counts.items()), lambda some: task_counts.add(dict(some)), _refused("Count of a queue"))
 
     def failed(self, failures: Sequence[Failure]) -> None:
         task_failures.record(failures)
@@ -126,8 +135,22 @@ class DatabaseWorkerRecords:
     def ended(self, report: WorkerReport) -> None:
         if report.totals:
             ended_workers.keep(report.connection_name, report.totals)
-        Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()
+        if Worker.objects.filter(node=report.node, connection_name=report.connection_name).delete()[0]:
+            task_rows.end_of(report.node, "ended")
         worker_changed.send_robust(type(self))
+
+
+def _write(report: WorkerReport) -> tuple[Any, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(_statement(), _values(report))
+        return cursor.fetchone() or (None, None, None)
+
+
+def _refused(what: str) -> Callable[[Any, Exception], None]:
+    def log(row: Any, error: Exception) -> None:
+        logger.error("%s not recorded, the database refuses it: %r", what, error, extra={"row": repr(row)})
+
+    return log
 
 
 def _shown(report: WorkerReport) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from ami.admission import waiting_calls
 from ami.admission.waiting_calls import Waiting
-from ami.celery import task_times
+from ami.celery import batch_writes, task_times
 from ami.celery.thread_database import short_connection
 from ami.queues.models import Lease, Worker
 from ami.queues.rescue import lease
@@ -141,7 +141,7 @@ class Sampler:
             # The others wait for what is counted of their time.
             done = [each for each in self._samples if each.kind == Sample.Kind.WORKER or each.started is not None]
             self._samples = [each for each in self._samples if each.kind == Sample.Kind.QUEUE and each.started is None]
-            Sample.objects.bulk_create(done, ignore_conflicts=True)
+            batch_writes.write(done, lambda some: Sample.objects.bulk_create(some, ignore_conflicts=True), _refused)
             self._rollups.turn()
 
     def _count(self, name: str) -> bool:
@@ -154,6 +154,10 @@ class Sampler:
             return False
         self._written, self._count_at = told, time.monotonic() + COUNT_SECONDS
         return True
+
+
+def _refused(sample: Sample, error: Exception) -> None:
+    logger.error("Sample not written, the database refuses it: %r", error, extra={"sample": sample.name})
 
 
 def _of_worker(row: Any) -> Sample:

@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from celery.utils.log import get_logger
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.celery import task_times
+from ami.celery import batch_writes, task_times
 from ami.queues.models import EndedWorker
 from ami.telemetry import counts
 from ami.telemetry.counts import Totals
 from ami.telemetry.models import CountedTotals, TaskHistogram, TaskTotal
+
+logger = get_logger(__name__)
 
 #: What is known of a worker that is gone is forgotten after this time.
 KEPT = timedelta(days=2)
@@ -34,16 +37,25 @@ def write(told: Mapping[str, Totals], *, is_new: bool, holds: Callable[[], bool]
         ended = {row.connection_name: row.totals for row in EndedWorker.objects.all()}
         if not (is_new or ended):
             return True
-        counted = {row.connection_name: row.totals for row in CountedTotals.objects.filter(pk__in={*told, *ended})}
-        found: dict[tuple[str, str], list[float]] = {}
         # What a worker that has ended told last is the more recent of the two.
-        for name, totals in {**told, **ended}.items():
+        batch_writes.write(list({**told, **ended}.items()), lambda some: _count(dict(some)), _refused)
+        EndedWorker.objects.filter(pk__in=list(ended)).delete()
+    return True
+
+
+def _count(told: Mapping[str, Totals]) -> None:
+    with transaction.atomic():
+        counted = {row.connection_name: row.totals for row in CountedTotals.objects.filter(pk__in=told)}
+        found: dict[tuple[str, str], list[float]] = {}
+        for name, totals in told.items():
             for queue, task, delta in counts.new_counts(totals, counted.get(name)):
                 counts.add(found.setdefault((queue, task), counts.empty()), delta)
         _add(found)
-        _keep({**told, **ended})
-        EndedWorker.objects.filter(pk__in=list(ended)).delete()
-    return True
+        _keep(told)
+
+
+def _refused(told: tuple[str, Totals], error: Exception) -> None:
+    logger.error("Totals of a worker not counted, the database refuses them: %r", error, extra={"worker": told[0]})
 
 
 def forget_old() -> None:

@@ -15,6 +15,7 @@ from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
+from ami.celery.database_away import is_away
 from ami.telemetry.models import UnroutedTask
 
 logger = get_logger(__name__)
@@ -63,7 +64,8 @@ class Counts:
             try:
                 _add(name, count, last[name])
             except Error as error:
-                self.add(name, count, last[name])
+                if is_away(error):
+                    self.add(name, count, last[name])
                 logger.warning("Unrouted task not counted: %r", error, extra={"task": name})
 
 

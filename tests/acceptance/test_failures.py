@@ -38,6 +38,16 @@ def tries(task_id: str) -> list[Any]:
     return [(row.kind, row.exception.rpartition(".")[2], row.retries) for row in rows]
 
 
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
+def test_forged_message_that_fails_holds_up_no_other_failure(place: Place):
+    worker = place.worker(QUEUE)
+    forged = [{"x-delivery-count": count} for count in (2**31, 2**40, 2**62, -1, 2.5, "7", True)]
+    forged += [{"x-delivery-count": 2**40, "antenna_began_at": "x", "antenna_next": "x", "antenna_run": ["x"]}]
+    sent = [place.app.send_task(f"{T}.fail", queue=QUEUE, headers=headers).id for headers in [*forged, {}]]
+    until(lambda: all(map(tries, sent)), 60, lambda: worker.text[-3000:])
+    assert "not recorded" not in worker.text
+
+
 @pytest.mark.parametrize("place", BROKERS[:1], indirect=True)
 def test_causes_wait_while_the_database_is_away_also_over_a_restart(place: Place):
     if not place.environment["DATABASE_URL"].startswith("postgres"):

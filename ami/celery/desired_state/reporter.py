@@ -8,15 +8,18 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import attempts, task_counts, task_times, tick_ends, worker_records
+from ami.celery import attempts, batch_writes, task_counts, task_times, tick_ends, worker_records
 from ami.celery import letter_ends as letter_ends  # It listens to task_postrun.
 from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.failures import in_child, in_parent, spool  # noqa: F401 - the first listens to signals
+from ami.celery.failures.record import Failure
+from ami.celery.failures.spool import Spool
 from ami.celery.thread_database import short_connection
 from ami.celery.worker_records import Answer, Wish, WorkerReport
 
@@ -128,6 +131,13 @@ class Reporter:
     def _turn(self) -> None:
         task_times.fold()
         report = self._report()
+        for step in (partial(self._beat_when_due, report), self._record_failures, partial(self._watch, report)):
+            try:
+                step()
+            except Exception:  # One step never keeps the others from theirs.
+                logger.exception("Worker report failed; trying again in %g s", BEAT_SECONDS)
+
+    def _beat_when_due(self, report: WorkerReport) -> None:
         if self._has_changed(report):
             self._due_at = 0.0
         running = {task.id: task.progress for task in report.running}
@@ -136,8 +146,6 @@ class Reporter:
             self._beaten_at, self._told = now, running
             self._due_at = now + BEAT_SECONDS
             self._beat(report)
-        self._record_failures()
-        self._watch(report)
 
     def _has_changed(self, report: WorkerReport) -> bool:
         """Whether an operator who looks at the row would see another state than that of the last beat."""
@@ -197,7 +205,11 @@ class Reporter:
             return
         try:
             with short_connection():
-                records.failed([failure for _, failure in waiting if failure is not None])
+                batch_writes.write(
+                    waiting,
+                    lambda some: records.failed([failure for _, failure in some if failure is not None]),
+                    partial(_set_aside, kept),
+                )
         except Error as error:
             self._note_away(error)
             return
@@ -231,3 +243,11 @@ class Reporter:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         os._exit(EXIT_CODE)
+
+
+def _set_aside(kept: Spool, record: tuple[str, Failure | None], error: Exception) -> None:
+    """Keep a record of a failure out of the way of the others: the database refuses it as data."""
+    name, failure = record
+    kept.set_aside(name)
+    fields = {"task": failure.task, "task_id": failure.task_id} if failure else {}
+    logger.error("Failure not recorded, the database refuses it: %r", error, extra=fields | {"file": name})

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ami.celery import storable
+
 LONGEST_MESSAGE, LONGEST_TRACEBACK = 2000, 20_000
 #: Code that is not ours: the place of a failure is the deepest frame outside of it.
 FOREIGN = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|^<frozen ")
@@ -46,8 +48,8 @@ KINDS = ("error", "retry", "time limit", "process lost", "memory", "stalled", "r
 
 def delivery_of(headers: Any, delivery_info: Any) -> int:
     """Return how often the message was delivered before, as far as the broker tells: 1 if it only says that it was."""
-    count = headers.get("x-delivery-count") if headers else None
-    return count if isinstance(count, int) and count > 0 else int(bool((delivery_info or {}).get("redelivered")))
+    count = storable.count(headers.get("x-delivery-count")) if headers else 0  # Any publisher can write it.
+    return count or int(bool((delivery_info or {}).get("redelivered")))
 
 
 def name_of(error: BaseException) -> str:

@@ -24,8 +24,10 @@ logger = get_logger(__name__)
 MOST_FILES = 2000
 #: A process counts the files at its first record, and then so often.
 COUNT_EVERY = 50
-MOST_BYTES = 256 * 1024
+MOST_BYTES = 512 * 1024
 SUFFIX = ".json"
+#: What the database has refused for another reason than being away; so many are kept for whoever reads the log.
+REFUSED, MOST_REFUSED = ".refused", 100
 
 
 class Spool:
@@ -63,9 +65,15 @@ class Spool:
             with suppress(OSError):
                 (self.folder / name).unlink()
 
-    def _names(self) -> list[str]:
+    def set_aside(self, name: str) -> None:
+        """Keep a record that the database refuses, where it is not read again, instead of the oldest such one."""
         with suppress(OSError):
-            return [entry.name for entry in os.scandir(self.folder) if entry.name.endswith(SUFFIX)]
+            os.replace(self.folder / name, self.folder / name.replace(SUFFIX, REFUSED))
+        self.remove(sorted(self._names(REFUSED))[:-MOST_REFUSED])
+
+    def _names(self, suffix: str = SUFFIX) -> list[str]:
+        with suppress(OSError):
+            return [entry.name for entry in os.scandir(self.folder) if entry.name.endswith(suffix)]
         return []
 
     def _load(self, name: str) -> Failure | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import DatabaseError, models, transaction
 
+from ami.celery import storable
 from ami.queues.redaction import redact_text
 
 logger = logging.getLogger(__name__)
@@ -44,10 +45,10 @@ class JobLog(models.Model):
                 if not cls._meta.get_field("job").related_model.objects.filter(pk=job_id).exists():
                     return
                 cls.objects.create(job_id=job_id, level=level, message=message, context=context or {})
-        except (DatabaseError, TypeError, ValueError) as error:
+        except (DatabaseError, TypeError, ValueError, RecursionError) as error:
             logger.warning("Job log line of job %s not written: %r", job_id, error, extra={"job": job_id})
 
 
 def _clean(message: str) -> str:
     """Remove secrets, links and NUL characters (PostgreSQL refuses them), and bound the length."""
-    return redact_text(message.replace("\x00", "")[: 2 * MAX_MESSAGE])[:MAX_MESSAGE]
+    return redact_text(storable.text(message.replace("\x00", ""), 2 * MAX_MESSAGE))[:MAX_MESSAGE]

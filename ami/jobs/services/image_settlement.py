@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from ami.celery import storable
 from ami.jobs.models import JobImage
 from ami.jobs.models.states import UNSETTLED, ImageState
 from ami.jobs.signals import image_settled
@@ -103,7 +104,7 @@ def settle_failed(job_id: int, image_ids: Iterable[int], error: str) -> list[int
     failed = []
     for image_id in sorted(set(image_ids)):
         row = JobImage.objects.filter(job_id=job_id, source_image_id=image_id, state__in=UNSETTLED)
-        message = redact_text(error.replace("\x00", ""))[:10_000]
+        message = redact_text(storable.text(error.replace("\x00", ""), None))[:10_000]
         if row.update(state=ImageState.FAILED, settled_at=now, lease_expires_at=None, error=message):
             failed.append(image_id)
             _send_signal(job_id, image_id, ImageState.FAILED)

@@ -11,6 +11,7 @@ from celery.utils import uuid
 from django.db import transaction
 from django.utils import timezone
 
+from ami.celery import storable
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.services import result_bodies
 from ami.jobs.services.result_bodies import Text, load
@@ -107,7 +108,7 @@ def mark_handled(rows: Iterable[StoredResult]) -> None:
 def mark_failed(error: str, **which: Any) -> None:
     """Record that the message of these results was buried; the audit skips them, a replay of it handles them."""
     rows = StoredResult.objects.filter(handled_at=None, **which)
-    rows.update(error=(error or "failed").replace("\x00", "")[:10_000])
+    rows.update(error=storable.text((error or "failed").replace("\x00", ""), 10_000))
 
 
 def delete_handled(job_id: int) -> int:

@@ -158,7 +158,7 @@ def why_unstorable(value: Any) -> str | None:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode()
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, RecursionError):
         return UNSTORABLE
     except ValueError:
         return NOT_FINITE

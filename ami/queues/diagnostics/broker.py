@@ -21,6 +21,7 @@ def managed(topology: Topology, url: str, connection: Connection) -> Iterator[Fi
     try:
         api = ManagementApi(url, connection.virtual_host)
         yield from _listed(topology, broker_queues.managed(api))
+        yield from _lost_bindings(topology, api)
         yield from _reported(topology, api)
     except ManagementUnavailable as error:
         yield Finding(
@@ -50,6 +51,17 @@ def _listed(topology: Topology, queues: Mapping[str, broker_queues.Listed]) -> I
                 "Drain it, delete it, and declare again.",
                 expected.name,
             )
+
+
+def _lost_bindings(topology: Topology, api: ManagementApi) -> Iterator[Finding]:
+    remedy = "run 'manage.py queues declare', then replay what is kept there."
+    for lost in broker_queues.lost_bindings(topology, api):
+        what = f"{lost.queue} has lost its binding to the exchange {lost.source}: its messages"
+        if lost.source == broker.DELAYED_DELIVERY_EXCHANGE:
+            what = (
+                f"{lost.queue} has lost the binding behind its delay exchange {lost.source}: its countdowns and retries"
+            )
+        yield Finding("error", "lost-binding", f"{what} end in {broker.UNROUTED}; {remedy}", lost.queue)
 
 
 def _reported(topology: Topology, api: ManagementApi) -> Iterator[Finding]:

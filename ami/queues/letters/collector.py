@@ -2,12 +2,14 @@
 
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import Error
 
+from ami.celery import batch_writes
 from ami.celery.broker_kind import kind_of
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors, dead_letters
@@ -117,11 +119,21 @@ class Collector:
             taken.append(self._channel.message_to_python(raw))
             size += len(taken[-1].body or b"")
         if taken:
+            refused: list[Any] = []
             with short_connection():
-                rows.write(queue, taken)
+                batch_writes.write(taken, partial(rows.write, queue), partial(_refuse, queue, refused))
             self._most = rows.BATCH
-            for message in taken:
+            written = [message for message in taken if message not in refused]
+            for message in written:
                 self._channel.basic_ack(message.delivery_tag)
             with short_connection():
-                rows.settled(taken)
+                rows.settled(written)
         return len(taken)
+
+
+def _refuse(queue: str, refused: list[Any], message: Any, error: Exception) -> None:
+    """Name a letter that the database refuses. Not acknowledged, it stays in its queue, and behind it the others go."""
+    refused.append(message)
+    found = dead_letters.letter(queue, message)
+    fields = {"queue": queue, "task": found.task, "task_id": found.task_id}
+    logger.error("Dead letter left in its queue, the database refuses it: %r", error, extra=fields)

@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
+from django.db import Error, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
 from ami.celery.process_name import name_of_this_process
-from ami.queues import audit_log, broker_errors, dead_letters, wishes
+from ami.queues import audit_log, dead_letters, wishes
 from ami.queues.letters import rows
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
@@ -144,7 +144,9 @@ def work(
                 _keep_rate(replay.rate, began, count, is_stopped)
     except _Lost:
         return replay
-    except broker_errors.kinds() as error:
+    except Error:
+        raise
+    except Exception as error:  # The broker's, the storage's, or of a row that no message can be made of.
         with database():
             work.refused(error)
     with database():

@@ -15,6 +15,7 @@ from kombu import Message
 from kombu.utils import json
 
 from ami.admission import stopped
+from ami.celery import storable
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.message_copy import HISTORY_HEADERS, PROPERTIES, fresh
 from ami.queues import audit_log
@@ -173,7 +174,7 @@ def row_of(queue: str, message: Any) -> Letter:
         task=said.task,
         reason=said.reason,
         detail=said.detail[:500],
-        retries=max(0, min(said.retries, 2**31 - 1)),
+        retries=said.retries,
         arguments=said.arguments,
         content_type=cell(message.content_type or ""),
         content_encoding=cell(message.content_encoding or ""),
@@ -245,7 +246,7 @@ def _deaths(message: Message) -> int:
     """Return how often the broker has buried the message."""
     entries = (message.headers or {}).get("x-death")
     found = [each.get("count", 1) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-    return sum(count for count in found if isinstance(count, int))
+    return storable.count(sum(map(storable.count, found)))
 
 
 def _digest(message: Message) -> str:

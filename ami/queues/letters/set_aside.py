@@ -16,7 +16,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
-from ami.queues import dead_letters
+from ami.queues import broker_errors, dead_letters
 from ami.queues.letters import bodies, rows
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
 from ami.queues.models import DesiredState, Letter
@@ -119,11 +119,17 @@ def _deleting(database: Callable[[], AbstractContextManager[Any]]) -> Iterator[l
 
 
 def _publish(channel: Any, topology: Topology, row: Letter) -> bool:
-    """Publish a message; one whose body the storage has lost stays, and is named."""
+    """Publish a message; one whose body the storage has lost, or of which none can be made, stays and is named."""
     try:
         publish_again(channel, row, partial(_place, topology, row), keeps_retries=True)
     except FileNotFoundError as error:
         logger.error("Message not published, its body is lost: %s", error, extra={"letter": row.pk})
+        return False
+    except broker_errors.kinds():
+        raise
+    except Exception as error:  # It holds up no other one.
+        fields = {"letter": row.pk, "task": row.task, "task_id": row.task_id}
+        logger.error("Message not published: %r", error, extra=fields)
         return False
     return True
 

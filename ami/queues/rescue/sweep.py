@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from ami.celery.thread_database import short_connection
-from ami.queues import broker_errors
+from ami.queues import broker_errors, task_rows
 from ami.queues.management_api import ManagementUnavailable
 from ami.queues.models import Worker
 from ami.queues.rescue import backends, connections, gone, lease, processes, webhook
@@ -167,6 +167,7 @@ class Sweep:
         self._rescues = {key: done for key, done in self._rescues.items() if key[0] in names}
         with short_connection():
             Worker.objects.filter(seen_at__lt=Now() - KEPT).delete()
+            task_rows.end_silent()
 
 
 def _close_connections(app: Any, row: Worker) -> str:

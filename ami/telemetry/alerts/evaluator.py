@@ -11,6 +11,7 @@ from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import Error, connections
 
+from ami.celery import storable
 from ami.celery.thread_database import beside_forks, database_block
 from ami.environment.deferred import deferred
 from ami.telemetry.alerts import options, policy, rules, store
@@ -86,7 +87,10 @@ class Evaluator:
         found = findings.for_alerts(settings.ANTENNA_ALERT_INTERVAL_SECONDS)
         hidden = rules.hidden((each.name, each.level, each.target) for each in found)
         lasting = policy.seen(
-            (Seen(each.name, each.target[:255], each.level, each.sentence) for each in found),
+            (
+                Seen(each.name, storable.text(each.target), each.level, storable.text(each.sentence, None))
+                for each in found
+            ),
             collects_letters=settings.ANTENNA_COLLECT_LETTERS,
         )
 

@@ -30,6 +30,7 @@ RULES: Mapping[str, Rule] = {
     "letters-new": Rule(ROWS, 30),
     "no-consumer": Rule(BROKER, 60),
     "missing-queue": Rule(BROKER, 60),
+    "lost-binding": Rule(MANAGEMENT, 60),
     "no-worker": Rule(ALWAYS, 60),
     "all-held": Rule(WORKERS, 60),
     "promise-broken": Rule(PROMISES, 60),

@@ -2,14 +2,17 @@
 
 import signal
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from billiard.exceptions import SoftTimeLimitExceeded
-from django.db import OperationalError, connection, connections, transaction
+from django.db import DatabaseError, OperationalError, connection, connections, transaction
 from django.utils import timezone
 
 from ami.celery import database_connections
+from ami.celery.thread_database import short_connection
 from ami.telemetry.models import UnroutedTask
 from config import celery_app
 from tests.support.place import until
@@ -155,6 +158,88 @@ def test_on_failure_of_a_task_finds_a_usable_connection():
         celery_app.tasks.pop(task.name)
     assert seen
     assert seen != [first]
+
+
+def become_read_only() -> None:
+    """Let the server refuse every write of this session, as a primary that has become a standby does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+
+
+def lock() -> None:
+    with transaction.atomic():
+        UnroutedTask.objects.select_for_update().first()
+
+
+def nested() -> None:
+    with transaction.atomic(), suppress(DatabaseError), transaction.atomic():
+        add("refused")
+
+
+def stream() -> None:
+    list(UnroutedTask.objects.raw("INSERT INTO telemetry_unroutedtask DEFAULT VALUES RETURNING *"))
+
+
+WRITES: list[Any] = [partial(add, "refused"), transaction.atomic(partial(add, "refused")), lock, stream]
+
+
+@on_postgresql
+@pytest.mark.parametrize("write", WRITES, ids=["write", "transaction", "lock", "returning"])
+def test_session_of_a_read_only_server_is_dropped_by_its_first_write(write: Any):
+    first = backend()
+    become_read_only()
+    assert UnroutedTask.objects.count() == 0, "it reads on"
+    with pytest.raises(OperationalError, match="read-only"):
+        write()
+    assert connection.connection is None
+    add("kept")
+    assert backend() != first
+    assert list(UnroutedTask.objects.values_list("name", flat=True)) == ["kept"]
+
+
+@on_postgresql
+def test_session_that_only_read_on_a_read_only_server_serves_no_further_task():
+    first = a_task(backend)
+    a_task(become_read_only)
+    assert a_task(backend) != first
+    a_task(partial(add, "kept"))
+
+
+@on_postgresql
+def test_refusal_that_is_caught_within_a_transaction_ends_its_session_with_it():
+    first = backend()
+    become_read_only()
+    nested()
+    add("kept")
+    assert backend() != first
+    assert not connection.in_atomic_block
+
+
+@on_postgresql
+def test_short_connection_to_a_read_only_server_is_not_kept():
+    with short_connection(keep=True), suppress(OperationalError):
+        become_read_only()
+        add("refused")
+    with short_connection():
+        add("kept")
+
+
+@on_postgresql
+def test_other_wrappers_of_statements_stay_what_they_are():
+    connection.close()
+    seen: list[str] = []
+
+    def see(execute: Any, sql: str, *rest: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(see):
+        backend()
+    backend()
+    assert len([each for each in seen if "pg_backend_pid" in each]) == 1
+    become_read_only()
+    with pytest.raises(OperationalError, match="read-only"):
+        add("refused")
 
 
 def test_connections_of_no_use_are_left_alone():

@@ -195,6 +195,20 @@ def test_fair_key_names_its_argument():
     assert len(keys.fair_key(keyed, policy, {"second": "x" * 300})) == keys.LONGEST
 
 
+def nested(depth: int, is_list: bool = True) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if is_list else {"a": value}
+    return value
+
+
+def test_argument_nested_too_deeply_is_refused_by_name():
+    assert "[" * 100 in text(1, nested(100))
+    for deep in (nested(101), nested(900), nested(101, is_list=False), nested(5000)):
+        with pytest.raises(keys.ArgumentRefused, match="'second', which .* nested deeper than 100 levels"):
+            text(1, deep)
+
+
 @pytest.mark.parametrize("value", [object(), float("nan"), {1: 2}, b"x", {1, 2}, {"__type__": "no", "__value__": 1}])
 def test_argument_that_is_not_json_is_refused_by_name(value: Any):
     with pytest.raises(keys.ArgumentRefused, match="'second'"):

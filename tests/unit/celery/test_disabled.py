@@ -9,7 +9,7 @@ from celery.app.task import Context
 from celery.exceptions import Ignore, Reject
 from django.db import OperationalError
 
-from ami.celery import disabled, worker_records
+from ami.celery import database_away, disabled, worker_records
 
 
 class Records:
@@ -82,7 +82,7 @@ def test_disabled_task_is_acknowledged_and_returns_to_its_queue_while_the_databa
     monkeypatch: pytest.MonkeyPatch,
 ):
     disabled.apply(frozenset({"a.task"}), frozenset())
-    monkeypatch.setattr(disabled, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(database_away, "PAUSE_SECONDS", 0.0)
     for answer, raised in ((True, Ignore), (OperationalError("away"), Reject)):
         monkeypatch.setattr(worker_records, "_records", Records(answer))
         with pytest.raises(raised):

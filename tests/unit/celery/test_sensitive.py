@@ -111,3 +111,13 @@ def test_record_masks_a_text_that_the_error_makes_itself(tmp_path: Any, monkeypa
 def test_values_in_lists_and_mappings_count_and_short_ones_do_not():
     assert sensitive.values(task, (1, {"key": [SECRET, "abc"]}), {}) == [SECRET]
     assert sensitive.values(plain, (SECRET,), {}) == []
+
+
+def test_secret_in_deeply_nested_arguments_is_found():
+    deep: Any = SECRET
+    for level in range(900):
+        deep = [deep] if level % 2 else {"a": deep}
+    assert sensitive.values(task, [1, deep], {}) == [SECRET]
+    deep = [SECRET]
+    deep.append(deep)
+    assert sensitive.values(task, [1, deep], {}) == [SECRET]

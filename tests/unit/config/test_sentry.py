@@ -35,3 +35,12 @@ def test_event_is_redacted_at_every_depth():
     found = json.dumps(sentry.masked(event))
     assert "hunter2pass" not in found
     assert "amqp://antenna:********@rabbitmq" in found
+
+
+def test_event_of_a_task_with_deeply_nested_arguments_is_sent():
+    deep: object = "hunter2pass"
+    for _ in range(900):
+        deep = [deep]
+    found = json.dumps(sentry.masked({"message": "it failed", "extra": {"args": deep}}))
+    assert "it failed" in found
+    assert "hunter2pass" not in found

@@ -35,6 +35,15 @@ def lines(job: Job, level: str | None = None) -> list[str]:
     return list((rows.filter(level=level) if level else rows).values_list("message", flat=True))
 
 
+def test_reason_of_nested_brackets_or_half_a_character_settles_its_image(world: World) -> None:
+    brackets = ["[" * depth + '"token"' + "]" * depth for depth in (101, 450, 900, 5000)]
+    job = failed_job(world, *brackets, "half a \ud800 and a \x00")
+    assert set(JobImage.objects.filter(job=job).values_list("state", flat=True)) == {ImageState.FAILED}
+    assert progress(job)["errors"]
+    JobLog.append(job.pk, "half a \ud800 [" + brackets[1])
+    assert lines(job)[-1].startswith("half a ? [")
+
+
 def test_progress_names_each_reason_with_its_count(world: World) -> None:
     job = failed_job(world, "404 for http://a/1.jpg", "404 for http://a/2.jpg", "lost after 2 deliveries", more=1)
     errors = ["2 images failed: 404 for (link)", "1 image failed: lost after 2 deliveries"]

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 from ami.main.models import User
 from ami.queues import audit_log
+from ami.queues.models import AuditEntry
 
 
 @pytest.fixture
@@ -54,6 +55,16 @@ def test_history_that_cannot_be_written_does_not_undo_the_operation(entries: Any
     audit_log.record("greet", who=people[0], rows=people[1:])
     assert entries()
     assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.sqlite
+@pytest.mark.parametrize("after", [None, {"task": "half \ud800"}, {"task": "nul \0"}, {"n": object()}, {"n": 10**400}])
+def test_entry_is_written_whatever_a_message_says(after: Any):
+    text = "nul \0 half \ud800"
+    audit_log.record(text, who=text, which=text, outcome=text, why=text, after=after)
+    row = AuditEntry.objects.get()
+    assert [row.verb, row.who, row.target, row.outcome, row.why] == ["nul ? half ?"] * 5
 
 
 def test_keys_are_listed_as_ranges():

@@ -72,6 +72,16 @@ def test_secrets_and_what_a_database_does_not_take_are_replaced():
     assert len(row.task) == 255
 
 
+@pytest.mark.parametrize("number", [2**31, 2**40, 2**80, -1, float("inf")])
+@pytest.mark.parametrize("text", ["x" * 300, "nul \0", "half \ud800"])
+def test_any_record_is_written_whatever_its_message_says(number: Any, text: str):
+    texts = dict.fromkeys(("task_id", "task", "kind", "exception", "message", "place", "traceback", "node"), text)
+    failures.record([replace(FAILED, **texts, retries=number, delivery=number)])
+    row = TaskFailure.objects.get()
+    assert row.retries == row.delivery == (0 if number < 0 else 2**31 - 1)
+    assert failures.latest([row.task_id])
+
+
 @pytest.mark.parametrize(
     ("message", "text"),
     [

@@ -105,3 +105,55 @@ def test_browser_that_sends_other_line_ends_keeps_the_secret():
 def test_mask_in_another_place_is_refused(given: object, stored: object):
     with pytest.raises(Unrestorable):
         restore(given, stored)
+
+
+def nested(depth: int, inside: object, kind: str = "list") -> object:
+    """Return a value in so many lists, or objects, or both in turn."""
+    for level in range(depth):
+        is_list = kind == "list" or (kind == "both" and level % 2)
+        inside = [inside] if is_list else {"a": inside}
+    return inside
+
+
+@pytest.mark.parametrize("kind", ["list", "object", "both"])
+@pytest.mark.parametrize("depth", [101, 250, 450, 900])
+def test_what_is_nested_too_deeply_is_masked_whole(depth: int, kind: str):
+    value = nested(depth, f"token {SECRET}", kind)
+    masked, text = json.dumps(redact(value)), json.dumps(value)
+    assert SECRET not in masked
+    assert masked.count("[") + masked.count("{") == 100
+    assert SECRET not in redact_text(text)
+    assert SECRET not in json.dumps(redact({"password": value}))
+    assert SECRET not in json.dumps(redact({"a": (value,)}))
+    assert SECRET not in redact_text(json.dumps({"a": text}))
+
+
+def test_what_is_nested_less_deeply_stays_as_it_is():
+    value = nested(100, "no secret, but a token's name")
+    assert redact(value) == value
+    assert redact_text(json.dumps(value)) == json.dumps(value)
+    assert redact(nested(99, {"password": SECRET})) == nested(99, {"password": MASK})
+
+
+def test_text_of_thousands_of_brackets_is_masked_whole():
+    assert redact_text("[" * 5000 + f'{{"password": ["{SECRET}"]}}' + "]" * 5000) == MASK
+    assert redact_text("[" * 600 + "token" + "]" * 600).count("[") == 600, "it is no JSON"
+
+
+def test_json_in_the_texts_of_json_counts_as_nested():
+    text = f"password={SECRET}"
+    for _ in range(12):
+        text = json.dumps(nested(99, text))
+    assert SECRET not in redact_text(text)
+
+
+def test_masks_of_what_is_nested_too_deeply_are_restored_and_no_edit_is_lost():
+    stored = {"deep": nested(500, f"token {SECRET}"), "name": "before"}
+    shown = redact(stored)
+    assert restore(shown, stored) == stored
+    edited = restore({**shown, "name": "after"}, stored)
+    assert (edited["deep"], edited["name"]) == (stored["deep"], "after")
+    with pytest.raises(Unrestorable, match="deeper than 100"):
+        restore({"deep": nested(500, MASK), "name": "after"}, stored)
+    with pytest.raises(Unrestorable):
+        restore("[" * 5000 + MASK, "[" * 5000)

@@ -117,10 +117,13 @@ def test_next_start_elsewhere_releases_when_the_old_one_is_silent(released: list
         clock[0] += seconds
         records.beat(NEXT)
     assert released == []
+    records.tasks_running(NEXT.node, [TASK, replace(TASK, id="old")])
+    TaskRun.objects.filter(task_id="old").update(seen_at=Now() - timedelta(seconds=30))
     clock[0] += 0.1
     for _ in range(2):
         records.beat(NEXT)
     assert released == ["ingest@a#1"]
+    assert TaskRun.objects.get(ended_at=None).task_id == "id"
 
 
 def test_two_workers_of_one_name_do_not_release_each_other(released: list[str], clock: list[float]):
@@ -168,3 +171,20 @@ def test_starts_of_a_redelivered_task_are_counted():
     assert [records.attempt(task, "task", "b") for task in ("id", "id", "unlisted")] == [2, 3, 2]
     row = TaskRun.objects.get(task_id="id")
     assert (row.node, row.is_redelivered, row.ended_at) == ("b", True, None)
+
+
+def test_runs_of_a_killed_start_end_at_the_next_and_all_end_with_their_worker():
+    killed = DatabaseWorkerRecords()
+    here = replace(REPORT, boot_id=identity.boot_id(), pid_namespace=identity.pid_namespace(), pid=2**22 + 1)
+    killed.beat(here)
+    killed.tasks_running(here.node, [TASK])
+    killed.tasks_running("other@a", [replace(TASK, id="other")])
+    started = DatabaseWorkerRecords()
+    started.beat(replace(here, connection_name="ingest@a#2"))
+    assert [row.outcome for row in TaskRun.objects.filter(ended_at__isnull=False)] == ["killed"]
+    started.tasks_running(here.node, [TASK])
+    assert TaskRun.objects.filter(ended_at=None).count() == 2
+    killed.ended(here)
+    assert TaskRun.objects.filter(ended_at=None).count() == 2, "the node is another start's"
+    started.ended(replace(here, connection_name="ingest@a#2"))
+    assert TaskRun.objects.get(ended_at=None).node == "other@a"

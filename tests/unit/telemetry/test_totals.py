@@ -65,3 +65,11 @@ def test_nothing_new_is_two_statements(django_assert_num_queries):
 def test_totals_with_other_buckets_are_left_out():
     assert write({"old": {"antenna": {"a.task": [1, 2, 3]}}})
     assert started() == 0
+
+
+def test_totals_of_one_worker_that_cannot_be_counted_hold_up_no_other(caplog):
+    ended_workers.keep("ended", told("five"))
+    assert write({"one": told(5), "odd": told(None), "two": told(2)})
+    assert write({"one": told(6), "odd": told(None), "two": told(2)})
+    assert started() == 8
+    assert {vars(each)["worker"] for each in caplog.records if "refuses" in each.message} == {"odd", "ended"}

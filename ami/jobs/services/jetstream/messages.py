@@ -103,7 +103,7 @@ async def _collect(subscription: Any, batch: int, seconds: float) -> list[Msg] |
 def _delivery(message: Msg) -> Delivery | None:
     try:
         image_id = int(json.loads(message.data)["image_id"])
-    except (ValueError, KeyError, TypeError):
+    except (ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         logger.warning("Invalid message on %s skipped; it expires unacknowledged", message.subject)
         return None
     return Delivery(image_id, message.reply, message.metadata.num_delivered)
@@ -179,5 +179,5 @@ async def image_of_message(js: JetStreamContext, job_id: int, sequence: int) -> 
     try:
         message = await js.get_msg(names.stream(job_id), sequence)
         return int(json.loads(message.data or b"")["image_id"])
-    except (NotFoundError, ValueError, KeyError, TypeError):
+    except (NotFoundError, ArithmeticError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -21,6 +21,7 @@ from ami.environment.errors import did_you_mean
 from ami.queues import (
     audit_log,
     broker_errors,
+    broker_queues,
     dead_letters,
     diagnostics,
     governors,
@@ -124,7 +125,8 @@ class Command(BaseCommand):
 
     def _declare(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_write() as connection:
-            names = declare(self.topology, connection)
+            lost = broker_queues.unbound(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL)
+            names = declare(self.topology, connection, own=lost)
             policies = _put_policies(self.topology, connection)
         self._show({"queues": names, "policies": policies}, [("declared", name) for name in names], ("", "queue"))
         if not self.json:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import DataError, OperationalError
 
 from ami.celery import worker_records
 from ami.celery.desired_state import reporter as module
 from ami.celery.desired_state.reporter import EXIT_CODE, Reporter
 from ami.celery.desired_state.wish_file import WishFile
+from ami.celery.failures import spool
+from ami.celery.failures.record import Failure
+from ami.celery.failures.spool import Spool
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
 
 REPORT = WorkerReport(
@@ -149,3 +152,48 @@ def test_change_is_reported_soon(
         reporter._turn()
         now += 1
     assert beats == [1000.0, 1000.0 + seconds]
+
+
+class Refusing(Records):
+    """A database that refuses one failure as data, and the row of a worker always."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorded: list[str] = []
+
+    def beat(self, _: WorkerReport) -> Answer:
+        raise OverflowError("no integer of the database's")
+
+    def failed(self, failures: Any) -> None:
+        if any(each.delivery > 2**31 for each in failures):
+            raise DataError("integer out of range")
+        self.recorded += [each.task_id for each in failures]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_refused_failure_is_set_aside_by_name_also_for_the_next_start(
+    reporter: Reporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+):
+    records = Refusing()
+    monkeypatch.setattr(worker_records, "_records", records)
+    monkeypatch.setattr(module, "short_connection", contextlib.nullcontext)
+    monkeypatch.setattr(spool, "_spool", kept := Spool(tmp_path))
+    for number, delivery in enumerate((0, 2**40, 0)):
+        failed_at = 1000.0 + number
+        kept.add(Failure(f"id {number}", 0, delivery, "a.task", "error", "E", "", "", "", "", "", 1, failed_at))
+    reporter._record_failures()
+    assert records.recorded == ["id 0", "id 2"]
+    assert reporter.away_since is None
+    (line,) = [each for each in caplog.records if "refuses it" in each.message]
+    assert (line.levelname, vars(line)["task"], vars(line)["task_id"]) == ("ERROR", "a.task", "id 1")
+    assert Spool(tmp_path).read(10) == []
+
+
+def test_step_that_raises_keeps_no_other_from_its_turn(reporter: Reporter, monkeypatch: pytest.MonkeyPatch):
+    watched: list[WorkerReport] = []
+    monkeypatch.setattr(worker_records, "_records", Refusing())
+    monkeypatch.setattr(module, "short_connection", contextlib.nullcontext)
+    monkeypatch.setattr(reporter, "_record_failures", lambda: [][0])
+    monkeypatch.setattr(reporter, "_watch", watched.append)
+    reporter._turn()
+    assert watched == [REPORT]

@@ -128,6 +128,25 @@ def test_parent_notes_what_ended_the_process(error: Exception, kind: str, kib: i
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "delivery"),
+    [(3, 3), (2**40, 2**31 - 1), (10**400, 2**31 - 1), (-1, 1), (True, 1), ("7", 1), (float("nan"), 1), ([], 1)],
+)
+def test_delivery_count_of_a_message_is_bounded(given: Any, delivery: int):
+    assert record.delivery_of({"x-delivery-count": given}, {"redelivered": True}) == delivery
+
+
+def test_record_set_aside_is_not_read_again_and_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spool, "MOST_REFUSED", 2)
+    kept = Spool(tmp_path)
+    for number in range(4):
+        kept.add(replace(FAILED, task_id=str(number), failed_at=1000.0 + number))
+    for name, _ in kept.read(3):
+        kept.set_aside(name)
+    assert [failure and failure.task_id for _, failure in Spool(tmp_path).read(10)] == ["3"]
+    assert len(list(tmp_path.glob(f"*{spool.REFUSED}"))) == 2
+
+
 def test_records_are_read_in_order_and_removed(tmp_path: Path):
     kept = Spool(tmp_path)
     for number in (3, 1, 2):

@@ -19,7 +19,18 @@ from kombu.utils import json as kombu_json
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.failures.record import Failure
 from ami.queues import failures
-from ami.queues.letters import bodies, causes, editing, found, publishing, replay_thread, replays, rows, watch
+from ami.queues.letters import (
+    bodies,
+    causes,
+    editing,
+    found,
+    publishing,
+    replay_thread,
+    replays,
+    rows,
+    set_aside,
+    watch,
+)
 from ami.queues.letters.selection import Selection
 from ami.queues.models import Letter, LetterEvent, Replay, TaskFailure
 from ami.queues.refusals import Refused
@@ -285,3 +296,23 @@ def test_one_statement_finds_replays_and_what_is_enabled(django_assert_num_queri
     Letter.objects.exclude(task_id="id-1").update(state="set aside")
     with django_assert_num_queries(1):
         assert replay_thread._waiting() == [(0, "set aside"), (begun.pk, "running")]
+
+
+def test_letter_of_which_no_message_can_be_made_stops_its_replay_and_stays_dead(broker: Connection):
+    first, odd = letter(1), letter(2)
+    Letter.objects.filter(pk=odd.pk).update(headers="{")
+    begun = replays.begin(settings.ANTENNA_TOPOLOGY, Selection(), TESTER)
+    replay = replays.work(settings.ANTENNA_TOPOLOGY, broker, begun.pk)
+    assert (replay.state, replay.holder) == (Replay.State.STOPPED, "")
+    assert replay.error
+    first.refresh_from_db(), odd.refresh_from_db()
+    assert (first.state, odd.state) == (Letter.State.REPLAYED, Letter.State.DEAD)
+
+
+def test_message_set_aside_of_which_none_can_be_made_holds_up_no_other(broker: Connection, caplog: Any):
+    odd, _ = letter(1), letter(2)
+    Letter.objects.update(state=Letter.State.SET_ASIDE, queue="antenna-ingest")
+    Letter.objects.filter(pk=odd.pk).update(properties="[" * 5000)
+    assert set_aside.publish_enabled(settings.ANTENNA_TOPOLOGY, broker, "me") == 1
+    assert set_aside.kept().get().pk == odd.pk
+    assert [vars(each)["letter"] for each in caplog.records if "not published" in each.message] == [odd.pk]

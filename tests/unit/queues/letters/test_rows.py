@@ -1,6 +1,7 @@
 """Dead letters become rows, once for each death, and are published again from there."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -8,12 +9,14 @@ from uuid import uuid4
 import pytest
 from celery import current_app
 from django.conf import settings
+from django.db import DataError
 from django.db.models.functions import Now
 from kombu import Connection, Message
 
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.queues import dead_letters
-from ami.queues.letters import both, replays, rows
+from ami.queues.letters import both, collector, replays, rows
+from ami.queues.letters.collector import Collector
 from ami.queues.letters.publishing import message_of
 from ami.queues.models import Letter, Replay
 from ami.queues.wishes import Operator
@@ -197,3 +200,58 @@ def test_no_message_of_a_stranger_keeps_others_from_being_collected(headers: dic
     assert Letter.objects.count() == 2
     for row in Letter.objects.all():
         assert message_of(row).headers["id"]
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retries": HUGE},
+        {"retries": True},
+        {"retries": "x"},
+        {"x-death": [{"count": HUGE}, {"count": -HUGE}, {"count": "x"}, {"count": float("inf")}]},
+        {"x-death": [{"reason": "nul \0" * 100}]},
+        {"id": "nul \0", "task": "half \ud800"},
+        {"id": [1] * 1000, "task": {"a": "b" * 1000}},
+        {LETTER_HEADER: HUGE},
+        {LETTER_HEADER: True},
+        {PUBLISH_ID_HEADER: "nul \0"},
+        {PUBLISH_ID_HEADER: "a" * 64, "x-death": [{"count": 2**63 - 1}] * 9},
+        {"antenna_reason": "nul \0" * 500, "antenna_reason_kind": 5},
+    ],
+)
+def test_any_letter_is_written_whatever_its_headers_say(broker: Connection, headers: dict[str, Any]):
+    bury(broker, **headers)
+    (message,) = take(broker)
+    message.headers.update(headers)
+    rows.write(QUEUE, [message])
+    assert len(rows.oldest(QUEUE, 5)) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_letter_that_is_refused_stays_in_its_queue_and_holds_up_no_other(
+    broker: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refuse(queue: str, messages: Any) -> None:
+        if any(each.headers["id"] == "odd" for each in messages):
+            raise DataError("value out of range")
+        write(queue, messages)
+
+    write = rows.write
+    monkeypatch.setattr(rows, "write", refuse)
+    monkeypatch.setattr(collector, "short_connection", nullcontext)
+    bury(broker, "p0", id="odd")
+    bury(broker, "p1")
+    made = Collector()
+    made.turn(current_app, "collector")
+    assert Letter.objects.values_list("identity", flat=True).get() == "p1:0"
+    bury(broker, "p2")
+    made._next = 0.0
+    made.turn(current_app, "collector")
+    made.close()
+    assert Letter.objects.count() == 2
+    (line,) = [each for each in caplog.records if "refuses it" in each.message]
+    assert (vars(line)["task"], vars(line)["task_id"], vars(line)["queue"]) == ("ami.ml.tasks.save", "odd", QUEUE)
+    assert [message.headers["id"] for message in take(broker)] == ["odd"]

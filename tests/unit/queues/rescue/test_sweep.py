@@ -4,6 +4,7 @@ import os
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import OperationalError
@@ -11,7 +12,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.governor.probes import identity
-from ami.queues.models import Lease, Worker
+from ami.queues.models import Lease, TaskRun, Worker
 from ami.queues.rescue import lease, sweep
 from ami.queues.rescue.sweep import Sweep
 
@@ -199,3 +200,23 @@ def test_sweep_that_nobody_needs_costs_nothing(world: SimpleNamespace, django_as
         for _ in range(30):
             made.turn(None, "me", is_needed=False)
             world.now += 1
+
+
+def running(node: str, age_seconds: float) -> str:
+    seen_at = timezone.now() - timedelta(seconds=age_seconds)
+    return TaskRun.objects.create(task_id=uuid4().hex, task="t", node=node, started_at=seen_at, seen_at=seen_at).task_id
+
+
+def test_runs_of_killed_workers_end_and_those_of_living_ones_do_not(world: SimpleNamespace):
+    worker("dead", 60)
+    worker("well")
+    worker("away", 60)
+    world.answering = {"away"}
+    killed = {running("dead", 59), running("without a row", 60)}
+    left = {running("well", 60), running("away", 60), running("without a row", 1), running("dead", 1)}
+    turn(Sweep(), world)
+    assert (
+        set(TaskRun.objects.filter(outcome="killed", ended_at__isnull=False).values_list("task_id", flat=True))
+        == killed
+    )
+    assert set(TaskRun.objects.filter(ended_at=None).values_list("task_id", flat=True)) == left

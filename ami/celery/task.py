@@ -79,7 +79,8 @@ class Task(DjangoTask):
         try:
             if not self.request.is_eager:
                 disabled.hold(self, args, kwargs)
-                attempts.count(self)
+                if not staged_runs.is_of_run(self):  # The starts of a call are counted by its row.
+                    attempts.count(self)
             if self.fenced and not self.request.is_eager and not staged_calls.is_staged(self):
                 fences.begin(self, kwargs)
             return staged_runs.run(self, args, kwargs)

@@ -17,6 +17,7 @@ from celery.worker.state import task_ready
 from ami.celery import attempts, disabled, sensitive, staged_calls, task_counts, task_times, tick_ends, tracebacks
 from ami.celery.failures import in_parent
 from ami.celery.staged_calls import End, Next
+from ami.celery.time_limits import TimeLimits, of_call
 from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
 logger = get_logger(__name__)
@@ -59,9 +60,15 @@ class Request(CeleryRequest):
     #: Whether what became of its run has been noted, and whether its process was ended.
     _is_settled = _ends_process = False
 
+    #: The hard and the soft one.
+    time_limits: tuple[float | None, float | None]
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         staged_calls.mark(self._request_dict)
+        conf = self.app.conf
+        limits = of_call(self.time_limits, self.task, TimeLimits(conf.task_soft_time_limit, conf.task_time_limit))
+        self.time_limits = limits.hard, limits.soft
 
     def _settle(self, end: End, following: Next | None = None) -> None:
         """Note what became of the message of a task with a policy; the first note counts."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import shared_task
+from celery.exceptions import SoftTimeLimitExceeded
 
 from ami.admission.policies import GroupBy, InOrder, Permits, Rate, Unique
 from ami.queues.publish import publish_successor
@@ -167,3 +168,23 @@ def sliced(self: Any, key: str, steps: int) -> None:
     write("begin", self, key=key, steps=steps)
     if steps > 1:
         publish_successor(self, key=key, steps=steps - 1)
+
+
+@shared_task(bind=True, max_retries=0)
+def deaf(self: Any, number: int, seconds: float) -> None:
+    """Go on after the soft time limit."""
+    ignore_soft_limit(self, number, seconds)
+
+
+@shared_task(bind=True, outbox=True, max_retries=0)
+def deaf_row(self: Any, number: int, seconds: float) -> None:
+    """Go on after the soft time limit."""
+    ignore_soft_limit(self, number, seconds)
+
+
+def ignore_soft_limit(task: Any, number: int, seconds: float) -> None:
+    try:
+        work(task, seconds, number=number)
+    except SoftTimeLimitExceeded:
+        write("soft limit", task, number=number)
+        time.sleep(seconds)

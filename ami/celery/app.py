@@ -10,6 +10,7 @@ from amqp.exceptions import NotFound
 from celery import Celery
 from celery.exceptions import QueueNotFound
 from celery.signals import before_task_publish
+from celery.utils.functional import maybe_list
 from kombu import Connection, Queue
 from kombu.utils.objects import cached_property
 
@@ -82,7 +83,7 @@ class AntennaCelery(Celery):
     def _check_call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> None:
         """Refuse a call that workers would bury when it is sent. Raises publish_bounds.MessageRefused."""
         publish_bounds.check_expires(name, options.get("expires"))
-        links = {"callbacks": options.get("link"), "errbacks": options.get("link_error")}
+        links = {"callbacks": maybe_list(options.get("link")), "errbacks": maybe_list(options.get("link_error"))}
         named = {"argsrepr": "", "kwargsrepr": "", **options, "task_id": options.get("task_id") or uuid4().hex}
         self.amqp.as_task_v2(name=name, args=args, kwargs=kwargs, **named, **links)
 

@@ -17,6 +17,7 @@ from ami.celery.task_message import (
     MAX_HEADERS_BYTES,
     MalformedMessage,
     check_fields,
+    check_shape,
     check_value,
     quoted,
 )
@@ -76,6 +77,7 @@ def check(task: str, headers: Mapping[str, Any], body: Any, options: Mapping[str
     try:
         check_value("headers", headers, 0)
         check_fields(headers)
+        check_shape(body)
     except MalformedMessage as fault:
         raise MessageRefused(task, str(fault), fault.remedy) from None
     if len(repr(headers)) > MAX_HEADERS_BYTES // 4:

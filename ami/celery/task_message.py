@@ -60,14 +60,14 @@ def check(message: Any, tasks: Collection[str]) -> None:
     if "task" in headers and isinstance(body, dict) and "args" in body:
         fields = {**body, **headers}  # Of protocols 1 and 2 at once, which Celery accepts.
     elif "task" in headers:
-        _check_body(body)
+        check_shape(body)
         fields = headers
     else:
         if not isinstance(body, dict) or "task" not in body:
             raise MalformedMessage("neither its headers nor its body names a task")
         fields = body
     if fields is not headers:
-        _check_body([fields.get("args", []), fields.get("kwargs", {}), fields])
+        check_shape([fields.get("args", []), fields.get("kwargs", {}), fields])
     check_fields(fields)
     if fields["task"] not in tasks:
         raise MalformedMessage(f"the task {quoted(fields['task'])} is not registered in this worker")
@@ -146,7 +146,8 @@ def check_value(name: str, value: Any, depth: int) -> None:
         raise MalformedMessage(f"header {quoted(name)} is a {type(value).__name__}", "Give text, a number or a list.")
 
 
-def _check_body(body: Any) -> None:
+def check_shape(body: Any) -> None:
+    """Refuse a body that is not args, kwargs and what follows. Raises MalformedMessage."""
     if not isinstance(body, (list, tuple)) or len(body) != 3:
         raise MalformedMessage(f"its body is {_shape(body)}, not a list of args, kwargs and embed")
     args, kwargs, embed = body
@@ -160,10 +161,12 @@ def _check_body(body: Any) -> None:
         raise MalformedMessage(f"its embed is {_shape(embed)}, not an object")
     for name in ("callbacks", "errbacks", "chain"):
         signatures = embed.get(name)
-        if signatures is not None and not (isinstance(signatures, list) and all(map(_is_signature, signatures))):
-            raise MalformedMessage(f"its {name} are not a list of signatures")
+        if signatures is not None and not (
+            isinstance(signatures, (list, tuple)) and all(map(_is_signature, signatures))
+        ):
+            raise MalformedMessage(f"its {name} are not a list of signatures", "Give signatures.")
     if (chord := embed.get("chord")) is not None and not _is_signature(chord):
-        raise MalformedMessage("its chord is not a signature")
+        raise MalformedMessage("its chord is not a signature", "Give a signature.")
 
 
 def _shape(value: Any) -> str:

@@ -30,9 +30,6 @@ SMALLER = "Store what is larger, and send its key."
 class MessageRefused(EncodeError, ValueError):
     """A task that was not published: workers would bury it. The text names the field, its value and the remedy."""
 
-    def __init__(self, task: str, fault: str, remedy: str) -> None:
-        super().__init__(f"{quoted(task)} was not published, since workers would bury it: {fault}. {remedy}")
-
 
 def seconds_ahead(task: str, options: dict[str, Any]) -> float:
     """Take countdown and ETA out of the options; return the seconds from now, 0 without them.
@@ -48,7 +45,7 @@ def seconds_ahead(task: str, options: dict[str, Any]) -> float:
         seconds = float("nan")
     if not isfinite(seconds) or seconds > MAX_AHEAD_SECONDS:
         days = MAX_AHEAD_SECONDS // 86_400
-        raise MessageRefused(task, f"{name} is {quoted(given)}", f"Give a time at most {days} days ahead.")
+        raise _refusal(task, f"{name} is {quoted(given)}", f"Give a time at most {days} days ahead.")
     return seconds
 
 
@@ -65,7 +62,7 @@ def check_expires(task: str, expires: Any) -> None:
             _moment(expires).timestamp()
     except (AttributeError, OverflowError, TypeError, ValueError):
         fault = f"expires is {quoted(expires)}"
-        raise MessageRefused(task, fault, "Give a number of seconds, or a moment.") from None
+        raise _refusal(task, fault, "Give a number of seconds, or a moment.") from None
 
 
 def check(task: str, headers: Mapping[str, Any], body: Any, options: Mapping[str, Any]) -> None:
@@ -79,11 +76,11 @@ def check(task: str, headers: Mapping[str, Any], body: Any, options: Mapping[str
         check_fields(headers)
         check_shape(body)
     except MalformedMessage as fault:
-        raise MessageRefused(task, str(fault), fault.remedy) from None
+        raise _refusal(task, str(fault), fault.remedy) from None
     if len(repr(headers)) > MAX_HEADERS_BYTES // 4:
         size = sum(len(str(value).encode()) for value in headers.values())
         if size > MAX_HEADERS_BYTES:
-            raise MessageRefused(task, f"its headers have {size} bytes; at most {MAX_HEADERS_BYTES} are sent", SMALLER)
+            raise _refusal(task, f"its headers have {size} bytes; at most {MAX_HEADERS_BYTES} are sent", SMALLER)
     _check_encoding(task, options)
     check_body(task, body)
 
@@ -101,18 +98,18 @@ def check_body(task: str, body: Any) -> None:
     except Exception:
         return
     if (size := len(text) if text.isascii() else len(text.encode())) > MAX_BODY_BYTES:
-        raise MessageRefused(task, f"its body has {size} bytes; at most {MAX_BODY_BYTES} are accepted", SMALLER)
+        raise _refusal(task, f"its body has {size} bytes; at most {MAX_BODY_BYTES} are accepted", SMALLER)
     if text.count("[") + text.count("{") > MAX_BODY_DEPTH and _is_deep(body):
-        raise MessageRefused(task, f"its body is nested deeper than {MAX_BODY_DEPTH} levels", "Send it as text.")
+        raise _refusal(task, f"its body is nested deeper than {MAX_BODY_DEPTH} levels", "Send it as text.")
 
 
 def _check_encoding(task: str, options: Mapping[str, Any]) -> None:
     serializer, method = options.get("serializer"), options.get("compression")
     if serializer not in (None, "json", "application/json"):
-        raise MessageRefused(task, f"serializer is {quoted(serializer)}", "Give json.")
+        raise _refusal(task, f"serializer is {quoted(serializer)}", "Give json.")
     if method and compression.get_encoder(method)[1] not in BOUNDED:
         known = " or ".join(sorted(each.rpartition("x-")[2] for each in BOUNDED))
-        raise MessageRefused(task, f"compression is {quoted(method)}", f"Give {known}.")
+        raise _refusal(task, f"compression is {quoted(method)}", f"Give {known}.")
 
 
 def _is_deep(body: Any) -> bool:
@@ -126,3 +123,7 @@ def _is_deep(body: Any) -> bool:
 def _moment(value: Any) -> datetime:
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _refusal(task: str, fault: str, remedy: str) -> MessageRefused:
+    return MessageRefused(f"{quoted(task)} was not published, since workers would bury it: {fault}. {remedy}")

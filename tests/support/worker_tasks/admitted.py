@@ -188,3 +188,17 @@ def ignore_soft_limit(task: Any, number: int, seconds: float) -> None:
     except SoftTimeLimitExceeded:
         write("soft limit", task, number=number)
         time.sleep(seconds)
+
+
+@shared_task(bind=True, max_retries=3)
+def growing(self: Any, number: int, text: str = "") -> None:
+    """Retry with an argument that no worker takes."""
+    write("begin", self, number=number)
+    raise self.retry(kwargs={"number": number, "text": "x" * 5 * 1024**2}, countdown=0)
+
+
+@shared_task(bind=True, outbox=True, max_retries=3)
+def growing_row(self: Any, number: int, text: str = "") -> None:
+    """Go on with an argument that no worker takes."""
+    write("begin", self, number=number)
+    publish_successor(self, number=number, text="x" * 5 * 1024**2)

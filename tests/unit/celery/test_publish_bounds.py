@@ -1,5 +1,6 @@
 """What workers would bury is refused by its publisher, whichever way it publishes; what they take is not."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -235,12 +236,18 @@ def published(app: Any, task: Any, given: dict[str, Any], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("given", [{"countdown": float("nan")}, {"args": ["x" * MAX_BODY_BYTES]}])
-def test_retry_that_would_be_refused_buries_the_task_instead_of_losing_it(app: Any, task: Any, given: dict[str, Any]):
+def test_retry_that_is_refused_is_a_failure_of_the_task(task: Any, given: dict[str, Any]):
     task.push_request(id="one", args=(), kwargs={}, called_directly=False, delivery_info={}, retries=0)
     try:
-        with pytest.raises(Reject) as rejected:
+        with pytest.raises(MessageRefused):
             task.retry(**given)
     finally:
         task.pop_request()
-    assert not rejected.value.requeue
-    assert isinstance(rejected.value.reason, MessageRefused)
+
+
+def test_refusal_comes_out_of_the_process_of_a_task_as_it_was(app: Any):
+    with pytest.raises(MessageRefused) as refused:
+        app.send_task(NAME, countdown=float("nan"))
+    for error in (refused.value, Reject(refused.value, requeue=False)):
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - as the pool does
+        assert (type(copy), str(copy)) == (type(error), str(error))

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -11,10 +10,11 @@ from amqp.exceptions import NotFound
 from celery import Celery
 from celery.exceptions import QueueNotFound
 from celery.signals import before_task_publish
+from celery.utils.functional import maybe_list
 from kombu import Connection, Queue
 from kombu.utils.objects import cached_property
 
-from ami.celery import origin, sensitive, staged_calls
+from ami.celery import origin, publish_bounds, sensitive, staged_calls
 from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS
 from ami.environment.errors import did_you_mean
@@ -74,11 +74,19 @@ class AntennaCelery(Celery):
             _forget_destination(options)
         self._refuse_unknown_queue(options.get("queue"))
         options = dict(options)
-        seconds = _countdown(options)
+        seconds = publish_bounds.seconds_ahead(task.name, options)
         headers = dict(options.pop("headers", None) or {})
         headers.setdefault(ORIGIN_HEADER, origin.of_publish(self.topology, task.name, self.current_worker_task))
         due = time.time() + seconds if seconds > 0 else 0.0
+        self._check_call(task.name, args, kwargs, {**options, "headers": headers})
         return staged_calls.call(self, task, args, kwargs, {**options, "headers": headers}, due)
+
+    def _check_call(self, name: str, args: Any, kwargs: Any, options: dict[str, Any]) -> None:
+        """Refuse a call that workers would bury when it is sent. Raises publish_bounds.MessageRefused."""
+        publish_bounds.check_expires(name, options.get("expires"))
+        links = {"callbacks": maybe_list(options.get("link")), "errbacks": maybe_list(options.get("link_error"))}
+        named = {"argsrepr": "", "kwargsrepr": "", **options, "task_id": options.get("task_id") or uuid4().hex}
+        self.amqp.as_task_v2(name=name, args=args, kwargs=kwargs, **named, **links)
 
     def _broker_kind(self) -> BrokerKind:
         # A connection that is only built costs a fifth of a publish, so it is built once for each setting.
@@ -97,7 +105,8 @@ class AntennaCelery(Celery):
         if options.get("retries") and not staged_calls.is_dispatching():
             _forget_destination(options)
         self._refuse_unknown_queue(options.get("queue"))
-        due = _normalise_delay(kind, options)
+        publish_bounds.check_expires(name, options.get("expires"))
+        due = _normalise_delay(kind, name, options)
         headers = dict(options.pop("headers", None) or {})
         if not staged_calls.is_dispatching():
             headers = staged_calls.without_own(headers)  # Those of the running task's message, handed on.
@@ -147,27 +156,17 @@ def _forget_destination(options: dict[str, Any]) -> None:
         options.pop(name, None)
 
 
-def _normalise_delay(kind: BrokerKind, options: dict[str, Any]) -> float:
+def _normalise_delay(kind: BrokerKind, name: str, options: dict[str, Any]) -> float:
     """Make a countdown what the broker can carry and return when the task is due, in epoch seconds.
 
     Delay exchanges count whole seconds: anything else is rounded up so that no task starts early. Under a second
     is sent at once on every broker (kombu raises on it there).
     """
-    countdown = _countdown(options)
+    countdown = publish_bounds.seconds_ahead(name, options)
     if countdown < 1:
         return time.time()
     options["countdown"] = math.ceil(countdown) if kind.delay_exchanges else countdown
     return time.time() + float(options["countdown"])
-
-
-def _countdown(options: dict[str, Any]) -> float:
-    """Take countdown and ETA out of the options; return the seconds from now, 0 without them."""
-    eta, countdown = options.pop("eta", None), options.pop("countdown", None)
-    if eta is not None:
-        moment = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        countdown = moment.timestamp() - time.time()
-    return float(countdown or 0)
 
 
 @before_task_publish.connect(dispatch_uid="antenna_no_message_ttl")

@@ -11,6 +11,7 @@ from celery.utils.time import maybe_make_aware
 from django_celery_beat.schedulers import ModelEntry
 
 from ami.celery.clock import Clock, SystemClock
+from ami.celery.hourly_crontab import in_real_time
 from ami.celery.tick_claims import ALL, NONE, Tick
 
 logger = get_logger(__name__)
@@ -34,7 +35,7 @@ class Entry(ModelEntry):
 
     A step back silenced an interval entry for as long as the step. Here it waits for what is left of its interval by
     the monotonic clock, and after a restart for one interval at most. A crontab, solar or clocked entry does not run
-    again for times that the wall clock repeats.
+    again for times that the wall clock repeats; one of every hour does where summer time ends.
 
     With the policy `ALL` each due time is sent once, late ones too, one after the other. The due times of an interval
     entry are then points of the wall clock, like a crontab's: each is the interval after the one before.
@@ -45,6 +46,7 @@ class Entry(ModelEntry):
 
     clock: Clock = SystemClock()
     last_run_at: Any
+    schedule: Any
     _ran_at: float
 
     def __init__(self, model: Any, app: Any = None) -> None:
@@ -57,6 +59,7 @@ class Entry(ModelEntry):
             logger.error("Entry left out, its arguments are nested too deeply: %s", model.name)
             raise ValueError(model.name) from None
         if self.schedule is not None:
+            self.schedule = in_real_time(self.schedule)
             self.schedule.nowfun = self.clock.now
         self._count_from(self.last_run_at)
 

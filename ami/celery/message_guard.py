@@ -24,7 +24,7 @@ from ami.celery.broker_kind import BrokerKind, kind_of
 from ami.celery.dead_letter_publisher import DeadLetter, DeadLetterPublisher
 from ami.celery.declaration import declare
 from ami.celery.message_copy import REASON_HEADER
-from ami.celery.task_message import MAX_ID, check, seconds_ahead
+from ami.celery.task_message import MAX_HEADERS_BYTES, MAX_ID, check, seconds_ahead
 from ami.governor.slot_consumer import SlotConsumer
 from ami.topology.broker import EXCHANGE_NAME
 from ami.transports.objectstore.broker.eta import eta_of
@@ -38,9 +38,6 @@ DROPPED = "Message rejected before its task started; its queue keeps no dead let
 POSTPONED_SECONDS = 60.0
 
 MAX_REASON = 300
-
-#: Of all headers together; a frame of RabbitMQ's has 128 KiB, and a reason must still fit in.
-MAX_HEADERS_BYTES = 100_000
 
 
 class GuardedConsumer(SlotConsumer):

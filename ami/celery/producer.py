@@ -6,7 +6,7 @@ from typing import Any
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
-from ami.celery import priority
+from ami.celery import priority, publish_bounds, staged_calls
 from ami.celery.broker_kind import kind_of
 from ami.celery.message_guard import GuardedConsumer
 from ami.governor.consumer_class import SlotAMQP
@@ -62,6 +62,18 @@ class AntennaAMQP(SlotAMQP):
 
     Producer = ConfirmedProducer
     Consumer = GuardedConsumer
+
+    def as_task_v2(self, *args: Any, **options: Any) -> Any:
+        """Return a task's message; see ``celery.app.amqp.AMQP.as_task_v2``.
+
+        Raises:
+            publish_bounds.MessageRefused: workers would bury it.
+        """
+        message = super().as_task_v2(*args, **options)
+        if not staged_calls.is_dispatching():  # Else it was checked when its call was staged.
+            headers = {**message.headers, **(options.get("headers") or {})}
+            publish_bounds.check(message.headers["task"], headers, message.body, options)
+        return message
 
     @property
     def producer_pool(self) -> Any:

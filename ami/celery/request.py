@@ -1,19 +1,23 @@
 """How a delivered message is settled: acknowledged, retried, or buried in its queue's dead letters."""
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from billiard.common import human_status
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.utils.log import get_logger
+from celery.worker import state
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
 from ami.celery import attempts, disabled, sensitive, staged_calls, task_counts, task_times, tick_ends, tracebacks
 from ami.celery.failures import in_parent
 from ami.celery.staged_calls import End, Next
+from ami.celery.time_limits import TimeLimits, of_call
 from ami.governor.errors import CancelledByOperator, CeilingReached, MemoryLimitExceeded, StoppedByOperator, TaskStalled
 
 logger = get_logger(__name__)
@@ -22,6 +26,9 @@ logger = get_logger(__name__)
 #: What the pool reports of a process that has been ended or is about to be.
 _ENDING: tuple[type[BaseException], ...] = (CancelledByOperator, MemoryLimitExceeded, StoppedByOperator)
 _ENDING += (TaskStalled, TimeLimitExceeded, WorkerLostError)
+
+#: How the pool names the end of a child that SIGTERM killed, in the text of a ``WorkerLostError``.
+_TERMINATED = human_status(-signal.SIGTERM)
 
 
 class TaskMemoryError(Exception):
@@ -38,7 +45,8 @@ class Request(CeleryRequest):
     - A lost child process: ``task_retry_on_worker_lost``, capped by the task's retries, then buried.
     - A memory limit: the same as a hard time limit, but after 1, 2, 4, ... seconds, at most the task's retry delay:
       the next process starts empty.
-    - An operator who stops the worker: requeued, flagged as redelivered.
+    - An operator who stops the worker: requeued, flagged as redelivered. So is the task of a child that SIGTERM killed,
+      or that is lost while the worker stops: systemd and ``kill -- -PGID`` send the signal to the children, too.
     - An operator who cancels the task: acknowledged.
     - A ``MemoryError`` of the task: an ordinary failure of that task.
     """
@@ -52,9 +60,15 @@ class Request(CeleryRequest):
     #: Whether what became of its run has been noted, and whether its process was ended.
     _is_settled = _ends_process = False
 
+    #: The hard and the soft one.
+    time_limits: tuple[float | None, float | None]
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         staged_calls.mark(self._request_dict)
+        conf = self.app.conf
+        limits = of_call(self.time_limits, self.task, TimeLimits(conf.task_soft_time_limit, conf.task_time_limit))
+        self.time_limits = limits.hard, limits.soft
 
     def _settle(self, end: End, following: Next | None = None) -> None:
         """Note what became of a message that was sent for a run; the first note counts."""
@@ -90,15 +104,17 @@ class Request(CeleryRequest):
             exc_info, return_ok = _as_own(exception), False  # The child has neither stored nor reported a failure.
         else:
             self._ends_process = isinstance(exception, _ENDING)
-        if not self._was_stopped(exception) and not self._was_cancelled(exception):
+        was_cancelled = self._was_cancelled(exception)
+        was_stopped = bool(self.task.acks_late) and self._was_stopped(exception)
+        if not was_stopped and not was_cancelled:
             in_parent.note(self, exception)
         if isinstance(exception, MemoryError):
             exc_info = _as_own(TaskMemoryError(str(exception) or "the task ran out of memory"), exception)
-        elif self._was_stopped(exception) and self.task.acks_late:
+        elif was_stopped:
             self.reject(requeue=True)
             task_ready(self)
             return
-        elif self._was_cancelled(exception):
+        elif was_cancelled:
             self.acknowledge()
             self._settle(End.DISCARDED)
             tick_ends.note(self)
@@ -137,9 +153,12 @@ class Request(CeleryRequest):
         self._settle(End.RETURNED if requeue else End.FAILED)
 
     def _was_stopped(self, exception: BaseException) -> bool:
-        """Whether an operator stopped the worker; the pool may notice first that the process has ended."""
-        is_lost = isinstance(exception, WorkerLostError) and getattr(self, "is_stopped", False)
-        return is_lost or isinstance(exception, StoppedByOperator)
+        """Whether a stop ended the task, not its own fault; a child may die before its parent handles the signal."""
+        if not isinstance(exception, WorkerLostError) or self._was_cancelled(exception):
+            return isinstance(exception, StoppedByOperator)
+        stops = state.should_stop, state.should_terminate  # Exit codes, which may be 0.
+        is_stopping = any(stop is not None and stop is not False for stop in stops)
+        return is_stopping or getattr(self, "is_stopped", False) or _TERMINATED in str(exception)
 
     def _was_cancelled(self, exception: BaseException) -> bool:
         is_lost = isinstance(exception, WorkerLostError) and getattr(self, "is_cancelled", False)

@@ -175,6 +175,10 @@ class Scheduler(DatabaseScheduler):
         self._ticks.sent(tick)
         return result
 
+    def enabled_models_qs(self) -> Any:
+        """Return every enabled entry: django-celery-beat leaves out crontabs of other hours, also overdue ones."""
+        return self.Model.objects.enabled()
+
     def all_as_schedule(self) -> dict[str, beat_entry.Entry]:
         """Return the enabled entries, each going on where it was; what is known stays while the database is away."""
         before: dict[str, beat_entry.Entry] = self._schedule or {}

@@ -8,7 +8,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import database_away, staged_calls
+from ami.celery import database_away, publish_bounds, staged_calls
 from ami.celery.staged_calls import (
     DELIVERY,
     NEXT,
@@ -84,9 +84,14 @@ def _begin(task: Any, args: Any, kwargs: Any) -> Begun:
 
 
 def go_on(task: Any, following: Next) -> bool:
-    """Let the running task's run go on with ``following`` after it has ended here; False where it has no run."""
+    """Let the running task's run go on with ``following`` after it has ended here; False where it has no run.
+
+    Raises:
+        publish_bounds.MessageRefused: workers would bury it.
+    """
     if getattr(task.request, BEGUN, None) is None:
         return False
+    publish_bounds.check_body(task.name, [following.args, following.kwargs, {}])
     setattr(task.request, NEXT, following)
     return True
 

@@ -4,13 +4,14 @@ import time
 from typing import Any
 
 from celery.contrib.django.task import DjangoTask
-from celery.exceptions import Ignore, TaskPredicate
+from celery.exceptions import Ignore, Reject, TaskPredicate
 from celery.utils.log import get_logger
 from django.db import connection
 
 from ami.celery import attempts, database_connections, disabled, fences, staged_calls, staged_runs, task_progress
 from ami.celery import sensitive as sensitive_arguments
 from ami.celery import tracebacks as tracebacks  # It listens to task_postrun.
+from ami.celery.publish_bounds import MessageRefused
 from ami.governor import memory_limit
 from ami.governor.errors import CeilingReached, MemoryLimitExceeded
 
@@ -79,7 +80,8 @@ class Task(DjangoTask):
         try:
             if not self.request.is_eager:
                 disabled.hold(self, args, kwargs)
-                attempts.count(self)
+                if not staged_runs.is_of_run(self):  # The starts of a call are counted by its row.
+                    attempts.count(self)
             if self.fenced and not self.request.is_eager and not staged_calls.is_staged(self):
                 fences.begin(self, kwargs)
             return staged_runs.run(self, args, kwargs)
@@ -100,12 +102,17 @@ class Task(DjangoTask):
     def retry(self, *args: Any, exc: Exception | None = None, **options: Any) -> Any:
         """Publish the task again, unless a later run of it has begun: the error of a rescued run concerns nobody.
 
-        Raises what Celery's does, and Ignore for an overtaken run.
+        Raises what Celery's does, Ignore for an overtaken run, and MessageRefused for what workers would bury.
         """
         if not self.request.called_directly:
             self._end_if_overtaken(exc)
         sensitive_arguments.mask_error(exc, sensitive_arguments.values(self, self.request.args, self.request.kwargs))
-        return super().retry(*args, exc=exc, **options)
+        try:
+            return super().retry(*args, exc=exc, **options)
+        except Reject as rejected:
+            if isinstance(rejected.reason, MessageRefused):
+                raise rejected.reason from exc  # A failure, so that its cause is on record.
+            raise
 
     def _end_if_overtaken(self, error: Exception | None) -> None:
         """Raise Ignore in a run, or a fenced task, that may not commit any more; its connection was ended under it."""

@@ -20,6 +20,8 @@ MAX_BODY_BYTES = 4 * 1024**2
 #: Celery's representations of arguments have 1024 characters, AMQP's own texts 255.
 MAX_TEXT, MAX_ID = 64 * 1024, 255
 MAX_DEPTH = 20
+#: Of all headers together; a frame of RabbitMQ's has 128 KiB, and the reason of a dead letter must still fit in.
+MAX_HEADERS_BYTES = 100_000
 
 #: No countdown is longer, and no time limit: RabbitMQ's delay exchanges end at eight years.
 MAX_AHEAD_SECONDS = MAX_LIMIT_SECONDS = 9 * 366 * 86_400
@@ -34,7 +36,14 @@ PLAIN = (str, bytes, int, float, bool, Decimal, datetime, type(None))
 
 
 class MalformedMessage(ValueError):
-    """A message that is not a proper task message; the text says why, and quotes none of its arguments."""
+    """A message that is not a proper task message; the text says why, and quotes none of its arguments.
+
+    ``remedy`` is for its publisher.
+    """
+
+    def __init__(self, text: str, remedy: str = "Store it, and send its key.") -> None:
+        super().__init__(text)
+        self.remedy = remedy
 
 
 def check(message: Any, tasks: Collection[str]) -> None:
@@ -48,23 +57,28 @@ def check(message: Any, tasks: Collection[str]) -> None:
     headers = message.headers
     if unreadable := message.properties.get(UNREADABLE):
         raise MalformedMessage(f"its properties cannot be read: {unreadable}")
-    _check_value("headers", headers, 0)
+    check_value("headers", headers, 0)
     body = _decoded(message)
     if "task" in headers and isinstance(body, dict) and "args" in body:
         fields = {**body, **headers}  # Of protocols 1 and 2 at once, which Celery accepts.
     elif "task" in headers:
-        _check_body(body)
+        check_shape(body)
         fields = headers
     else:
         if not isinstance(body, dict) or "task" not in body:
             raise MalformedMessage("neither its headers nor its body names a task")
         fields = body
     if fields is not headers:
-        _check_body([fields.get("args", []), fields.get("kwargs", {}), fields])
+        check_shape([fields.get("args", []), fields.get("kwargs", {}), fields])
+    check_fields(fields)
+    if fields["task"] not in tasks:
+        raise MalformedMessage(f"the task {quoted(fields['task'])} is not registered in this worker")
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Refuse fields of a message that Celery reads, or this project. Raises MalformedMessage."""
     for name, check_field in _FIELDS.items():
         check_field(name, fields.get(name))
-    if fields["task"] not in tasks:
-        raise MalformedMessage(f"the task {_quoted(fields['task'])} is not registered in this worker")
 
 
 def _decoded(message: Any) -> Any:
@@ -74,10 +88,10 @@ def _decoded(message: Any) -> Any:
     content_type = message.content_type
     if message.accept is not None and content_type not in message.accept:
         accepted = " or ".join(sorted(message.accept))
-        raise MalformedMessage(f"its content type is {_quoted(content_type)}, not {accepted}")
+        raise MalformedMessage(f"its content type is {quoted(content_type)}, not {accepted}")
     encoding = message.content_encoding
     if encoding is not None and encoding.lower() not in ENCODINGS and _is_text(content_type):
-        raise MalformedMessage(f"its content encoding is {_quoted(encoding)}, not utf-8")
+        raise MalformedMessage(f"its content encoding is {quoted(encoding)}, not utf-8")
     try:
         return message.payload
     except Exception as error:  # The serializer's types have decoders that raise anything.
@@ -102,33 +116,40 @@ def describe(error: BaseException) -> str:
     return type(error).__name__
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     text = ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _fault(name: str, value: Any, expected: str) -> MalformedMessage:
-    return MalformedMessage(f"header '{name}' is {_quoted(value)}, not {expected}")
+    return MalformedMessage(f"header '{name}' is {quoted(value)}, not {expected}", f"Give {expected}.")
 
 
-def _check_value(name: str, value: Any, depth: int) -> None:
+def check_value(name: str, value: Any, depth: int) -> None:
+    """Refuse a header that is nested too deep, too long, or of a type that no header has. Raises MalformedMessage."""
     if depth > MAX_DEPTH:
-        raise MalformedMessage(f"header '{name}' is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Mapping):
+        raise MalformedMessage(f"header {quoted(name)} is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, (str, bytes)):
+        if len(value) > MAX_TEXT:
+            raise MalformedMessage(
+                f"header {quoted(name)} has {len(value)} characters; at most {MAX_TEXT} are accepted"
+            )
+    elif isinstance(value, PLAIN):
+        return
+    elif isinstance(value, Mapping):
         for key, each in value.items():
             if not isinstance(key, str):
-                raise MalformedMessage(f"header {_quoted(key)} has a name that is not text")
-            _check_value(_quoted(key)[1:-1] if depth == 0 else name, each, depth + 1)
+                raise MalformedMessage(f"header {quoted(key)} has a name that is not text", "Give text.")
+            check_value(key if depth == 0 else name, each, depth + 1)
     elif isinstance(value, (list, tuple)):
         for each in value:
-            _check_value(name, each, depth + 1)
-    elif not isinstance(value, PLAIN):
-        raise MalformedMessage(f"header '{name}' is a {type(value).__name__}")
-    elif isinstance(value, (str, bytes)) and len(value) > MAX_TEXT:
-        raise MalformedMessage(f"header '{name}' has {len(value)} characters; at most {MAX_TEXT} are accepted")
+            check_value(name, each, depth + 1)
+    else:
+        raise MalformedMessage(f"header {quoted(name)} is a {type(value).__name__}", "Give text, a number or a list.")
 
 
-def _check_body(body: Any) -> None:
+def check_shape(body: Any) -> None:
+    """Refuse a body that is not args, kwargs and what follows. Raises MalformedMessage."""
     if not isinstance(body, (list, tuple)) or len(body) != 3:
         raise MalformedMessage(f"its body is {_shape(body)}, not a list of args, kwargs and embed")
     args, kwargs, embed = body
@@ -142,10 +163,12 @@ def _check_body(body: Any) -> None:
         raise MalformedMessage(f"its embed is {_shape(embed)}, not an object")
     for name in ("callbacks", "errbacks", "chain"):
         signatures = embed.get(name)
-        if signatures is not None and not (isinstance(signatures, list) and all(map(_is_signature, signatures))):
-            raise MalformedMessage(f"its {name} are not a list of signatures")
+        if signatures is not None and not (
+            isinstance(signatures, (list, tuple)) and all(map(_is_signature, signatures))
+        ):
+            raise MalformedMessage(f"its {name} are not a list of signatures", "Give signatures.")
     if (chord := embed.get("chord")) is not None and not _is_signature(chord):
-        raise MalformedMessage("its chord is not a signature")
+        raise MalformedMessage("its chord is not a signature", "Give a signature.")
 
 
 def _shape(value: Any) -> str:

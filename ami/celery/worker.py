@@ -32,8 +32,10 @@ class Worker(worker.Worker):
         super().setup_defaults(**options)
         for name, value in (self.limits.attributes if self.limits else {}).items():
             setattr(self, name, value)
+        conf = self.app.conf
+        conf.task_soft_time_limit, conf.task_time_limit = self.soft_time_limit, self.time_limit  # For its requests.
         if self.limits:
-            self.app.conf.worker_concurrency = self.concurrency  # For its tasks, which share its slots.
+            conf.worker_concurrency = self.concurrency  # For its tasks, which share its slots.
 
     def on_start(self) -> None:
         """Log the warnings; before, logging is not set up."""

@@ -9,6 +9,7 @@ from celery import concurrency
 from celery.concurrency.prefork import TaskPool
 from celery.utils.sysinfo import is_auto_concurrency
 
+from ami.celery.time_limits import TimeLimits, in_proportion
 from ami.celery.worker_command import WorkerCommand
 from ami.governor.container_capacity import auto_concurrency, children_held
 from ami.topology.app import APP
@@ -119,13 +120,12 @@ def _pool(command: WorkerCommand, row: Workload) -> Any:
 
 
 def _time_limits(command: WorkerCommand, row: Workload) -> dict[str, float]:
-    """Keep the soft limit below the hard one where only one of them is named: the other moves in proportion."""
-    soft, hard = command.named.get("soft_time_limit"), command.named.get("time_limit")
-    if hard and soft is None and hard <= row.soft_time_limit_seconds:
-        return {"soft_time_limit": hard * row.soft_time_limit_seconds / row.hard_time_limit_seconds}
-    if soft and hard is None and soft >= row.hard_time_limit_seconds:
-        return {"time_limit": soft * row.hard_time_limit_seconds / row.soft_time_limit_seconds}
-    return {}
+    """Keep the soft limit below the hard one where only one of them is named; what is named stays, also 0."""
+    named = TimeLimits(command.named.get("soft_time_limit"), command.named.get("time_limit"))
+    if (named.soft is None) == (named.hard is None):
+        return {}
+    soft, hard = in_proportion(named, TimeLimits(row.soft_time_limit_seconds, row.hard_time_limit_seconds))
+    return {"soft_time_limit": soft or 0} if named.soft is None else {"time_limit": hard or 0}
 
 
 def _children_held(command: WorkerCommand, row: Workload) -> int:

@@ -10,12 +10,13 @@ from django.core.checks import Warning as CheckWarning
 from kombu.exceptions import OperationalError
 
 from ami.celery import priority
+from ami.celery.time_limits import TimeLimits, in_proportion
 from ami.environment.errors import did_you_mean
 from ami.queues.schedule import declared
 from ami.queues.tasks import registered
 from ami.topology.errors import TopologyError
 from ami.topology.topology import ROUTES_SETTING, Topology
-from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS
+from ami.topology.workload import CONSUMER_TIMEOUT_SECONDS, Workload
 
 #: Tasks of Celery's own that the table may route; the others run where they are sent.
 CELERYS_OWN = ("celery.backend_cleanup",)
@@ -51,20 +52,22 @@ def _check_task(topology: Topology, name: str) -> Iterator[CheckMessage]:
             f"{name} is routed to '{queue}', which no workload consumes.{did_you_mean(queue, topology.queues)}",
             id="queues.E003",
         )
-    yield from _check_limits(task, topology.workload(place.queue).soft_time_limit_seconds)
+    yield from _check_limits(task, topology.workload(place.queue))
 
 
-def _check_limits(task: Any, queues_soft_limit: float) -> Iterator[CheckMessage]:
-    name, soft = task.name, task.soft_time_limit or queues_soft_limit
-    if task.time_limit and task.time_limit <= soft:
+def _check_limits(task: Any, workload: Workload) -> Iterator[CheckMessage]:
+    name, own = task.name, TimeLimits(task.soft_time_limit, task.time_limit)
+    if own.hard and own.soft and own.hard <= own.soft:
         yield Error(
-            f"{name} has a hard time limit of {task.time_limit} s, not above its soft one of {soft} s; "
+            f"{name} has a hard time limit of {own.hard} s, not above its soft one of {own.soft} s; "
             "Celery would look at the hard one only after the soft one. Set soft_time_limit below it.",
             id="queues.E007",
         )
-    if task.time_limit and task.time_limit + 60 > CONSUMER_TIMEOUT_SECONDS:
+    base = TimeLimits(workload.soft_time_limit_seconds, workload.hard_time_limit_seconds)
+    hard = in_proportion(own, base).hard or 0
+    if any(own) and hard + 60 > CONSUMER_TIMEOUT_SECONDS:
         yield Error(
-            f"{name} has a hard time limit of {task.time_limit} s; RabbitMQ takes a message back after "
+            f"{name} has a hard time limit of {hard:g} s; RabbitMQ takes a message back after "
             f"{CONSUMER_TIMEOUT_SECONDS} s. Work in slices (ami.queues.slices).",
             id="queues.E004",
         )

@@ -7,6 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.beat_entry import latest_run
+from ami.celery.hourly_crontab import in_real_time
 from ami.queues.models import TickClaim
 
 
@@ -27,7 +28,9 @@ def due_at(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> datet
     if claimed and claimed.claimed_at:
         last_run_at = latest_run(claimed.claimed_at, last_run_at, now)
     try:
-        due: datetime = now + entry.schedule.remaining_estimate(last_run_at)
+        schedule = in_real_time(entry.schedule)
+        schedule.nowfun = lambda: now
+        due: datetime = now + schedule.remaining_estimate(last_run_at)
     except (AttributeError, ImproperlyConfigured, ParseException, ValueError):
         return None  # It has no schedule, or one that beat cannot read: the log of beat names it.
     return max(due, entry.start_time) if entry.start_time else due

@@ -7,6 +7,7 @@ from typing import Any
 from celery import current_app
 
 from ami.celery import origin
+from ami.celery.time_limits import TimeLimits, in_proportion
 from ami.queues.schedule import declared
 from ami.topology.topology import Topology
 
@@ -55,6 +56,10 @@ def rows(topology: Topology) -> list[TaskRow]:
 def _row(topology: Topology, task: Any, every_seconds: int | None) -> TaskRow:
     place = topology.place(task.name)
     workload = topology.workload(place.queue)
+    limits = in_proportion(
+        TimeLimits(task.soft_time_limit, task.time_limit),
+        TimeLimits(workload.soft_time_limit_seconds, workload.hard_time_limit_seconds),
+    )
     return TaskRow(
         task=task.name,
         queue=place.queue,
@@ -62,8 +67,8 @@ def _row(topology: Topology, task: Any, every_seconds: int | None) -> TaskRow:
         routed=place.routed,
         by_person=topology.place(task.name, origin.PERSON).queue,
         by_beat=topology.place(task.name, origin.BEAT).queue,
-        soft_time_limit_seconds=task.soft_time_limit or workload.soft_time_limit_seconds,
-        hard_time_limit_seconds=task.time_limit or workload.hard_time_limit_seconds,
+        soft_time_limit_seconds=limits.soft or 0,
+        hard_time_limit_seconds=limits.hard or 0,
         max_retries=task.max_retries,
         every_seconds=every_seconds,
         triggered_by=task.triggered_by,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import shared_task
+from celery.exceptions import SoftTimeLimitExceeded
 
 from ami.admission.policies import GroupBy, InOrder, Permits, Rate, Unique
 from ami.queues.publish import publish_successor
@@ -226,3 +227,37 @@ def changing(self: Any, key: str, fails: int = 0, seconds: float = 0.0) -> None:
     if self.request.retries < fails:
         raise self.retry(countdown=0.2, exc=ValueError(f"try {self.request.retries} fails"))
     write("end", self, key=key, retries=self.request.retries)
+
+
+@shared_task(bind=True, max_retries=0)
+def deaf(self: Any, number: int, seconds: float) -> None:
+    """Go on after the soft time limit."""
+    ignore_soft_limit(self, number, seconds)
+
+
+@shared_task(bind=True, outbox=True, max_retries=0)
+def deaf_row(self: Any, number: int, seconds: float) -> None:
+    """Go on after the soft time limit."""
+    ignore_soft_limit(self, number, seconds)
+
+
+def ignore_soft_limit(task: Any, number: int, seconds: float) -> None:
+    try:
+        work(task, seconds, number=number)
+    except SoftTimeLimitExceeded:
+        write("soft limit", task, number=number)
+        time.sleep(seconds)
+
+
+@shared_task(bind=True, max_retries=3)
+def growing(self: Any, number: int, text: str = "") -> None:
+    """Retry with an argument that no worker takes."""
+    write("begin", self, number=number)
+    raise self.retry(kwargs={"number": number, "text": "x" * 5 * 1024**2}, countdown=0)
+
+
+@shared_task(bind=True, outbox=True, max_retries=3)
+def growing_row(self: Any, number: int, text: str = "") -> None:
+    """Go on with an argument that no worker takes."""
+    write("begin", self, number=number)
+    publish_successor(self, number=number, text="x" * 5 * 1024**2)

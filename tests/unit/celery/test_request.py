@@ -6,9 +6,10 @@ from unittest.mock import Mock
 
 import pytest
 from billiard.einfo import ExceptionInfo
-from billiard.exceptions import TimeLimitExceeded
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery.exceptions import Retry
 from celery.utils import uuid
+from celery.worker import state
 from kombu.serialization import dumps
 
 from ami.celery.request import Request, TaskMemoryError
@@ -67,6 +68,51 @@ def test_memory_error_buries_its_task_and_does_not_end_the_worker(request_of: An
 
 def test_task_memory_error_is_none_that_celery_would_stop_for():
     assert not issubclass(TaskMemoryError, MemoryError)
+
+
+@pytest.fixture
+def lost(request_of: Any, caplog: Any):
+    """Settle a request whose process is lost, and tell how, and whether that was charged to the task."""
+
+    def lost(ended_by: str, **marks: Any) -> tuple[str, bool]:
+        request = request_of(max_retries=0)
+        vars(request).update(marks)
+        request.on_failure(raised(WorkerLostError(f"Worker exited prematurely: {ended_by} Job: 3.")))
+        return settled(request), WorkerLostError.__name__ in caplog.text
+
+    return lost
+
+
+@pytest.mark.parametrize("flag", ["should_stop", "should_terminate"])
+@pytest.mark.parametrize("exit_code", [0, 1, 75, True])
+@pytest.mark.parametrize("ended_by", ["signal 9 (SIGKILL)", "signal 15 (SIGTERM)", "exitcode 0"])
+def test_process_lost_while_its_worker_stops_is_not_charged_to_its_task(
+    lost: Any, monkeypatch: pytest.MonkeyPatch, flag: str, exit_code: int, ended_by: str
+):
+    monkeypatch.setattr(state, flag, exit_code)
+    assert lost(ended_by) == ("returned", False)
+
+
+@pytest.mark.parametrize("flag", [None, False])
+@pytest.mark.parametrize(
+    ("ended_by", "expected"),
+    [
+        ("signal 15 (SIGTERM)", ("returned", False)),
+        ("signal 9 (SIGKILL)", ("buried", True)),
+        ("signal 11 (SIGSEGV)", ("buried", True)),
+        ("exitcode 0", ("buried", True)),
+        ("exitcode 15", ("buried", True)),
+    ],
+)
+def test_process_lost_while_its_worker_runs_is_charged_unless_sigterm_ended_it(
+    lost: Any, monkeypatch: pytest.MonkeyPatch, flag: Any, ended_by: str, expected: tuple[str, bool]
+):
+    monkeypatch.setattr(state, "should_stop", flag)
+    assert lost(ended_by) == expected
+
+
+def test_cancelled_task_whose_process_gets_sigterm_does_not_run_again(lost: Any):
+    assert lost("signal 15 (SIGTERM)", is_cancelled=True) == ("acknowledged", False)
 
 
 def test_ordinary_failure_is_buried(request_of: Any):

@@ -58,8 +58,9 @@ def test_task_with_an_unknown_queue_of_its_own_is_refused_with_the_nearest_name(
 @pytest.mark.parametrize(
     ("options", "code", "fact"),
     [
-        ({"time_limit": 200}, "queues.E007", "hard time limit of 200 s, not above its soft one of 240 s"),
         ({"time_limit": 60, "soft_time_limit": 60}, "queues.E007", "of 60 s, not above its soft one of 60 s"),
+        ({"time_limit": 60, "soft_time_limit": 90}, "queues.E007", "of 60 s, not above its soft one of 90 s"),
+        ({"soft_time_limit": 1700}, "queues.E004", "has a hard time limit of 2125 s"),
         ({"time_limit": 1741, "soft_time_limit": 60}, "queues.E004", "RabbitMQ takes a message back after 1800 s"),
     ],
 )
@@ -70,8 +71,9 @@ def test_time_limit_that_cannot_work_is_refused(make_task: Any, options: Any, co
     assert fact in sentence
 
 
-def test_time_limits_that_can_work_are_not_mentioned(make_task: Any):
-    make_task("ami.jobs.tasks.audit_limited", time_limit=1740, soft_time_limit=60)
+@pytest.mark.parametrize("options", [{"time_limit": 1740, "soft_time_limit": 60}, {"time_limit": 2}])
+def test_time_limits_that_can_work_are_not_mentioned(make_task: Any, options: Any):
+    make_task("ami.jobs.tasks.audit_limited", **options)
     assert not [message for message in checks.check_tasks() if "audit_limited" in message.msg]
 
 

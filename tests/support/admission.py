@@ -13,12 +13,15 @@ from random import Random
 from typing import Any
 
 from ami.admission.models import Call
+from ami.celery.staged_calls import DELIVERY, RUN_HEADER
 from tests.support.place import RABBITMQ, Place, Process, new_place, until
 from tests.support.worker_tasks.admitted import LINES
 
 TASKS = "tests.support.worker_tasks.admitted"
 QUEUE = "antenna"
 NAMES = ("first@%h", "second@%h")
+#: What a task declares of its calls.
+POLICIES = ("unique", "permits", "rate", "fair_by", "group_by", "in_order_by", "outbox")
 
 
 @contextmanager
@@ -128,3 +131,23 @@ def many_calls(called: Any, count: int, **fields: Any) -> None:
         for number in range(count)
     )
     Call.objects.bulk_create(rows, batch_size=500)
+
+
+@contextmanager
+def message(task: Any, run: str = "", **values: Any) -> Iterator[Any]:
+    """A worker's process that has received a message of a run, or a plain one."""
+    headers = {RUN_HEADER: run, DELIVERY: "delivery"} if run else {}
+    task.push_request(
+        id=values.pop("id", "id"),
+        headers=dict(headers),
+        delivery_info={},
+        called_directly=False,
+        is_eager=False,
+        retries=0,
+        **headers,
+        **values,
+    )
+    try:
+        yield task.request
+    finally:
+        task.pop_request()

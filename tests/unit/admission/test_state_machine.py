@@ -3,11 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from celery import current_app
+from celery.exceptions import Ignore
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -18,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from ami.admission import call_stager, groups, leases, picks, run_publisher, runs, stopped
 from ami.admission.models import Bucket, Call, DispatcherLease, RecentKey, Run, Share
 from ami.admission.policies import policy_of
+from ami.celery import staged_runs
 from ami.celery.staged_calls import End, Next, Note
-from tests.support.admission import QUEUE
+from tests.support.admission import POLICIES, QUEUE, message
 from tests.support.soak import soak
 from tests.support.worker_tasks import admitted
 
@@ -158,6 +161,26 @@ class Machine(RuleBasedStateMachine):
         owed = self.owed[name, key]
         assert name not in ("once", "dropped") or taken == set(owed), "not all that wait"
         assert name != "debounced" or max(taken) == max(owed), "not the last"
+
+    @rule(which=WHICH)
+    def deliver_to_a_version_without_the_policy(self, which: int) -> None:
+        """A worker of another version runs the call of a message alone, and ends its run."""
+        if not self.messages:
+            return
+        name, run = self.messages.pop(which % len(self.messages))
+        task, ran = current_app.tasks[name], list[int]()
+        row = Run.objects.filter(pk=run, state=Run.State.SENT).first()
+        call = Call.objects.filter(pk=row.call).first() if row is not None else None
+        with pytest.MonkeyPatch.context() as version, suppress(Ignore):
+            for policy in POLICIES:
+                version.setattr(task, policy, None)
+            version.setattr(task, "run", lambda **_: ran.append(1))
+            with message(task, run, id=call.task_id if call else "gone"):
+                staged_runs.run(task, (), {})
+        assert len(ran) == (call is not None), "once for its run, and not for one that has begun or ended"
+        assert call is None or not Run.objects.filter(pk=run).exists(), "its run has ended"
+        if call is not None:
+            self._forget(SimpleNamespace(task=task, calls=[call.arguments]))
 
     @rule(which=WHICH, crash=st.booleans())
     def succeed(self, which: int, crash: bool) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -23,12 +23,11 @@ from ami.celery.request import Request
 from ami.celery.staged_calls import DELIVERY, RUN_HEADER, End, Note
 from ami.queues import statistics
 from ami.queues.letters import rows
-from tests.support.admission import QUEUE
+from tests.support.admission import POLICIES, QUEUE, message
 from tests.support.worker_tasks import admitted
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
-POLICIES = ("unique", "permits", "rate", "fair_by", "group_by", "in_order_by", "outbox")
 KEYED = {"key": "a", "number": 1}
 #: Calls of tasks with each kind of policy.
 CALLS: dict[str, dict[str, Any]] = {
@@ -70,26 +69,6 @@ def send() -> list[picks.Outgoing]:
     Call.objects.update(not_before=None, ready=True)
     leases.acquire([QUEUE], "me")
     return picks.pick(picks.staged_tasks(current_app), QUEUE, "me", 99)
-
-
-@contextmanager
-def message(task: Any, run: str = "", **values: Any) -> Iterator[Any]:
-    """A worker's process that has received a message of a run, or a plain one."""
-    headers = {RUN_HEADER: run, DELIVERY: "delivery"} if run else {}
-    task.push_request(
-        id=values.pop("id", "id"),
-        headers=dict(headers),
-        delivery_info={},
-        called_directly=False,
-        is_eager=False,
-        retries=0,
-        **headers,
-        **values,
-    )
-    try:
-        yield task.request
-    finally:
-        task.pop_request()
 
 
 def running(task: Any, sent: picks.Outgoing, monkeypatch: pytest.MonkeyPatch, does: Callable[..., Any]) -> Any:

@@ -15,7 +15,7 @@ from ami.admission.models import Call, Run
 from ami.admission.picks import BATCH, UNCONFIRMED_SECONDS, Outgoing
 from ami.celery import bulk_publisher
 from ami.celery.app import PUBLISHED_HEADER
-from ami.celery.bulk_message import UnconfirmedTasks
+from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.staged_calls import RUN_HEADER, STARTS_HEADER, dispatching
 
 logger = get_logger(__name__)

@@ -1,6 +1,7 @@
 """The producer of everything this application publishes: bounded waits for confirmations, the broker's priorities."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from kombu import Producer
@@ -55,6 +56,23 @@ def _level(connection: Any, given: Any, headers: Mapping[str, Any]) -> int:
     if why := priority.why_ignored(connection):
         priority.warn_once(why, headers.get("task"))
     return level
+
+
+@contextmanager
+def answering(connection: Any, seconds: float) -> Iterator[Any]:
+    """Give the channel of a connection of the pool, whatever state another user left it in; each answer has so long.
+
+    An error drops the connection: the pool would close it in order, which waits for the same broker.
+    """
+    channel = connection.default_channel
+    link = connection.connection
+    is_bounded = kind_of(connection).confirms
+    try:
+        with link.transport.having_timeout(seconds) if is_bounded else nullcontext():
+            yield channel
+    except BaseException:
+        connection.collect()
+        raise
 
 
 class AntennaAMQP(SlotAMQP):

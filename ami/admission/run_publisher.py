@@ -100,7 +100,10 @@ def unseen(queue: str) -> list[Outgoing]:
         return []
     calls = {call.pk: call for call in Call.objects.filter(pk__in=found)}
     Run.objects.filter(pk__in=found.values(), state=Run.State.SENT).update(
-        sends=F("sends") + 1, confirmed_at=None, send_again_at=Now() + timedelta(seconds=UNCONFIRMED_SECONDS)
+        sends=F("sends") + 1,
+        sent_at=Case(When(confirmed_at=None, then=F("sent_at")), default=Now()),
+        confirmed_at=None,
+        send_again_at=Now() + timedelta(seconds=UNCONFIRMED_SECONDS),
     )
     if gone := [run for call, run in found.items() if call not in calls]:
         Run.objects.filter(pk__in=gone, state=Run.State.SENT).delete()

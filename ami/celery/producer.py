@@ -64,12 +64,11 @@ def answering(connection: Any, seconds: float) -> Iterator[Any]:
 
     An error drops the connection: the pool would close it in order, which waits for the same broker.
     """
-    channel = connection.default_channel
-    link = connection.connection
-    is_bounded = kind_of(connection).confirms
+    connection.ensure_connection(max_retries=1, interval_start=0)
+    link, is_bounded = connection.connection, kind_of(connection).confirms
     try:
         with link.transport.having_timeout(seconds) if is_bounded else nullcontext():
-            yield channel
+            yield connection.default_channel
     except BaseException:
         connection.collect()
         raise

@@ -7,6 +7,7 @@ import pytest
 from django.conf import settings
 from django.db.models.functions import Now
 
+from ami.admission import run_publisher
 from ami.admission.models import Call, DispatcherLease, Run
 from ami.queues import diagnostics
 from ami.queues.models import DesiredState
@@ -56,6 +57,14 @@ def test_run_that_the_broker_has_not_confirmed_for_long_is_an_error():
 def test_run_that_was_sent_lately_or_has_arrived_is_well(fields: dict[str, Any]):
     run(**fields)
     assert found() == []
+
+
+@pytest.mark.parametrize(("confirmed_at", "errors"), [(ago(30), 0), (None, 1)], ids=["confirmed", "never confirmed"])
+def test_run_that_is_sent_again_is_unconfirmed_from_then_on(confirmed_at: Any, errors: int):
+    call(run="run-0")
+    run(call=Call.objects.get().pk, confirmed_at=confirmed_at, send_again_at=ago(1))
+    assert len(run_publisher.unseen(QUEUE)) == 1
+    assert len(found()) == errors
 
 
 @pytest.mark.parametrize("left", [None, -31], ids=["never dispatched", "its dispatcher died"])

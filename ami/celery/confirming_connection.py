@@ -10,7 +10,7 @@ from celery import Celery
 from kombu.utils.collections import eqhash
 
 from ami.celery.message_collector import CollectedMessage
-from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS, Unconfirmed
+from ami.celery.producer import CONFIRM_TIMEOUT_SECONDS, Unconfirmed, drop
 
 #: Threads that publish at the same time have a connection each; so many are kept for the next batches.
 MOST_KEPT = 4
@@ -75,8 +75,7 @@ class ConfirmingConnection:
         self._producer = self._app.amqp.Producer(channel, auto_declare=False)
 
     def drop(self) -> None:
-        """Close the socket without a word: to close in order would wait for a broker that may not answer."""
-        self._connection.collect()
+        drop(self._connection)
 
     def forget(self) -> None:
         """In a forked child: close its descriptor of the parent's socket, which sends nothing."""

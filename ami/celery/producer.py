@@ -1,7 +1,7 @@
 """The producer of everything this application publishes: bounded waits for confirmations, the broker's priorities."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from kombu import Producer
@@ -47,7 +47,7 @@ class ConfirmedProducer(Producer):
         try:
             return super()._publish(body, level, *args, **kwargs)
         except TimeoutError as error:
-            connection.collect()
+            drop(connection)
             raise Unconfirmed("The broker did not confirm the message in time; it may have it all the same.") from error
 
 
@@ -56,6 +56,14 @@ def _level(connection: Any, given: Any, headers: Mapping[str, Any]) -> int:
     if why := priority.why_ignored(connection):
         priority.warn_once(why, headers.get("task"))
     return level
+
+
+def drop(connection: Any) -> None:
+    """Close a connection without waiting: a broker may not answer what closes it in order, or ends TLS."""
+    if kind_of(connection).confirms and connection.connected:
+        with suppress(OSError):
+            connection.connection.sock.settimeout(0)
+    connection.collect()
 
 
 @contextmanager
@@ -70,7 +78,7 @@ def answering(connection: Any, seconds: float) -> Iterator[Any]:
         with link.transport.having_timeout(seconds) if is_bounded else nullcontext():
             yield connection.default_channel
     except BaseException:
-        connection.collect()
+        drop(connection)
         raise
 
 

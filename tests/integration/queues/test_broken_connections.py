@@ -19,6 +19,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from ami.celery import confirming_connection
 from ami.celery.bulk_publisher import UnconfirmedTasks, publish_many
+from ami.celery.producer import Unconfirmed
 from ami.queues import slices
 from config import celery_app
 from tests.support.brokers import RABBITMQ, celery_at, management, new_broker, set_broker
@@ -216,3 +217,31 @@ def test_broker_that_does_not_read_is_given_up_in_time(there: Any, url: str, mon
         set_broker(there, {"broker_write_url": url})
     left = raised.value.unconfirmed
     assert publish_many(there, left) == [each.id for each in left]
+
+
+@pytest.mark.parametrize("how", ["batch", "question", "publish"])
+def test_connection_that_is_dropped_waits_for_no_end_of_tls(there: Any, monkeypatch: pytest.MonkeyPatch, how: str):
+    """A broker that does not answer sends no end of TLS, for which py-amqp waits as long as its socket does."""
+    waits: list[Any] = []
+    monkeypatch.setattr(TCPTransport, "_shutdown_transport", lambda self: waits.append(self.sock.gettimeout()))
+    publish(there)
+    error = TimeoutError("no answer")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    match how:
+        case "batch":
+            monkeypatch.setattr(amqp.Channel, "_basic_publish", fail)
+            monkeypatch.setattr(amqp.Channel, "basic_publish", fail)
+            with pytest.raises(UnconfirmedTasks):
+                publish(there)
+        case "question":
+            monkeypatch.setattr(slices, "depth", fail)
+            assert slices.others_wait(there.tasks[AUDIT]) is False
+        case "publish":
+            monkeypatch.setattr(amqp.Channel, "basic_publish_confirm", fail)
+            with pytest.raises(Unconfirmed):
+                there.send_task(AUDIT)
+    assert waits
+    assert set(waits) == {0}

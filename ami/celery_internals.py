@@ -39,7 +39,6 @@ _CHILDREN, _ADAPTERS, _SLOTS = "ami.governor.pool_children", "ami.governor.pool_
 _POOL_SIZE = "ami.celery.desired_state.pool_size"
 _CLOSABLE = "ami.governor.closable_consumer"
 _SCHEDULER, _DATABASE_SCHEDULER = "ami.celery.scheduler", "django_celery_beat.schedulers:DatabaseScheduler"
-_BULK = "ami.celery.bulk_message"
 _FIXUP, _WORKER_FIXUP = "celery.fixups.django:DjangoFixup", "celery.fixups.django:DjangoWorkerFixup"
 _OWN_FIXUP = "ami.celery.django_fixup"
 _GUARD, _UNACKED = "ami.celery.message_guard", "ami.transports.objectstore.broker.unacked"
@@ -99,10 +98,6 @@ INTERNALS = (
     Internal(_WORKER_FIXUP, "close_cache", _OWN_FIXUP, "close caches after each task"),
     # Publishing, events, beat.
     Internal("celery.app.amqp:AMQP", "producer_pool", "ami.celery.producer", "publish with our producer"),
-    Internal("celery.app.amqp:AMQP", "_event_dispatcher", "ami.celery.bulk_publisher", "announce the tasks of a batch"),
-    Internal("celery.app.task:Task", "_dump_pydantic_arguments", _BULK, "leave models to Celery"),
-    Internal("celery.app.task:Task", "_get_exec_options", _BULK, "publish with the options of the task"),
-    Internal("kombu.messaging:Producer", "_publish", "ami.celery.confirms", "publish what is serialized already"),
     Internal("celery.beat:Scheduler", "_ensure_connected", _SCHEDULER, "show each try to connect"),
     Internal("celery.beat:Scheduler", "_heap", _SCHEDULER, "compute every next run again"),
     Internal("celery.beat:Scheduler", "_when", _SCHEDULER, "order the heap by the monotonic clock"),
@@ -158,29 +153,6 @@ def _assigned(owner: type) -> set[str]:
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
     nodes = (node for each in classes for node in ast.walk(each) if isinstance(node, ast.Attribute))
     return {node.attr for node in nodes if isinstance(node.ctx, ast.Store)}
-
-
-# Of publishing.
-
-
-def execution_options(task: Any) -> dict[str, Any]:
-    """Return a new dictionary with the options that a task's class sets for its messages."""
-    return dict(task._get_exec_options())
-
-
-def dumps_models(task: Any) -> bool:
-    """Whether a task's arguments may be pydantic models, which Celery dumps."""
-    return task._dump_pydantic_arguments is not None
-
-
-def event_dispatcher(amqp: Any) -> Any:
-    """Return what publishes the events of sent tasks."""
-    return amqp._event_dispatcher
-
-
-def publish_serialized(producer: Any, arguments: tuple[Any, ...]) -> None:
-    """Publish a message with the arguments that ``Producer.publish`` had for ``_publish``."""
-    producer._publish(*arguments)
 
 
 # Of Celery's pool and billiard's.

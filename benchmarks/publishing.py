@@ -19,7 +19,8 @@ from ami.celery.bulk_publisher import publish_many
 from benchmarks.brokers.application import TASK, make
 from benchmarks.brokers.contenders import Contender, contenders, virtual_host
 
-TARGET = 4.0
+#: A message is made by `apply_async` either way, which takes 0.4 ms; what is saved is the wait for the broker.
+TARGET = 1.5
 BROKERS = ("folder, early ack", "RabbitMQ quorum, late ack", "Redis, early ack")
 
 

@@ -1,5 +1,6 @@
 """Publishes the calls that were picked, confirmed in bulk; what is not confirmed is published again for its run."""
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from ami.admission.models import Call, Run
 from ami.admission.picks import BATCH, UNCONFIRMED_SECONDS, Outgoing
 from ami.celery import bulk_publisher
 from ami.celery.app import PUBLISHED_HEADER
-from ami.celery.bulk_message import UnconfirmedTasks
+from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.staged_calls import RUN_HEADER, STARTS_HEADER, dispatching
 
 logger = get_logger(__name__)
@@ -24,6 +25,11 @@ logger = get_logger(__name__)
 #: after twice as long, and so on. A second message does nothing.
 UNSEEN_SECONDS = 600.0
 MOST_DOUBLINGS = 8
+#: While calls are not published, a line a minute says so.
+COMPLAIN_SECONDS = 60.0
+
+#: When it was last said, on the monotonic clock: of the broker, and of each task.
+_complained_at: dict[str, float] = {}
 
 
 def signature(app: Any, outgoing: Outgoing) -> Signature:
@@ -49,17 +55,29 @@ def publish(app: Any, outgoing: Sequence[Outgoing]) -> list[str]:
         try:
             return [runs[task_id] for task_id in bulk_publisher.publish_many(app, made)]
         except UnconfirmedTasks as error:
-            logger.warning("Calls not confirmed, they are published again: %s", error)
+            _complain(error)
             return [runs[task_id] for task_id in error.confirmed if task_id in runs]
         except OperationalError as error:
-            logger.warning("Calls not published, they are published again: %s", error)
+            _complain(error)
             return []
-        except Exception:
+        except Exception as error:
             if len(outgoing) == 1:
-                logger.exception("Call not published", extra={"task": outgoing[0].call.task})
+                _complain(error, outgoing[0].call.task)
                 return []
     # One of them cannot be published: the others are.
     return [run for each in outgoing for run in publish(app, [each])]
+
+
+def _complain(error: Exception, task: str = "") -> None:
+    """Log why calls are not published; of one that cannot be, with its traceback."""
+    now = time.monotonic()
+    if now - _complained_at.get(task, float("-inf")) < COMPLAIN_SECONDS:
+        return
+    _complained_at[task] = now
+    if task:
+        logger.error("Call not published: %s", error, exc_info=error, extra={"task": task})
+    else:
+        logger.warning("Calls not confirmed, they are published again: %s", error)
 
 
 def confirmed(runs: Sequence[str]) -> None:
@@ -82,7 +100,10 @@ def unseen(queue: str) -> list[Outgoing]:
         return []
     calls = {call.pk: call for call in Call.objects.filter(pk__in=found)}
     Run.objects.filter(pk__in=found.values(), state=Run.State.SENT).update(
-        sends=F("sends") + 1, confirmed_at=None, send_again_at=Now() + timedelta(seconds=UNCONFIRMED_SECONDS)
+        sends=F("sends") + 1,
+        sent_at=Case(When(confirmed_at=None, then=F("sent_at")), default=Now()),
+        confirmed_at=None,
+        send_again_at=Now() + timedelta(seconds=UNCONFIRMED_SECONDS),
     )
     if gone := [run for call, run in found.items() if call not in calls]:
         Run.objects.filter(pk__in=gone, state=Run.State.SENT).delete()

@@ -9,9 +9,8 @@ consume or publish).
 
 Publish: ``publish_settings`` (keeps what each publish reads), ``app`` (``send_task``: origin, delay, unknown queues),
 ``staged_calls`` (the port to tasks with a policy, whose calls are rows), ``origin`` (who published),
-``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once),
-``bulk_message`` (builds one of them), ``replaced_calls`` (whether Celery's code publishes it), ``confirms`` (waits for
-RabbitMQ's confirmations together).
+``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once), ``message_collector`` (keeps
+what `apply_async` publishes), ``confirming_connection`` (publishes it to RabbitMQ with one wait).
 
 Receive: ``message_guard`` (the worker's consumer), ``task_message`` (checks a message), ``dead_letter_publisher``
 (stores what is buried).

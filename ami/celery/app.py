@@ -11,7 +11,7 @@ from celery import Celery
 from celery.exceptions import QueueNotFound
 from celery.signals import before_task_publish
 from celery.utils.functional import maybe_list
-from kombu import Connection, Queue
+from kombu import Queue
 from kombu.utils.objects import cached_property
 
 from ami.celery import origin, publish_bounds, sensitive, staged_calls
@@ -95,11 +95,6 @@ class AntennaCelery(Celery):
         if self._known_kind is None or self._known_kind[0] != setting:
             self._known_kind = (setting, kind_of(self.connection_for_write()))
         return self._known_kind[1]
-
-    def options_completer(self, connection: Connection) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
-        """Return what ``send_task`` does to the options of a task with this name, for many tasks to one broker."""
-        kind = kind_of(connection)
-        return lambda name, options: _copied(self._completed(kind, name, options))
 
     def _completed(self, kind: BrokerKind, name: str, options: dict[str, Any]) -> dict[str, Any]:
         if options.get("retries") and not staged_calls.is_dispatching():

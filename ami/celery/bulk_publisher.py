@@ -1,28 +1,51 @@
 """Publishes many tasks with few waits for the broker: what ``apply_async`` does in a loop, in batches."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from amqp.exceptions import MessageNacked, NotFound
 from celery import Celery, Signature
+from celery.utils import uuid
 from kombu.exceptions import BatchPublishError, OperationalError
+from kombu.utils.functional import retry_over_time
 
-from ami import celery_internals
-from ami.celery.bulk_message import BulkMessage, MessageBuilder, UnconfirmedTasks, id_of, with_id
-from ami.celery.confirms import is_confirming, publish_confirmed
+from ami.celery.confirming_connection import declared, publish_confirmed
+from ami.celery.message_collector import CollectedMessage, MessageCollector
 
 #: A batch ends with whichever of them is reached first.
 BATCH_MESSAGES = 1000
 BATCH_BYTES = 4 * 1024**2
 
 
+class UnconfirmedTasks(OperationalError):
+    """The broker has not confirmed every task of a call of ``publish_many``; the cause says why.
+
+    ``confirmed`` are the ids of those that it has. ``unconfirmed`` are the signatures of the others, each with its id:
+    publishing them again completes the call, and a task that the broker had all the same keeps its id.
+    """
+
+    def __init__(self, confirmed: list[str], unconfirmed: list[Signature], cause: BaseException) -> None:
+        count = len(confirmed) + len(unconfirmed)
+        super().__init__(f"The broker confirmed {len(confirmed)} of {count} tasks; publish the others again: {cause}")
+        self.confirmed, self.unconfirmed = confirmed, unconfirmed
+
+
+def with_id(signature: Signature, task_id: str | None = None) -> Signature:
+    """Return a copy of a signature that has an id: its own, this one, or a new one."""
+    copy = signature.clone()
+    copy.options["task_id"] = task_id or copy.options.get("task_id") or uuid()
+    return copy
+
+
 def publish_many(app: Celery, signatures: Iterable[Signature]) -> list[str]:
     """Publish a task for each signature; return their ids, in the same order.
 
-    Each message is what ``signature.apply_async()`` would publish, with the same signals, in the same order per queue.
-    The broker confirms a batch at once: on RabbitMQ with confirmations that are waited for together, on a folder with
-    one append and one sync per queue, on Redis with one pipeline. A signature that is more than a message to be sent
-    now (canvas, a delay, callbacks) is published by its own ``apply_async``, in its turn. The signatures may come from
+    Each message is made by the ``apply_async`` of its task and kept, and a batch is published at once, in the same
+    order per queue: on RabbitMQ on a connection of its own with one wait for all confirmations, on a folder with one
+    append and one sync per queue, on Redis with one pipeline. ``after_task_publish`` comes when a message is made,
+    before the broker has it. Canvas is published by its own ``apply_async``, in its turn. The signatures may come from
     a generator; one batch of them is in memory.
 
     A lost connection and a refusal are retried by ``task_publish_retry_policy``, with the same ids and only for what
@@ -35,15 +58,27 @@ def publish_many(app: Celery, signatures: Iterable[Signature]) -> list[str]:
     return _BulkPublisher(app).publish(iter(signatures))
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task of the batch; beside its message there may be an event."""
+
+    signature: Signature
+    task_id: str
+    messages: list[CollectedMessage]
+
+    @property
+    def is_confirmed(self) -> bool:
+        return all(each.is_confirmed for each in self.messages)
+
+
 class _BulkPublisher:
     """Holds a producer of the application's pool only while it sends: the pool may have a single one."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        self._write = app.connection_for_write()  # Not opened: it only tells the kind of broker.
-        self._builder = MessageBuilder(app, self._write)
-        self._batch: dict[int, BulkMessage] = {}
-        self._bytes = 0
+        self._write = app.connection_for_write()  # It tells the kind of broker.
+        self._collector = MessageCollector(self._write)
+        self._batch: list[_Task] = []
         self._ids: list[str] = []
         self._confirmed: list[str] = []
 
@@ -54,56 +89,59 @@ class _BulkPublisher:
         except Exception:
             self._flush(waiting)  # What came before it is published, as in a loop.
             raise
-        self._flush(waiting)
+        else:
+            self._flush(waiting)
+        finally:
+            self._write.collect()  # A result backend may have used it.
         return self._ids
 
     def _add(self, signature: Signature, waiting: Iterator[Signature]) -> None:
-        message = self._builder.build(signature)
-        if message is None:
+        if type(signature) is not Signature or signature.get("subtask_type"):
             self._flush(waiting)
-            self._apply(signature, waiting)
+            self._apply_canvas(signature, waiting)
             return
-        self._batch[len(self._ids)] = message
-        self._ids.append(message.task_id)
-        self._bytes += message.size_bytes
-        if len(self._batch) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
+        collector, task_id = self._collector, signature.options.get("task_id") or uuid()
+        before = len(collector.messages)
+        try:
+            self._apply(signature, task_id)
+        except self._errors() as error:
+            left = chain([with_id(signature, task_id)], waiting)
+            self._flush(left)
+            raise self._unconfirmed([], left, error) from error
+        self._ids.append(task_id)
+        self._batch.append(_Task(signature, task_id, collector.messages[before:]))
+        if len(collector.messages) >= BATCH_MESSAGES or collector.size_bytes >= BATCH_BYTES:
             self._flush(waiting)
 
-    def _apply(self, signature: Signature, waiting: Iterator[Signature]) -> None:
-        """Publish a signature by its own ``apply_async``."""
-        options = {} if signature.get("subtask_type") else {"task_id": id_of(signature.options)}
-        try:
-            result = self._applied(signature, options)
-        except self._errors() as error:
-            raise self._unconfirmed([with_id(signature, **options)], waiting, error) from error
-        task_id = options.get("task_id") or result.id
-        self._ids.append(task_id)
-        self._confirmed.append(task_id)
-
-    def _applied(self, signature: Signature, options: dict[str, Any]) -> Any:
-        task = None if signature.get("subtask_type") else self._app.tasks.get(signature.task)
+    def _apply(self, signature: Signature, task_id: str) -> None:
+        """Let a signature add its messages, if it has any: it may become a row, or run eagerly."""
+        own = {"task_id": task_id, "producer": self._collector}
+        task = self._app.tasks.get(signature.task)
         if task is None:
-            return signature.apply_async(**options)
+            signature.apply_async(**own)
+            return
         given = {"args": signature.args} if signature.args else {}
-        return task.apply_async(**given, kwargs=signature.kwargs, **{**signature.options, **options})
+        task.apply_async(**given, kwargs=signature.kwargs, **{**signature.options, **own})
+
+    def _apply_canvas(self, signature: Signature, waiting: Iterator[Signature]) -> None:
+        try:
+            result = signature.apply_async()
+        except self._errors() as error:
+            raise self._unconfirmed([with_id(signature)], waiting, error) from error
+        self._ids.append(result.id)
+        self._confirmed.append(result.id)
 
     def _flush(self, waiting: Iterator[Signature]) -> None:
         """Publish the batch. Raises UnconfirmedTasks."""
-        batch, self._batch, self._bytes = self._batch, {}, 0
-        if not batch:
-            return
-        open_ = dict(batch)
+        batch, self._batch = self._batch, []
         try:
-            with self._app.producer_or_acquire() as producer:
-                for message in batch.values():
-                    if message.has_result:
-                        self._app.backend.on_task_call(producer, message.task_id)
-                self._send(producer, open_)
+            if messages := self._collector.take():
+                self._send(messages)
         except self._errors() as error:
-            left = [with_id(message.signature, message.task_id) for message in open_.values()]
-            self._announce(batch, open_)
+            self._confirmed += [each.task_id for each in batch if each.is_confirmed]
+            left = [with_id(each.signature, each.task_id) for each in batch if not each.is_confirmed]
             raise self._unconfirmed(left, waiting, error) from error
-        self._announce(batch, open_)
+        self._confirmed += [each.task_id for each in batch]
 
     def _errors(self) -> tuple[type[BaseException], ...]:
         """Return the errors of broker and network. Any other, a time limit, ends the call as it ends a loop."""
@@ -116,58 +154,62 @@ class _BulkPublisher:
             *connection.recoverable_connection_errors,
         )
 
-    def _announce(self, batch: dict[int, BulkMessage], left: dict[int, BulkMessage]) -> None:
-        sent = [message for number, message in batch.items() if number not in left]
-        self._confirmed += [message.task_id for message in sent]
-        for message in sent:
-            message.announce()
-        if events := [message.event for message in sent if message.event]:
-            dispatcher = celery_internals.event_dispatcher(self._app.amqp)
-            with self._app.producer_or_acquire() as producer:
-                for event in events:
-                    dispatcher.publish("task-sent", event, producer, retry=True)
-
     def _unconfirmed(
         self, left: list[Signature], waiting: Iterator[Signature], error: BaseException
     ) -> UnconfirmedTasks:
         return UnconfirmedTasks(self._confirmed, [*left, *map(with_id, waiting)], error)
 
-    def _send(self, producer: Any, messages: dict[int, BulkMessage]) -> None:
-        """Publish messages, and remove from ``messages`` those that the broker has; tried again as the policy says."""
-        conf, connection = self._app.conf, producer.connection
-
-        def once() -> None:
-            self._send_once(producer, messages)
-
-        send: Any = once
-        if conf.task_publish_retry:
-            policy = dict(conf.task_publish_retry_policy)
-            connection.transport_options.update(policy)
-            send = connection.ensure(producer, once, **policy)
+    def _send(self, messages: list[CollectedMessage]) -> None:
+        """Publish messages and note which of them the broker has; tried again as the policy says."""
+        send = self._send_confirmed if self._write.transport.driver_type == "amqp" else self._send_pooled
         declare = getattr(self._app, "declare_everything", None)
         try:
-            send()
+            send(messages)
         except NotFound:
             if declare is None:
                 raise
             declare()
-            send()
+            send(messages)
 
-    def _send_once(self, producer: Any, messages: dict[int, BulkMessage]) -> None:
-        # Each once: to look whether one is declared already takes longer than to build a message.
-        for entity in {id(entity): entity for message in messages.values() for entity in message.declare}.values():
-            producer.maybe_declare(entity)
-        if is_confirming(producer.connection):
-            publish_confirmed(producer, messages)
-        elif producer.supports_batch_publish:
-            try:
-                with producer.batch(max_size=BATCH_MESSAGES):
-                    for message in messages.values():
-                        celery_internals.publish_serialized(producer, message.arguments)
-            except BatchPublishError as error:
-                raise error.__cause__ or error from None
-            messages.clear()
-        else:
-            for number, message in list(messages.items()):
-                celery_internals.publish_serialized(producer, message.arguments)
-                del messages[number]
+    def _send_confirmed(self, messages: list[CollectedMessage]) -> None:
+        def once() -> None:
+            publish_confirmed(self._app, [each for each in messages if not each.is_confirmed])
+
+        policy = self._policy() or {"max_retries": 0}
+        errors = self._write.recoverable_connection_errors + self._write.recoverable_channel_errors
+        retry_over_time(once, errors + tuple(policy.pop("retry_errors", None) or ()), **policy)
+
+    def _send_pooled(self, messages: list[CollectedMessage]) -> None:
+        with self._app.producer_or_acquire() as producer:
+
+            def once() -> None:
+                _send_once(producer, messages)
+
+            if policy := self._policy():
+                producer.connection.transport_options.update(policy)
+                once = producer.connection.ensure(producer, once, **policy)
+            once()
+
+    def _policy(self) -> dict[str, Any]:
+        conf = self._app.conf
+        return dict(conf.task_publish_retry_policy) if conf.task_publish_retry else {}
+
+
+def _send_once(producer: Any, messages: list[CollectedMessage]) -> None:
+    """Publish messages of which none is stored, or in a batch all."""
+    left = [each for each in messages if not each.is_confirmed]
+    for entity in declared(left):
+        producer.maybe_declare(entity)
+    if not producer.supports_batch_publish:
+        for message in left:
+            producer.publish(message.body, **message.options)
+            message.is_confirmed = True
+        return
+    try:
+        with producer.batch(max_size=BATCH_MESSAGES):
+            for message in left:
+                producer.publish(message.body, **message.options)
+    except BatchPublishError as error:
+        raise error.__cause__ or error from None
+    for message in left:
+        message.is_confirmed = True

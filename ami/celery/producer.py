@@ -1,6 +1,7 @@
 """The producer of everything this application publishes: bounded waits for confirmations, the broker's priorities."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from kombu import Producer
@@ -46,7 +47,7 @@ class ConfirmedProducer(Producer):
         try:
             return super()._publish(body, level, *args, **kwargs)
         except TimeoutError as error:
-            connection.collect()
+            drop(connection)
             raise Unconfirmed("The broker did not confirm the message in time; it may have it all the same.") from error
 
 
@@ -55,6 +56,30 @@ def _level(connection: Any, given: Any, headers: Mapping[str, Any]) -> int:
     if why := priority.why_ignored(connection):
         priority.warn_once(why, headers.get("task"))
     return level
+
+
+def drop(connection: Any) -> None:
+    """Close a connection without waiting: a broker may not answer what closes it in order, or ends TLS."""
+    if kind_of(connection).confirms and connection.connected:
+        with suppress(OSError):
+            connection.connection.sock.settimeout(0)
+    connection.collect()
+
+
+@contextmanager
+def answering(connection: Any, seconds: float) -> Iterator[Any]:
+    """Give the channel of a connection of the pool, whatever state another user left it in; each answer has so long.
+
+    An error drops the connection: the pool would close it in order, which waits for the same broker.
+    """
+    connection.ensure_connection(max_retries=1, interval_start=0)
+    link, is_bounded = connection.connection, kind_of(connection).confirms
+    try:
+        with link.transport.having_timeout(seconds) if is_bounded else nullcontext():
+            yield connection.default_channel
+    except BaseException:
+        drop(connection)
+        raise
 
 
 class AntennaAMQP(SlotAMQP):

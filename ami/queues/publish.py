@@ -21,7 +21,7 @@ from django.conf import settings
 from django.db import transaction
 
 from ami.celery import bulk_publisher, staged_calls, staged_runs
-from ami.celery.bulk_message import with_id
+from ami.celery.bulk_publisher import with_id
 from ami.celery.origin import PERSON, of_request
 from ami.queues.reserved_slot import LONG_HEADER, ROOM_SECONDS
 from ami.topology.router import ORIGIN_HEADER
@@ -88,7 +88,7 @@ def publish_many(signatures: Iterable[Signature]) -> list[str]:
     A call of a task with a policy is a row of the running transaction, at once.
 
     Raises:
-        ami.celery.bulk_message.UnconfirmedTasks: an OperationalError with the signatures to publish again; inside a
+        ami.celery.bulk_publisher.UnconfirmedTasks: an OperationalError with the signatures to publish again; inside a
             transaction its commit raises it.
     """
     if not transaction.get_connection().in_atomic_block:

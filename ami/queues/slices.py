@@ -8,6 +8,7 @@ from celery.utils.log import get_logger
 
 from ami.celery import origin, task_progress
 from ami.celery.declaration import depth
+from ami.celery.producer import answering
 from ami.queues import reserved_slot
 from ami.queues.publish import publish_successor
 
@@ -19,6 +20,8 @@ SLICE_SECONDS = 60.0
 FAIR_SHARE_SECONDS = 0.25
 #: So often it reports how far it is, for those who look at what a worker runs.
 REPORT_SECONDS = 1.0
+#: The broker is given so long to say how many messages wait.
+ANSWER_SECONDS = 5.0
 
 
 class Slice:
@@ -95,7 +98,7 @@ def others_wait(task: Any) -> bool:
     """Whether a message waits in the queue that the running task came from. False for an unreachable broker."""
     queue = _queue_of(task)
     try:
-        with task.app.connection_or_acquire() as connection, connection.channel() as channel:
+        with task.app.connection_or_acquire() as connection, answering(connection, ANSWER_SECONDS) as channel:
             return depth(channel, queue)[0] > 0
     except Exception as error:
         # The answer only shortens this slice; its time limit still bounds it.

@@ -9,6 +9,7 @@ class Run(models.Model):
 
     ``call`` is the row of the call that its message is about. ``key`` is null once other runs of its key may be sent.
     ``weight`` is that of its fair key: its seconds count so much less.
+    ``sent_at`` is when its message was sent, that of an unconfirmed one the first time.
     ``worker`` is the start of a worker (`ami.celery.connection_names`), ``delivery`` the one message that began it.
     """
 

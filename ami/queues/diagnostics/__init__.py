@@ -1,8 +1,8 @@
 """Findings about the running deployment: one module per source.
 
-``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``stranded``: calls that
-none of them can run. ``redis_servers``: what each Redis says. ``beat``: what beat left in the database. ``reported``:
-what workers reported there. ``sources``: what the apps above know.
+``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``calls``: calls that
+are not sent. ``stranded``: calls that no worker can run. ``redis_servers``: what each Redis says. ``beat``: what beat
+left in the database. ``reported``: what workers reported there. ``sources``: what the apps above know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db import DatabaseError
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
 from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, queues, reported, sources, stranded, workers
+from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 
@@ -57,7 +57,7 @@ def without_broker(topology: Topology) -> list[Finding]:
 def _reported(topology: Topology) -> list[Finding]:
     try:
         with database_block():
-            return list(reported.findings(topology))
+            return [*reported.findings(topology), *calls.findings()]
     except DatabaseError as error:
         why = str(error).partition("\n")[0]
         return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]

@@ -25,6 +25,7 @@ RULES: Mapping[str, Rule] = {
     "blocked": Rule(MANAGEMENT, 60),
     "broker-unreachable": Rule(ALWAYS, 30),
     "nats-away": Rule(NATS, 30),
+    "calls-unsent": Rule(ROWS, 30),
     "worker-state": Rule(ROWS, 30),
     "no-beat": Rule(BEAT, 30),
     "letters-new": Rule(ROWS, 30),

@@ -10,9 +10,8 @@ import pytest
 from celery import Celery
 from kombu import Exchange, Queue
 
-from ami.celery import confirms
-from ami.celery.bulk_message import UnconfirmedTasks
-from ami.celery.bulk_publisher import publish_many
+from ami.celery import confirming_connection
+from ami.celery.bulk_publisher import UnconfirmedTasks, publish_many
 from ami.celery.producer import Unconfirmed
 from tests.support.brokers import RABBITMQ, celery_at, new_broker, set_broker
 from tests.support.bulk_messages import breaking, drained, ids, many_kinds
@@ -134,7 +133,7 @@ def test_frozen_broker_ends_the_wait_and_names_the_unconfirmed(rabbitmq: str, mo
     first = publish_many(app, signatures(app, 1))
     with breaking(rabbitmq, 90_000, freezes=True) as relay:
         set_broker(app, {"broker_write_url": relay.url})
-        monkeypatch.setattr(confirms, "CONFIRM_TIMEOUT_SECONDS", 2.0)
+        monkeypatch.setattr(confirming_connection, "CONFIRM_TIMEOUT_SECONDS", 2.0)
         with pytest.raises(UnconfirmedTasks) as raised:
             publish_many(app, signatures(app, 300))
         assert relay.has_broken

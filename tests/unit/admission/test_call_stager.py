@@ -16,7 +16,7 @@ from ami.admission import leases, picks, run_publisher
 from ami.admission.call_stager import CannotStage, DuplicateCall
 from ami.admission.models import Call, Run
 from ami.celery import bulk_publisher
-from ami.celery.bulk_message import MessageBuilder
+from ami.celery.message_collector import MessageCollector
 from ami.celery.staged_calls import RUN_HEADER, dispatching
 from ami.queues import admission_facts
 from ami.queues.models import DesiredState, Worker
@@ -71,10 +71,11 @@ def test_row_keeps_what_the_message_is_published_with(app: Any):
     assert 25 < (row.not_before - timezone.now()).total_seconds() < 31
     assert 55 < (row.expires - row.not_before).total_seconds() < 65
     made = run_publisher.signature(app, picks.Outgoing("run", row))
+    collector = MessageCollector(app.connection_for_write())
     with dispatching():
-        message = MessageBuilder(app, app.connection_for_write()).build(made)
-    assert message is not None
-    headers, priority = message.arguments[4], message.arguments[1]
+        made.apply_async(producer=collector)
+    (message,) = collector.take()
+    headers, priority = message.options["headers"], message.options["priority"]
     assert (headers["id"], headers["mine"], headers[ORIGIN_HEADER], headers[RUN_HEADER]) == (
         row.task_id,
         1,

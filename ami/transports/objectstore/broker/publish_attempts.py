@@ -13,21 +13,25 @@ from typing import Any
 REMEMBERED = 4096
 
 
+class OwnHeaders(dict[str, Any]):
+    """The headers of one publish alone: its retries are known by them, whatever prepares the message anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishAttempt:
-    """One try to publish a message; ``name`` is the id under which it is stored."""
+    """One try to publish a message; ``name`` is the id under which it is stored, ``known_by`` is what retries share."""
 
     name: str
-    properties: dict[str, Any]
+    known_by: dict[str, Any]
     body: Any
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """It holds on to the message's properties, so that no other dict gets their `id`, and not to its body."""
+    """It holds on to what the retries share, so that no other dict gets its `id`, and not to the message's body."""
 
     name: str
-    properties: dict[str, Any]
+    known_by: dict[str, Any]
     digest: bytes
 
 
@@ -39,17 +43,19 @@ def begin_attempt(message: dict[str, Any]) -> PublishAttempt:
     """Return a new attempt; its name is that of an earlier one only for a retry of a publish that failed.
 
     kombu prepares a message anew for each try, from the same dict of properties and the same body, perhaps on another
-    connection. Neither the caller's ``message_id`` nor anything within the message decides: a copy is a new message.
+    connection; `publish_many` from the same `OwnHeaders`. Neither the caller's ``message_id`` nor anything within the
+    message decides: a copy is a new message.
     """
-    properties, body = message["properties"], message["body"]
-    name = _failed_name(properties, body) if _failed else None
-    return PublishAttempt(name or uuid.uuid4().hex, properties, body)
+    headers, body = message["headers"], message["body"]
+    known_by = headers if isinstance(headers, OwnHeaders) else message["properties"]
+    name = _failed_name(known_by, body) if _failed else None
+    return PublishAttempt(name or uuid.uuid4().hex, known_by, body)
 
 
-def _failed_name(properties: dict[str, Any], body: Any) -> str | None:
+def _failed_name(known_by: dict[str, Any], body: Any) -> str | None:
     with _lock:
-        failed = _failed.pop(id(properties), None)
-    if failed is None or failed.properties is not properties or failed.digest != _digest(body):
+        failed = _failed.pop(id(known_by), None)
+    if failed is None or failed.known_by is not known_by or failed.digest != _digest(body):
         return None
     return failed.name
 
@@ -58,7 +64,7 @@ def remember_failed(attempts: Iterable[PublishAttempt]) -> None:
     """Let retries of these attempts have the same names."""
     with _lock:
         for one in attempts:
-            _failed[id(one.properties)] = _Failed(one.name, one.properties, _digest(one.body))
+            _failed[id(one.known_by)] = _Failed(one.name, one.known_by, _digest(one.body))
         while len(_failed) > REMEMBERED:
             _failed.popitem(last=False)
 

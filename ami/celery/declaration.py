@@ -42,12 +42,12 @@ def declare(topology: Topology, connection: Connection, own: Collection[str] = (
             queue(channel).declare()
     if kind.delay_exchanges:
         declare_native_delayed_delivery_exchanges_and_queues(connection, DELAY_QUEUE_TYPE)
-        with connection.channel() as channel:
-            for queue in queues:  # Whichever queue has the key: it is the exchange that is bound.
-                broker.EXCHANGE(channel).bind_to(broker.DELAYED_DELIVERY_EXCHANGE, routing_key=f"#.{queue.name}")
     for queue in queues:
         if queue.name in own or not _exists(connection, queue.name):
             _declare_with_keys(connection, queue)
+        elif kind.delay_exchanges:  # Whichever queue has the key: it is the exchange that is bound.
+            with connection.channel() as channel:
+                broker.EXCHANGE(channel).bind_to(broker.DELAYED_DELIVERY_EXCHANGE, routing_key=f"#.{queue.name}")
     return [queue.name for queue in (*kept, *queues)]
 
 

@@ -88,7 +88,7 @@ def test_schedule_is_written_and_counted():
 
 def test_check_of_the_product_alone_exits_with_an_error_only_for_errors(make_task: Any):
     assert all(row["level"] != "error" for row in json.loads(queues("check", "--json")))
-    make_task("ami.jobs.tasks.audit_limited", time_limit=100)
+    make_task("ami.jobs.tasks.audit_limited", time_limit=100, soft_time_limit=200)
     with pytest.raises(SystemExit) as ended:
         queues("check")
     assert ended.value.code == 1

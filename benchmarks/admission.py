@@ -3,6 +3,8 @@
 - call: ``delay()`` of a task with ``outbox=True`` beside a confirmed ``delay()``.
 - gate: ``delay()`` of a task without a policy, with the gate and without it.
 - dispatch: calls picked and published per second while many wait.
+- delayed keys: picks of a due call behind 10,000 keys that are due later, beside picks behind 10 of them.
+- held keys: how soon a worker begins a due call behind 10,000 keys whose rate is not due, beside 5 s.
 - permits: how much of two permits is in use while calls wait for them, of 1 s and of 50 ms.
 - run: calls from ``delay()`` to the end of the last one in a worker of four processes, beside the same bare task.
 
@@ -18,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
@@ -29,13 +32,14 @@ django.setup()
 import numpy as np  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import connection  # noqa: E402
+from django.utils import timezone  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from ami.admission import leases, picks, rows, run_publisher  # noqa: E402
-from ami.admission.models import Call, Run  # noqa: E402
+from ami.admission.models import Bucket, Call, Run  # noqa: E402
 from ami.celery import staged_calls  # noqa: E402
-from tests.support.admission import effects  # noqa: E402
+from tests.support.admission import effects, many_calls  # noqa: E402
 from tests.support.place import Place, new_place, until  # noqa: E402
 from tests.support.worker_tasks import admitted, basic  # noqa: E402
 
@@ -111,6 +115,47 @@ def measure_dispatch(app: Any, waiting: int, batches: int) -> Measured:
     return Measured(f"dispatch: with {waiting} waiting", done / seconds, DISPATCHED, done / seconds / DISPATCHED, 1.0)
 
 
+def measure_delayed_keys(app: Any, many: int, rounds: int) -> Measured:
+    """Pick a due call behind many keys that are due later, and behind ten of them."""
+    later, policies = timezone.now() + timedelta(hours=1), picks.staged_tasks(app)
+    pairs = []
+    for _ in range(rounds):
+        rates = []
+        for keys in (many, 10):
+            many_calls(admitted.fair, keys, not_before=later, ready=False)
+            until(lambda: leases.acquire([QUEUE], "benchmark"), 30)
+            rates.append(_rate(lambda: _pick_one(policies), 20))
+            _forget()
+        pairs.append((rates[0], rates[1]))
+    leases.release("benchmark")
+    return _pairs(f"delayed keys: a pick behind {many} / behind 10", 1 / 3, pairs)
+
+
+def _pick_one(policies: Any) -> None:
+    called = admitted.fair.delay(key="now", number=1)
+    picked = picks.pick(policies, QUEUE, "benchmark", 10**9)
+    assert [each.call.task_id for each in picked] == [called.id]
+    Run.objects.all().delete()
+
+
+def measure_held_keys(place: Place, many: int) -> Measured:
+    """Let a call begin while as many keys wait for their rate; the figure is one over the seconds that it waited."""
+    many_calls(admitted.rare, many)
+    keys = list(Call.objects.filter(task=admitted.rare.name).values_list("rate_key", flat=True))
+    arrival = time.time() + 3600 * 3
+    Bucket.objects.bulk_create((Bucket(key=key, arrival=arrival) for key in keys), batch_size=1000)
+    waited = []
+    for _ in range(5):
+        before, began = _ended(place, "sent"), time.perf_counter()
+        admitted.sent.delay(1)
+        until(lambda least=before: _ended(place, "sent") > least, 60)
+        waited.append(time.perf_counter() - began)
+    _forget()
+    Bucket.objects.all().delete()
+    slowest = max(waited)
+    return Measured(f"held keys: a call behind {many}, slowest of 5", 1 / slowest, 1 / 5.0, 5.0 / slowest, 1.0)
+
+
 def measure_run(place: Place, count: int, rounds: int) -> Measured:
     pairs = []
     for _ in range(rounds):
@@ -162,8 +207,10 @@ def main() -> int:
         place.queues("declare")
         found = [measure_call(options.count, options.rounds), measure_gate(options.count, options.rounds)]
         found.append(measure_dispatch(place.app, options.waiting, 20))
+        found.append(measure_delayed_keys(place.app, 10_000, options.rounds))
         place.queues("purge", QUEUE, "--yes")
         place.worker(QUEUE)
+        found.append(measure_held_keys(place, 10_000))
         found.append(measure_run(place, options.count, options.rounds))
         many = options.count // 20
         found += [measure_permits(place, 1.0, many, 0.95), measure_permits(place, 0.05, 4 * many, 0.0)]

@@ -135,17 +135,31 @@ def check_value(name: str, value: Any, depth: int) -> None:
                 f"header {quoted(name)} has {len(value)} characters; at most {MAX_TEXT} are accepted"
             )
     elif isinstance(value, PLAIN):
-        return
+        if not _fits_amqp(value):
+            raise MalformedMessage(f"header {quoted(name)} is {quoted(value)}, which AMQP cannot carry", "Give text.")
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            if not isinstance(key, str):
-                raise MalformedMessage(f"header {quoted(key)} has a name that is not text", "Give text.")
+            _check_name(key)
             check_value(key if depth == 0 else name, each, depth + 1)
     elif isinstance(value, (list, tuple)):
         for each in value:
             check_value(name, each, depth + 1)
     else:
         raise MalformedMessage(f"header {quoted(name)} is a {type(value).__name__}", "Give text, a number or a list.")
+
+
+def _fits_amqp(value: Any) -> bool:
+    """Whether AMQP has a number, which a broker would refuse otherwise: of 64 bits, and finite."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise MalformedMessage(f"header {quoted(name)} has a name that is not text", "Give text.")
+    if (size := len(name.encode(errors="replace"))) > MAX_ID:
+        raise MalformedMessage(f"header {quoted(name)} has a name of {size} bytes; at most {MAX_ID} are accepted")
 
 
 def check_shape(body: Any) -> None:

@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
     "retries": (lambda _: {"retries": 2**40}, f"'retries' is {2**40}, not a whole number from 0 to {MAX_RETRIES}"),
     "retries below 0": (lambda _: {"retries": -1}, "'retries' is -1"),
     "time limit": (lambda _: {"time_limit": MAX_LIMIT_SECONDS + 1}, "'timelimit' is"),
-    "time limit NaN": (lambda _: {"time_limit": float("nan")}, "'timelimit' is [nan, "),
+    "time limit NaN": (lambda _: {"time_limit": float("nan")}, "'timelimit' is nan"),
     "time limit below 0": (lambda _: {"soft_time_limit": -1}, "'timelimit' is"),
     "task id": (lambda _: {"task_id": "x" * (MAX_ID + 1)}, "'id' is 'xxxxx"),
     "task id of two lines": (lambda _: {"task_id": "a\nb"}, "'id' is 'a\\nb'"),
@@ -105,6 +105,13 @@ REFUSED: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
     "all headers in other scripts": (lambda _: headers(one="漢" * 40_000), "its headers have 12"),
     "deep header": (lambda _: headers(deep=nested(25)), "'deep' is nested deeper than 20 levels"),
     "header without a name": (lambda _: {"headers": {"h": {5: 1}}}, "header 5 has a name that is not text"),
+    "header with a long name": (
+        lambda _: headers(**{"n" * (MAX_ID + 1): 1}),
+        f"name of {MAX_ID + 1} bytes; at most {MAX_ID}",
+    ),
+    "header of 65 bits": (lambda _: headers(many=2**64), "'many' is 18446744073709551616, which AMQP cannot carry"),
+    "header NaN": (lambda _: headers(rate=float("nan")), "'rate' is nan"),
+    "infinite header": (lambda _: headers(deep=[{"rate": float("inf")}]), "'deep' is inf"),
     "header of another type": (lambda _: headers(job=UUID(int=1)), "'job' is a UUID"),
     "serializer": (lambda _: {"serializer": "pickle"}, "serializer is 'pickle'"),
 }

@@ -100,7 +100,7 @@ def _is_unfinished(link: Any) -> bool:
 
 
 def _is_read_only(link: Any) -> bool:
-    """Whether the server has told (since PostgreSQL 14, without being asked) that it refuses writes."""
+    """Whether the server reports that it refuses writes; it does so by itself since PostgreSQL 14."""
     return "on" in map(link.info.parameter_status, ("in_hot_standby", "default_transaction_read_only"))
 
 

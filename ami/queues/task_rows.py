@@ -48,7 +48,7 @@ def end_silent() -> None:
 
 
 def end_of(node: str, outcome: str, silent: timedelta = timedelta(0)) -> None:
-    """End what a start of a worker has left and nobody has reported for so long; one statement."""
+    """End the tasks of a worker's start that no worker has reported for so long; one statement."""
     left = TaskRun.objects.filter(node=node, ended_at=None, seen_at__lte=Now() - silent)
     left.update(ended_at=Now(), outcome=outcome)
 

@@ -43,19 +43,19 @@ def write(told: Mapping[str, Totals], *, is_new: bool, holds: Callable[[], bool]
     return True
 
 
-def _count(told: Mapping[str, Totals]) -> None:
+def _count(reported: Mapping[str, Totals]) -> None:
     with transaction.atomic():
-        counted = {row.connection_name: row.totals for row in CountedTotals.objects.filter(pk__in=told)}
+        counted = {row.connection_name: row.totals for row in CountedTotals.objects.filter(pk__in=reported)}
         found: dict[tuple[str, str], list[float]] = {}
-        for name, totals in told.items():
+        for name, totals in reported.items():
             for queue, task, delta in counts.new_counts(totals, counted.get(name)):
                 counts.add(found.setdefault((queue, task), counts.empty()), delta)
         _add(found)
-        _keep(told)
+        _keep(reported)
 
 
-def _refused(told: tuple[str, Totals], error: Exception) -> None:
-    logger.error("Totals of a worker not counted, the database refuses them: %r", error, extra={"worker": told[0]})
+def _refused(reported: tuple[str, Totals], error: Exception) -> None:
+    logger.error("Totals of a worker not counted, the database refuses them: %r", error, extra={"worker": reported[0]})
 
 
 def forget_old() -> None:

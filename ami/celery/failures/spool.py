@@ -26,7 +26,7 @@ MOST_FILES = 2000
 COUNT_EVERY = 50
 MOST_BYTES = 512 * 1024
 SUFFIX = ".json"
-#: What the database has refused for another reason than being away; so many are kept for whoever reads the log.
+#: Files of records that the database refused as data; so many are kept, for the reader of the log.
 REFUSED, MOST_REFUSED = ".refused", 100
 
 

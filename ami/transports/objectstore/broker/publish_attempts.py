@@ -14,7 +14,7 @@ REMEMBERED = 4096
 
 
 class OwnHeaders(dict[str, Any]):
-    """The headers of one publish alone: its retries are known by them, whatever prepares the message anew."""
+    """The headers of one publish alone: its retries are known by them, also where the message is prepared again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Disables tasks by name, and single jobs: what would begin is set aside, and comes back when they are enabled."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -86,15 +87,20 @@ def enable(name: str, operator: Operator, *, why: str = "") -> Target:
     return found
 
 
-def listed() -> list[Disabled]:
-    """Return what is disabled, and what is enabled with messages that have not come back yet."""
-    rows = DesiredState.objects.filter(aspect=DISABLED).order_by("kind", "name")
+def listed(rows: Iterable[DesiredState] | None = None) -> list[Disabled]:
+    """Return what is disabled, and what is enabled with messages that have not come back yet.
+
+    Two statements, one for ``rows`` that were read, ordered by kind and name.
+    """
+    known = DesiredState.objects.filter(aspect=DISABLED).order_by("kind", "name") if rows is None else rows
     waiting, of_jobs = Counter[str](), Counter[str]()
     for task, job, count in set_aside.kept().order_by().values_list("task", "job").annotate(count=Count("pk")):
         waiting[task] += count
         of_jobs[job] += count
     now, found = timezone.now(), []
-    for row in rows:
+    for row in known:
+        if row.aspect != DISABLED:
+            continue
         count = (of_jobs if row.kind == Kind.JOB else waiting)[row.name]
         is_over = not row.value or (row.until is not None and row.until <= now)
         if count or not is_over:

@@ -9,10 +9,11 @@ from ami.celery.thread_database import database_block
 from ami.queues import disabling, overview
 from ami.queues.confirmations import STALE
 from ami.queues.diagnostics.finding import Finding
-from ami.queues.disabling import Disabled
+from ami.queues.disabling import DISABLED, Disabled
 from ami.queues.letters import watch
+from ami.queues.models import DesiredState
 from ami.queues.overview import WorkerRow
-from ami.queues.pauses import all_paused
+from ami.queues.pauses import PAUSED, all_paused
 from ami.topology.topology import Topology
 
 REMEDIES = {
@@ -33,9 +34,10 @@ def findings(topology: Topology) -> Iterator[Finding]:
         yield from _of_worker(row)
     for sign in watch.signs(settings.ANTENNA_LETTER_MINUTES):
         yield Finding("warning", sign.name, sign.sentence, sign.target)
-    for row_disabled in disabling.listed():
+    states = list(DesiredState.objects.filter(aspect__in=(DISABLED, PAUSED)).order_by("kind", "name"))
+    for row_disabled in disabling.listed(states):
         yield _disabled(row_disabled)
-    pauses = all_paused()
+    pauses = all_paused(states)
     for workload in topology.workloads:
         if wish := pauses.get(workload.queue):
             until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""

@@ -214,14 +214,18 @@ def test_what_a_killed_worker_ran_is_run_again_and_flagged(pair):
 
 
 @prefork
-@pytest.mark.alone
-def test_an_idle_worker_uses_next_to_nothing(served):
+def test_an_idle_worker_seldom_wakes(served):
+    """Its threads' waits are counted, not its processor time: what a wake-up costs is the machine's."""
     (worker,) = served.running
 
-    def spent() -> int:
-        return sum(map(int, Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    def waits() -> int:
+        found = 0
+        for path in Path(f"/proc/{worker.pid}/task").glob("*/status"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += int(path.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+        return found
 
-    before, began = spent(), time.monotonic()
+    before, began = waits(), time.monotonic()
     until(lambda: time.monotonic() - began > 8)
-    share = (spent() - before) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
-    assert share < 0.01, f"an idle worker uses {share:.1%} of a core"
+    rate = (waits() - before) / (time.monotonic() - began)
+    assert rate < 12, f"an idle worker wakes {rate:.0f} times a second"

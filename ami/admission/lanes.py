@@ -139,7 +139,7 @@ class Lanes:
                 beside += _NONE_BESIDE.format(tasks=_places(tasks), sign=sign, **_TABLES)
                 names += tasks
         jobs, texts = _not_of_jobs(disabled_jobs)
-        now = database_times.now().replace("%", "%%")
+        now = database_times.now_beside_parameters()
         self._eligible = _ELIGIBLE.format(tasks=_places(policies), now=now, beside=beside, **_TABLES) + jobs
         self._values = [queue, *policies, *names, *texts]
 

@@ -55,7 +55,7 @@ def renew(queue: str, holder: str) -> Lease | None:
     if not mine.update(until=Now() + timedelta(seconds=SECONDS)):
         return None
     with connection.cursor() as cursor:
-        cursor.execute(_STATE.format(now=database_times.now().replace("%", "%%")), [queue])
+        cursor.execute(_STATE.format(now=database_times.now_beside_parameters()), [queue])
         rows = cursor.fetchall()
     return Lease(float(rows[0][0]), moment(rows[0][1]).timestamp(), {row[2]: row[3] for row in rows if row[3]})
 

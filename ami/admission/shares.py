@@ -28,7 +28,9 @@ WHERE {_TABLE}.queue = ended.queue AND {_TABLE}.fair_key = ended.fair_key
 
 def begin(queue: str, fair_keys: Collection[str], virtual: float) -> None:
     """Let the work of these keys begin at a queue's virtual time, if they have used less; one statement."""
-    statement = _BEGIN.format(rows=", ".join([f"(%s, %s, %s, {_now()})"] * len(fair_keys)))
+    statement = _BEGIN.format(
+        rows=", ".join([f"(%s, %s, %s, {database_times.now_beside_parameters()})"] * len(fair_keys))
+    )
     with connection.cursor() as cursor:
         cursor.execute(statement, [value for key in sorted(fair_keys) for value in (queue, key, virtual)])
 
@@ -39,11 +41,17 @@ def charging(ended: str, most: bool = False) -> str:
     ``ended`` is SQL for the runs' rows. With ``most`` the first parameter is the most seconds to charge.
     """
     if connection.vendor == "postgresql":
-        seconds, least, greatest = f"EXTRACT(EPOCH FROM {_now()} - ended.began_at)", "LEAST", "GREATEST"
+        seconds, least, greatest = (
+            f"EXTRACT(EPOCH FROM {database_times.now_beside_parameters()} - ended.began_at)",
+            "LEAST",
+            "GREATEST",
+        )
     else:
         seconds, least, greatest = "(JULIANDAY('now') - JULIANDAY(ended.began_at)) * 86400.0", "MIN", "MAX"
     seconds = f"{greatest}({seconds}, 0)"
-    return _CHARGE.format(seconds=f"{least}({seconds}, %s)" if most else seconds, now=_now(), ended=ended)
+    return _CHARGE.format(
+        seconds=f"{least}({seconds}, %s)" if most else seconds, now=database_times.now_beside_parameters(), ended=ended
+    )
 
 
 def charge(run: Run) -> None:
@@ -75,7 +83,3 @@ def forget() -> None:
         cursor.execute(f"SELECT {database_times.now()}")
         now = database_times.moment(cursor.fetchone()[0]).timestamp()
     Bucket.objects.filter(arrival__lt=now - KEEP.total_seconds()).delete()
-
-
-def _now() -> str:
-    return database_times.now().replace("%", "%%")

@@ -23,7 +23,7 @@ DELETE FROM {_CALLS} WHERE run IN (SELECT id FROM ended)
 
 def begin(task: str, run: str, delivery: str, task_id: str | None) -> bool:
     """Begin a run that was sent as this task and call; False if it has begun or ended, or is another's."""
-    statement = _BEGIN.format(now=database_times.now().replace("%", "%%"))
+    statement = _BEGIN.format(now=database_times.now_beside_parameters())
     values = [delivery, connection_names.incarnation(), run, task]
     if task_id is not None:
         statement, values = statement + _OF_CALL, [*values, task_id]

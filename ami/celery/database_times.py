@@ -7,8 +7,13 @@ from django.db import connection
 
 
 def now() -> str:
-    """Return the database's time as SQL; its ``%`` are doubled in a statement with parameters."""
+    """Return the database's time as SQL, for a statement without parameters."""
     return "STATEMENT_TIMESTAMP()" if connection.vendor == "postgresql" else "STRFTIME('%Y-%m-%d %H:%M:%f', 'NOW')"
+
+
+def now_beside_parameters() -> str:
+    """Return the same for a statement with parameters, in which each ``%`` is doubled."""
+    return now().replace("%", "%%")
 
 
 def moment(value: Any) -> datetime:

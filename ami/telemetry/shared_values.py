@@ -71,7 +71,7 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known
 
 def _row(name: str, known: int) -> Shared | None:
     table = connection.ops.quote_name(SharedValue._meta.db_table)
-    now = database_times.now().replace("%", "%%")
+    now = database_times.now_beside_parameters()
     wanted = f"version, made_at, {now}, CASE WHEN version = %s THEN NULL ELSE value END"
     with connection.cursor() as cursor:  # As in `version`.
         cursor.execute(f"SELECT {wanted} FROM {table} WHERE name = %s", [known, name])  # noqa: S608

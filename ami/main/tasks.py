@@ -1,9 +1,11 @@
 """The core's Celery tasks: thin wrappers around its services. Each may run twice, also concurrently."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from celery import Task, shared_task
+from celery.utils.log import get_task_logger
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
@@ -25,6 +27,8 @@ from ami.main.services import (
 )
 from ami.queues.publish import publish_successor, publish_task
 from ami.queues.slices import Slice
+
+logger = get_task_logger(__name__)
 
 #: Clicks of one project do not hold up those of another; calls that come while one runs become one more run.
 FAIR: dict[str, Any] = {"triggered_by": "people (admin)", "fair_by": "project_id", "ignore_result": True}
@@ -196,7 +200,10 @@ def sync_source_images(
     station = Deployment.objects.select_related("data_source", "project").filter(pk=deployment_id).first()
     if station is None:
         return None
-    reached = station_sync.sync(station, station_sync.SyncState(**state or {}), Slice(self)).as_dict()
-    if not reached["finished"]:
-        publish_successor(self, deployment_id=deployment_id, state=reached, project_id=project_id)
-    return reached
+    reached = station_sync.sync(station, station_sync.SyncState(**state or {}), Slice(self))
+    if not reached.finished:
+        publish_successor(self, deployment_id=deployment_id, state=reached.as_dict(), project_id=project_id)
+        return reached.as_dict()
+    for level, line in reached.lines():
+        logger.log(logging.getLevelName(level), "%s", line, extra={"deployment": deployment_id})
+    return reached.as_dict()

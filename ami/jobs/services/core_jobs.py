@@ -44,7 +44,8 @@ def data_storage_sync(job: Job, turn: SliceOfWork) -> bool:
         job.save_progress(cursor=cursor, done=files, total=files + 1)
         return False
     job.save_progress(cursor={"stage": "regroup", "state": state.as_dict()}, done=0, total=1)
-    job.log(f"{state.synced} captures synced, {state.failed} files without a readable time skipped.")
+    for level, line in state.lines():
+        job.log(line, level=level)
     return False
 
 

@@ -1,13 +1,19 @@
 """The admin of stations, their sessions and storage sources."""
 
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
 
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
+from ami.main.services import capture_times, time_formats
+from ami.main.services.sources import SourceError
+from ami.main.services.times import doubt_of
 from ami.queues.admin_site.user_messages import report_published, selected_rows
 from ami.queues.publish import publish_each_for_user
 
@@ -21,6 +27,12 @@ def _publish(request: HttpRequest, what: str, task: Any, rows: list[Any], name: 
         report_published(request, what.format(row), published)
 
 
+def _shown(time: datetime | str) -> str:
+    if isinstance(time, str):
+        return time
+    return time.isoformat(sep=" ", timespec="seconds") + ("" if time.tzinfo else ", the station's time")
+
+
 @admin.register(Deployment)
 class DeploymentAdmin(admin.ModelAdmin):
     """Stations."""
@@ -31,6 +43,8 @@ class DeploymentAdmin(admin.ModelAdmin):
     search_fields = ("name",)
     autocomplete_fields = ("project", "research_site", "device", "data_source")
     readonly_fields = (
+        "names_and_times",
+        "unlikely_times",
         "events_count",
         "taxa_count",
         *COUNTS,
@@ -41,6 +55,32 @@ class DeploymentAdmin(admin.ModelAdmin):
         "data_source_last_checked",
     )
     actions = ("refresh_counts", "regroup", "sync", "update_public_urls")
+
+    @admin.display(description="five names and what they become")
+    def names_and_times(self, station: Deployment | None) -> str:
+        """Show the time that each of five file names has, with the pattern and the format of the form."""
+        if station is None or station.data_source is None:
+            return "-"
+        if time_formats.problem_of(station.data_source_time_format):
+            return "The time format cannot be used."
+        try:
+            times = capture_times.in_names(station)
+        except SourceError as error:
+            return str(error)
+        except Exception as error:  # A bucket's library raises many kinds, with addresses in their texts.
+            return f"The storage source does not answer: {type(error).__name__}."
+        lines = format_html_join(
+            "", "<li><code>{}</code> → {}</li>", ((path, _shown(time)) for path, time in times.items())
+        )
+        return format_html("<ul>{}</ul>", lines) if lines else "No file matches."
+
+    @admin.display(description="unlikely times")
+    def unlikely_times(self, station: Deployment | None) -> str:
+        """Warn of captures from before 2010 or in the future."""
+        ends = (station.first_capture_timestamp, station.last_capture_timestamp) if station else ()
+        now = timezone.now()
+        doubts = [f"{doubt} ({end:%Y-%m-%d %H:%M} UTC)" for end in ends if end and (doubt := doubt_of(end, now))]
+        return f"⚠ Captures {' and '.join(doubts)}: check the camera's clock and the time zone." if doubts else "-"
 
     @admin.action(description="Refresh counts of selected stations", permissions=["change"])
     def refresh_counts(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

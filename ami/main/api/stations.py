@@ -12,7 +12,7 @@ from ami.main.api.fields import OwnProjectField, belongs_to
 from ami.main.api.lists import ProjectScoped, moment, parameters, whole_number, words
 from ami.main.api.published_jobs import PublishedJobSerializer, accepted_response, published_job
 from ami.main.models import Deployment, Event, Project
-from ami.main.services import path_patterns
+from ami.main.services import path_patterns, time_formats
 from ami.main.services.job_port import start_job
 from ami.main.services.paths import problem_of
 
@@ -41,6 +41,7 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
             "data_source",
             "data_source_subdir",
             "data_source_regex",
+            "data_source_time_format",
             "data_source_total_files",
             "data_source_total_size",
             "data_source_last_checked",
@@ -64,6 +65,11 @@ class DeploymentSerializer(serializers.ModelSerializer[Deployment]):
         if problem := path_patterns.problem_of(pattern):
             raise serializers.ValidationError(problem)
         return pattern
+
+    def validate_data_source_time_format(self, form: str) -> str:
+        if problem := time_formats.problem_of(form):
+            raise serializers.ValidationError(problem)
+        return form
 
     def validate_data_source_subdir(self, path: str) -> str:
         """Accept a folder below the prefix of the storage source."""

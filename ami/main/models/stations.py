@@ -9,7 +9,7 @@ from django.db import models, transaction
 from ami.environment.deferred import deferred
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Device, Project, Site
-from ami.main.services import path_patterns
+from ami.main.services import path_patterns, time_formats
 from ami.main.services.paths import problem_of
 from ami.main.services.stale_marks import regroup_later
 from ami.main.services.times import validate_time_zone
@@ -76,6 +76,11 @@ class Deployment(TimestampedModel):
     )
     data_source_subdir = models.CharField(max_length=1024, blank=True)
     data_source_regex = models.CharField(max_length=255, blank=True)
+    data_source_time_format = models.CharField(
+        max_length=time_formats.MAX_LENGTH,
+        blank=True,
+        help_text="how file names write the time, such as %d-%m-%Y_%H-%M-%S; empty: the usual forms, year first",
+    )
     data_source_total_files = models.BigIntegerField(null=True, blank=True, editable=False)
     data_source_total_size = models.BigIntegerField(null=True, blank=True, editable=False)
     data_source_last_checked = models.DateTimeField(null=True, blank=True, editable=False)
@@ -96,10 +101,12 @@ class Deployment(TimestampedModel):
         return self.name
 
     def clean(self) -> None:
-        """Refuse a folder outside the storage source and a pattern that does not compile."""
+        """Refuse a folder outside the storage source and a pattern or a time format that cannot be used."""
         _refuse_path("data_source_subdir", self.data_source_subdir)
         if problem := path_patterns.problem_of(self.data_source_regex):
             raise ValidationError({"data_source_regex": problem})
+        if problem := time_formats.problem_of(self.data_source_time_format):
+            raise ValidationError({"data_source_time_format": problem})
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save; mark the sessions stale when the time zone changed, because a session is named by its local date."""

@@ -1,30 +1,36 @@
 """The time in the EXIF data of a picture, from its first bytes."""
 
-import io
 import re
 import struct
+from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
+
+from ami.main.services.file_times import time_in_text, zone_of
 
 #: EXIF is one segment of at most 64 KiB, and cameras write it first.
 HEAD_BYTES = 128 * 1024
 
-EXIF_IFD, DATE_TIME_ORIGINAL, OFFSET_TIME_ORIGINAL = 0x8769, 0x9003, 0x9011
-#: Year to second as the standard has it; some cameras write dashes in the date.
-STAMP = re.compile(r"((?:19|20)\d\d)[:-](\d\d)[:-](\d\d)[ T](\d\d):(\d\d):(\d\d)")
-OFFSET = re.compile(r"[+-](?:0\d|1[0-4]):[0-5]\d")
+EXIF_IFD = 0x8769
+#: DateTimeOriginal, DateTimeDigitized and, in the first directory, DateTime; each with the tag of its offset.
+TAGS = ((0x9003, 0x9011), (0x9004, 0x9012), (0x0132, 0x9010))
+MAX_CHARACTERS = 64
 
-JPEG, PNG = b"\xff\xd8", b"\x89PNG\r\n\x1a\n"
+JPEG, PNG, TIFF = b"\xff\xd8", b"\x89PNG\r\n\x1a\n", (b"II*\0", b"MM\0*")
+RIFF, WEBP = b"RIFF", b"WEBP"
+PNG_CHUNK, RIFF_CHUNK = ">I4s", "<4sI"
 APP1, START_OF_SCAN = 0xE1, 0xDA
 EXIF_HEADER = b"Exif\0\0"
 
 
 def time_in_exif(head: bytes) -> datetime | None:
-    """Return DateTimeOriginal of a JPEG or PNG that begins with ``head``, None where there is none.
+    """Return when a picture that begins with ``head`` was taken, None where its EXIF data does not say.
 
-    With OffsetTimeOriginal it has that zone. Without, it is the station's local time. Whatever the bytes are, it raises
-    nothing.
+    It is DateTimeOriginal, else DateTimeDigitized, else DateTime. With an offset, in the text or in the tag beside it,
+    it has that zone; without, it is the station's local time. JPEG, PNG, TIFF and WebP are read. It raises nothing,
+    whatever the bytes are.
     """
-    block = _jpeg_block(head) if head.startswith(JPEG) else _png_block(head) if head.startswith(PNG) else b""
+    block = _block(head)
     if not block:
         return None
     from PIL import Image  # Most stations' names have the time.
@@ -32,21 +38,48 @@ def time_in_exif(head: bytes) -> datetime | None:
     exif = Image.Exif()
     try:
         exif.load(block)
-        values = exif.get_ifd(EXIF_IFD)
-        return _moment(values.get(DATE_TIME_ORIGINAL), values.get(OFFSET_TIME_ORIGINAL))
     except Exception:  # Pillow raises nearly anything on broken bytes.
         return None
+    return next((moment for stamp, offset in _texts(exif) if (moment := _moment(stamp, offset))), None)
 
 
-def _moment(stamp: object, offset: object) -> datetime | None:
-    """Return the time that two texts of EXIF name; a wrong offset is none."""
-    found = STAMP.fullmatch(stamp.strip("\0 ")) if isinstance(stamp, str) else None
-    if found is None:
-        return None
-    zone = offset.strip("\0 ") if isinstance(offset, str) else ""
-    year, month, day, hour, minute, second = found.groups()
-    text = f"{year}-{month}-{day}T{hour}:{minute}:{second}{zone if OFFSET.fullmatch(zone) else ''}"
-    return datetime.fromisoformat(text)
+def _texts(exif: Any) -> Iterator[tuple[str, str]]:
+    """Yield the texts of each time and its offset; a tag that cannot be read is empty."""
+    try:
+        inner = exif.get_ifd(EXIF_IFD)
+    except Exception:
+        inner = {}
+    for tags in TAGS:
+        stamp, offset = (_text(inner, tag) or _text(exif, tag) for tag in tags)
+        yield stamp, offset
+
+
+def _text(values: Any, tag: int) -> str:
+    try:
+        value = values.get(tag)
+    except Exception:
+        return ""
+    text = value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+    return text[:MAX_CHARACTERS].strip("\0 ").split("\0")[0]
+
+
+def _moment(stamp: str, offset: str) -> datetime | None:
+    """Return the time that two texts of EXIF data name; an offset that is none is left out."""
+    padded = re.sub(r"(?<=[:/ ]) (?=[0-9](?![0-9]))", "0", stamp)
+    # Nothing is counted in EXIF data: what follows the seconds is a zone.
+    moment = time_in_text(re.sub(r"(?<=[0-9]) +(?=[0-9])", "T", padded, count=1).strip())
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=zone_of(offset))
+
+
+def _block(head: bytes) -> bytes:
+    """Return the EXIF data as one segment of a JPEG, empty where none comes within the first bytes."""
+    if head.startswith(JPEG):
+        return _jpeg_block(head)
+    if head.startswith(PNG):
+        return _chunk(head, len(PNG), PNG_CHUNK, b"eXIf", after=4)
+    if head.startswith(RIFF) and head[8:12] == WEBP:
+        return _chunk(head, 12, RIFF_CHUNK, b"EXIF", after=0)
+    return EXIF_HEADER + head if head.startswith(TIFF) else b""
 
 
 def _jpeg_block(head: bytes) -> bytes:
@@ -67,13 +100,14 @@ def _jpeg_block(head: bytes) -> bytes:
     return b""
 
 
-def _png_block(head: bytes) -> bytes:
-    """Return the chunk ``eXIf`` of a PNG, empty where none comes within the first bytes."""
-    stream = io.BytesIO(head)
-    stream.seek(len(PNG))
-    while len(start := stream.read(8)) == 8:
-        length, kind = struct.unpack(">I4s", start)
-        if kind == b"eXIf":
-            return EXIF_HEADER + stream.read(min(length, HEAD_BYTES))
-        stream.seek(length + 4, io.SEEK_CUR)
+def _chunk(head: bytes, place: int, form: str, name: bytes, after: int) -> bytes:
+    """Return the EXIF data in the chunk ``name`` of a PNG or WebP; ``after`` bytes of a checksum follow each chunk."""
+    while place + 8 <= len(head):
+        fields = struct.unpack_from(form, head, place)
+        length, kind = fields if form == PNG_CHUNK else reversed(fields)
+        place += 8
+        if kind == name:
+            data = head[place : place + length]
+            return data if data.startswith(EXIF_HEADER) else EXIF_HEADER + data
+        place += length + (after or length % 2)
     return b""

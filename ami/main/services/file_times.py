@@ -1,26 +1,176 @@
-"""The time of a capture in its file name, in the formats of camera traps."""
+"""The time of a capture in its path: one table of the forms that cameras write.
+
+A wrong time is worse than none, so what could mean two things is not read: a day or a month first, minutes without
+seconds, a counter that touches the stamp, epoch seconds. A station's own format (`time_formats`) reads the first two.
+"""
 
 import re
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
 
-#: Year to second with any of the usual separators or none: 20220810232637, 2022-08-10_23-26-37, 20220810T232637.
-STAMP = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)[-_.]?(?P<month>\d\d)[-_.]?(?P<day>\d\d)"
-    r"[-_.T ]{0,3}(?P<hour>\d\d)[-_.:]?(?P<minute>\d\d)[-_.:]?(?P<second>\d\d)(?!\d)"
+FULL_DATE = r"(?P<year>20[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
+SPLIT_DATE = r"(?P<year>20[0-9]{2})(?P<dash>[-_.: /])(?P<month>[0-9]{1,2})(?P=dash)(?P<day>[0-9]{1,2})"
+SHORT_DATE = r"(?P<year>[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
+GAP = r"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,+@ ]{1,3}|[ _](?:at|um)[ _])"
+FULL_TIME = r"(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})(?P<second>[0-9]{2})"
+SPLIT_TIME = r"(?P<hour>[0-9]{1,2})(?P<colon>[-_.: ꞉])(?P<minute>[0-9]{2})(?P=colon)(?P<second>[0-9]{2})"
+SPELT_TIME = r"(?P<hour>[0-9]{1,2})h(?P<minute>[0-9]{2})m(?:in)?(?P<second>[0-9]{2})s?"
+FRACTION = r"(?:(?P<point>[.,])?(?P<fraction>[0-9]{1,9}))?(?![0-9])"
+HALF = r"(?:[-_ ]?(?P<half>[AP])\.?[ ]?M(?![A-Z])\.?)?"
+#: "-0500" is a counter, unless the time is behind a "T"; with a colon it is a zone.
+ZONE = (
+    r"(?P<zone>Z(?![^\W_])|[ _]?(?:UTC|GMT)(?:[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?![^\W_])"
+    r"|[ _]?\+[0-9]{2}(?:[-:.]?[0-9]{2})?(?![0-9])|[ ]?-[0-9]{2}:[0-9]{2}(?![0-9])|(?(t)[ ]?-[0-9]{4}(?![0-9])|(?!)))?"
 )
+TAIL = FRACTION + HALF + ZONE
+
+
+def _compiled(*forms: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(form, re.IGNORECASE) for form in forms)
+
+
+STAMPS = _compiled(
+    rf"(?<![0-9]){FULL_DATE}{GAP}?{FULL_TIME}{TAIL}",
+    rf"(?<![0-9]){FULL_DATE}{GAP}{SPLIT_TIME}{TAIL}",
+    rf"(?<![0-9]){FULL_DATE}{GAP}{SPELT_TIME}{TAIL}",
+    rf"(?<![0-9]){SPLIT_DATE}{GAP}{FULL_TIME}{TAIL}",
+    rf"(?<![0-9]){SPLIT_DATE}{GAP}{SPLIT_TIME}{TAIL}",
+    rf"(?<![0-9]){SPLIT_DATE}{GAP}{SPELT_TIME}{TAIL}",
+)
+SHORT_STAMPS = _compiled(rf"(?<![0-9]){SHORT_DATE}{GAP}?{FULL_TIME}{TAIL}(?![^\W_])")
+FOLDERS = _compiled(rf"(?:^|/){FULL_DATE}$", rf"(?:^|/){SPLIT_DATE}$")
+
+#: At most two counters may follow a time that stands alone.
+COUNTERS = r"(?:[^0-9]+[0-9]{1,3}){0,2}[^0-9]*$"
+#: Six digits below 100000 are a counter as well as a time. Of four pairs, the time may be the first or the last three.
+TIMES_ALONE = _compiled(
+    rf"^(?P<t>T)?(?=[12]){FULL_TIME}{TAIL}{COUNTERS}",
+    r"^(?:[^\W\d_]+[0-9]{0,3}[-_. ]+)*(?P<t>T)?"
+    rf"(?![0-9]+[-_.: ](?:[01][0-9]|2[0-3])(?:[-_.: ][0-5][0-9]){{2}}(?![0-9])){SPLIT_TIME}{TAIL}{COUNTERS}",
+    rf"^(?:[^\W\d_]+[0-9]{{0,3}}[-_. ]+)*(?P<t>T)?{SPELT_TIME}{TAIL}{COUNTERS}",
+)
+
+#: Digits of UUIDs and digests are no time.
+DIGESTS = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-z])(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})(?![0-9a-z])",
+    re.IGNORECASE,
+)
+#: A day and a month before the year.
+DAY_FIRST = re.compile(r"(?<![0-9])[0-3]?[0-9]([-_.: ])[0-3]?[0-9]\1$")
+
+OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})[-:.]?([0-9]{2})?", re.IGNORECASE)
+FIRST_YEAR = 2000
+#: The first two digits of an earlier year could be a month.
+FIRST_SHORT_YEAR = 2013
+EARLIEST_MINUTES_YEAR = 2010
 
 
 def time_in_name(path: str) -> datetime | None:
-    """Return the time in the file name, without a zone (the station's local time); None if there is none.
+    """Return the time in the file name, or its time of day on the date that is its folder's name; None if it has none.
 
-    Digits that are not a valid date, such as a thirteenth month, are skipped.
+    Without a zone in the name, it is the station's local time. Of two stamps the last is taken.
     """
-    name = PurePosixPath(path).name
-    for match in STAMP.finditer(name):
-        try:
-            # Naive on purpose: the zone is the station's.
-            return datetime(**{part: int(digits) for part, digits in match.groupdict().items()})  # noqa: DTZ001
-        except ValueError:
-            continue
-    return None
+    pure = PurePosixPath(_spaced(path))
+    name = DIGESTS.sub(lambda digest: "x" * len(digest[0]), pure.name)
+    stamps = dict(_stamps(STAMPS, name))
+    rest = name
+    for start, (end, _) in stamps.items():
+        rest = rest[:start] + "x" * (end - start) + rest[end:]
+    stamps |= {start: (end, taken) for start, (end, taken) in _stamps(SHORT_STAMPS, rest)}
+    return stamps[max(stamps)][1] if stamps else _time_in_folder(str(pure.parent), name)
+
+
+def time_in_text(text: str) -> datetime | None:
+    """Return the time that the whole text is, year first; None if it is none."""
+    return next((taken for form in STAMPS if (found := form.fullmatch(text)) and (taken := _moment(found))), None)
+
+
+def zone_of(text: str) -> timezone | None:
+    """Return the zone of a text such as ``Z``, ``+02:00``, ``-0330`` or ``UTC+2``; None where it names none."""
+    text = text.strip(" _\0").upper()
+    if text in {"Z", "UTC", "GMT"}:
+        return UTC
+    if (found := OFFSET.fullmatch(text)) is None:
+        return None
+    hours, minutes = int(found[2]), int(found[3] or 0)
+    west = found[1] == "-"
+    if hours > (12 if west else 14) or minutes not in {0, 15, 30, 45} or (west and not hours):
+        return None
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if west else offset)
+
+
+def _spaced(text: str) -> str:
+    """Return the text with plain spaces: macOS writes a narrow one before AM and PM."""
+    return re.sub(r"\s", " ", text)
+
+
+def _stamps(forms: tuple[re.Pattern[str], ...], name: str) -> Iterator[tuple[int, tuple[int, datetime]]]:
+    """Yield the start, the end and the time of each stamp in a name."""
+    for form in forms:
+        place = 0
+        while found := form.search(name, place):
+            moment = _moment(found)
+            place = found.end() if moment else found.start() + 1
+            if moment:
+                yield found.start(), (found.end(), moment)
+
+
+def _time_in_folder(folder: str, name: str) -> datetime | None:
+    date = next((found for form in FOLDERS if (found := form.search(folder))), None)
+    if date is None:
+        return None
+    times = (found for form in TIMES_ALONE if (found := form.search(name)))
+    return next((moment for found in times if (moment := _moment(found, date))), None)
+
+
+def _moment(found: re.Match[str], date: re.Match[str] | None = None) -> datetime | None:
+    """Return the time of a match, on the date of another one where it has none; None if it could be another time."""
+    parts = {**(date.groupdict() if date else {}), **found.groupdict()}
+    year, fraction = int(parts["year"]), parts["fraction"] or ""
+    # Digits that touch the seconds are milliseconds or microseconds, or a counter. Behind a point, fewer are a counter.
+    if fraction and len(fraction) % 3 and not (parts["point"] and parts["t"]):
+        if not parts["point"]:
+            return None
+        fraction = ""
+    try:
+        moment = datetime(  # noqa: DTZ001 - without a zone it is the station's
+            year if year > 99 else 2000 + year,
+            int(parts["month"]),
+            int(parts["day"]),
+            _hour(int(parts["hour"]), (parts["half"] or "").upper()),
+            int(parts["minute"]),
+            int(parts["second"]),
+            int(fraction[:6].ljust(6, "0")),
+            tzinfo=zone_of(parts["zone"] or ""),
+        )
+    except ValueError:
+        return None
+    return None if _has_other_reading(found, moment, short=year <= 99) else moment
+
+
+def _hour(hour: int, half: str) -> int:
+    """Return the hour from 0 to 23; 24 is the first hour of its date, as some cameras count from 1.
+
+    Raises:
+        ValueError: it contradicts AM or PM.
+    """
+    if not half:
+        return 0 if hour == 24 else hour
+    if hour > 23 or (half == "A" and hour > 12) or (half == "P" and not hour):
+        raise ValueError(f"{hour} {half}M")
+    return hour % 12 + (12 if half == "P" else 0)
+
+
+def _has_other_reading(found: re.Match[str], moment: datetime, *, short: bool) -> bool:
+    """Whether the digits could be another time: a day first, a month first, or minutes without seconds."""
+    if not short:
+        return bool(found.groupdict().get("dash") and DAY_FIRST.search(found.string, 0, found.start()))
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    if moment.year < FIRST_SHORT_YEAR or moment.replace(tzinfo=UTC) > tomorrow:
+        return True
+    try:
+        return datetime.strptime(found[0], "%Y%m%d%H%M").year >= EARLIEST_MINUTES_YEAR  # noqa: DTZ007
+    except ValueError:
+        return False

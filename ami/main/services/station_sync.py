@@ -1,19 +1,19 @@
 """Syncs a station's captures with the files of its storage source, in resumable batches."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
-from ami.main.services.capture_times import times_of
-from ami.main.services.paths import problem_of
+from ami.main.services import capture_times, sync_report
 from ami.main.services.sources import SourceFile, pictures
 from ami.main.services.stale_marks import mark_stale, regroup_later
-from ami.main.services.times import station_time
+from ami.main.services.times import doubt_of, station_time
 from ami.queues.slices import Slice
 
 BATCH = 500
@@ -22,23 +22,35 @@ UPDATED = ["timestamp", "public_base_url", "size", "last_modified", "updated_at"
 
 @dataclass(frozen=True)
 class SyncState:
-    """The progress of a listing: last path, number of files synced and failed, their size in bytes."""
+    """The progress of a listing: last path, number of files synced and skipped (`failed`), their size in bytes.
+
+    ``skipped`` and ``doubtful`` are reports of files that are no captures, and of captures with an unlikely time.
+    """
 
     after: str = ""
     synced: int = 0
     failed: int = 0
     total_bytes: int = 0
     finished: bool = False
+    skipped: sync_report.Report = field(default_factory=dict)
+    doubtful: sync_report.Report = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, str | int | bool]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the level and the sentence of each line of the sync's log."""
+        summary = f"{self.synced} captures synced, {self.failed} files skipped."
+        skipped = [("INFO", line) for line in sync_report.lines(self.skipped, "Skipped")]
+        doubtful = [("WARNING", line) for line in sync_report.lines(self.doubtful, "Check the camera's clock, times")]
+        return [("INFO", summary), *skipped, *doubtful]
 
 
 def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
     """Sync the files after ``state.after`` until the slice is over; return the new state.
 
-    One capture per (deployment, path) is inserted or updated: idempotent. A file without a time in its name and its
-    EXIF data, or with a name that cannot be stored, is counted as failed and skipped.
+    One capture per (deployment, path) is inserted or updated: idempotent. A file that is no capture, that has no time
+    in its name and its EXIF data, or whose name cannot be stored, is skipped and counted by reason.
 
     Raises:
         SourceError: the storage source cannot be listed.
@@ -49,13 +61,13 @@ def sync(station: Deployment, state: SyncState, turn: Slice) -> SyncState:
         if turn.over():
             return state
     _finish(station)
-    return SyncState(**{**asdict(state), "finished": True})
+    return replace(state, finished=True)
 
 
 def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) -> SyncState:
-    storable = [file for file in batch if _storable(file.path)]
-    times = times_of(station, storable)
-    captures = [_capture(station, file, times[file.path]) for file in storable if file.path in times]
+    found = capture_times.read(station, batch)
+    skipped = [(path, reason) for path, reason in found.items() if isinstance(reason, str)]
+    captures = [_capture(station, file, taken) for file in batch if isinstance(taken := found[file.path], datetime)]
     with transaction.atomic():
         SourceImage.objects.bulk_create(
             captures, update_conflicts=True, unique_fields=["deployment", "path"], update_fields=UPDATED
@@ -65,8 +77,10 @@ def _save_batch(station: Deployment, batch: list[SourceFile], state: SyncState) 
     return SyncState(
         after=batch[-1].path,
         synced=state.synced + len(captures),
-        failed=state.failed + len(batch) - len(captures),
+        failed=state.failed + len(skipped),
         total_bytes=state.total_bytes + sum(file.size for file in batch),
+        skipped=sync_report.extended(state.skipped, skipped),
+        doubtful=sync_report.extended(state.doubtful, _doubts(captures)),
     )
 
 
@@ -82,9 +96,10 @@ def _capture(station: Deployment, file: SourceFile, taken_at: datetime) -> Sourc
     )
 
 
-def _storable(path: str) -> bool:
-    """Whether the path fits its column, is valid UTF-8 and is a plain relative path."""
-    return len(path) <= 1024 and not problem_of(path)
+def _doubts(captures: list[SourceImage]) -> list[tuple[str, str]]:
+    now = timezone.now()
+    doubts = ((capture.path, doubt_of(capture.timestamp, now)) for capture in captures if capture.timestamp)
+    return [(path, doubt) for path, doubt in doubts if doubt]
 
 
 def _finish(station: Deployment) -> None:

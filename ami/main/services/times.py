@@ -6,6 +6,9 @@ from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ValidationError
 
+#: Cameras without a set clock begin in 2000 to 2009.
+FIRST_LIKELY_YEAR = 2010
+
 
 class HasTimeZone(Protocol):
     """An object with the IANA name of its time zone, such as a `Deployment`."""
@@ -27,6 +30,13 @@ def station_time(moment: datetime, deployment: HasTimeZone) -> datetime:
 def local_date(moment: datetime, deployment: HasTimeZone) -> date:
     """Return the station's local date at the aware time ``moment``."""
     return moment.astimezone(ZoneInfo(deployment.time_zone)).date()
+
+
+def doubt_of(moment: datetime, now: datetime) -> str:
+    """Return why an aware time is probably a camera's wrong clock; empty if it is not."""
+    if moment.year < FIRST_LIKELY_YEAR:
+        return f"before {FIRST_LIKELY_YEAR}"
+    return "in the future" if moment > now else ""
 
 
 def validate_time_zone(name: str) -> None:

@@ -39,6 +39,7 @@ MEANT = {
     "dispatch_mode",
     "job_type_key",
     "data_source_regex",
+    "data_source_time_format",
     "data_source_subdir",
     "labels_hash",
     "checksum",

@@ -114,12 +114,12 @@ def _head_of_file(path: Path) -> bytes:
 
 
 def _head_of_object(client: Any, bucket: str, key: str) -> bytes:
-    """Return an object's first bytes, none of one that is gone or may not be read."""
-    from botocore.exceptions import ClientError
+    """Return an object's first bytes, none of one that is gone, may not be read or cannot be asked for."""
+    from botocore.exceptions import ClientError, ParamValidationError
 
     try:
         answer = client.get_object(Bucket=bucket, Key=key, Range=f"bytes=0-{HEAD_BYTES - 1}")
-    except ClientError:
+    except (ClientError, ParamValidationError):
         return b""
     with answer["Body"] as body:  # A server that knows no ranges sends all of it.
         return bytes(body.read(HEAD_BYTES))

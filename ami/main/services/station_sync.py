@@ -41,7 +41,7 @@ class SyncState:
     def lines(self) -> list[tuple[str, str]]:
         """Return the level and the sentence of each line of the sync's log."""
         summary = f"{self.synced} captures synced, {self.failed} files skipped."
-        skipped = [("INFO", line) for line in sync_report.lines(self.skipped, "Skipped")]
+        skipped = [("INFO", line) for line in sync_report.lines(self.skipped, "Skipped,")]
         doubtful = [("WARNING", line) for line in sync_report.lines(self.doubtful, "Check the camera's clock, times")]
         return [("INFO", summary), *skipped, *doubtful]
 

@@ -26,7 +26,7 @@ def lines(report: Report, before: str) -> list[str]:
     """Return a sentence per reason, the most frequent first."""
     entries = sorted(report.items(), key=lambda item: (-item[1]["count"], item[0]))
     return [
-        f"{before}, {reason}: {entry['count']}, such as {', '.join(entry['examples'])}." for reason, entry in entries
+        f"{before} {reason}: {entry['count']}, such as {', '.join(entry['examples'])}." for reason, entry in entries
     ]
 
 

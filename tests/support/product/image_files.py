@@ -6,6 +6,9 @@ import zlib
 
 from PIL import Image
 
+#: A file that begins like a picture.
+SMALLEST_JPEG = b"\xff\xd8\xff\xe0\xff\xd9"
+
 
 def jpeg(size: tuple[int, int]) -> bytes:
     return saved(Image.radial_gradient("L").resize(size).convert("RGB"), "JPEG")

@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from ami.main.models import BulkDeletion, S3StorageSource, SourceImage, SourceImageCollection
 from tests.support.product import factories
+from tests.support.product.image_files import SMALLEST_JPEG
 
 pytestmark = pytest.mark.django_db
 
@@ -134,3 +135,46 @@ def test_sources_secret_is_not_shown_and_an_empty_field_keeps_it(browser):
     browser.post(path, {"name": "Renamed", "project": source.project_id, "secret_key": ""})
     source.refresh_from_db()
     assert (source.name, source.secret_key) == ("Renamed", "top-secret")
+
+
+@pytest.fixture
+def station_page(browser, tmp_path, settings):
+    """The page of a station with seven files, as a function of the station's fields."""
+    settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
+    names = (f"0{day}-08-2022_23-26-37.jpg" for day in range(1, 7))
+    for name in (*names, "._01-08-2022_23-26-37.jpg", "20220810232637.jpg"):
+        (tmp_path / name).write_bytes(SMALLEST_JPEG)
+
+    def page(**fields):
+        source = S3StorageSource.objects.create(name="Folder", endpoint_url=fields.pop("url", tmp_path.as_uri()))
+        station = factories.station(data_source=source, **fields)
+        return browser.get(reverse("admin:main_deployment_change", args=[station.pk])).content.decode()
+
+    return page
+
+
+def test_station_shows_five_names_and_what_they_become(station_page):
+    page = station_page()
+    assert page.count("no time in the name: a sync reads the EXIF data") == 5
+    page = station_page(data_source_time_format="%d-%m-%Y_%H-%M-%S")
+    assert "<code>05-08-2022_23-26-37.jpg</code> → 2022-08-05 23:26:37, the station&#x27;s time" in page
+    assert page.count("<code>") == 5
+
+
+def test_station_whose_source_cannot_be_listed_says_why(station_page, settings):
+    assert "does not exist on this machine" in station_page(data_source_subdir="missing")
+    settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.1",)
+    assert "The storage source does not answer: " in station_page(url="http://127.0.0.1:9")
+
+
+def test_station_with_unlikely_times_warns(station_page):
+    early = factories.NIGHT.replace(year=2001)
+    page = station_page(first_capture_timestamp=early, last_capture_timestamp=factories.NIGHT.replace(year=2099))
+    assert "before 2010 (2001-06-01 22:00 UTC) and in the future (2099-06-01 22:00 UTC)" in page
+
+
+def test_time_format_that_cannot_be_used_is_refused_in_the_form(browser):
+    station = factories.station()
+    body = {"name": "S", "project": station.project_id, "time_zone": "UTC", "data_source_time_format": "%d-%m"}
+    answer = browser.post(reverse("admin:main_deployment_change", args=[station.pk]), body)
+    assert "Needs a year, %Y or %y" in answer.content.decode()

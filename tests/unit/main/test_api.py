@@ -152,6 +152,7 @@ def test_creator_owns_the_project(client, owner):
             "data_source_regex",
             marks=pytest.mark.processes,
         ),
+        ("deployments", {"name": "S", "data_source_time_format": "%d-%m-%H-%M"}, "data_source_time_format"),
         ("captures/collections", {"name": "C", "method": "random", "kwargs": {}}, "kwargs"),
         ("captures/collections", {"name": "C", "method": "full", "kwargs": [1]}, "kwargs"),
         ("captures/collections", {"name": "C", "method": "guess"}, "method"),

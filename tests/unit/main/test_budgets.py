@@ -127,7 +127,10 @@ def test_a_description_as_long_as_it_may_be_fits(client, project):
 
 TEXTS = {
     "projects/": ["name", "description"],
-    "deployments/": ["name", "description", "time_zone", "data_source_subdir", "data_source_regex"],
+    "deployments/": [
+        *("name", "description", "time_zone"),
+        *("data_source_subdir", "data_source_regex", "data_source_time_format"),
+    ],
     "captures/collections/": ["name", "description", "method", "kwargs"],
     "jobs/": ["name", "job_type_key", "params"],
     "exports/": ["format", "filters"],

@@ -12,6 +12,7 @@ from ami.main.services.sources import SourceError, pictures
 from ami.main.services.station_sync import SyncState, sync
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.image_files import SMALLEST_JPEG
 
 pytestmark = pytest.mark.django_db
 NAME = "20260601220000.jpg"
@@ -38,7 +39,7 @@ def folder(tmp_path, settings):
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path / "source")]
     for place in ("source/mine/a", "source/theirs", "outside"):
         (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / NAME).write_bytes(b"12345")
+        (tmp_path / place / NAME).write_bytes(SMALLEST_JPEG)
     return tmp_path
 
 
@@ -107,7 +108,7 @@ def test_generated_files_are_not_captures(folder, settings):
     settings.MEDIA_ROOT = str(folder / "source")
     for name in ("detections", "exports"):
         (folder / "source" / name).mkdir()
-        (folder / "source" / name / NAME).write_bytes(b"12345")
+        (folder / "source" / name / NAME).write_bytes(SMALLEST_JPEG)
     found = [found.path for found in pictures(station_of(folder, prefix=""))]
     assert found == [f"mine/a/{NAME}", f"theirs/{NAME}"]
     for name in ("detections", "exports"):

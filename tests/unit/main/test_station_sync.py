@@ -10,6 +10,7 @@ from ami.main.services.sources import SourceError, pictures
 from ami.main.services.station_sync import SyncState, sync
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.image_files import SMALLEST_JPEG
 from tests.support.product.stale import marked
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +22,7 @@ def folder(tmp_path, settings):
     for name in ("20260601220000.jpg", "a/20260601230000.JPG", "a.b/20260602000000.jpeg", "moth.jpg", "notes.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"12345")
+        path.write_bytes(SMALLEST_JPEG)
     return tmp_path
 
 
@@ -39,7 +40,7 @@ def test_files_become_captures_with_station_time_and_url(folder):
     first = SourceImage.objects.get(path="20260601220000.jpg")
     assert first.timestamp == datetime(2026, 6, 1, 20, 0, tzinfo=UTC)
     assert first.public_url() == "https://pictures.example/20260601220000.jpg"
-    assert first.size == 5
+    assert first.size == len(SMALLEST_JPEG)
     assert marked() == {("deployment", station.pk), ("sessions", station.pk)}
 
 
@@ -110,7 +111,7 @@ def test_a_pattern_that_does_not_compile_is_refused_by_name(folder):
 
 @pytest.mark.processes
 def test_endless_backtracking_is_stopped_and_reported(folder):
-    (folder / f"{'a' * 60}!.jpg").write_bytes(b"12345")
+    (folder / f"{'a' * 60}!.jpg").write_bytes(SMALLEST_JPEG)
     with pytest.raises(SourceError, match="takes too long"):
         sync(station_of(folder, data_source_regex=r"^((a|aa)+)+\1z"), SyncState(), Turn())
 

@@ -11,6 +11,7 @@ from ami.main.models import SourceImage, SourceImageCollection
 from ami.main.services import bulk_deletion, sessions
 from tests.support.product import factories
 from tests.support.product.factories import Turn
+from tests.support.product.image_files import SMALLEST_JPEG
 from tests.support.product.stale import marked
 
 INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "antenna-interactive"
@@ -135,7 +136,7 @@ def test_sync_job_ends_after_its_sessions_are_grouped_incident_46(tmp_path, sett
     from ami.main.models import S3StorageSource
 
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
-    (tmp_path / "20260601220000.jpg").write_bytes(b"")
+    (tmp_path / "20260601220000.jpg").write_bytes(SMALLEST_JPEG)
     source = S3StorageSource.objects.create(name="Folder", endpoint_url=f"file://{tmp_path}")
     station = factories.station(data_source=source)
     work = job("data_storage_sync", station.project, deployment=station)

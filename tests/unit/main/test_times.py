@@ -1,4 +1,4 @@
-"""Station time, and times in file names."""
+"""Station time."""
 
 # The tests are about naive times.
 # ruff: noqa: DTZ001
@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.core.exceptions import ValidationError
 
-from ami.main.services.file_times import time_in_name
-from ami.main.services.times import local_date, station_time, validate_time_zone
+from ami.main.services.times import doubt_of, local_date, station_time, validate_time_zone
 
 BERLIN = SimpleNamespace(time_zone="Europe/Berlin")
 
@@ -49,18 +48,7 @@ def test_an_unknown_time_zone_is_refused_with_an_example():
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("141-20220916221959-snapshot.jpg", datetime(2022, 9, 16, 22, 19, 59)),
-        ("20220810232637-00-16.jpg", datetime(2022, 8, 10, 23, 26, 37)),
-        ("a/b/2026-06-01_23-15-00.jpg", datetime(2026, 6, 1, 23, 15)),
-        ("20260601T231500Z.jpg", datetime(2026, 6, 1, 23, 15)),
-        ("20261301000000_20260601231500.jpg", datetime(2026, 6, 1, 23, 15)),
-        ("moth.jpg", None),
-        ("20260231250000.jpg", None),
-        ("20260601231500/moth.jpg", None),
-        ("120260601231500.jpg", None),
-    ],
+    ("year", "doubt"), [(2009, "before 2010"), (2010, ""), (2026, ""), (2027, "in the future"), (2099, "in the future")]
 )
-def test_the_time_is_read_from_the_file_name(name, expected):
-    assert time_in_name(name) == expected
+def test_time_before_2010_or_in_the_future_is_doubted(year, doubt):
+    assert doubt_of(datetime(year, 6, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)) == doubt

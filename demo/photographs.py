@@ -83,9 +83,9 @@ def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
     if path.suffix.lower() not in PICTURE_SUFFIXES:
         return Skipped(path, "not a picture")
     try:
-        taken_at = time_in_name(path.stem) or _exif_time(path)
+        taken_at = time_in_name(path.as_posix()) or _exif_time(path)
         if taken_at is None:
-            return Skipped(path, "no time YYYYMMDDHHMMSS in the name, and none in EXIF data")
+            return Skipped(path, "no time such as YYYYMMDDHHMMSS in the name, and none in EXIF data")
         size_bytes = path.stat().st_size
         if not size_bytes:
             return Skipped(path, "empty file (0 bytes)")
@@ -98,14 +98,12 @@ def _look(path: Path, max_bytes: int, max_pixels: int) -> Photograph | Skipped:
         return Skipped(path, f"not readable: {error}".replace(str(path), path.name)[:200])
     if size is None:
         return Skipped(path, f"too large: more than {max_pixels} pixels")
-    return Photograph(path, taken_at, *size, size_bytes)
+    return Photograph(path, taken_at.replace(tzinfo=None), *size, size_bytes)
 
 
 def _exif_time(path: Path) -> datetime | None:
-    """Return the time on the camera's clock."""
     with path.open("rb") as file:
-        taken_at = time_in_exif(file.read(HEAD_BYTES))
-    return taken_at.replace(tzinfo=None) if taken_at else None
+        return time_in_exif(file.read(HEAD_BYTES))
 
 
 def _decoded_size(path: Path, max_pixels: int) -> tuple[int, int] | None:

@@ -37,7 +37,15 @@ def _shown(time: datetime | str) -> str:
 class DeploymentAdmin(admin.ModelAdmin):
     """Stations."""
 
-    list_display = ("name", "project", "time_zone", "events_count", *COUNTS, "data_source_last_checked")
+    list_display = (
+        "name",
+        "project",
+        "time_zone",
+        "events_count",
+        *COUNTS,
+        "data_source_last_checked",
+        "unlikely_times",
+    )
     list_filter = ("project",)
     list_select_related = ("project",)
     search_fields = ("name",)

@@ -7,6 +7,7 @@ THUMBNAIL = "thumbnail or index of a file server"
 TRASH = "in a trash folder"
 SYSTEM = "in a folder of the operating system or file server"
 UNFINISHED = "unfinished copy or file beside a picture"
+OTHER_KIND = "file of another kind"
 EMPTY = "empty file"
 
 #: Folders by their names in small letters: Synology, QNAP, Windows, Samba, macOS, Linux, Android, NetApp.
@@ -42,6 +43,10 @@ ENDINGS = re.compile(
     r"\.(part|partial|filepart|crdownload|download|tmp|temp|bak|swp|thm)$|~$|\.(jpe?g|png|tiff?|webp)\.[a-z][a-z0-9_-]*$"
 )
 SYNC_CONFLICT = ".sync-conflict-"
+OTHER_ENDINGS = (
+    *(".txt", ".csv", ".tsv", ".json", ".xml", ".html", ".log", ".md", ".pdf", ".xlsx", ".ini", ".db", ".zip", ".gz"),
+    *(".mp4", ".avi", ".mov", ".mkv", ".h264", ".wav", ".mp3"),
+)
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp")
 
 #: The first bytes of pictures: JPEG, PNG, TIFF, GIF. WebP and HEIF have their names further on.
@@ -63,6 +68,8 @@ def litter_of(path: str, size: int) -> str:
         return HIDDEN
     if SYNC_CONFLICT in name or (ENDINGS.search(name) and not name.endswith(PICTURE_ENDINGS)):
         return UNFINISHED
+    if name.endswith(OTHER_ENDINGS):
+        return OTHER_KIND
     return "" if size else EMPTY
 
 

@@ -1,5 +1,6 @@
 """Validation of relative paths: below a folder or prefix, without a way out of it."""
 
+import unicodedata
 from urllib.parse import unquote
 
 #: Percent-encoding may be nested; it is decoded this many times.
@@ -13,7 +14,7 @@ def problem_of(path: str) -> str:
     """
     if path.startswith("/"):
         return "Must be relative; remove the '/' at the beginning."
-    if not path.isprintable():
+    if not all(char.isprintable() or unicodedata.category(char) == "Zs" for char in path):
         return "Must not hold control characters."
     for text in (path, _decoded(path)):
         if "\\" in text:

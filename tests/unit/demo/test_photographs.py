@@ -71,8 +71,10 @@ def test_time_is_the_exif_datas_where_the_name_has_none(tmp_path):
         exif = Image.Exif()
         exif.get_ifd(0x8769).update({0x9003: f"2026:06:01 23:0{number}:00", 0x9011: offset})
         Image.new("RGB", (8, 8)).save(tmp_path / f"IMG_{number}.jpg", exif=exif)
+    picture(tmp_path / "20260601T230200Z.jpg")
     [station] = scan_photographs(tmp_path)
-    assert [one.taken_at.isoformat() for one in station.photographs] == ["2026-06-01T23:00:00", "2026-06-01T23:01:00"]
+    minutes = [one.taken_at.isoformat() for one in station.photographs]
+    assert minutes == [f"2026-06-01T23:0{minute}:00" for minute in range(3)]
 
 
 def test_dangling_link_does_not_stop_the_scan(tmp_path):

@@ -36,6 +36,8 @@ LITTER = {
     f"{NAME}.TMP": "unfinished",
     f"{NAME}~": "unfinished",
     f"{NAME}.xmp": "unfinished",
+    "20220810232637.csv": "another kind",
+    "20220810232637.MP4": "another kind",
     "20220810232637.sync-conflict-20220811-010203-ABC.jpg": "unfinished",
 }
 

@@ -91,6 +91,12 @@ def test_a_name_that_is_not_utf_8_is_counted_as_failed(folder):
     assert sync(station_of(folder), SyncState(), Turn()).failed == 2
 
 
+def test_name_with_a_narrow_space_before_pm_is_a_capture(folder):
+    (folder / "Screenshot 2026-06-01 at 11.26.37\u202fPM.png").write_bytes(SMALLEST_JPEG)
+    sync(station_of(folder), SyncState(), Turn())
+    assert SourceImage.objects.get(path__startswith="Screen").timestamp == datetime(2026, 6, 1, 23, 26, 37, tzinfo=UTC)
+
+
 def test_a_folder_outside_the_allowed_ones_is_refused(folder, settings):
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(folder / "a")]
     with pytest.raises(SourceError, match="ANTENNA_LOCAL_SOURCE_ROOTS"):

@@ -80,7 +80,7 @@ class DeploymentAdmin(admin.ModelAdmin):
         lines = format_html_join(
             "", "<li><code>{}</code> → {}</li>", ((path, _shown(time)) for path, time in times.items())
         )
-        return format_html("<ul>{}</ul>", lines) if lines else "No file matches."
+        return format_html("<ul>{}</ul>", lines) if lines else "There is no picture among the first files."
 
     @admin.display(description="unlikely times")
     def unlikely_times(self, station: Deployment | None) -> str:

@@ -22,7 +22,6 @@ from ami.main.services.time_formats import time_by_format
 #: So many objects of a bucket are asked for at once: each answer takes long and is short.
 AT_ONCE = 8
 
-
 #: A smaller file is opened though its name has a time: it may be an error page, or cut off.
 SMALL_BYTES = 16 * 1024
 

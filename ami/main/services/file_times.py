@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 FULL_DATE = r"(?P<year>20[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
 SPLIT_DATE = r"(?P<year>20[0-9]{2})(?P<dash>[-_.: /])(?P<month>[0-9]{1,2})(?P=dash)(?P<day>[0-9]{1,2})"
 SHORT_DATE = r"(?P<year>[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
-GAP = r"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,+@ ]{1,3}|[ _](?:at|um)[ _])"
+GAP = r"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,:+@ ]{1,3}|[ _](?:at|um)[ _])"
 FULL_TIME = r"(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})(?P<second>[0-9]{2})"
 SPLIT_TIME = r"(?P<hour>[0-9]{1,2})(?P<colon>[-_.: ꞉])(?P<minute>[0-9]{2})(?P=colon)(?P<second>[0-9]{2})"
 SPELT_TIME = r"(?P<hour>[0-9]{1,2})h(?P<minute>[0-9]{2})m(?:in)?(?P<second>[0-9]{2})s?"

@@ -13,6 +13,7 @@ EMPTY = "empty file"
 #: Folders by their names in small letters: Synology, QNAP, Windows, Samba, macOS, Linux, Android, NetApp.
 FOLDERS = {
     "@eadir": THUMBNAIL,
+    "@__thumb": THUMBNAIL,
     "thumbnails": THUMBNAIL,
     "thumbs": THUMBNAIL,
     "$recycle.bin": TRASH,
@@ -20,7 +21,9 @@ FOLDERS = {
     "@recycle": TRASH,
     "recycler": TRASH,
     "recycled": TRASH,
+    "recycle": TRASH,
     "recycle bin": TRASH,
+    "recycle.bin": TRASH,
     "trash": TRASH,
     "trashbox": TRASH,
     "network trash folder": TRASH,

@@ -70,6 +70,8 @@ SPELLINGS = {
     "2022.08.10 23.26.37": "",
     "2022:08:10  23:26:37 ": "",
     "20220810 232637": "",
+    "2022:08:10:23:26:37": "",
+    "2022:08:10 23:26:37.\xff": "",
     "2022:08:10 11:26:37 PM": "",
     "2022:08:10 23:26:37.50": ".500000",
     "2022:08:10 23:26:37+02:00": "+02:00",
@@ -188,6 +190,8 @@ def test_first_bytes_of_an_object_are_asked_for(settings):
         assert len(capture_times._head_of_object(bucket_client(source), bucket, "IMG_1.jpg")) == HEAD_BYTES
         assert capture_times._head_of_object(bucket_client(source), bucket, "gone.jpg") == b""
         state = sync(station, SyncState(), Turn())
+        names = capture_times.in_names(station)
+    assert (names["IMG_1.jpg"], len(names)) == (capture_times.UNNAMED, 4)
     assert (state.synced, state.failed) == (2, 3)
     assert {"no picture by its first bytes", "thumbnail or index of a file server"} <= set(state.skipped)
     assert SourceImage.objects.get(path="IMG_1.jpg").timestamp == datetime(2026, 6, 2, 1, tzinfo=UTC)

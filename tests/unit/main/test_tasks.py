@@ -137,6 +137,8 @@ def test_sync_job_ends_after_its_sessions_are_grouped_incident_46(tmp_path, sett
 
     settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
     (tmp_path / "20260601220000.jpg").write_bytes(SMALLEST_JPEG)
+    (tmp_path / "20010101000000.jpg.part").write_bytes(SMALLEST_JPEG)
+    (tmp_path / "moth.jpg").write_bytes(SMALLEST_JPEG)
     source = S3StorageSource.objects.create(name="Folder", endpoint_url=f"file://{tmp_path}")
     station = factories.station(data_source=source)
     work = job("data_storage_sync", station.project, deployment=station)
@@ -144,6 +146,10 @@ def test_sync_job_ends_after_its_sessions_are_grouped_incident_46(tmp_path, sett
     assert station.events.get().captures.count() == 1
     assert work.cursor["stage"] == "regroup"
     assert (work.done, work.total) == (1, 1)
+    assert set(work.log_entries.values_list("message", flat=True)) >= {
+        "1 captures synced, 1 files skipped.",
+        "Skipped, no time in the name or the EXIF data: 1, such as moth.jpg.",
+    }
 
 
 @pytest.mark.django_db

@@ -153,5 +153,5 @@ def test_any_name_raises_nothing_and_has_a_time_from_2000_on(name):
 
 
 @pytest.mark.parametrize("piece", ["20", "2022-08-10-", "20220810T", "a1-", "1-", "20220810232637", "2022-08-10/a1-"])
-def test_hostile_name_of_the_longest_length_is_read_in_bounded_steps(piece):
-    assert time_in_name(piece * (1024 // len(piece)) + "x") is None or piece == "2022-08-10-"
+def test_hostile_long_name_is_read_in_bounded_steps(piece):
+    assert time_in_name(piece * (1024 // len(piece)) + "x") is None

@@ -43,7 +43,7 @@ class Area:
         Raises:
             FileRefused: with the path and the reason.
         """
-        if problem := problem_of(path) or ("" if path else "Is empty."):
+        if problem := problem_of(path) or ("" if path else "Is empty.") or ("Must not hold '//'." * ("//" in path)):
             raise FileRefused(f"{path[:200]!r}: {problem}")
         if path.strip("/").split("/")[0].casefold() in self.closed:
             raise FileRefused(f"{path[:200]!r}: this folder holds another kind of file.")

@@ -2,10 +2,9 @@
 
 import csv
 import json
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 
 import httpx
 import pytest
@@ -24,7 +23,7 @@ from ami.ml.services import crops
 from processing_service.downloads import Downloader
 from tests.support.product import factories
 from tests.support.product.factories import Turn
-from tests.support.product.http_services import push_service, served
+from tests.support.product.http_services import listening, push_service, served
 from tests.support.product.image_files import jpeg
 from tests.support.product.job_setup import Now, World
 
@@ -63,15 +62,8 @@ def files(tmp_path) -> Iterator[str]:
     for width, name in enumerate(NAMES, 20):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(jpeg((width, 16)))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(partial(Files, directory=str(tmp_path))) as url:
+        yield url
 
 
 @pytest.fixture

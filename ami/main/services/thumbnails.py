@@ -31,14 +31,9 @@ def thumbnail(path: str, side: int = SIDE, area: Area = CAPTURE) -> bytes:
         NoThumbnail: there is none.
     """
     try:
-        with area.open(path) as file:
-            # A bucket's file is read into memory as a whole, and says before how large it is.
-            is_small = getattr(file, "size", 0) <= MOST_BYTES
-            data = file.read(MOST_BYTES + 1) if is_small else b""
+        data = area.read(path, MOST_BYTES)
     except Exception as error:  # Storages raise many kinds.
         raise NoThumbnail(f"{type(error).__name__}: {error}"[:200]) from error
-    if not is_small or len(data) > MOST_BYTES:
-        raise NoThumbnail(f"the file has more than {MOST_BYTES} bytes")
     return _small(data, side)
 
 

@@ -1,7 +1,6 @@
 """Pictures in the admin: thumbnails in lists, boxes on captures, crops with their label."""
 
 import io
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +13,7 @@ from PIL import Image
 
 from ami.main.models import Classification, Taxon
 from ami.main.services import thumbnails
+from ami.main.services.stored_files import Area
 from tests.support import s3_server
 from tests.support.product import factories
 from tests.support.product.http_services import files_served
@@ -101,15 +101,16 @@ def test_pictures_of_a_bucket_come_from_our_origin(browser, bucket):
     assert urlsplit(bucket.endpoint).netloc not in page.content.decode()
 
 
-def test_file_of_a_bucket_that_is_too_large_is_not_read():
+def test_file_of_a_bucket_that_is_too_large_is_not_read(monkeypatch):
     class Large(io.BytesIO):
         size = thumbnails.MOST_BYTES + 1
 
         def read(self, *_):
             raise AssertionError("It is read.")
 
-    with pytest.raises(thumbnails.NoThumbnail, match="more than"):
-        thumbnails.thumbnail("large.jpg", area=SimpleNamespace(open=lambda _: Large()))
+    monkeypatch.setattr(Area, "open", lambda *_: Large())
+    with pytest.raises(thumbnails.NoThumbnail, match="is larger than"):
+        thumbnails.thumbnail("large.jpg")
 
 
 def test_crop_needs_the_permission_and_a_file(browser, client, capture):
@@ -205,7 +206,7 @@ def test_turned_picture_is_shown_in_its_stored_pixels(browser, folders):
         assert_stored_pixels(browser.get(address))
 
 
-def test_published_picture_is_shown_in_its_stored_pixels_from_our_origin(browser, folders, settings):
+def test_published_picture_is_shown_in_its_stored_pixels(browser, folders, settings):
     with files_served({"/moths/trap%20%233/1.jpg": turned_picture()}) as url:
         made = factories.capture(factories.station(), path="trap #3/1.jpg", public_base_url=f"{url}/moths")
         assert_stored_pixels(browser.get(preview(made)))

@@ -115,7 +115,7 @@ def test_count_is_the_peak_of_every_kind_of_picture(files) -> None:
 
 
 @pytest.mark.processes
-def test_picture_beyond_the_processs_limit_is_refused_and_the_others_are_opened(files) -> None:
+def test_picture_beyond_the_limit_is_refused_others_are_opened(files) -> None:
     kinds = ["RGB", "CMYK progressive", "I;16 PNG", "RGBA PNG", "RGB"]
     answers = ran(LIMITED, MARGIN_KIB + 50 * MIB, *(files[kind] for kind in kinds))
     assert [answer.partition(":")[0] for answer in answers] == [
@@ -164,7 +164,7 @@ def test_thumbnail_of_a_large_baseline_picture_takes_little(monkeypatch) -> None
     assert opened(thumbnail(path)).size == (240, 240)
 
 
-def test_jpeg_with_a_scan_for_each_component_is_counted_like_a_progressive_one() -> None:
+def test_jpeg_of_several_scans_counts_like_a_progressive_one() -> None:
     whole = header_of_jpeg(4000, 4000)
     start = whole.index(b"\xff\xda")
     split = whole[:start] + b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" + whole[start + 14 :]

@@ -38,7 +38,7 @@ class Files(Variables):
     # From 89.5 megapixels Pillow warns, from 179 it refuses by itself.
     antenna_max_megapixels: int = variable(
         89,
-        "The largest capture to decode, in millions of pixels; a larger one gets no crops, nor one beyond a process's memory.",
+        "The largest capture to decode, in millions of pixels; one beyond it or a process's memory gets no crops.",
         low=1,
         high=178,
     )

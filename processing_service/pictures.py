@@ -28,7 +28,7 @@ class PictureError(Exception):
 @dataclass(frozen=True)
 class Picture:
     """A decoded capture: `pixels` is RGB (height, width, 3) in 0..255 at the working size; `width` and `height` are
-    those of the full-size picture.
+    those of the full-size picture, as it is stored: EXIF's orientation is left aside.
     """
 
     pixels: Pixels
@@ -68,7 +68,8 @@ def _read(image: Image.Image, max_pixels: int) -> Picture:
     shrink = min(1.0, WORKING_SIDE / max(width, height))
     small = (max(1, round(width * shrink)), max(1, round(height * shrink)))
     image.draft("RGB", small)  # JPEG: decode at a half or a quarter of the size
-    rgb = image.convert("RGB")
+    # Of 16-bit grey the conversion would cut off what is above 255.
+    rgb = (image.point(lambda level: level * (1 / 256)) if image.mode[0] == "I" else image).convert("RGB")
     if rgb.size != small:
         rgb = rgb.resize(small, Image.Resampling.BOX, reducing_gap=2.0)
     return Picture(np.asarray(rgb, dtype=np.float32), width, height)

@@ -25,12 +25,15 @@ MIN_SAMPLE_KIB = 1024
 
 @dataclass
 class ChildHooks:
-    """Installed in the parent before it forks. ``folder`` None: no run log; ``limit_kib`` 0: no memory limit."""
+    """Installed in the parent before it forks. ``folder`` None: no run log; ``limit_kib`` 0: no memory limit;
+    ``hard_kib`` 0: the parent ends no child for its memory.
+    """
 
     folder: Path | None
     limit_kib: int = 0
     stagger_seconds: float = 0.0
     learns: bool = False
+    hard_kib: int = 0
     _local: threading.local = field(default_factory=threading.local)
 
     def install(self) -> None:
@@ -51,6 +54,7 @@ class ChildHooks:
                 wait_for_turn(self.folder / "turn", self.stagger_seconds)
             except OSError as error:
                 logger.warning("Staggered start skipped: %r", error)
+        memory_limit.hard_kib = self.hard_kib
         if self.limit_kib:
             try:
                 memory_limit.impose(self.limit_kib)

@@ -3,14 +3,45 @@
 import errno
 import os
 import resource
+from contextlib import suppress
+from typing import NamedTuple
 
 from ami.governor.probes import process
+from ami.governor.probes.cgroup import Cgroup
 
 #: With less than this to add, no task has room: the limit is wrong, not the task.
 LEAST_KIB = 32 * 1024
 
 #: What :func:`impose` allowed this process, in KiB; 0 without a limit.
 allowed_kib = 0
+
+#: At so many KiB the parent ends this process; 0 where it does not.
+hard_kib = 0
+
+#: What this process could add when :func:`impose` was called.
+_fresh_kib = 0
+
+
+class Room(NamedTuple):
+    """Memory in KiB that this process may still take, and that it might have taken when it was fresh."""
+
+    now_kib: int
+    fresh_kib: int
+
+
+def room() -> Room | None:
+    """Return the least that its limits, the parent's and the container's leave this process; None without any limit."""
+    pid, found = os.getpid(), []
+    ceiling, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if ceiling != resource.RLIM_INFINITY:
+        found.append(Room(ceiling // 1024 - process.data_kib(pid), _fresh_kib or ceiling // 1024))
+    if limit := allowed_kib or hard_kib:
+        found.append(Room(limit - process.pss_kib(pid), _fresh_kib or limit))
+    with suppress(OSError, ValueError):  # Where it cannot be read, the governor reports it.
+        if container := Cgroup().memory():
+            used, size = container
+            found.append(Room((size - used) // 1024, size // 1024))
+    return Room(*map(min, zip(*found, strict=True))) if found else None
 
 
 def impose(limit_kib: int) -> int:
@@ -23,7 +54,7 @@ def impose(limit_kib: int) -> int:
     Raises:
         ValueError: the process is nearly as large already, so that nothing could run under this limit.
     """
-    global allowed_kib
+    global allowed_kib, _fresh_kib
     mapped_kib = process.data_kib(os.getpid())
     free_kib = limit_kib - process.pss_kib(os.getpid())
     if free_kib < LEAST_KIB:
@@ -36,7 +67,7 @@ def impose(limit_kib: int) -> int:
     if hard != resource.RLIM_INFINITY:
         ceiling_kib = min(ceiling_kib, hard // 1024)
     resource.setrlimit(resource.RLIMIT_DATA, (ceiling_kib * 1024, hard))
-    allowed_kib = limit_kib
+    allowed_kib, _fresh_kib = limit_kib, free_kib
     return ceiling_kib
 
 

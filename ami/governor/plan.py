@@ -103,9 +103,11 @@ class Plan:
         if stagger:
             turns = (worker.concurrency or 1) * stagger
             worker.app.conf.worker_proc_alive_timeout = START_SECONDS + turns
-        ceiling_kib = self.hard_kib if forks and acts and self.settings.memory_ceiling else 0
+        hard_kib = self.hard_kib if forks and acts else 0
+        ceiling_kib = hard_kib if self.settings.memory_ceiling else 0
         folder = self.run_log.folder if self.run_log else None
-        ChildHooks(folder, ceiling_kib, stagger, self.settings.memory_reservation != "off").install()
+        learns = self.settings.memory_reservation != "off"
+        ChildHooks(folder, ceiling_kib, stagger, learns, hard_kib).install()
 
 
 def _topology_of(app: Any) -> Any:

@@ -10,3 +10,7 @@ class MlConfig(AppConfig):
     label = "ml"
     verbose_name = "Machine learning"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from ami.ml import checks  # noqa: F401

@@ -17,6 +17,14 @@ class PictureRefused(Exception):
     """A picture is never decoded: not JPEG or PNG, too many pixels, or a forbidden address. No retry helps."""
 
 
+class PictureTooLarge(PictureRefused):
+    """Decoding a picture takes more memory than a fresh process of its queue has. No retry helps."""
+
+
+class MemoryOccupied(CaptureUnreadable):
+    """Decoding a picture takes more memory than its process has left; a retry may run in another one."""
+
+
 class ServiceRefused(Exception):
     """A processing service answered without results: a 4xx or 500, or a body that is not a pipeline response."""
 

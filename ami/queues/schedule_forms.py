@@ -48,20 +48,25 @@ class PeriodicTaskForm(BeatPeriodicTaskForm):
 
 
 class CrontabForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Refuses what Celery cannot read, such as 7 for Sunday."""
+    """Refuses what Celery cannot read, such as 7 for Sunday, and what never occurs, such as 31 February."""
 
     class Meta:
         model = CrontabSchedule
         fields = (*CRON_FIELDS, "timezone")
 
     def clean(self) -> Any:
-        """Have Celery read each field."""
+        """Have Celery read each field, then all of them together."""
         fields: dict[str, Any] = super().clean() or {}
-        for name in CRON_FIELDS:
-            if name not in fields:
-                continue
+        named = {name: fields[name] for name in CRON_FIELDS if name in fields}
+        for name, text in named.items():
             try:
-                crontab(**{name: fields[name]})
+                crontab(**{name: text})
             except (ValueError, ParseException) as error:
                 self.add_error(name, f"Celery cannot read this: {error}")
+        if not self.errors:
+            try:
+                crontab(**named)
+            except ValueError:  # Each field is right by itself: no month of these has one of these days.
+                day, month = named["day_of_month"], named["month_of_year"]
+                self.add_error("day_of_month", f"Day '{day}' never occurs in month '{month}'; change one of them.")
         return fields

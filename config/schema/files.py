@@ -37,7 +37,10 @@ class Files(Variables):
     )
     # From 89.5 megapixels Pillow warns, from 179 it refuses by itself.
     antenna_max_megapixels: int = variable(
-        89, "The largest capture to decode, in millions of pixels; a larger one gets no crops.", low=1, high=178
+        89,
+        "The largest capture to decode, in millions of pixels; one beyond it or a process's memory gets no crops.",
+        low=1,
+        high=178,
     )
     antenna_local_source_roots: Names = variable(
         (), "Folders allowed for storage sources with a file:// endpoint, separated by commas."

@@ -3,12 +3,12 @@
 All come from our own origin, whatever the storage is: a page's policy knows no bucket, and a browser may not reach it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
@@ -17,8 +17,8 @@ from django.utils.html import format_html
 from ami.main.models import Detection, SourceImage
 from ami.main.services import file_urls
 from ami.main.services.boxed_captures import Box, boxes_of
-from ami.main.services.stored_files import CAPTURE, CROP, Area
-from ami.main.services.thumbnails import PREVIEW_SIDE, SIDE, NoThumbnail, thumbnail
+from ami.main.services.stored_files import CROP
+from ami.main.services.thumbnails import PREVIEW_SIDE, SIDE, NoThumbnail, published_thumbnail, thumbnail
 
 #: A picture is made at each request that the browser does not answer from its cache.
 CACHE_SECONDS = 24 * 3600
@@ -33,10 +33,8 @@ def capture_link(capture: SourceImage) -> str:
 
 
 def preview_link(capture: SourceImage) -> str:
-    """Return the address of a capture's picture in the size of a page; it leads to a public URL where there is one."""
-    return (
-        capture_link(capture) if capture.public_url() else reverse("admin:main_sourceimage_preview", args=[capture.pk])
-    )
+    """Return the address of a capture's picture in the size of a page, in its stored pixels."""
+    return reverse("admin:main_sourceimage_preview", args=[capture.pk])
 
 
 def thumbnail_link(capture: SourceImage) -> str:
@@ -58,9 +56,9 @@ def crop_picture(detection: Detection, label: str = "crop") -> str:
     return format_html(picture, page, link, label)
 
 
-def _jpeg(file: str, side: int, area: Area) -> HttpResponse:
+def _jpeg(make: Callable[..., bytes], *where: Any) -> HttpResponse:
     try:
-        small = thumbnail(file, side, area)
+        small = make(*where)
     except NoThumbnail as error:
         raise Http404(str(error)) from error
     headers = {"Cache-Control": f"private, max-age={CACHE_SECONDS}", "X-Content-Type-Options": "nosniff"}
@@ -81,7 +79,7 @@ class CropPictures:
         file = Detection.objects.filter(pk=pk).values_list("path", flat=True).first()
         if not file:
             raise Http404
-        return _jpeg(file, SIDE, CROP)
+        return _jpeg(thumbnail, file, SIDE, CROP)
 
 
 class CapturePictures:
@@ -99,19 +97,22 @@ class CapturePictures:
 
     def thumbnail_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Return the thumbnail; 404 without a picture of ours that can be read."""
-        return self._picture(request, pk, SIDE)
+        capture = self._visible(request, pk)
+        if capture.public_url():  # A list would fetch a hundred.
+            raise Http404
+        return _jpeg(thumbnail, capture.path, SIDE)
 
     def preview_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Return the picture in the size of a page; 404 without one of ours that can be read."""
-        return self._picture(request, pk, PREVIEW_SIDE)
+        """Return the picture in the size of a page; 404 without one that can be read."""
+        capture = self._visible(request, pk)
+        if url := capture.public_url():
+            return _jpeg(published_thumbnail, url, PREVIEW_SIDE)
+        return _jpeg(thumbnail, capture.path, PREVIEW_SIDE)
 
-    def _picture(self, request: HttpRequest, pk: int, side: int) -> HttpResponse:
+    def _visible(self, request: HttpRequest, pk: int) -> SourceImage:
         if not self.has_view_or_change_permission(request):  # type: ignore[attr-defined]
             raise PermissionDenied
-        capture = SourceImage.objects.filter(pk=pk).first()
-        if capture is None or capture.public_url():
-            raise Http404
-        return _jpeg(capture.path, side, CAPTURE)
+        return get_object_or_404(SourceImage, pk=pk)
 
     def small_picture(self, capture: SourceImage) -> str:
         """Render the thumbnail of a capture with a link to its page."""
@@ -133,8 +134,6 @@ class CapturePictures:
         shown = answer.context_data.get("original") if isinstance(answer, TemplateResponse) else None
         if isinstance(shown, SourceImage):
             answer.context_data["drawn"] = drawn(shown)
-            if (address := urlsplit(shown.public_url())).hostname:
-                answer.picture_sources = [f"{address.scheme}://{address.netloc.rpartition('@')[2]}"]
         return answer
 
 

@@ -1,6 +1,7 @@
 """Captures (the pictures of a station) and capture sets."""
 
 from typing import Any
+from urllib.parse import quote
 
 from django.apps import apps
 from django.db import models, transaction
@@ -97,8 +98,15 @@ class SourceImage(TimestampedModel):
 
 
 def public_url(base_url: str, path: str) -> str:
-    """Return the public URL of the picture at ``path``, empty without a public base URL."""
-    return f"{base_url.rstrip('/')}/{path.lstrip('/')}" if base_url else ""
+    """Return the public URL of the picture at ``path``: the path is quoted once, and joins the path of the base.
+
+    The base is a URL and stays as it is, with its query. Empty without a base, and for a path with ``.`` or ``..`` as a
+    folder: clients resolve it, and would get another file.
+    """
+    if not base_url or not {".", ".."}.isdisjoint(path.split("/")):
+        return ""
+    base, mark, query = base_url.partition("#")[0].partition("?")
+    return f"{base.rstrip('/')}/{quote(path.lstrip('/'))}{mark}{query}"
 
 
 class SourceImageCollection(TimestampedModel):

@@ -14,6 +14,7 @@ from django.core.files.storage import default_storage
 from django.core.signing import BadSignature, Signer
 
 from ami.main.models import Detection, SourceImage
+from ami.main.models.captures import public_url
 from ami.main.services.stored_files import CAPTURE, CROP, Area, FileRefused, in_folder
 
 SALT = "ami.main.services.file_urls"
@@ -103,9 +104,7 @@ class StableUrls:
         self._base = stable("/api/v2")
 
     def capture(self, pk: int, path: str, public_base_url: str) -> str:
-        if public_base_url:
-            return f"{public_base_url.rstrip('/')}/{path.lstrip('/')}"
-        return f"{self._base}/captures/{pk}/image/"
+        return public_url(public_base_url, path) or f"{self._base}/captures/{pk}/image/"
 
     def crop(self, pk: int, path: str) -> str | None:
         return f"{self._base}/detections/{pk}/crop/" if path else None

@@ -43,7 +43,7 @@ class Area:
         Raises:
             FileRefused: with the path and the reason.
         """
-        if problem := problem_of(path) or ("" if path else "Is empty."):
+        if problem := problem_of(path) or ("" if path else "Is empty.") or ("Must not hold '//'." * ("//" in path)):
             raise FileRefused(f"{path[:200]!r}: {problem}")
         if path.strip("/").split("/")[0].casefold() in self.closed:
             raise FileRefused(f"{path[:200]!r}: this folder holds another kind of file.")
@@ -68,6 +68,20 @@ class Area:
         ):
             raise FileRefused(f"{path[:200]!r}: links outside its area.")
         return _open_regular(real)
+
+    def read(self, path: str, most_bytes: int) -> bytes:
+        """Return the file's content, which ``read(most_bytes)`` would allocate memory for, however small it is.
+
+        Raises:
+            FileRefused: as `open`; also for a larger file.
+            OSError: as `open`.
+        """
+        with self.open(path) as file:
+            # A bucket's file says its size before it is fetched as a whole.
+            size = file.size if hasattr(file, "size") else os.fstat(file.fileno()).st_size
+            if size > most_bytes:
+                raise FileRefused(f"{path[:200]!r}: is larger than {most_bytes} bytes.")
+            return file.read(size)
 
     def _roots(self) -> list[Path]:
         linked = settings.ANTENNA_LOCAL_SOURCE_ROOTS if self.may_link else ()

@@ -5,6 +5,7 @@ import io
 from django.conf import settings
 from PIL import Image
 
+from ami.main.services.picture_memory import eight_bit, shortage
 from ami.main.services.stored_files import CAPTURE, Area
 
 #: The longest side in pixels, and the quality of the JPEG: about 10 KB.
@@ -15,6 +16,8 @@ PREVIEW_SIDE = 1600
 #: Larger files have no thumbnail: they are read in a request.
 MOST_BYTES = 64 * 1024**2
 FORMATS = ("JPEG", "PNG")
+#: A picture that is published elsewhere is fetched in a request for so long.
+FETCH_SECONDS = 10.0
 
 
 class NoThumbnail(Exception):
@@ -24,28 +27,53 @@ class NoThumbnail(Exception):
 def thumbnail(path: str, side: int = SIDE, area: Area = CAPTURE) -> bytes:
     """Return a JPEG of the picture at ``path`` in the default storage, at most ``side`` pixels wide and high.
 
-    A large JPEG is decoded at a fraction of its size, so that a request takes little memory.
-
     Raises:
         NoThumbnail: there is none.
     """
     try:
-        with area.open(path) as file:
-            # A bucket's file is read into memory as a whole, and says before how large it is.
-            is_small = getattr(file, "size", 0) <= MOST_BYTES
-            data = file.read(MOST_BYTES + 1) if is_small else b""
-        if not is_small or len(data) > MOST_BYTES:
-            raise NoThumbnail(f"the file has more than {MOST_BYTES} bytes")
+        data = area.read(path, MOST_BYTES)
+    except Exception as error:  # Storages raise many kinds.
+        raise NoThumbnail(f"{type(error).__name__}: {error}"[:200]) from error
+    return _small(data, side)
+
+
+def published_thumbnail(url: str, side: int = SIDE) -> bytes:
+    """Return the same of a picture that its source publishes elsewhere.
+
+    Raises:
+        NoThumbnail: there is none.
+    """
+    import httpx
+
+    from ami.main.services import outbound
+
+    try:
+        with outbound.client(timeout=FETCH_SECONDS) as client:
+            answer = outbound.fetch(client, "GET", url, MOST_BYTES, FETCH_SECONDS).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL, outbound.EndpointRefused, ValueError) as error:
+        raise NoThumbnail(f"{type(error).__name__}: {error}"[:200]) from error
+    return _small(answer.content, side)
+
+
+def _small(data: bytes, side: int) -> bytes:
+    """Return the stored pixels, in which boxes are: EXIF's orientation is left aside.
+
+    A large JPEG is decoded at a fraction of its size, so that a request takes little memory.
+    """
+    try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-            width, height = picture.size
+            width, height = size = picture.size
             if width * height > settings.ANTENNA_MAX_MEGAPIXELS * 1_000_000:
                 raise NoThumbnail(f"the picture has {width} x {height} pixels")
             picture.draft("RGB", (side, side))
-            picture.thumbnail((side, side))
+            if short := shortage(picture, size):
+                raise NoThumbnail(short.sentence)
+            thumb = eight_bit(picture)
+            thumb.thumbnail((side, side))
             small = io.BytesIO()
-            picture.convert("RGB").save(small, "JPEG", quality=QUALITY)
+            thumb.convert("RGB").save(small, "JPEG", quality=QUALITY)
     except NoThumbnail:
         raise
-    except Exception as error:  # Pillow's decoders raise many kinds on broken bytes, storages others.
+    except Exception as error:  # Pillow's decoders raise many kinds on broken bytes.
         raise NoThumbnail(f"{type(error).__name__}: {error}"[:200]) from error
     return small.getvalue()

@@ -11,10 +11,10 @@ from ami.ml.schemas.types import (
     MAX_BATCH,
     Config,
     Key,
+    PictureUrl,
     ProcessingServiceClientInfo,
     Subject,
     Text,
-    Url,
     WireModel,
 )
 
@@ -27,7 +27,7 @@ class PipelineProcessingTask(WireModel):
 
     id: Key
     image_id: Key
-    image_url: Url
+    image_url: PictureUrl
     reply_subject: Subject | None = None
     config: Config | None = None
 

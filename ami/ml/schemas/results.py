@@ -16,6 +16,7 @@ from ami.ml.schemas.types import (
     Moment,
     Name,
     Numbers,
+    PictureUrl,
     Pixels,
     Subject,
     Text,
@@ -44,14 +45,14 @@ class SourceImageRequest(WireModel):
     """One capture to process: its primary key as a string, and its URL."""
 
     id: Key
-    url: Url
+    url: PictureUrl
 
 
 class SourceImageResponse(WireModel):
     """One capture that was processed."""
 
     id: Key
-    url: Url
+    url: PictureUrl
 
 
 class ClassificationResponse(WireModel):

@@ -65,6 +65,8 @@ Version: TypeAlias = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Name: TypeAlias = Annotated[str, Field(max_length=255)]
 Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 Url: TypeAlias = Annotated[str, Field(max_length=8192)]
+PictureUrl: TypeAlias = Annotated[str, Field(max_length=16_384)]
+"""A quoted path has up to nine characters for each of its 1,024."""
 Text: TypeAlias = Annotated[str, Field(max_length=100_000)]
 Subject: TypeAlias = Annotated[str, Field(max_length=1024, pattern=r"^[!-~]*$"), _not_null(str)]
 """A reply subject; empty if the client knows none."""

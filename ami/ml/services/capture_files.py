@@ -35,13 +35,9 @@ def read(image: SourceImage) -> bytes:
     if url := image.public_url():
         return _fetch(url)
     try:
-        with CAPTURE.open(image.path) as file:
-            data: bytes = file.read(MAX_BYTES + 1)
+        return CAPTURE.read(image.path, MAX_BYTES)
     except (OSError, ValueError, FileRefused) as error:
         raise CaptureUnreadable(f"{image.path}: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise CaptureUnreadable(f"{image.path} is larger than {MAX_BYTES} bytes.")
-    return data
 
 
 def _fetch(url: str) -> bytes:

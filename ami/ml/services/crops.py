@@ -55,9 +55,10 @@ def make_crops(image_ids: Iterable[int]) -> int:
     for image in SourceImage.objects.filter(pk__in=by_image).order_by("pk"):
         try:
             made += _crop_capture(image, by_image[image.pk])
-        except (CaptureUnreadable, PictureRefused, OSError, ValueError) as error:
-            logger.warning("Cropping capture %s failed: %s", image.pk, error)
-            failed.append(f"capture {image.pk}: {error}")
+        except (CaptureUnreadable, PictureRefused, OSError, ValueError, MemoryError) as error:
+            reason = str(error) or type(error).__name__
+            logger.warning("Cropping capture %s failed: %s", image.pk, reason)
+            failed.append(f"capture {image.pk}: {reason}")
             hopeless = hopeless and isinstance(error, PictureRefused)
     if failed:
         raise (CropsRefused if hopeless else CropsFailed)("; ".join(failed)[:2000])

@@ -1,4 +1,4 @@
-"""Opens the picture of a capture: JPEG or PNG only, its size checked from the header before decoding."""
+"""Opens the picture of a capture: JPEG or PNG only, pixels and memory counted from the header before decoding."""
 
 import io
 import struct
@@ -8,7 +8,8 @@ import zlib
 from django.conf import settings
 from PIL import Image, UnidentifiedImageError
 
-from ami.ml.errors import CaptureUnreadable, PictureRefused
+from ami.main.services.picture_memory import eight_bit, shortage
+from ami.ml.errors import CaptureUnreadable, MemoryOccupied, PictureRefused, PictureTooLarge
 
 #: Pillow's other decoders (TIFF, GIF, ...) have had the most security faults; they never see untrusted bytes.
 FORMATS = ("JPEG", "PNG")
@@ -19,14 +20,14 @@ BROKEN = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeErr
 
 
 def open_picture(data: bytes) -> Image.Image:
-    """Return the decoded picture as RGB; of several frames the first.
-
-    It takes 4 bytes of memory per pixel; a picture in another mode is held twice during conversion.
+    """Return the decoded picture as RGB in its stored pixels, before EXIF's orientation; of several frames the first.
 
     Raises:
         PictureRefused: not a JPEG or PNG, or more than ANTENNA_MAX_MEGAPIXELS; nothing was decoded.
+        PictureTooLarge, MemoryOccupied: it takes more memory than the process may still take; nothing was decoded.
         CaptureUnreadable: broken or truncated.
     """
+    picture: Image.Image
     try:
         with warnings.catch_warnings():
             # Warnings about a size that is refused below, and about broken metadata that is not read.
@@ -34,6 +35,7 @@ def open_picture(data: bytes) -> Image.Image:
             with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
                 _measure(picture)
                 picture.load()
+        picture = eight_bit(picture)
         return picture if picture.mode == "RGB" else picture.convert("RGB")
     except UnidentifiedImageError as error:
         raise PictureRefused(f"the file is not a picture in {' or '.join(FORMATS)} format.") from error
@@ -51,3 +53,5 @@ def _measure(picture: Image.Image) -> None:
             f"the picture has {width} x {height} pixels ({width * height / 1e6:.1f} megapixels), "
             f"more than ANTENNA_MAX_MEGAPIXELS={most}."
         )
+    if short := shortage(picture, picture.size):
+        raise (PictureTooLarge if short.is_lasting else MemoryOccupied)(short.sentence)

@@ -1,7 +1,6 @@
 """Pictures in the admin: thumbnails in lists, boxes on captures, crops with their label."""
 
 import io
-from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,8 +13,10 @@ from PIL import Image
 
 from ami.main.models import Classification, Taxon
 from ami.main.services import thumbnails
+from ami.main.services.stored_files import Area
 from tests.support import s3_server
 from tests.support.product import factories
+from tests.support.product.http_services import files_served
 from tests.support.product.page_policy import Inline, policy_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,15 +101,16 @@ def test_pictures_of_a_bucket_come_from_our_origin(browser, bucket):
     assert urlsplit(bucket.endpoint).netloc not in page.content.decode()
 
 
-def test_file_of_a_bucket_that_is_too_large_is_not_read():
+def test_file_of_a_bucket_that_is_too_large_is_not_read(monkeypatch):
     class Large(io.BytesIO):
         size = thumbnails.MOST_BYTES + 1
 
         def read(self, *_):
             raise AssertionError("It is read.")
 
-    with pytest.raises(thumbnails.NoThumbnail, match="more than"):
-        thumbnails.thumbnail("large.jpg", area=SimpleNamespace(open=lambda _: Large()))
+    monkeypatch.setattr(Area, "open", lambda *_: Large())
+    with pytest.raises(thumbnails.NoThumbnail, match="is larger than"):
+        thumbnails.thumbnail("large.jpg")
 
 
 def test_crop_needs_the_permission_and_a_file(browser, client, capture):
@@ -181,8 +183,41 @@ def test_boxes_are_drawn_with_label_and_score(browser, capture):
     assert page.found == []
 
 
-def test_page_may_show_the_picture_of_its_public_address(browser, folders):
-    made = factories.capture(factories.station(), public_base_url="https://pictures.example/moths")
-    answer = browser.get(reverse("admin:main_sourceimage_change", args=[made.pk]))
-    assert policy_of(answer)["img-src"] == "'self' https://pictures.example"
-    assert browser.get(thumbnail(made)).status_code == 404
+def turned_picture() -> bytes:
+    """A JPEG of 80 x 40 whose left half is white, and that viewers turn by a quarter."""
+    made, exif, file = Image.new("RGB", (80, 40)), Image.Exif(), io.BytesIO()
+    made.paste((255, 255, 255), (0, 0, 40, 40))
+    exif[0x0112] = 6
+    made.save(file, "JPEG", exif=exif)
+    return file.getvalue()
+
+
+def assert_stored_pixels(answer) -> None:
+    with Image.open(io.BytesIO(answer.content)) as shown:
+        assert shown.size == (80, 40)
+        assert (shown.getpixel((10, 20))[0] > 200, shown.getpixel((70, 20))[0] < 50) == (True, True)
+        assert 0x0112 not in shown.getexif()
+
+
+def test_turned_picture_is_shown_in_its_stored_pixels(browser, folders):
+    made = factories.capture(factories.station(), width=80, height=40)
+    default_storage.save(made.path, ContentFile(turned_picture()))
+    for address in (thumbnail(made), preview(made)):
+        assert_stored_pixels(browser.get(address))
+
+
+def test_published_picture_is_shown_in_its_stored_pixels(browser, folders, settings):
+    with files_served({"/moths/trap%20%233/1.jpg": turned_picture()}) as url:
+        made = factories.capture(factories.station(), path="trap #3/1.jpg", public_base_url=f"{url}/moths")
+        assert_stored_pixels(browser.get(preview(made)))
+        assert browser.get(thumbnail(made)).status_code == 404
+        page = browser.get(reverse("admin:main_sourceimage_change", args=[made.pk]))
+        assert preview(made) in page.content.decode()
+        assert policy_of(page)["img-src"] == "'self'"
+        settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS, settings.ANTENNA_ALLOWED_ENDPOINTS = True, ()
+        assert browser.get(preview(made)).status_code == 404
+        settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS = False
+        made.path = "another.jpg"
+        made.save()
+        assert browser.get(preview(made)).status_code == 404
+    assert browser.get(preview(made)).status_code == 404

@@ -258,3 +258,23 @@ def test_a_station_is_saved_as_before(pages):
     answer = pages.post(address(Deployment, "add"), {"name": "Station", "project": project.pk, "time_zone": "UTC"})
     assert answer.status_code == 302, answer.context["errors"]
     assert Deployment.objects.get().project == project
+
+
+NEVER = [("31", "2"), ("30", "2"), ("30,31", "feb"), ("30-31", "2"), ("31", "4,6,9,11"), ("31", "2-4/2"), ("31", "nov")]
+RARE = [("29", "2"), ("29-31", "2"), ("31", "2,3"), ("*/30,31", "2"), ("31", "*/2")]
+
+
+@pytest.mark.parametrize(("day", "month"), [*NEVER, *RARE])
+def test_day_that_its_months_never_have_is_refused(pages, day, month):
+    page = address(CrontabSchedule, "add")
+    values = {"minute": "0", "hour": "*", "day_of_month": day, "month_of_year": month, "timezone": "UTC"}
+    values |= {"periodictask_set-TOTAL_FORMS": 0, "periodictask_set-INITIAL_FORMS": 0}
+    answer = pages.post(page, {**values, "day_of_week": "mon"})
+    if (day, month) in RARE:
+        assert answer.status_code == 302, answer.context["errors"]
+    else:
+        sentence = f"Day '{day}' never occurs in month '{month}'; change one of them."
+        assert errors(answer, "day_of_month") == [sentence]
+        assert len(answer.context["adminform"].form.errors) == 1
+    both = pages.post(page, {**values, "day_of_week": "7"})
+    assert len(both.context["adminform"].form.errors) == 1, "the days are looked at when each field is right"

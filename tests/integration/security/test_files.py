@@ -14,8 +14,9 @@ from rest_framework.test import APIClient
 from ami.exports.models import DataExport
 from ami.exports.services import files, writer
 from ami.main.services import file_urls
+from ami.ml.errors import CaptureUnreadable
 from ami.ml.services import crops
-from ami.ml.services.capture_files import public_url
+from ami.ml.services.capture_files import public_url, read
 from processing_service.downloads import Downloader
 from tests.support import s3_server
 from tests.support.product import factories
@@ -94,6 +95,34 @@ def test_responses_and_services_get_urls_signed_by_the_bucket(bucket, mine):
     assert f"X-Amz-Expires={file_urls.for_services()}&" in public_url(capture)
     with Downloader() as downloader:
         assert downloader.fetch(public_url(capture))[:3] == b"\xff\xd8\xff"
+
+
+def test_urls_signed_by_the_bucket_are_quoted_once(bucket, mine):
+    names = (
+        "A",
+        "%41",
+        "%2541",
+        "a?X-Amz-Expires=1#y",
+        "a b",
+        "a+b",
+        "~!@$&*()=:[]{}|'\"<>,;^`",
+        " caf\u00e9",
+        "cafe\u0301 ",
+    )
+    captures = [factories.capture(mine.world.station, path=f"odd/{name}/1.jpg") for name in names]
+    for capture in captures:
+        default_storage.save(capture.path, ContentFile(capture.path.encode()))
+    with Downloader() as downloader:
+        for capture in captures:
+            assert downloader.fetch(public_url(capture)) == read(capture) == capture.path.encode()
+
+
+def test_key_with_an_empty_folder_does_not_open_another_file(bucket, mine):
+    default_storage.save("night/1.jpg", ContentFile(b"another"))
+    capture = factories.capture(mine.world.station, path="night//1.jpg")
+    with pytest.raises(CaptureUnreadable, match="Must not hold '//'"):
+        read(capture)
+    assert public_url(capture, "http://testserver").startswith("http://testserver/api/v2/captures/")
 
 
 def test_capture_with_an_exports_path_gets_no_signed_url(bucket, mine):

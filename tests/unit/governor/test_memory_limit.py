@@ -35,6 +35,7 @@ hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 LIMIT = process.pss_kib(os.getpid()) + ROOM * 1024
 report["before"] = takes(4 * ROOM)
 report["ceiling_kib"] = memory_limit.impose(LIMIT)
+report["room"] = memory_limit.room()
 report["limits"] = resource.getrlimit(resource.RLIMIT_DATA)
 report["hard_kept"] = report["limits"][1] == hard
 report["below"] = takes(ROOM // 2)
@@ -71,6 +72,7 @@ def test_an_allocation_beyond_the_limit_is_a_memory_error() -> None:
 @pytest.mark.processes
 def test_only_the_soft_limit_is_lowered() -> None:
     report = ran()
+    assert report["room"][0] <= report["room"][1] <= ROOM_MIB * MIB
     assert report["hard_kept"]
     assert report["allowed"]
     assert report["limits"][0] == report["ceiling_kib"] * 1024
@@ -115,3 +117,11 @@ def test_errors_that_mean_the_limit_is_reached(
 
 def test_there_is_no_limit_by_default() -> None:
     assert memory_limit.allowed_kib == 0
+
+
+def test_room_is_what_the_parents_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_limit, "hard_kib", process.pss_kib(os.getpid()) + 300 * MIB)
+    room = memory_limit.room()
+    assert room is not None
+    assert room.now_kib <= 320 * MIB
+    assert room.now_kib < room.fresh_kib <= memory_limit.hard_kib

@@ -1,6 +1,7 @@
 """Files of captures and crops in the API: access by role and link, and refused paths."""
 
 import os
+import tracemalloc
 
 import pytest
 from django.core.files.base import ContentFile
@@ -10,6 +11,7 @@ from rest_framework.test import APIClient
 from ami.main.models import Detection, SourceImage
 from ami.main.services import file_urls
 from ami.ml.errors import CaptureUnreadable
+from ami.ml.services import capture_files
 from ami.ml.services.capture_files import public_url, read
 from tests.support.product import factories
 
@@ -226,3 +228,18 @@ def test_files_and_folders_are_private_to_their_owner(capture):
 def test_format_suffix_is_a_404(client, way):
     assert client.get(f"{BASE}/{way}").status_code == 404
     assert client.post(f"{BASE}/deployments/1/sync.json").status_code == 404
+
+
+def test_small_file_takes_little_memory_to_read(capture):
+    tracemalloc.start()
+    try:
+        assert read(capture) == b"picture"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_file_above_the_limit_is_not_read(capture, monkeypatch):
+    monkeypatch.setattr(capture_files, "MAX_BYTES", 6)
+    with pytest.raises(CaptureUnreadable, match="is larger than 6 bytes"):
+        read(capture)

@@ -8,6 +8,8 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from PIL import Image
 
+from ami.governor import memory_limit
+from ami.governor.memory_limit import Room
 from ami.main.models import Detection
 from ami.ml.services import crops
 from ami.ml.tasks import create_detection_images
@@ -83,6 +85,31 @@ def test_oversized_capture_is_refused_and_the_others_are_cropped(world: World) -
     with pytest.raises(crops.CropsRefused, match=rf"^capture {large.pk}: .*90\.2 mega.*MEGAPIXELS=89"):
         crops.make_crops([large.pk, good.pk])
     assert crops.captures_without_crops([good.pk, large.pk]) == {good.project_id: [large.pk]}
+
+
+def test_capture_for_which_memory_runs_out_costs_no_other_its_crops(world: World, monkeypatch) -> None:
+    large, good = world.captures(2)
+    for capture in (large, good):
+        detect(world, capture, [0, 0, 20, 10])
+    read = crops.read
+    monkeypatch.setattr(crops, "read", lambda image: bytearray(2**62) if image == large else read(image))
+    with pytest.raises(crops.CropsFailed, match=f"^capture {large.pk}: MemoryError$"):
+        crops.make_crops([large.pk, good.pk])
+    assert crops.captures_without_crops([good.pk, large.pk]) == {good.project_id: [large.pk]}
+
+
+@pytest.mark.parametrize(
+    ("room", "tries"), [(Room(8 * 1024, 16 * 1024), 1), (Room(8 * 1024, 512 * 1024), 6)], ids=["never", "not now"]
+)
+def test_picture_that_no_process_could_decode_is_not_retried(world: World, monkeypatch, room: Room, tries: int) -> None:
+    [capture] = world.captures(1)
+    detect(world, capture, [0, 0, 20, 10])
+    asked = Mock(return_value=room)
+    monkeypatch.setattr(memory_limit, "room", asked)
+    ended = create_detection_images.apply(kwargs={"source_image_ids": [capture.pk]})
+    assert (ended.state, asked.call_count) == ("FAILURE", tries)
+    assert f"capture {capture.pk}: the picture has 200 x 120 pixels" in str(ended.result)
+    assert "its process may still take 8 MiB" in str(ended.result)
 
 
 @pytest.mark.parametrize(

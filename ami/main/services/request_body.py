@@ -27,7 +27,7 @@ WAIT_SECONDS = 60.0
 #: How much of a refused body is read and discarded, so that the client can read the response and reuse the connection.
 #: For larger bodies the web server closes the connection (config/web_server.py).
 DRAIN_BYTES = 16 * 1024**2
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 0.5
 PIECE_BYTES = 64 * 1024
 
 #: From this body size on, garbage is collected after the response.
@@ -100,6 +100,8 @@ def drain(environ: dict[str, Any]) -> None:
     if connection is None or not (_length(environ) or "HTTP_TRANSFER_ENCODING" in environ):
         return
     before, until, left = connection.gettimeout(), time.monotonic() + DRAIN_SECONDS, DRAIN_BYTES
+    if hasattr(connection, "until"):  # Bytes that drip in do not prolong it (config/web_server.py).
+        connection.until = until
     # Ignore errors in the rest of the body: the response is sent, then the server closes the connection.
     with suppress(Exception):
         while left > 0 and (seconds := until - time.monotonic()) > 0:

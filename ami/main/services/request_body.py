@@ -28,6 +28,9 @@ WAIT_SECONDS = 60.0
 #: For larger bodies the web server closes the connection (config/web_server.py).
 DRAIN_BYTES = 16 * 1024**2
 DRAIN_SECONDS = 0.5
+#: The longest silence meanwhile on a connection that closes afterwards, as each of the proxy's does: what it needs to
+#: read the response.
+CLOSING_SILENCE_SECONDS = 0.05
 PIECE_BYTES = 64 * 1024
 
 #: From this body size on, garbage is collected after the response.
@@ -102,10 +105,12 @@ def drain(environ: dict[str, Any]) -> None:
     before, until, left = connection.gettimeout(), time.monotonic() + DRAIN_SECONDS, DRAIN_BYTES
     if hasattr(connection, "until"):  # Bytes that drip in do not prolong it (config/web_server.py).
         connection.until = until
+    closing = environ.get("HTTP_CONNECTION", "").lower() == "close"
+    silence = CLOSING_SILENCE_SECONDS if closing else DRAIN_SECONDS
     # Ignore errors in the rest of the body: the response is sent, then the server closes the connection.
     with suppress(Exception):
         while left > 0 and (seconds := until - time.monotonic()) > 0:
-            connection.settimeout(seconds)
+            connection.settimeout(min(silence, seconds))
             if not (piece := environ["wsgi.input"].read(PIECE_BYTES)):
                 break
             left -= len(piece)

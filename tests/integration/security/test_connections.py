@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,10 +14,16 @@ from tests.support.web_server import Web, web_of
 
 
 @pytest.fixture(scope="module")
-def web(django_db_setup, django_db_blocker) -> Iterator[Web]:
+def sockets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which gunicorn's control socket would be."""
+    return tmp_path_factory.mktemp("sockets")
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup, django_db_blocker, sockets: Path) -> Iterator[Web]:
     """One web server for all tests of this module; they leave no state in it."""
     with django_db_blocker.unblock(), place_with_own_database("connections") as place:
-        yield web_of(place)
+        yield web_of(place, XDG_RUNTIME_DIR=str(sockets))
 
 
 def statuses(web: Web, *requests: bytes) -> list[str]:
@@ -36,6 +43,11 @@ def request(method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
     length = [f"Content-Length: {len(body)}"] if body else []
     head = "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *length, *headers])
     return head.encode() + b"\r\n\r\n" + body
+
+
+def test_web_server_has_no_control_socket(web: Web, sockets: Path):
+    assert httpx.get(f"{web.url}/livez", timeout=60).status_code == 200
+    assert list(sockets.iterdir()) == []
 
 
 def test_the_next_request_is_answered_after_a_refusal(web: Web):

@@ -51,7 +51,7 @@ def test_only_the_proxy_publishes_web():
 def test_proxy_cannot_fill_memory_or_disk_and_has_no_rights():
     proxy = SERVICES["proxy"]
     assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (True, ["ALL"], "101:101")
-    assert (proxy["tmpfs"], proxy["mem_limit"]) == (["/bodies:size=512m", "/tmp:size=512m"], "2g")
+    assert (proxy["tmpfs"], proxy["mem_limit"]) == (["/bodies:size=512m", "/tmp:size=1g"], "2g")
     config = (ROOT / "compose/proxy/nginx.conf").read_text()
     written = re.findall(r"^ *(?:pid|\w+_temp_path) (\S+);", config, re.M)
     assert len(written) == 6

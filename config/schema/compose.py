@@ -49,7 +49,7 @@ class Compose(Variables):
         "The memory of web's container: about 1200 MiB for each process, for one body of results at a time.",
     )
     rabbitmq_memory: str = variable(
-        "2g", "The memory of each RabbitMQ container; publishers are blocked above 40 % of it."
+        "4g", "The memory of each RabbitMQ container; publishers are blocked above 40 % of it."
     )
     redis_memory: str = variable("1g", "The memory of Redis's container; well above REDIS_MAXMEMORY.")
     postgres_memory: str = variable("4g", "The memory of PostgreSQL's container, its cache of files included.")

@@ -75,7 +75,7 @@ def test_clients_that_wait_do_not_stop_web(deployment: Deployment, count: int, s
 def test_two_clients_are_throttled_apart_by_their_own_addresses(deployment: Deployment):
     """Each try has a forged X-Forwarded-For, which would make it a client of its own if it counted."""
     guess = ["python", "-c", GUESS, "guessed@example.org"]
-    assert int(deployment.execute("processing", *guess, "15")) == 10
+    assert 10 <= int(deployment.execute("processing", *guess, "60")) < 59, "after ten within a minute"
     assert int(deployment.execute("celeryworker", *guess, "3")) == 2, "another client is not throttled"
     networks = inspect(deployment.container("processing"))["NetworkSettings"]["Networks"].values()
     (address,) = (network["IPAddress"] for network in networks)

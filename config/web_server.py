@@ -7,6 +7,7 @@ before it asks. Bodies of results come through the proxy as they are sent, and h
 import re
 import socket
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +46,8 @@ class DeadlineSocket(socket.socket):
 
     #: When reading ends (monotonic); None without a deadline.
     until: float | None = None
+    #: Announces in the answer that the connection closes afterwards.
+    force_close: Callable[[], None] = staticmethod(lambda: None)
     #: The bytes of the request, where the loop has seen them before a thread reads them.
     seen = b""
 
@@ -113,6 +116,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request whose headers are here."""
         conn.sock.begin_body(_length(dict(req.headers)))
+        conn.sock.force_close = req.force_close
         try:
             return super().handle_request(req, conn)
         finally:

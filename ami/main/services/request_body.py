@@ -98,12 +98,16 @@ def release(request: HttpRequest, response: Any) -> None:
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read and discard the unread rest of the body, at most `DRAIN_BYTES` within `DRAIN_SECONDS`."""
+    """Read and discard the unread rest of the body, at most `DRAIN_BYTES` within `DRAIN_SECONDS`.
+
+    The response announces the end of the connection if there is more.
+    """
     connection = environ.get("gunicorn.socket")
     if connection is None or not (_length(environ) or "HTTP_TRANSFER_ENCODING" in environ):
         return
     before, until, left = connection.gettimeout(), time.monotonic() + DRAIN_SECONDS, DRAIN_BYTES
-    if hasattr(connection, "until"):  # Bytes that drip in do not prolong it (config/web_server.py).
+    known, whole = hasattr(connection, "until"), False  # config.web_server.DeadlineSocket
+    if known:  # Bytes that drip in do not prolong it.
         connection.until = until
     closing = environ.get("HTTP_CONNECTION", "").lower() == "close"
     silence = CLOSING_SILENCE_SECONDS if closing else DRAIN_SECONDS
@@ -112,8 +116,11 @@ def drain(environ: dict[str, Any]) -> None:
         while left > 0 and (seconds := until - time.monotonic()) > 0:
             connection.settimeout(min(silence, seconds))
             if not (piece := environ["wsgi.input"].read(PIECE_BYTES)):
+                whole = True
                 break
             left -= len(piece)
+    if known and not whole:
+        connection.force_close()
     connection.settimeout(before)
 
 

@@ -40,7 +40,8 @@ def test_rest_of_a_refused_body_that_drips_is_not_awaited(ends, monkeypatch):
     monkeypatch.setattr(request_body, "DRAIN_SECONDS", 0.2)
     ours.setblocking(True)
     ours.begin_body(web_server.LARGE_BYTES + 1)
-    deadline = ours.until
+    deadline, closed = ours.until, []
+    ours.force_close = lambda: closed.append("announced")
     ended = threading.Event()
 
     def drip() -> None:
@@ -58,6 +59,7 @@ def test_rest_of_a_refused_body_that_drips_is_not_awaited(ends, monkeypatch):
         )
         assert time.monotonic() < deadline, "which such bytes reach only after minutes"
         assert ours.gettimeout() == web_server.SILENCE_SECONDS
+        assert closed == ["announced"]
     finally:
         ended.set()
         dripping.join(10)

@@ -122,7 +122,7 @@ up: export ANTENNA_VERSION ?= $(shell git describe --always --dirty 2>/dev/null 
 
 up: .env .env.services ## Start everything in containers and return when all is healthy (makes .env and .env.services if missing)
 	$(COMPOSE) up --build --detach --wait
-	@echo "web:    http://localhost:$$($(COMPOSE) port web 8000 | cut -d: -f2)  (docker compose exec web python manage.py createsuperuser)"
+	@echo "web:    http://localhost:$$($(COMPOSE) port proxy 8080 | cut -d: -f2)  (docker compose exec web python manage.py createsuperuser)"
 	@echo "Flower: http://localhost:$$($(COMPOSE) port flower 5555 | cut -d: -f2)  (FLOWER_BASIC_AUTH in .env)"
 
 down: ## Stop the containers (their volumes stay)

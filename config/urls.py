@@ -4,7 +4,6 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from django.views.generic import RedirectView
-from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import DefaultRouter
 
 from ami.console import urls as console_urls
@@ -12,6 +11,7 @@ from ami.exports import api as exports_api
 from ami.jobs.api import urls as jobs_urls
 from ami.main.api import docs as api_docs
 from ami.main.api import urls as main_urls
+from ami.main.api.schema_document import SchemaView
 from ami.ml.api import urls as ml_urls
 from ami.telemetry.metrics.endpoint import metrics
 
@@ -45,7 +45,7 @@ urlpatterns = [
     # Before the admin, whose pages of the queues' models lie below the same address.
     path("admin/queues/", include(console_urls)),
     path("admin/", admin.site.urls),
-    path("api/v2/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/v2/schema/", SchemaView.as_view(), name="schema"),
     path("api/v2/docs/", include(api_docs.urlpatterns)),
     *(path("api/v2/", include(app.urlpatterns)) for app in (main_urls, ml_urls, jobs_urls, exports_api)),
     path("api/v2/", include(router.urls)),

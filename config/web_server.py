@@ -1,12 +1,14 @@
-"""gunicorn's deadlines and logs for each connection and request (`python:config.web_server`).
+"""gunicorn's deadlines for bodies, and its logs (`python:config.web_server`).
 
-A thread serves one request from its first byte on. Without a deadline four silent clients would hold all threads.
+A thread serves one request from its first byte on: web belongs behind a proxy that buffers, which has the whole request
+before it asks. Bodies of results come through the proxy as they are sent, and have a deadline here.
 """
 
-import errno
 import re
 import socket
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from gunicorn.glogging import Logger as GunicornLogger
@@ -21,8 +23,8 @@ from ami.main.services.request_body import (
 )
 from config.logs import JsonFormatter
 
-#: How long the first line and the headers may take in all, and a body of at most SMALL_BYTES.
-HEADERS_SECONDS = 10.0
+#: The longest silence in a body of at most SMALL_BYTES.
+SMALL_BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 
 #: More than a poll has.
@@ -35,45 +37,32 @@ PIECE_BYTES = 64 * 1024
 keepalive = 10
 worker_class = "config.web_server.Worker"
 logger_class = "config.web_server.Logger"
+#: Nothing here uses it, and it would be another way to stop web.
+control_socket_disable = True
 
 
 class DeadlineSocket(socket.socket):
-    """A connection whose client has ``HEADERS_SECONDS`` for its headers, and then a time for its body by its size."""
+    """A connection whose client has a time for its body by the body's size."""
 
-    _until: float | None = None
-    _in_headers = False
+    #: When reading ends (monotonic); None without a deadline.
+    until: float | None = None
+    #: Announces in the answer that the connection closes afterwards.
+    force_close: Callable[[], None] = staticmethod(lambda: None)
     #: The bytes of the request, where the loop has seen them before a thread reads them.
     seen = b""
 
-    def setblocking(self, flag: bool) -> None:
-        """Begin the headers of a request: gunicorn calls this when a thread takes the connection."""
-        self._in_headers = bool(flag)
-        self._until = time.monotonic() + HEADERS_SECONDS if flag else None
-        self.settimeout(HEADERS_SECONDS if flag else 0.0)
-
     def begin_body(self, length: int) -> None:
         """Give the time that the slowest accepted client needs, and a large body's wait for its turn."""
-        silence = HEADERS_SECONDS if length <= SMALL_BYTES else SILENCE_SECONDS
+        silence = SMALL_BODY_SECONDS if length <= SMALL_BYTES else SILENCE_SECONDS
         wait = WAIT_SECONDS if length > LARGE_BYTES else 0.0
-        self._in_headers = False
-        self._until = time.monotonic() + silence + wait + length / SLOWEST_BYTES_PER_SECOND
+        self.until = time.monotonic() + silence + wait + length / SLOWEST_BYTES_PER_SECOND
         self.settimeout(silence)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Read, until the deadline.
-
-        Raises:
-            ConnectionResetError: the headers did not come in time; no answer is sent, and nothing is logged.
-            TimeoutError: the body did not.
-        """
-        try:
-            if self._until is not None and time.monotonic() > self._until:
-                raise TimeoutError("The request takes too long.")
-            return super().recv(size, flags)
-        except TimeoutError as error:
-            if self._in_headers:
-                raise ConnectionResetError(errno.ECONNRESET, "The headers take too long.") from error
-            raise
+        """Read, until the deadline; a TimeoutError says that the body did not come in time."""
+        if self.until is not None and time.monotonic() > self.until:
+            raise TimeoutError("The request takes too long.")
+        return super().recv(size, flags)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """Send in pieces, each with a timeout of its own."""
@@ -127,9 +116,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request whose headers are here."""
         conn.sock.begin_body(_length(dict(req.headers)))
+        conn.sock.force_close = req.force_close
         try:
             return super().handle_request(req, conn)
         finally:
+            conn.sock.until = None
             conn.sock.seen = b""  # The next request may be one that was read with this one.
 
 
@@ -160,6 +151,13 @@ class Logger(GunicornLogger):  # type: ignore[misc]
         """Log a request, unless it is a poll that went well."""
         if not (resp.status_code in UNLOGGED and POLL.match(str(environ.get("RAW_URI", "")))):
             super().access(resp, req, environ, request_time)
+
+    def atoms(self, resp: Any, req: Any, environ: Any, request_time: Any) -> Any:
+        """Name the client as the throttles do, not the proxy."""
+        from ami.main.services.client_address import address_of
+
+        known = super().atoms(resp, req, environ, request_time)
+        return {**known, "h": address_of(SimpleNamespace(META=environ)) or "-"}
 
     def setup(self, cfg: Any) -> None:
         from django.conf import settings

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m demo.deployed", description=__doc__)
-    parser.add_argument("--web", default="http://web:8000", help="URL of web; default: %(default)s")
+    parser.add_argument("--web", default="http://proxy:8080", help="URL of web; default: %(default)s")
     parser.add_argument(
         "--push", default="http://processing:2000", help="URL of the processing service; default: %(default)s"
     )

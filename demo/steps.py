@@ -37,6 +37,7 @@ class Steps:
         """Start the web server, one worker per queue, and beat, as a deployment does."""
         bind = urlsplit(self.environment.web).netloc
         gunicorn = [PYTHON, "-m", "gunicorn", "config.wsgi", "--bind", bind, "--workers", "1", "--threads", "8"]
+        gunicorn += ["--no-control-socket"]
         styles = {"DJANGO_DEBUG": "1"} if self.has_styles else {}
         self.processes.start("web", [*gunicorn, "--access-logfile", "/dev/null", "--timeout", "120"], **styles)
         for queue in queues:

@@ -14,9 +14,10 @@ SIGNING_KEY = "DJANGO_SECRET_KEY"
 
 #: Settings for a browser on the same machine, without an https proxy.
 LOCAL = {
-    "DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web",
+    "DJANGO_ALLOWED_HOSTS": "localhost,127.0.0.1,web,proxy",
     "DJANGO_SECURE_SSL_REDIRECT": "0",
-    "ANTENNA_PROXIES": "0",
+    # The compose file's own.
+    "ANTENNA_PROXIES": "1",
     # Inside a container, localhost is that container.
     "ANTENNA_SERVICES_URL": "http://web:8000",
 }

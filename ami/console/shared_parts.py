@@ -25,7 +25,7 @@ def read(kind: str, key: str) -> Any:
 
 
 def write(kind: str, key: str, value: Any, seconds: float) -> None:
-    """Share a value for so long."""
+    """Share a value that JSON has for so long."""
     if not _is_redis():
         return
     try:

@@ -79,15 +79,17 @@ class Watchers:
     def keep(self, address: str, etag: str, part: bytes) -> None:
         """Keep what was rendered for an address, in place of its last version."""
         self._put_part(address, etag, part)
-        shared_parts.write("part", f"{etag} {address}", part, PART_SECONDS)
+        shared_parts.write("part", f"{etag} {address}", part.decode(), PART_SECONDS)
 
     def kept(self, address: str, etag: str) -> bytes | None:
         """Return what was rendered for an address, if it has this ETag."""
         if (found := self.at_hand(address, etag)) is not None:
             return found
-        part: bytes | None = shared_parts.read("part", f"{etag} {address}")
-        if part is not None:
-            self._put_part(address, etag, part)
+        text: str | None = shared_parts.read("part", f"{etag} {address}")
+        if text is None:
+            return None
+        part = text.encode()
+        self._put_part(address, etag, part)
         return part
 
     def at_hand(self, address: str, etag: str) -> bytes | None:

@@ -40,14 +40,23 @@ class Compose(Variables):
         "postgres:15", "PostgreSQL's image; a new major version needs a migration of its data."
     )
     nats_image: str = variable("nats:2", "NATS's image.")
+    nginx_image: str = variable("nginx:1", "The image of nginx, the proxy before web.")
     prometheus_image: str = variable("prom/prometheus:v2.53.0", "Prometheus's image.")
-    grafana_image: str = variable("grafana/grafana:12.0.2", "Grafana's image.")
+    grafana_image: str = variable("grafana/grafana:12.4.12", "Grafana's image.")
     redis_maxmemory: str = variable("512mb", "The memory that Redis may fill before it evicts the least used keys.")
     web_memory: str = variable(
         "4g",
         "The memory of web's container: about 1200 MiB for each process, for one body of results at a time.",
     )
-    published_web_port: int = variable(8000, "The port of web, on 127.0.0.1 only, like all that follow.", **PORT)
+    rabbitmq_memory: str = variable(
+        "4g", "The memory of each RabbitMQ container; publishers are blocked above 40 % of it."
+    )
+    redis_memory: str = variable("1g", "The memory of Redis's container; well above REDIS_MAXMEMORY.")
+    postgres_memory: str = variable("4g", "The memory of PostgreSQL's container, its cache of files included.")
+    nats_memory: str = variable("1g", "The memory of NATS's container.")
+    published_web_port: int = variable(
+        8000, "The port of the proxy before web, on 127.0.0.1 only, like all that follow.", **PORT
+    )
     published_flower_port: int = variable(5555, "The port of Flower.", **PORT)
     published_processing_port: int = variable(2000, "The port of the processing service.", **PORT)
     published_rabbitmq_port: int = variable(5672, "The port of RabbitMQ.", **PORT)

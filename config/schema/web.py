@@ -71,7 +71,8 @@ class Web(Variables):
     )
     antenna_proxies: int = variable(
         0,
-        "The number of your proxies before web; their X-Forwarded-For and X-Forwarded-Proto are trusted.",
+        "The number of proxies before web, whose X-Forwarded-For and X-Forwarded-Proto are trusted: 1 for the `proxy` "
+        "of docker-compose.yml, or for an ingress; 2 where a proxy of yours is before it.",
         low=0,
         high=10,
         written=True,

@@ -77,7 +77,11 @@ def databases(url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, d
 def caches(redis_url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, dict[str, Any]]:
     """Return CACHES: Redis, or the database where there is none, for every process the same. It may vanish any time."""
     if redis_url:
-        options = {"socket_keepalive": True, "socket_keepalive_options": tcp_options(keepalive_seconds)}
+        options = {
+            "serializer": "config.redis_values.JsonValues",
+            "socket_keepalive": True,
+            "socket_keepalive_options": tcp_options(keepalive_seconds),
+        }
         redis = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": redis_url, "OPTIONS": options}
         return {"default": redis}
     table = {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": CACHE_TABLE}

@@ -12,7 +12,7 @@ from tests.support.containers.deployment import LOGINS, QUEUES, WORKERS, Deploym
 from tests.support.containers.effects import Effects, publisher, send
 from tests.support.containers.engine import docker, inspect, until
 
-LASTING = (*WORKERS, "celerybeat", "web", "flower", "processing", "rabbitmq", "redis", "postgres")
+LASTING = (*WORKERS, "celerybeat", "web", "proxy", "flower", "processing", "rabbitmq", "redis", "postgres")
 IMAGES = ("antenna:smoke", "antenna-processing:smoke", "antenna-objects:smoke")
 MOST_BYTES = 350_000_000
 #: The user in DATABASE_URL with what it may do beyond its own database, and who owns the tables.
@@ -83,12 +83,19 @@ def test_a_container_has_the_memory_that_its_topology_says(deployment: Deploymen
     assert int(known) == kib * 1024, "the kernel's, as the governor reads it"
 
 
-@pytest.mark.parametrize("service", ["rabbitmq", "redis", "postgres"])
+@pytest.mark.parametrize("service", ["proxy", "rabbitmq", "redis", "postgres"])
 def test_a_service_of_others_runs_without_a_capability(deployment: Deployment, service: str):
-    """Its entrypoint begins with five, and becomes a user who has none and gets none."""
+    """Most entrypoints begin with five, and become a user who has none and gets none."""
     status = deployment.execute(service, "cat", "/proc/1/status")
     assert "\nCapEff:\t0000000000000000\n" in status
     assert "\nNoNewPrivs:\t1\n" in status
+
+
+@pytest.mark.parametrize(
+    ("service", "gib"), [("rabbitmq", 4), ("redis", 1), ("postgres", 4), ("nats", 1), ("proxy", 2)]
+)
+def test_service_of_others_has_a_memory_limit(deployment: Deployment, service: str, gib: int):
+    assert inspect(deployment.container(service))["HostConfig"]["Memory"] == gib * 1024**3
 
 
 @pytest.mark.parametrize("service", [*LASTING, "nats"])

@@ -27,7 +27,10 @@ WAIT_SECONDS = 60.0
 #: How much of a refused body is read and discarded, so that the client can read the response and reuse the connection.
 #: For larger bodies the web server closes the connection (config/web_server.py).
 DRAIN_BYTES = 16 * 1024**2
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 0.5
+#: The longest silence meanwhile on a connection that closes afterwards, as each of the proxy's does: what it needs to
+#: read the response.
+CLOSING_SILENCE_SECONDS = 0.05
 PIECE_BYTES = 64 * 1024
 
 #: From this body size on, garbage is collected after the response.
@@ -95,18 +98,29 @@ def release(request: HttpRequest, response: Any) -> None:
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read and discard the unread rest of the body, at most `DRAIN_BYTES` within `DRAIN_SECONDS`."""
+    """Read and discard the unread rest of the body, at most `DRAIN_BYTES` within `DRAIN_SECONDS`.
+
+    The response announces the end of the connection if there is more.
+    """
     connection = environ.get("gunicorn.socket")
     if connection is None or not (_length(environ) or "HTTP_TRANSFER_ENCODING" in environ):
         return
     before, until, left = connection.gettimeout(), time.monotonic() + DRAIN_SECONDS, DRAIN_BYTES
+    known, whole = hasattr(connection, "until"), False  # config.web_server.DeadlineSocket
+    if known:  # Bytes that drip in do not prolong it.
+        connection.until = until
+    closing = environ.get("HTTP_CONNECTION", "").lower() == "close"
+    silence = CLOSING_SILENCE_SECONDS if closing else DRAIN_SECONDS
     # Ignore errors in the rest of the body: the response is sent, then the server closes the connection.
     with suppress(Exception):
         while left > 0 and (seconds := until - time.monotonic()) > 0:
-            connection.settimeout(seconds)
+            connection.settimeout(min(silence, seconds))
             if not (piece := environ["wsgi.input"].read(PIECE_BYTES)):
+                whole = True
                 break
             left -= len(piece)
+    if known and not whole:
+        connection.force_close()
     connection.settimeout(before)
 
 

@@ -1,13 +1,17 @@
 """What web's processes share about those who watch the console, in a real Redis, and without it."""
 
+import json
 import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
+from django.core.cache import cache
 
 from ami.console import watchers as watching
 from ami.console.watchers import Watchers, etag_of
+from config.settings.databases import caches
 
 REDIS = "django.core.cache.backends.redis.RedisCache"
 ALLOWED = frozenset({"queues.pause_queue"})
@@ -17,9 +21,7 @@ ADDRESS, ETAG, PART = "/admin/queues/?live=overview", etag_of(ALLOWED, "7"), b"<
 @pytest.fixture
 def processes(settings: Any) -> tuple[Watchers, Watchers]:
     """What two processes of web remember."""
-    settings.CACHES = {
-        "default": {"BACKEND": REDIS, "LOCATION": os.environ["REDIS_URL"], "KEY_PREFIX": os.urandom(8).hex()}
-    }
+    settings.CACHES = {"default": {**caches(os.environ["REDIS_URL"])["default"], "KEY_PREFIX": os.urandom(8).hex()}}
     return Watchers(), Watchers()
 
 
@@ -66,6 +68,20 @@ def test_part_rendered_by_one_process_is_sent_by_all(processes: tuple[Watchers, 
     assert other.kept(ADDRESS, ETAG) == PART
     assert other.kept(ADDRESS, etag_of(ALLOWED, "8")) is None
     assert other.kept(ADDRESS, etag_of(frozenset(), "7")) is None, "rendered for others' permissions"
+
+
+def test_values_lie_in_redis_as_json(processes: tuple[Watchers, Watchers], settings: Any):
+    one, _ = processes
+    one.trust("of-a-user", ALLOWED)
+    one.keep(ADDRESS, ETAG, PART)
+    assert cache.add("a-line", 1, 60)
+    assert cache.incr("a-line") == cache.get("a-line") == 2
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        values = [client.get(key) for key in client.scan_iter(f"{settings.CACHES['default']['KEY_PREFIX']}:*")]
+    assert len(values) == 3
+    found = [json.loads(value or b"") for value in values]
+    assert 2 in found
+    assert PART.decode() in found
 
 
 def test_processes_without_redis_watch_by_themselves(processes: tuple[Watchers, Watchers], settings: Any):

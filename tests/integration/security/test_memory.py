@@ -14,6 +14,7 @@ from tests.support.soak import soak
 from tests.support.web_server import Web, web_of
 
 KEPT_MIB = 64
+CUT = 0
 #: Enough for leaked bodies to exceed that.
 TIMES = soak(16, 50)
 
@@ -24,12 +25,22 @@ def web(database_place) -> Web:
 
 
 def posted(web: Web, times: int, post: Callable[[httpx.Client], httpx.Response]) -> Counter[int]:
-    """Post on four concurrent connections, one per thread of the process; count the responses."""
+    """Post on four concurrent connections, one per thread of the process; count the responses.
+
+    On a busy machine web may close a connection before the whole of a refused body has come: CUT.
+    """
+
+    def status(client: httpx.Client) -> int:
+        try:
+            return post(client).status_code
+        except httpx.TransportError:
+            return CUT
+
     with (
         httpx.Client(base_url=web.url, timeout=60) as client,
         ThreadPoolExecutor(4) as threads,
     ):
-        return Counter(answer.status_code for answer in threads.map(lambda _: post(client), range(times)))
+        return Counter(threads.map(lambda _: status(client), range(times)))
 
 
 def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
@@ -60,7 +71,8 @@ def test_no_hostile_body_stays_in_the_memory_of_web(web: Web):
     kept = {}
     for name, (times, post, expected) in attacks.items():
         answers = posted(web, times, post)
-        assert set(answers) <= expected, (name, answers)
+        assert set(answers) <= expected | {CUT}, (name, answers)
+        assert set(answers) & expected, (name, answers)
         kept[name] = round(web.memory_mib - before, 1)
     print(f"{before:.0f} MiB before; kept after each attack, in MiB: {kept}")
     assert max(kept.values()) < KEPT_MIB, kept

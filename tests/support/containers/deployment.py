@@ -165,7 +165,7 @@ class Deployment:
 
     @property
     def web_url(self) -> str:
-        return f"http://127.0.0.1:{self.port('web', 8000)}"
+        return f"http://127.0.0.1:{self.port('proxy', 8080)}"
 
     def until_healthy(self, *services: str, seconds: float = 240) -> None:
         for service in services:

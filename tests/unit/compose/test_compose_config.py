@@ -95,7 +95,7 @@ def test_each_process_gets_the_file_that_it_needs(folder: Path):
     env_files.write(folder / ".env")
     ours, theirs = (dotenv.variables((folder / name).read_text()) for name in (".env", ".env.services"))
     found = {name: service.get("environment", {}) for name, service in configured(folder, (BASE, WORKER)).items()}
-    beside = {"redis", "postgres", "rabbitmq", "nats", "prometheus", "grafana", "processing", "objects"}
+    beside = {"redis", "postgres", "rabbitmq", "nats", "proxy", "prometheus", "grafana", "processing", "objects"}
     for name in set(found) - beside - {"definitions"}:
         assert found[name].items() >= ours.items()
         assert not set(found[name]) & set(theirs)

@@ -26,7 +26,7 @@ SECRETS = "${ANTENNA_SECRETS_FOLDER:-./compose/secrets}:/run/secrets:ro"
 ANYWHERE = ("image", "build", "env_file", "volumes")
 OURS = ("setup", "web", "flower")
 ONCE = ("setup", "definitions")
-THEIRS = ("rabbitmq", "redis", "postgres", "nats", "prometheus", "grafana")
+THEIRS = ("proxy", "rabbitmq", "redis", "postgres", "nats", "prometheus", "grafana")
 
 
 def test_main_file_has_the_services_and_no_worker():
@@ -38,6 +38,34 @@ def test_main_file_has_the_services_and_no_worker():
 def test_every_published_port_is_on_loopback_and_configurable(name: str):
     for port in SERVICES[name].get("ports", ()):
         assert re.fullmatch(r"127\.0\.0\.1:\$\{PUBLISHED_[A-Z_]+_PORT:-\d+\}:\d+", port)
+
+
+def test_only_the_proxy_publishes_web():
+    published = {
+        name: re.findall(r"PUBLISHED_([A-Z_]+)_PORT", str(each.get("ports"))) for name, each in SERVICES.items()
+    }
+    assert [name for name, ports in published.items() if "WEB" in ports] == ["proxy"]
+    assert published["web"] == []
+
+
+def test_proxy_cannot_fill_memory_or_disk_and_has_no_rights():
+    proxy = SERVICES["proxy"]
+    assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (True, ["ALL"], "101:101")
+    assert (proxy["tmpfs"], proxy["mem_limit"]) == (["/bodies:size=512m", "/tmp:size=1g"], "2g")
+    config = (ROOT / "compose/proxy/nginx.conf").read_text()
+    written = re.findall(r"^ *(?:pid|\w+_temp_path) (\S+);", config, re.M)
+    assert len(written) == 6
+    assert [path for path in written if not path.startswith(("/bodies", "/tmp/"))] == []
+
+
+@pytest.mark.parametrize("name", ["web", "rabbitmq", "redis", "postgres", "nats"])
+def test_memory_of_a_service_is_limited_by_a_variable(name: str):
+    assert re.fullmatch(rf"\$\{{{name.upper()}_MEMORY:-\d+g\}}", SERVICES[name]["mem_limit"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_lasting_service_has_a_memory_limit(name: str):
+    assert name in ONCE or SERVICES[name]["mem_limit"]
 
 
 def test_worker_file_stays_readable():

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from ami.queues import disabling, overview, pauses, worker_operations
 from ami.queues import messages as queue_messages
 from ami.queues.admin_site.operation_actions import (
+    COUNT,
     MOST_MOVED,
     NO_WAIT,
     PROCESSES,
@@ -102,7 +103,7 @@ class DesiredStateAdmin(LookedAt):
         operation_action("resume", wish(pauses.resume, **NO_WAIT), _queue_name, "pause_queue"),
         operation_action("enable", enable, _disabled, "disable_task"),
         "peek",
-        operation_action("purge", purge, _queue_name, "purge_queue"),
+        operation_action("purge", purge, _queue_name, "purge_queue", (COUNT,)),
         operation_action(
             "move",
             move,

@@ -80,7 +80,12 @@ class LeverPage(Page):
 
     def _form(self, given: dict[str, str], error: str, status: int) -> HttpResponse:
         fields = [(field, given.get(field.name, "")) for field in self.lever.fields]
+        try:
+            fact = self.lever.fact(self.target)
+        except expected() as failure:
+            fact = broker_errors.sentence(failure) if not isinstance(failure, Refused) else str(failure)
         context = {
+            "fact": fact,
             "lever": self.lever,
             "target": self.target,
             "effect": self.lever.effect.format(target=self.target),

@@ -8,15 +8,16 @@ left in the database. ``reported``: what workers reported there. ``sources``: wh
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import governors
+from ami.queues import governors, starting
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
-from ami.queues.diagnostics.finding import Finding
+from ami.queues.diagnostics.finding import EXPECTED_AT_START, Finding, gravest_first
 from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ami.queues.diagnostics.redis_servers import RedisServer
 else:
     redis_servers = deferred("ami.queues.diagnostics.redis_servers")
+
+#: Before the sentence of what is on its way; it lasts less than `ami.queues.starting.GRACE`.
+STARTING = "Starting: "
 
 __all__ = ["Finding", "findings", "without_broker"]
 
@@ -64,5 +68,20 @@ def _reported(topology: Topology) -> list[Finding]:
 
 
 def _sorted(found: list[Finding]) -> list[Finding]:
-    order = {"error": 0, "warning": 1, "unseen": 2}
-    return sorted(found, key=lambda finding: order[finding.level])
+    if any(each.name in EXPECTED_AT_START and each.level == "error" for each in found) and _is_starting():
+        found = [_starting(each) if each.name in EXPECTED_AT_START else each for each in found]
+    return gravest_first(found)
+
+
+def _is_starting() -> bool:
+    try:
+        with database_block():
+            return starting.is_starting()
+    except DatabaseError:
+        return False
+
+
+def _starting(found: Finding) -> Finding:
+    if found.level != "error" or found.sentence.startswith(STARTING):
+        return found
+    return replace(found, level="starting", sentence=f"{STARTING}{found.sentence}")

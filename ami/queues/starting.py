@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from django.db.models import Case, Value, When
 from django.db.models.functions import Now
 
 from ami.queues.models import Beat, Lease, Worker
@@ -11,8 +12,9 @@ from ami.queues.rescue import lease
 GRACE = timedelta(seconds=90)
 #: A row that was written within this time is of a process that lives.
 FRESH = timedelta(seconds=60)
-#: The name of the lease that runs until the deployment should be up; whoever begins holds it under the same name.
+#: The name of the lease that runs until the deployment should be up, and of its holder: any process may begin.
 NAME = "starting"
+_OLD, _NEW, _NOTED = 0, 1, 2
 
 
 def begin() -> None:
@@ -27,12 +29,10 @@ def begin_unless_running() -> None:
 
 
 def is_starting() -> bool:
-    """Whether it was noted within `GRACE`, or every process that lives began within it; three statements at most."""
-    if Lease.objects.filter(name=NAME, until__gt=Now()).exists():
-        return True
-    rows = [
-        row.now - row.started_at < GRACE
-        for model in (Worker, Beat)
-        for row in model.objects.filter(seen_at__gt=Now() - FRESH).annotate(now=Now())
-    ]
-    return bool(rows) and all(rows)
+    """Whether it was noted within `GRACE`, or every process that lives began within it; one statement."""
+    age = Case(When(started_at__gt=Now() - GRACE, then=Value(_NEW)), default=Value(_OLD))
+    living = [model.objects.filter(seen_at__gt=Now() - FRESH).order_by() for model in (Worker, Beat)]
+    workers, beats = (rows.annotate(age=age).values_list("age") for rows in living)
+    noted = Lease.objects.filter(name=NAME, until__gt=Now()).annotate(age=Value(_NOTED)).values_list("age")
+    found = {age for (age,) in noted.union(workers, beats)}
+    return _NOTED in found or found == {_NEW}

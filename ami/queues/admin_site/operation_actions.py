@@ -59,14 +59,19 @@ def ask(
     rows: Iterable[Any],
     fields: tuple[Field, ...],
     names: Callable[[Any], str] = str,
+    fact: Callable[[str], str] = lambda _: "",
 ) -> HttpResponse:
-    """Return the page that asks for the reason and ``fields``; its form comes back with ``confirmed``."""
+    """Return the page that asks for the reason and ``fields``; its form comes back with ``confirmed``.
+
+    ``fact`` returns what a user should know of a row before.
+    """
     listed = list(rows)
     context = {
         **model_admin.admin_site.each_context(request),
         "title": f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?",
         "verb": verb,
         "rows": listed,
+        "facts": [known for row in listed if (known := fact_of(names(row), fact))],
         "fields": fields,
         "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
         "action": request.POST.get("action", ""),
@@ -75,15 +80,30 @@ def ask(
     return TemplateResponse(request, "admin/queues/ask_why.html", context)
 
 
+def fact_of(name: str, fact: Callable[[str], str]) -> str:
+    """Return what ``fact`` says of a target, or why it cannot."""
+    try:
+        return fact(name)
+    except Refused as error:
+        return str(error)
+    except expected() as error:
+        return broker_errors.sentence(error)
+
+
 def operation_action(
-    verb: str, operation: Operation, names: Callable[[Any], str], permission: str, fields: tuple[Field, ...] = ()
+    verb: str,
+    operation: Operation,
+    names: Callable[[Any], str],
+    permission: str,
+    fields: tuple[Field, ...] = (),
+    fact: Callable[[str], str] = lambda _: "",
 ) -> Any:
     """Return an action that asks for the reason and ``fields``, then runs the operation on each selected row."""
 
     def act(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         rows = list(selected_rows(request, queryset))
         if "confirmed" not in request.POST:
-            return ask(model_admin, request, verb, rows, fields, names)
+            return ask(model_admin, request, verb, rows, fields, names, fact)
         given = {field.name: str(request.POST.get(field.name, "")).strip() for field in fields}
         operator, why = Operator(request.user, "admin"), str(request.POST.get("why", ""))
         for row in rows:

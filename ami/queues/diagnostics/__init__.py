@@ -7,7 +7,7 @@ left in the database. ``reported``: what workers reported there. ``sources``: wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from ami.environment.deferred import deferred
 from ami.queues import governors, starting
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import EXPECTED_AT_START, Finding, gravest_first
+from ami.queues.overview import WorkerRow
 from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from ami.queues.diagnostics.redis_servers import RedisServer
 else:
     redis_servers = deferred("ami.queues.diagnostics.redis_servers")
-
-#: Before the sentence of what is on its way; it lasts less than `ami.queues.starting.GRACE`.
-STARTING = "Starting: "
 
 __all__ = ["Finding", "findings", "without_broker"]
 
@@ -41,35 +39,42 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
     with app.connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
         answers, of_workers = workers.answers(topology, app)
+        rows = reported.workers()
         found = [
-            *queues.consumed(topology, connection, governors.workers(answers)),
+            *queues.consumed(topology, connection, governors.workers(answers), rows),
             *of_workers,
             *stranded.findings(app, answers),
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),
-            *without_broker(topology),
+            *_without_broker(topology, rows),
         ]
     return _sorted(found)
 
 
 def without_broker(topology: Topology) -> list[Finding]:
     """Return what is wrong as far as the broker need not be asked."""
-    return _sorted([*beat.findings(), *_reported(topology), *sources.findings()])
+    return _sorted(_without_broker(topology, None))
 
 
-def _reported(topology: Topology) -> list[Finding]:
+def _without_broker(topology: Topology, rows: Sequence[WorkerRow] | None) -> list[Finding]:
+    return [*beat.findings(), *_reported(topology, rows), *sources.findings()]
+
+
+def _reported(topology: Topology, rows: Sequence[WorkerRow] | None) -> list[Finding]:
     try:
         with database_block():
-            return [*reported.findings(topology), *calls.findings()]
+            return [*reported.findings(topology, rows), *calls.findings()]
     except DatabaseError as error:
         why = str(error).partition("\n")[0]
         return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]
 
 
 def _sorted(found: list[Finding]) -> list[Finding]:
-    if any(each.name in EXPECTED_AT_START and each.level == "error" for each in found) and _is_starting():
-        found = [_starting(each) if each.name in EXPECTED_AT_START else each for each in found]
+    missing = [each for each in found if each.name in EXPECTED_AT_START and each.level == "error"]
+    if missing and _is_starting():
+        coming = [replace(each, level="starting", sentence=f"Starting: {each.sentence}") for each in missing]
+        found = [*(each for each in found if each not in missing), *coming]
     return gravest_first(found)
 
 
@@ -79,9 +84,3 @@ def _is_starting() -> bool:
             return starting.is_starting()
     except DatabaseError:
         return False
-
-
-def _starting(found: Finding) -> Finding:
-    if found.level != "error" or found.sentence.startswith(STARTING):
-        return found
-    return replace(found, level="starting", sentence=f"{STARTING}{found.sentence}")

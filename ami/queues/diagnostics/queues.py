@@ -10,14 +10,17 @@ from ami.queues import governors, start_commands
 from ami.queues.diagnostics import reported
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.letters import both
+from ami.queues.overview import WorkerRow
 from ami.queues.queue import QueueState, queue_states
 from ami.topology import broker
 from ami.topology.app import APP
 from ami.topology.topology import Topology
 
 
-def consumed(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
-    held = {*governors.held_queues(workers), *reported.closed_queues(topology)}
+def consumed(
+    topology: Topology, connection: Connection, workers: Sequence[governors.Worker], rows: Sequence[WorkerRow] | None
+) -> Iterator[Finding]:
+    held = {*governors.held_queues(workers), *reported.closed_queues(topology, rows)}
     for state in queue_states(topology, connection):
         if state.messages is None:
             sentence = f"{state.queue} is not declared; run 'manage.py queues declare'."

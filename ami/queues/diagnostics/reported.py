@@ -26,9 +26,9 @@ REMEDIES = {
 }
 
 
-def findings(topology: Topology) -> Iterator[Finding]:
-    """Yield what the workers' rows and the operators' wishes tell."""
-    rows = overview.workers()
+def findings(topology: Topology, rows: Sequence[WorkerRow] | None = None) -> Iterator[Finding]:
+    """Yield what the workers' rows, read here if they were not, and the operators' wishes tell."""
+    rows = overview.workers() if rows is None else rows
     for row in rows:
         if remedy := REMEDIES.get(row.state):
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
@@ -68,11 +68,22 @@ def _disabled(row: Disabled) -> Finding:
     return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.", name)
 
 
-def closed_queues(topology: Topology) -> set[str]:
-    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
+def workers() -> Sequence[WorkerRow] | None:
+    """Return the workers' rows; None where the database does not answer."""
     try:
         with database_block():
-            rows, pauses = overview.workers(), all_paused()
+            return overview.workers()
+    except DatabaseError:
+        return None
+
+
+def closed_queues(topology: Topology, rows: Sequence[WorkerRow] | None) -> set[str]:
+    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
+    if rows is None:
+        return set()
+    try:
+        with database_block():
+            pauses = all_paused()
         queues = {queue for row in rows for queue in row.queues}
         parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
         return parked | {row.queue for row in topology.workloads if row.queue in pauses}

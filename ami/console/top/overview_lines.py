@@ -31,11 +31,12 @@ def title(snapshot: Snapshot, age_seconds: float, width: int, glyphs: Glyphs) ->
     """Return the first line: the verdict, the totals, beat, and how old the figures are."""
     found = verdict.judge(snapshot)
     shown = Text("Queues ", style=BOLD, no_wrap=True)
-    shown.append(found.words, VERDICTS[found.level])
     waiting = _sum(queue.waiting for queue in snapshot.queues)
     running = sum(queue.running for queue in snapshot.queues)
     letters = _sum(queue.dead_letters for queue in snapshot.queues)
     totals = f"  {count(waiting, glyphs)} waiting, {running} running, {count(letters, glyphs)} letters"
+    is_short = shown.cell_len + len(found.words) + len(totals) > width
+    shown.append(found.worst if is_short else found.words, VERDICTS[found.level])
     shown.append(totals, "not bold")
     old = f"{short(round(age_seconds, 1), glyphs)} old"
     beat = f"beat {_beat(snapshot, age_seconds, glyphs)}"

@@ -14,6 +14,11 @@ class Verdict:
     level: str
     words: str
 
+    @property
+    def worst(self) -> str:
+        """The gravest of the words."""
+        return self.words.partition(", ")[0]
+
 
 def judge(snapshot: Snapshot) -> Verdict:
     """Judge by the findings, the promises and the workers. What could not be looked at is never well."""

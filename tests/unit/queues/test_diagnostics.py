@@ -11,7 +11,7 @@ from ami.topology.topology import Topology
 from tests.support.place import celery_at
 
 QUEUE = "antenna-interactive"
-STOPPED = f"{QUEUE} has no consumer and 7 messages; start celeryworker_interactive."
+STOPPED = f"{QUEUE} has no consumer and 7 messages; start its worker: 'python -m ami.topology worker {QUEUE}'."
 
 Sentence = Callable[[dict[str, Any]], str]
 

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 
-from django.db.models import Case, Value, When
 from django.db.models.functions import Now
 
 from ami.queues.models import Beat, Lease, Worker
@@ -14,7 +13,6 @@ GRACE = timedelta(seconds=90)
 FRESH = timedelta(seconds=60)
 #: The name of the lease that runs until the deployment should be up, and of its holder: any process may begin.
 NAME = "starting"
-_OLD, _NEW, _NOTED = 0, 1, 2
 
 
 def begin() -> None:
@@ -23,16 +21,11 @@ def begin() -> None:
 
 
 def begin_unless_running() -> None:
-    """Note it where no worker and no beat has a row: a web process that starts beside others starts no deployment."""
-    if not (Worker.objects.exists() or Beat.objects.exists()):
+    """Note it where no worker and no beat lives: a web process that starts beside others starts no deployment."""
+    if not any(model.objects.filter(seen_at__gt=Now() - FRESH).exists() for model in (Worker, Beat)):
         begin()
 
 
 def is_starting() -> bool:
-    """Whether it was noted within `GRACE`, or every process that lives began within it; one statement."""
-    age = Case(When(started_at__gt=Now() - GRACE, then=Value(_NEW)), default=Value(_OLD))
-    living = [model.objects.filter(seen_at__gt=Now() - FRESH).order_by() for model in (Worker, Beat)]
-    workers, beats = (rows.annotate(age=age).values_list("age") for rows in living)
-    noted = Lease.objects.filter(name=NAME, until__gt=Now()).annotate(age=Value(_NOTED)).values_list("age")
-    found = {age for (age,) in noted.union(workers, beats)}
-    return _NOTED in found or found == {_NEW}
+    """Whether a start was noted within `GRACE`; one statement."""
+    return Lease.objects.filter(name=NAME, until__gt=Now()).exists()

@@ -142,7 +142,7 @@ def work(watched: Watched, place: Place) -> None:
 
 def comings_and_goings(watched: Watched, place: Place, first: Process, second: Process) -> None:
     second.stop()
-    watched.says("worker that ends in order", LEVER_SECONDS, "none", OTHER)
+    watched.says("worker that ends in order", LEVER_SECONDS, "none; start", OTHER)
     if place.is_rabbitmq:  # The same on the other broker, and another environment takes long to start.
         place.worker(OTHER, **HELD)
         watched.says("worker that is held by memory", LEVER_SECONDS, "held: RAM", OTHER)

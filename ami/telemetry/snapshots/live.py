@@ -28,7 +28,7 @@ LAG_SECONDS = 12.0
 
 
 def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
-    """Return what is now; ten statements, and those of the jobs; three more while
+    """Return what is now; ten statements, and those of the jobs; one more while
     workers or beats are missing. A broker that does not answer is named in ``unseen``.
 
     Raises:

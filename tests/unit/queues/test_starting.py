@@ -24,27 +24,25 @@ def beat(age: timedelta, seen: timedelta = NOW) -> None:
     Beat.objects.create(name="a:1", started_at=timezone.now() - age, seen_at=timezone.now() - seen)
 
 
-def test_deployment_is_starting_while_all_that_lives_is_new(django_assert_num_queries: Any):
+def test_start_is_noted_for_a_while(django_assert_num_queries: Any):
     with django_assert_num_queries(1):
         assert not starting.is_starting()  # Freshly migrated, and nothing was started.
-    worker("new@a", NOW)
-    beat(NOW)
-    assert starting.is_starting()
-    worker("of-yesterday@a", LONG, seen=LONG)  # What is dead says nothing.
-    assert starting.is_starting()
-    worker("old@a", LONG)
-    assert not starting.is_starting()  # One that is restarted again and again hides nothing.
-
-
-def test_setup_and_the_first_web_process_note_the_start_for_a_while():
-    starting.begin_unless_running()
+    starting.begin()
     assert starting.is_starting()
     Lease.objects.update(until=timezone.now() - timedelta(seconds=1))
     assert not starting.is_starting()
+
+
+def test_web_process_beside_living_ones_notes_no_start():
     worker("old@a", LONG)
     starting.begin_unless_running()
     assert not starting.is_starting()
-    starting.begin()
+    Worker.objects.update(seen_at=timezone.now() - LONG)  # Killed with its host.
+    beat(LONG)
+    starting.begin_unless_running()
+    assert not starting.is_starting()
+    Beat.objects.all().delete()
+    starting.begin_unless_running()
     assert starting.is_starting()
 
 

@@ -15,6 +15,7 @@ from ami.admission.models import Call, Run
 from ami.admission.policies import Policy, policy_of
 from ami.celery import database_times
 from ami.celery.database_times import moment
+from ami.celery.shown_time import shown_time
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def of_task(task_id: str) -> WaitingCall | None:
     if call is None:
         return None
     if call.run is None:
-        later = f" until {call.not_before:%Y-%m-%d %H:%M:%S %Z}" if call.not_before else ""
+        later = f" until {shown_time(call.not_before)}" if call.not_before else ""
         return WaitingCall(call.task, f"a row of {call.queue}{later}; `queues staged` says what it waits for")
     run = Run.objects.filter(pk=call.run).first()
     what = "runs" if run is not None and run.state == Run.State.RUNNING else "was sent"

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from ami.celery.shown_time import shown_time
+
 WIDTH, HEIGHT = 5, 32
 
 
@@ -33,7 +35,7 @@ class Bars:
         width = len(self.bars) * WIDTH
         rects = "".join(
             f'<rect x="{bar.x}" y="{HEIGHT - bar.height:g}" width="{WIDTH - 1}" height="{bar.height:g}">'
-            f"<title>{bar.at:%Y-%m-%d %H:%M} UTC: {bar.count}</title></rect>"
+            f"<title>from {shown_time(bar.at)}: {bar.count}</title></rect>"
             for bar in self.bars
             if bar.count
         )

@@ -21,8 +21,7 @@ PAGE_OF = {
     **dict.fromkeys(("drift", "unaccounted", "no-limits", "several-queues", "fingerprint"), "workers"),
     **dict.fromkeys(("no-beat", "late-tick", "withheld-tick"), "schedule"),
 }
-WORDS = {"error": "Error", "warning": "Warning", "unseen": "Not seen"}
-ICONS = {"error": "bad", "warning": "warn", "unseen": "unseen"}
+WORDS = {"error": "Error", "warning": "Warning", "starting": "Starting", "unseen": "Not seen"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def finding_row(finding: FindingFigures) -> FindingRow:
     return FindingRow(
         finding.level,
         WORDS.get(finding.level, finding.level),
-        ICONS.get(finding.level, "unknown"),
+        finding.level if finding.level in WORDS else "unknown",
         finding.name,
         finding.sentence,
         target,

@@ -31,7 +31,7 @@ def show(request: HttpRequest, key: int) -> HttpResponse:
     tries = list(TaskFailure.objects.filter(task_id=row.task_id).order_by("-failed_at", "-pk")[:TRIES_SHOWN])
     context = {
         "row": row,
-        "why": found.why(row),
+        "why": found.why(row, found.LONGEST_MESSAGE),
         "trail": found.trail(row),
         "tries": [(each, failures.traceback_lines(each.traceback)) for each in tries],
         "same_cause": Letter.objects.filter(cause=row.cause).count(),
@@ -74,7 +74,8 @@ def _may_edit(request: HttpRequest) -> bool:
 
 
 def _letter(key: int) -> Any:
-    row = Letter.objects.defer(*found.HEAVY).filter(pk=key).first() if key < 2**63 else None
+    rows = found.with_messages(Letter.objects.defer(*found.HEAVY))
+    row = rows.filter(pk=key).first() if key < 2**63 else None
     if row is None:
         raise Http404(f"no letter {key}")
     return row

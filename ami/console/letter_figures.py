@@ -60,7 +60,7 @@ class LetterFilter:
     def rows(self) -> "QuerySet[Letter]":
         """Return the letters that fit, without their messages, the newest first."""
         rows = self.selection.rows("" if self.state == ANY else self.state)
-        return rows.defer(*found.HEAVY).order_by("-pk")
+        return found.with_messages(rows.defer(*found.HEAVY).order_by("-pk"))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from ami.queues import pauses, worker_operations
 from ami.queues.admin_site.operation_actions import (
+    COUNT,
     MOST_MOVED,
     NO_WAIT,
     PROCESSES,
@@ -20,9 +21,11 @@ from ami.queues.admin_site.operation_actions import (
     cancel,
     disable,
     enable,
+    last_worker,
     move,
     purge,
     scale,
+    waiting,
     wish,
 )
 from ami.queues.refusals import Refused
@@ -44,8 +47,8 @@ FOR = Field("until", "For", "duration")
 class Lever:
     """One operation on one target, which its button names.
 
-    ``effect`` says what happens, with ``{target}`` in the place of it. A ``grave`` one loses or ends something: its
-    button is red, and its reason is required.
+    ``effect`` says what happens, with ``{target}`` in the place of it; ``fact`` returns what a user should know of a
+    target before, and may refuse. A ``grave`` one loses or ends something: its button is red, its reason is required.
     """
 
     verb: str
@@ -55,6 +58,7 @@ class Lever:
     fields: tuple[Field, ...] = ()
     label: str = ""
     grave: bool = False
+    fact: Callable[[str], str] = lambda _: ""
 
     @property
     def needs(self) -> str:
@@ -120,7 +124,9 @@ add(
         "purge_queue",
         purge,
         "Every message that waits in {target} is deleted for good. What runs goes on.",
+        (COUNT,),
         grave=True,
+        fact=waiting,
     ),
     Lever(
         "move",
@@ -140,6 +146,7 @@ add(
         wish(worker_operations.park, **NO_WAIT),
         "{target} finishes what runs and takes nothing more, also after restarts.",
         (FOR,),
+        fact=last_worker,
     ),
     Lever("unpark", WORKERS, wish(worker_operations.unpark, **NO_WAIT), "{target} takes tasks again."),
     Lever(
@@ -149,6 +156,7 @@ add(
         "{target} is parked, and what it runs is ended: its messages return to their queue and run again elsewhere.",
         (FOR,),
         grave=True,
+        fact=last_worker,
     ),
     Lever(
         "scale",

@@ -53,8 +53,3 @@ def number(value: float | str | None) -> str:
 def iso(epoch: float) -> str:
     """Return epoch seconds as ISO 8601 in UTC."""
     return datetime.fromtimestamp(epoch, UTC).isoformat(timespec="seconds")
-
-
-def moment(epoch: float) -> str:
-    """Return epoch seconds as ``2026-01-31 06:00:00 UTC``, which the page's script turns into the reader's time."""
-    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,5 +1,7 @@
 """The page of one task by its id: where it is, why it failed, its letters and its job, and how to cancel it."""
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +13,7 @@ from ami.console import list_page
 from ami.console.task_jobs import job_named
 from ami.queues import cancellations, failures, task_state
 from ami.queues.letters import found
-from ami.queues.models import Letter, TaskFailure, TaskRun
+from ami.queues.models import Letter, TaskFailure, TaskRun, Worker
 from ami.queues.task_state import NO_TRACE, TaskState
 
 SHOWN = 20
@@ -28,23 +30,47 @@ def show(request: HttpRequest, task_id: str) -> HttpResponse:
     has_trace = state.state != NO_TRACE
     letters = _letters(request, task_id) if has_trace else []
     tries = _failures(request, task_id) if has_trace else []
+    run = TaskRun.objects.filter(task_id=task_id).first()
     context = {
         "state": state,
-        "run": TaskRun.objects.filter(task_id=task_id).first(),
+        "run": run,
         "is_unknown": not has_trace,
         "is_asked": is_asked,
         "task": state.task or (tries[0][0].task if tries else ""),
-        "queue": settings.ANTENNA_TOPOLOGY.place(state.task).queue if state.task else "",
+        "queue": ran_on(run, letters, tries),
+        "by_name": settings.ANTENNA_TOPOLOGY.place(state.task).queue if state.task else "",
+        "quoted_id": shlex.quote(task_id),
         "letters": letters,
         "tries": tries,
         "job": job_named(
             request, " ".join(row.arguments for row in letters), letters[0].job if letters else "", task_id
         ),
     }
-    data = {"task_id": task_id, "state": state.state, "detail": state.detail, "task": state.task}
+    data = {
+        "task_id": task_id,
+        "state": state.state,
+        "detail": state.detail,
+        "task": state.task,
+        "queue": context["queue"],
+    }
     if answer := list_page.as_data(request, "task", tuple(data), lambda: [data]):
         return answer
     return list_page.page(request, "task", f"Task {task_id}", "workers", context)
+
+
+def ran_on(run: TaskRun | None, letters: Sequence[Letter], tries: Sequence[Any]) -> str:
+    """Return the queue that a task ran on, by its dead letter, or the worker that had it; empty if neither is known."""
+    rows = settings.ANTENNA_TOPOLOGY.workloads
+    for letter in letters:
+        for row in rows:
+            if row.dead_letter_queue == letter.queue:
+                return row.queue
+    node = (run.node if run else "") or (tries[0][0].node if tries else "")
+    worker = Worker.objects.filter(node=node).only("queues").first() if node else None
+    if worker is not None and len(worker.queues) == 1:
+        return str(worker.queues[0])
+    # The start command names a worker by its row's key; its own row is deleted when it ends.
+    return next((row.queue for row in rows if node.startswith(f"{row.key.lower()}@")), "")
 
 
 def _letters(request: HttpRequest, task_id: str) -> list[Letter]:

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 
+from ami.celery.shown_time import shown_time
 from ami.queues.admin_operations import LookedAt
 from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
 from ami.queues.admin_site.user_messages import selected_rows
@@ -54,8 +55,7 @@ class LetterAdmin(LookedAt):
     actions = ("replay", "discard")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Letter]:
-        found_rows: QuerySet[Letter] = super().get_queryset(request).defer(*found.HEAVY)
-        return found_rows
+        return found.with_messages(super().get_queryset(request).defer(*found.HEAVY))
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Refuse filters by what lists do not show: they would tell a message letter by letter."""
@@ -157,7 +157,8 @@ class LetterAdmin(LookedAt):
 
     @admin.display(description="what became of it")
     def trail(self, row: Letter) -> str:
-        return render_to_string("admin/queues/letter_trail.html", {"trail": found.trail(row)})
+        trail = [{**event, "at": shown_time(event["at"])} for event in found.trail(row)]
+        return render_to_string("admin/queues/letter_trail.html", {"trail": trail})
 
     @admin.display(description="traceback")
     def formatted_traceback(self, row: Letter) -> str:

@@ -13,6 +13,7 @@ from django.template.response import TemplateResponse
 from ami.queues import disabling, overview, pauses, worker_operations
 from ami.queues import messages as queue_messages
 from ami.queues.admin_site.operation_actions import (
+    COUNT,
     MOST_MOVED,
     NO_WAIT,
     PROCESSES,
@@ -21,12 +22,14 @@ from ami.queues.admin_site.operation_actions import (
     cancel,
     enable,
     expected,
+    last_worker,
     move,
     operation_action,
     purge,
     scale,
     wish,
 )
+from ami.queues.admin_site.operation_actions import waiting as queue_waiting
 from ami.queues.admin_site.user_messages import selected_rows
 from ami.queues.models import AuditEntry, DesiredState, TaskRun, Worker
 
@@ -102,7 +105,7 @@ class DesiredStateAdmin(LookedAt):
         operation_action("resume", wish(pauses.resume, **NO_WAIT), _queue_name, "pause_queue"),
         operation_action("enable", enable, _disabled, "disable_task"),
         "peek",
-        operation_action("purge", purge, _queue_name, "purge_queue"),
+        operation_action("purge", purge, _queue_name, "purge_queue", (COUNT,), queue_waiting),
         operation_action(
             "move",
             move,
@@ -155,7 +158,9 @@ class WorkerAdmin(LookedAt):
     list_filter = ("service", "host", "verdict")
     search_fields = ("node", "host")
     actions = (
-        operation_action("park", wish(worker_operations.park, **NO_WAIT), _node, "control_workers", (UNTIL,)),
+        operation_action(
+            "park", wish(worker_operations.park, **NO_WAIT), _node, "control_workers", (UNTIL,), last_worker
+        ),
         operation_action("unpark", wish(worker_operations.unpark, **NO_WAIT), _node, "control_workers"),
         operation_action("stop", wish(worker_operations.stop, **NO_WAIT), _node, "control_workers", (UNTIL,)),
         operation_action("scale", scale, _node, "control_workers", (PROCESSES,)),

@@ -18,11 +18,20 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Confirmed:
-    """Nodes that have confirmed, live ones that have not, and those whose beat is stale."""
+    """Nodes that have confirmed, live ones that have not, and those whose beat is stale.
+
+    ``left`` are the queues from which no worker takes tasks now.
+    """
 
     confirmed: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """Say which queues are left without a worker; empty without one."""
+        return f"No other worker takes tasks of {', '.join(self.left)}: they wait until one does." if self.left else ""
 
 
 def wait(

@@ -1,6 +1,6 @@
 """When an entry of beat's schedule is due, as beat itself counts."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from celery.schedules import ParseException
 from django.core.exceptions import ImproperlyConfigured
@@ -9,6 +9,11 @@ from django_celery_beat.models import PeriodicTask
 from ami.celery.beat_entry import latest_run
 from ami.celery.hourly_crontab import in_real_time
 from ami.queues.models import TickClaim
+
+
+def whole_second(due: datetime | None) -> datetime | None:
+    """Return a due time rounded up to the second: with its fraction cut off it would be shown as earlier than it is."""
+    return due + timedelta(microseconds=-due.microsecond % 1_000_000) if due else None
 
 
 def due_at(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> datetime | None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ami.queues import start_commands
+
 INSPECT_SECONDS = 2.0
 
 #: What :func:`cells` returns.
@@ -101,7 +103,8 @@ def query(app: Any) -> list[Worker]:
     if answers := stats(app):
         return workers(answers)
     raise NoWorkerAnswered(
-        f"No worker answered within {INSPECT_SECONDS:.0f} s; start one, or see whether it reads the broker at {where}."
+        f"No worker answered within {INSPECT_SECONDS:.0f} s; start them ('{start_commands.of_workers()}'), or see "
+        f"whether they read the broker at {where}."
     )
 
 

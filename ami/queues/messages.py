@@ -30,6 +30,8 @@ from ami.topology.topology import Topology
 MOST_PEEKED = 20
 NEAR_LIMIT = 0.5
 DRAIN_POLL_SECONDS = 0.5
+#: By this share of what waits may the number differ that a user gives to purge a queue.
+SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -117,16 +119,34 @@ def drain(
         time.sleep(DRAIN_POLL_SECONDS)
 
 
-def purge(topology: Topology, connection: Connection, queue: str, operator: Operator, *, why: str = "") -> int:
+def purgeable(connection: Connection, queue: str) -> int:
+    """Return how many messages and calls a purge would delete now."""
+    return waiting(connection, queue) + waiting_calls.count(queue)
+
+
+def purge(
+    topology: Topology,
+    connection: Connection,
+    queue: str,
+    operator: Operator,
+    *,
+    why: str = "",
+    expected: int | None = None,
+) -> int:
     """Delete every ready message of a queue, and the calls that wait for it as rows; return how many.
 
     Ticks that waited there have ended.
 
     Raises:
-        Refused: no such queue, or ``why`` is too long.
+        Refused: no such queue, ``why`` is too long, or not about ``expected`` wait, the number that the user gave.
     """
     refuse_unknown(topology, queue)
     refuse_wrong(why, None)
+    if expected is not None and abs((found := purgeable(connection, queue)) - expected) > found * SHARE:
+        raise Refused(
+            f"{found} wait in {queue}, and {expected} were given: nothing was deleted. Give the number that waits; "
+            "pause the queue first where it changes."
+        )
     # Before the purge: a tick that is sent after it waits, and must not count as ended.
     ticks = waiting_tick_ids(topology, queue)
     if queue in dead_letters.burial_queues(topology):

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from kombu import Connection
 
 from ami.admission import waiting_calls
+from ami.celery.shown_time import shown_time
 from ami.queues import pauses
 from ami.queues.confirmations import STALE
 from ami.queues.models import AuditEntry, Worker
@@ -90,7 +91,7 @@ def worker_row(row: Any, now: datetime) -> WorkerRow:
     state, why = "running", ""
     if row.verdict:
         state = row.verdict
-        why = f"since {row.flagged_at:%Y-%m-%d %H:%M:%S %Z}" if row.flagged_at else ""
+        why = f"since {shown_time(row.flagged_at)}" if row.flagged_at else ""
     elif age > STALE:
         state = "stale"
     elif not row.is_connected:
@@ -119,5 +120,5 @@ def _sentence(queue: str) -> str:
     wish = pauses.paused(queue)
     if wish is None:
         return ""
-    until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""
+    until = f" until {shown_time(wish.until)}" if wish.until else ""
     return f"by {wish.by}{until}{f': {wish.why}' if wish.why else ''}"

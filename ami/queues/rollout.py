@@ -8,7 +8,7 @@ from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import conflicts, declare, depth, routing_keys
-from ami.queues import broker_errors, broker_queues
+from ami.queues import broker_errors, broker_queues, start_commands
 from ami.queues.queue import QueueState, queue_states
 from ami.queues.shovel import move
 from ami.topology import broker
@@ -40,7 +40,7 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
         return Stage("another application's", f"{taken}; {broker_errors.ADOPT}.", False, states)
     try:
         if _is_rolled_back(topology, connection, management_url, states):
-            return _after_rollback(states)
+            return _after_rollback(topology, states)
         unknown = ""
     except broker_queues.BindingsUnknown as error:
         unknown = f" Whether this is a finished rollback was not checked: {error}."
@@ -50,7 +50,7 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
         step = f"Run 'manage.py queues declare' ({', '.join(missing)} missing).{unknown}"
         return Stage("undeclared", step, False, states)
     if idle:
-        return Stage("without workers", _start(idle) + unknown, False, states)
+        return Stage("without workers", _start(topology, idle) + unknown, False, states)
     if topology.routing == "single":
         return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
     return _split_stage(states)
@@ -95,20 +95,21 @@ def _is_rolled_back(
     return handed_over <= broker_queues.bound_keys(connection, management_url, FALLBACK)
 
 
-def _after_rollback(states: tuple[QueueState, ...]) -> Stage:
+def _after_rollback(topology: Topology, states: tuple[QueueState, ...]) -> Stage:
     left = [state for state in states if state.queue != FALLBACK and state.messages]
     idle = [state for state in states if state.queue == FALLBACK and not state.consumers]
     if left:
         step = f"Run 'manage.py queues rollback' again: {_names(left)} would be stranded."
         return Stage("rolled back, messages left", step, False, states)
     if idle:
-        return Stage("rolled back, without workers", _start(idle), False, states)
+        return Stage("rolled back, without workers", _start(topology, idle), False, states)
     step = "None: rolled back, nothing is left to move. To roll out again, start the workers of the split queues."
     return Stage("rolled back", step, True, states)
 
 
-def _start(idle: list[QueueState]) -> str:
-    return f"Start {', '.join(state.service for state in idle)}: {_names(idle)} without consumers."
+def _start(topology: Topology, idle: list[QueueState]) -> str:
+    commands = "; ".join(f"'{start_commands.of_worker(topology.workload(state.queue))}'" for state in idle)
+    return f"Start the workers of {_names(idle)}, which have no consumers: {commands}."
 
 
 def planned(topology: Topology, connection: Connection) -> dict[str, int]:

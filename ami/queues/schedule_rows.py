@@ -10,7 +10,7 @@ from django_celery_beat.models import PeriodicTask
 from ami.celery.origin import BEAT
 from ami.celery.tick_claims import NONE
 from ami.queues import failures
-from ami.queues.due import due_at
+from ami.queues.due import due_at, whole_second
 from ami.queues.models import TaskFailure, TickClaim
 from ami.queues.schedule import MARK
 from ami.queues.waiting_ticks import withheld
@@ -80,7 +80,7 @@ def _row(
         last_tick_at=last_tick_at,
         last_state=_last_state(claim, last_tick_at, failed),
         last_task_id=claim.task_id if claim else "",
-        next_due_at=due,
+        next_due_at=whole_second(due),
         late_seconds=late_seconds,
         missed=_missed(entry, late_seconds) if state == "late" else 0,
         runs=max(entry.total_run_count, claim.runs if claim else 0),

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from celery import current_app, states
 from django_celery_results.models import TaskResult
 from kombu import Connection
 
 from ami.admission import waiting_calls
+from ami.celery.shown_time import shown_time
 from ami.queues import broker_errors, failures, messages
 from ami.queues.letters import rows
 from ami.queues.models import DesiredState, Letter, TaskFailure, TaskRun, TickClaim, Worker
@@ -77,7 +77,9 @@ def _in_database(task_id: str) -> Iterator[TaskState]:
     """Yield what is on record, the surest first."""
     letter = Letter.objects.filter(task_id=task_id).order_by("-pk").defer("body", "original").first()
     if letter is not None and letter.state == Letter.State.SET_ASIDE:
-        yield TaskState(task_id, "disabled", f"set aside since {_at(letter.collected_at)}", letter.task, letter.pk)
+        yield TaskState(
+            task_id, "disabled", f"set aside since {shown_time(letter.collected_at)}", letter.task, letter.pk
+        )
     yield from _running(task_id)
     if letter is not None:
         yield _of_letter(task_id, letter)
@@ -98,18 +100,20 @@ def _running(task_id: str) -> Iterator[TaskState]:
 
 def _asked_for(task_id: str) -> Iterator[TaskState]:
     if wish := DesiredState.objects.filter(kind=Kind.TASK, name=task_id, value=1).first():
-        yield TaskState(task_id, "cancelled", f"by {wish.by} at {_at(wish.since)}{f': {wish.why}' if wish.why else ''}")
+        yield TaskState(
+            task_id, "cancelled", f"by {wish.by} at {shown_time(wish.since)}{f': {wish.why}' if wish.why else ''}"
+        )
     if claim := TickClaim.objects.filter(task_id=task_id, ended_at=None).select_related("entry").first():
         where = "sent" if claim.is_sent else "about to be sent"
         state = "pending" if claim.is_sent else "initial"
-        at = f" at {_at(claim.claimed_at)}" if claim.claimed_at else ""
+        at = f" at {shown_time(claim.claimed_at)}" if claim.claimed_at else ""
         yield TaskState(task_id, state, f"{where} by {claim.claimed_by}{at}", claim.entry.task)
 
 
 def _ended(task_id: str) -> Iterator[TaskState]:
     if result := TaskResult.objects.filter(task_id=task_id).first():
         state = "failed" if result.status == states.FAILURE else "ended"
-        yield TaskState(task_id, state, f"{result.status} at {_at(result.date_done)}", result.task_name or "")
+        yield TaskState(task_id, state, f"{result.status} at {shown_time(result.date_done)}", result.task_name or "")
     if failure := TaskFailure.objects.filter(task_id=task_id).order_by("failed_at", "pk").last():
         state = "pending" if failure.kind == "retry" else "failed"
         yield TaskState(task_id, state, failures.sentence(failure), failure.task)
@@ -121,7 +125,7 @@ def _of_letter(task_id: str, letter: Letter) -> TaskState:
         return TaskState(
             task_id, "failed", f"dead letter in {letter.queue}: {shown.detail or shown.reason}", letter.task, letter.pk
         )
-    at = _at(letter.replayed_at) if letter.replayed_at else _at(letter.collected_at)
+    at = shown_time(letter.replayed_at) if letter.replayed_at else shown_time(letter.collected_at)
     if letter.state == Letter.State.DONE:
         return TaskState(task_id, "ended", f"succeeded after it was replayed at {at}", letter.task, letter.pk)
     state = "failed" if letter.state == Letter.State.DISCARDED else "pending"
@@ -144,7 +148,3 @@ def _at_workers(task_id: str) -> Iterator[TaskState]:
 
 def _computing(task_id: str, task: str, node: str, progress: str) -> TaskState:
     return TaskState(task_id, "computing", f"on {node}{f': {progress}' if progress else ''}", task)
-
-
-def _at(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S %Z}"

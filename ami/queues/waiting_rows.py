@@ -5,6 +5,7 @@ from kombu.utils import json
 
 from ami.admission.models import Call
 from ami.celery import sensitive
+from ami.celery.shown_time import shown_time
 from ami.queues.dead_letters import DeadLetter, cell
 from ami.queues.tasks import load_tasks
 
@@ -21,6 +22,6 @@ def oldest(queue: str, limit: int) -> list[DeadLetter]:
 def _shown(call: Call) -> DeadLetter:
     args, kwargs = json.loads(call.arguments)
     args, kwargs = sensitive.masked(current_app, call.task, args, kwargs) or (args, kwargs)
-    due = f"a row, due at {call.not_before:%Y-%m-%d %H:%M:%S %Z}" if call.not_before else "a row"
+    due = f"a row, due at {shown_time(call.not_before)}" if call.not_before else "a row"
     arguments = cell(f"{tuple(args)!r} {kwargs!r}")
     return DeadLetter(call.queue, call.task_id, call.task, ROW, call.retries, arguments, due)

@@ -1,14 +1,16 @@
 """Parks, stops, scales and restarts workers, by node, host or service; a worker that restarts follows the wish, too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from django.db.models.functions import Now
 
 from ami.governor.container_capacity import children_held
-from ami.queues import confirmations, wishes
+from ami.queues import confirmations, overview, wishes
 from ami.queues.confirmations import Confirmed
 from ami.queues.models import DesiredState, Worker
+from ami.queues.overview import WorkerRow
 from ami.queues.refusals import Refused
 from ami.queues.targets import Target, worker_target, workers_of
 from ami.queues.wishes import Operator
@@ -16,6 +18,8 @@ from ami.topology.topology import Topology
 from ami.topology.workload import Workload
 
 Aspect = DesiredState.Aspect
+#: The states of workers on which no task can begin.
+TAKES_NONE = ("parked", "dead", "wedged", "cut off")
 
 
 def park(
@@ -34,7 +38,7 @@ def park(
     """
     target = worker_target(topology, name)
     wishes.record(operator, "park", target, Aspect.PARKED, 1, why=why, until=until)
-    return confirmations.wait(_reached(target), _is_closed, seconds)
+    return replace(confirmations.wait(_reached(target), _is_closed, seconds), left=_left(target))
 
 
 def stop(
@@ -52,7 +56,8 @@ def stop(
     """
     target = worker_target(topology, name)
     wishes.record(operator, "stop", target, Aspect.STOPPED, 1, why=why, until=until)
-    return confirmations.wait(_reached(target), lambda row: _is_closed(row) and not row.running, seconds)
+    found = confirmations.wait(_reached(target), lambda row: _is_closed(row) and not row.running, seconds)
+    return replace(found, left=_left(target))
 
 
 def unpark(
@@ -101,6 +106,29 @@ def restart(topology: Topology, name: str, operator: Operator, *, why: str = "")
         raise Refused("No worker has reported itself, so there is nothing to restart.")
     wishes.record(operator, "restart", target, Aspect.RESTARTED, int(now.timestamp()) + 1, why=why)
     return confirmations.wait(_reached(target), lambda _: True, 0)
+
+
+def last_of(topology: Topology, name: str) -> tuple[str, ...]:
+    """Return the queues from which no worker takes tasks once the workers of this name are parked.
+
+    Raises:
+        Refused: no such worker.
+    """
+    return _left(worker_target(topology, name))
+
+
+def left_without(nodes: Collection[str], rows: Iterable[WorkerRow]) -> tuple[str, ...]:
+    """Return the queues of these workers that no other worker takes tasks of, in order."""
+    queues: dict[str, set[str]] = {}
+    for row in rows:
+        if row.node in nodes or row.state not in TAKES_NONE:
+            for queue in row.queues:
+                queues.setdefault(queue, set()).add(row.node)
+    return tuple(sorted(queue for queue, takers in queues.items() if takers <= set(nodes)))
+
+
+def _left(target: Target) -> tuple[str, ...]:
+    return left_without({row.node for row in workers_of(target)}, overview.workers())
 
 
 def _reached(target: Target) -> Callable[[Worker], bool]:

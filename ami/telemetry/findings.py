@@ -12,7 +12,7 @@ from django.db import connections
 
 from ami.celery.thread_database import database_block
 from ami.queues import broker_errors, diagnostics
-from ami.queues.diagnostics.finding import Finding
+from ami.queues.diagnostics.finding import Finding, gravest_first
 from ami.telemetry import promise_findings, shared_values
 from ami.telemetry.alerts import shown
 from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
@@ -22,7 +22,6 @@ logger = get_logger(__name__)
 NAME = "findings"
 FRESH_SECONDS = 20.0
 _looking = threading.Lock()
-ORDER = {"error": 0, "warning": 1, "unseen": 2}
 
 
 def current(snapshot: Snapshot) -> tuple[tuple[FindingFigures, ...], float]:
@@ -40,8 +39,7 @@ def current(snapshot: Snapshot) -> tuple[tuple[FindingFigures, ...], float]:
     found += broken
     if alerts := shown.firing():
         found = [replace(each, alert=alerts.get((each.name, each.target))) for each in found]
-    found.sort(key=lambda each: ORDER.get(each.level, 3))
-    return tuple(found), snapshot.taken_at - row.age_seconds
+    return tuple(gravest_first(found)), snapshot.taken_at - row.age_seconds
 
 
 def for_alerts(max_age_seconds: float) -> list[FindingFigures]:

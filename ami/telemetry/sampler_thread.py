@@ -5,12 +5,17 @@ import time
 
 from celery import current_app
 from celery.utils.log import get_logger
+from django.db import Error
 
+from ami.celery.thread_database import short_connection
+from ami.queues import starting
 from ami.telemetry.sampler import Sampler
 
 logger = get_logger(__name__)
 
 TURN_SECONDS = 1.0
+#: Web's first process imports this before the others are forked; one that replaces another later is not new.
+IMPORTED_AT, NEW_SECONDS = time.monotonic(), 60.0
 
 
 def start(name: str) -> None:
@@ -20,6 +25,12 @@ def start(name: str) -> None:
 
 def _run(name: str) -> None:
     sampler = Sampler()
+    if time.monotonic() - IMPORTED_AT < NEW_SECONDS:
+        try:
+            with short_connection():
+                starting.begin_unless_running()
+        except Error as error:
+            logger.debug("Start not noted: %s", str(error).partition("\n")[0])
     while True:
         time.sleep(TURN_SECONDS)
         try:

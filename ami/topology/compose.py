@@ -5,7 +5,7 @@ import json
 from ami.environment.declaration import variables
 from ami.topology.containers import FRESH_SECONDS, PULSE_FILE, TICK_FILE
 from ami.topology.image import Image
-from ami.topology.process import PROCESS
+from ami.topology.process import PROCESS, STARTED_BY
 from ami.topology.topology import Topology, complete, override_name
 from ami.topology.workload import Workload
 
@@ -56,6 +56,7 @@ BEAT = f"""\
     command: [beat]
     environment:
       {PROCESS}: beat
+      {STARTED_BY}: compose
     healthcheck: {{<<: *healthcheck, test: [CMD, fresh, {TICK_FILE}, "{FRESH_SECONDS}"]}}
     mem_limit: 512m
     stop_grace_period: 10s
@@ -86,6 +87,7 @@ def _worker(row: Workload) -> str:
 {profile}    command: [worker, {row.queue}]
     environment:
       {PROCESS}: worker{enabled}
+      {STARTED_BY}: compose
       {override_name(row, "container_memory_kib")}: {memory}
 {passed_on}
     mem_limit: {memory}k

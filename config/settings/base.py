@@ -100,6 +100,8 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 USE_TZ = True
 TIME_ZONE = "UTC"
+#: Times in lists and forms of the admin: `ami.celery.shown_time`.
+FORMAT_MODULE_PATH = ["config.formats"]
 LANGUAGE_CODE = "en-gb"
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "static"
@@ -182,6 +184,7 @@ ANTENNA_ALERT_INTERVAL_SECONDS = values.antenna_alert_interval_seconds
 ANTENNA_ALERT_DURATION_FACTOR = values.antenna_alert_duration_factor
 ANTENNA_ALERT_REPEAT_SECONDS = values.antenna_alert_repeat_seconds
 ANTENNA_PUBLIC_URL = values.antenna_public_url
+ANTENNA_STARTED_BY = values.antenna_started_by
 globals().update(mail(values.email_url, values.antenna_email_from))
 ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
 ANTENNA_LETTER_DAYS = values.antenna_letter_days

@@ -18,7 +18,6 @@ if wrong := [each for each in (wrong_broker(CELERY_BROKER_URL), wrong_database(_
     refuse(*wrong)
 CELERY_BROKER_TRANSPORT_OPTIONS = transport_options(CELERY_BROKER_URL, values.antenna_keepalive_seconds)
 NATS_URL = values.nats_url or "nats://127.0.0.1:4222"
-FLOWER_URL = values.flower_url or "http://127.0.0.1:5555"
 FLOWER_LOGIN_REQUIRED = False
 DATABASES = databases(_database, values.antenna_keepalive_seconds)
 CACHES = caches(values.redis_url, values.antenna_keepalive_seconds)

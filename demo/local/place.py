@@ -76,6 +76,7 @@ class LocalPlace:
         changed = {
             "DJANGO_SECRET_KEY": login.key,
             "ANTENNA_EXTRA_TASKS": "",
+            "ANTENNA_STARTED_BY": "make",
         }
         variables = LocalEnvironment(self.folder, self.port, self.port).variables(services) | changed
         own = {*services, *changed, "DJANGO_SETTINGS_MODULE", "GOVERNOR_STATE_DIR", "CELERY_RESULT_BACKEND"}

@@ -78,10 +78,12 @@ class Watched:
         self.follows(what, seconds, lambda: text not in self.row(queue))
 
 
-def pull(page: Page, verb: str, target: str, why: str) -> None:
+def pull(page: Page, verb: str, target: str, why: str, count: str = "") -> None:
     """Pull a lever as a user does: its button, a reason, its confirmation; return when the page behind is shown."""
     page.follow(f"a.lever[href*='/lever/{verb}/{target}/']")
     page.fill("#why", why)
+    if count:
+        page.fill("#field-count", count)
     page.follow("button[type=submit]", LEVERS[verb].text)
 
 
@@ -132,7 +134,7 @@ def work(watched: Watched, place: Place) -> None:
     count = "td[data-label=Waiting] strong"
     watched.follows("broker's count", WORK_SECONDS, lambda: "3" in watched.page.texts(count))
     watched.page.follow(f"#queue-{QUEUE}")
-    pull(watched.page, "purge", QUEUE, "a test's")
+    pull(watched.page, "purge", QUEUE, "a test's", count="3")
     watched.page.open("/admin/queues/")
     watched.follows("purge", LEVER_SECONDS, lambda: "3" not in watched.page.texts(count))
     pull(watched.page, "resume", QUEUE, "")

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from django.db.models.functions import Now
 from django.urls import reverse
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.jobs.models import Job
 from ami.main.models import SourceImage
-from ami.queues.models import Letter, TaskRun, Worker
+from ami.queues.models import AuditEntry, DesiredState, Letter, TaskFailure, TaskRun, TickClaim, Worker
 from tests.support.browser import accessibility, chromium, site
 from tests.support.browser.chromium import Chromium
 from tests.support.browser.page import DESK, PHONE, Page
@@ -50,7 +53,9 @@ def console_pages() -> list[str]:
         reverse("console:letter", args=[letter.pk]),
         reverse("console:letter_edit", args=[letter.pk]),
         reverse("console:letter_group", args=[letter.cause]),
+        reverse("console:worker", args=["n" * 200]),
         reverse("console:task", args=[run.task_id]),
+        reverse("console:task", args=["a" + "n" * 200]),
         *(reverse("console:lever", args=[verb, QUEUE]) for verb in ("pause", "move", "purge")),
     ]
 
@@ -72,19 +77,49 @@ def faults(page: Page, path: str, rules: tuple[str, ...] = ()) -> list[str]:
     found = accessibility.violations(page, rules)
     page.resize(DESK, dark=True)
     found += [f"dark: {each}" for each in accessibility.violations(page, rules, colours_only=True)]
-    page.resize(PHONE)
-    if page.overhang > 0:
-        found.append(f"{page.overhang} px wider than a phone: {page.widest()}")
+    for size in (DESK, PHONE):
+        page.resize(size)
+        if page.overhang > 0:
+            found.append(f"{page.overhang} px wider than {size}: {page.widest()}")
     # The captures of this test have no files.
     missing = ("/thumbnail/", "/crop/", "/preview/")
     problems = [each for each in page.problems if not any(part in each for part in missing)]
     return [f"{path}: {each}" for each in (*found, *problems)]
 
 
+def names_without_spaces() -> None:
+    """Write what has the longest names that there may be, and no place to break them."""
+    name, now = "n" * 200, timezone.now()
+    Letter.objects.update(exception=name, cause_text=name, place=name, detail=name, task=name, arguments=name)
+    TaskFailure.objects.update(message=name * 4, exception=name, place=name, node=name)
+    Worker.objects.create(
+        node=name,
+        host=name,
+        service=name,
+        queues=[QUEUE, name],
+        version=name,
+        pid=1,
+        started_at=now,
+        seen_at=Now(),
+        running=[{"id": name, "name": name, "pid": 1, "started_at": now.timestamp(), "progress": name}],
+        verdict="dead",
+    )
+    TaskRun.objects.create(task_id=f"a{name}", task=name, node=name, progress=name, started_at=now, seen_at=Now())
+    AuditEntry.objects.create(who=name, verb="pause", target=name, why=name, source="console", before={name: 1})
+    wish = {"value": 1, "by": name, "why": name, "since": Now()}
+    DesiredState.objects.create(kind="queue", name="antenna-housekeeping", aspect="paused", **wish)
+    DesiredState.objects.create(kind="node", name=name, aspect="parked", **wish)
+    entry = PeriodicTask.objects.create(
+        name=name, task=name, interval=IntervalSchedule.objects.create(every=1, period="hours")
+    )
+    TickClaim.objects.update_or_create(entry=entry, defaults={"number": 1, "task_id": name, "claimed_at": now})
+
+
 def test_no_page_has_faults(database_place: Place, browser: Chromium):
     database_place.queues("declare")
     admin_rows.everything()
     Letter.objects.update(cause="c0ffee")
+    names_without_spaces()
     calls.add(Random(1))
     site.operator()
     web = site.web_at(database_place)

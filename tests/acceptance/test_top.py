@@ -114,13 +114,15 @@ def test_broker_that_is_away_is_named_and_figures_are_dashes(place: Place):
 
 def test_output_that_is_piped_is_plain_and_80_columns_wide(place: Place):
     place.worker("antenna")
-    given = {"cwd": ROOT, "env": {**place.environment, "FORCE_COLOR": "1"}, "check": True, "timeout": 120}
+    given = {"cwd": ROOT, "env": {**place.environment, "FORCE_COLOR": "1"}, "timeout": 120}
     printed = subprocess.run(TOP, **given, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert "\x1b" not in printed.stdout
     assert max(map(len, printed.stdout.splitlines())) <= 80
     assert "antenna-ingest has no consumer" in printed.stdout
     assert "fallback@" in printed.stdout
     assert "Not a terminal: printed once." in printed.stderr
-    found = json.loads(subprocess.run([*TOP, "--json"], **given, capture_output=True).stdout)
+    ended = subprocess.run([*TOP, "--json"], **given, capture_output=True)
+    found = json.loads(ended.stdout)
+    assert ended.returncode == int(found["verdict"]["level"] == "error")
     assert [row["queue"] for row in found["queues"]][0] == "antenna-ingest"
     assert found["workers"][0]["queues"] == ["antenna"]

@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from ami.console.levers import DURATIONS, LEVERS, Lever
 from ami.console.page import Page
 from ami.queues import broker_errors
-from ami.queues.admin_site.operation_actions import expected
+from ami.queues.admin_site.operation_actions import expected, fact_of
 from ami.queues.refusals import Refused
 from ami.queues.wishes import LONGEST_WHY, Operator
 from ami.telemetry.snapshots import shared
@@ -81,6 +81,7 @@ class LeverPage(Page):
     def _form(self, given: dict[str, str], error: str, status: int) -> HttpResponse:
         fields = [(field, given.get(field.name, "")) for field in self.lever.fields]
         context = {
+            "fact": fact_of(self.target, self.lever.fact),
             "lever": self.lever,
             "target": self.target,
             "effect": self.lever.effect.format(target=self.target),

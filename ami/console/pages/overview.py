@@ -3,11 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
+from django.conf import settings
 from django.urls import reverse
 
 from ami.console.findings import finding_row
 from ami.console.page import Page
 from ami.console.tables import Column, Row, Table
+from ami.queues import start_commands
+from ami.telemetry.snapshots import verdict
 from ami.telemetry.snapshots.shape import QueueFigures, Snapshot, WorkerFigures
 
 #: So many of the tasks that run longest are listed.
@@ -27,10 +30,10 @@ class OverviewPage(Page):
     def figures(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return the findings, the queues, beat, the jobs and the tasks that run longest."""
         tasks = running_tasks(snapshot)
-        promised = [queue for queue in snapshot.queues if queue.promise != "none"]
         return {
             "findings": [finding_row(finding) for finding in snapshot.findings],
-            "queues": [(queue, *_not_well(queue, snapshot)) for queue in snapshot.queues],
+            "queues": [(queue, *_not_well(queue, snapshot), _start(queue)) for queue in snapshot.queues],
+            "start_beat": start_commands.of_beat(),
             "beats": snapshot.beats,
             "jobs": snapshot.jobs,
             "tasks": tasks[:MOST_TASKS],
@@ -39,8 +42,7 @@ class OverviewPage(Page):
             "waiting": _sum(queue.waiting for queue in snapshot.queues),
             "letters": _sum(queue.dead_letters for queue in snapshot.queues),
             "tells_delayed": any(queue.delayed is not None for queue in snapshot.queues),
-            "promised": len(promised),
-            "broken": sum(queue.promise == "broken" for queue in promised),
+            "verdict": verdict.judge(snapshot),
         }
 
     def tables(self, snapshot: Snapshot) -> list[Table]:
@@ -58,6 +60,11 @@ def _not_well(queue: QueueFigures, snapshot: Snapshot) -> tuple[list[WorkerFigur
     own = [worker for worker in snapshot.workers if queue.queue in worker.queues]
     found = [worker for worker in own if worker.state != "running" or worker.parked]
     return found[:MOST_WORKERS], len(found) - MOST_WORKERS
+
+
+def _start(queue: QueueFigures) -> str:
+    rows = [row for row in settings.ANTENNA_TOPOLOGY.workloads if row.queue == queue.queue and not queue.workers]
+    return start_commands.of_worker(rows[0]) if rows else ""
 
 
 def _sum(values: Any) -> int | None:

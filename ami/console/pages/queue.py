@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ami.console.page import Page
 from ami.console.pages.overview import QUEUE_COLUMNS, TASK_COLUMNS, queue_row, running_tasks
 from ami.console.tables import Column, Table
+from ami.queues import start_commands
 from ami.telemetry import series
 from ami.telemetry.snapshots.shape import QueueFigures, Snapshot
 
@@ -56,6 +57,7 @@ class QueuePage(OneQueue):
             "workload": workload,
             "workers": [worker for worker in snapshot.workers if self.queue in worker.queues],
             "tasks": self._tasks(snapshot),
+            "start": start_commands.of_worker(workload),
             "span": self.span(),
             "spans": SPAN_TEXTS.items(),
             "dead_letter_queue": workload.dead_letter_queue,

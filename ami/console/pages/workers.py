@@ -9,6 +9,7 @@ from django.urls import reverse
 from ami.console import seen_workers
 from ami.console.page import Page
 from ami.console.tables import Column, Table
+from ami.queues import start_commands
 from ami.telemetry import series
 from ami.telemetry.snapshots.shape import Snapshot, WorkerFigures
 
@@ -64,6 +65,7 @@ class WorkersPage(Page):
             "is_filtered": any(self._wanted().values()),
             "gauge_width": seen_workers.GAUGE_WIDTH,
             "path": self.request.path,
+            "start_workers": start_commands.of_workers(),
         }
 
     def tables(self, snapshot: Snapshot) -> list[Table]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ from ami.console import quantities
 from ami.console.bars import Bars
 from ami.console.levers import LEVERS
 from ami.console.sparkline import sparkline
+from ami.console.templatetags.figures import at
 
 register = template.Library()
 
@@ -34,6 +36,9 @@ ICONS = {
     "none": "M3 8h10",
     "paused": "M5.5 3.5v9M10.5 3.5v9",
     "run": "M5 3.5l7 4.5-7 4.5z",
+    "error": "M8 2.5l6 11H2zM8 6.5v3.2M8 11.6v.4",
+    "warning": "M8 2.5l6 11H2zM8 6.5v3.2M8 11.6v.4",
+    "starting": "M8 8m-5.5 0a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0 -11 0M8 4.8v3.2l2.2 1.6",
     "unseen": "M2 8s2.2-4 6-4 6 4 6 4-2.2 4-6 4-6-4-6-4zM3 13L13 3",
 }
 
@@ -53,7 +58,7 @@ def when(epoch: float | None) -> SafeString | str:
     """Return a time, which the script shows in the reader's zone."""
     if epoch is None:
         return quantities.UNSEEN
-    return format_html('<time datetime="{}">{}</time>', quantities.iso(epoch), quantities.moment(epoch))
+    return at(datetime.fromtimestamp(epoch, UTC))
 
 
 @register.simple_tag

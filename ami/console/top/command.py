@@ -7,13 +7,16 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
 from ami.queues.management.added import SubCommand
+from ami.telemetry.snapshots.verdict import ERROR
 
 NOT_A_TERMINAL = "Not a terminal: printed once. --once says so, --json prints JSON."
 
 
 def add_arguments(parser: Any) -> None:
     """Add the options; the command adds ``--json``."""
-    parser.add_argument("--once", action="store_true", help="print once and end; without colour where it is piped")
+    parser.add_argument(
+        "--once", action="store_true", help="print once and end, exit 1 on an error or a broken promise"
+    )
 
 
 def run(options: dict[str, Any], out: IO[str]) -> None:
@@ -21,6 +24,7 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
 
     Raises:
         CommandError: printed once, the database did not answer.
+        SystemExit: printed once, the verdict is an error.
     """
     from ami.console.top import live, once, terminal  # Rich and the pages: no other command needs them.
 
@@ -30,9 +34,11 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
             return
         print(NOT_A_TERMINAL, file=sys.stderr)
     try:
-        once.write(out, as_json=options["json"])
+        found = once.write(out, as_json=options["json"])
     except DatabaseError as error:
         raise CommandError(once.database_fault(error)) from error
+    if found.level == ERROR:
+        raise SystemExit(1)
 
 
 COMMAND = SubCommand(

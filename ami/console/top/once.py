@@ -1,6 +1,7 @@
 """The figures printed once: as lines of a terminal, or as JSON."""
 
 import json
+from dataclasses import asdict
 from typing import IO, Any
 
 from rich.console import Console
@@ -12,16 +13,17 @@ from ami.console.top import overview_lines, screen
 from ami.console.top.cells import BAD, glyphs_for, line
 from ami.console.top.faults import database_fault as database_fault
 from ami.telemetry import findings
-from ami.telemetry.snapshots import shared
+from ami.telemetry.snapshots import shared, verdict
 from ami.telemetry.snapshots.shape import Snapshot
+from ami.telemetry.snapshots.verdict import Verdict
 
 FRESH_SECONDS = 1.5
 #: Where the output is no terminal.
 PIPED_WIDTH = 80
 
 
-def write(out: IO[str], *, as_json: bool) -> None:
-    """Look at the broker, the workers and the findings, and print them.
+def write(out: IO[str], *, as_json: bool) -> Verdict:
+    """Look at the broker, the workers and the findings, and print them; return the verdict.
 
     Raises:
         django.db.Error: the database did not answer.
@@ -33,6 +35,7 @@ def write(out: IO[str], *, as_json: bool) -> None:
         out.write(json.dumps(tables(snapshot)) + "\n")
     else:
         _print(snapshot, out)
+    return verdict.judge(snapshot)
 
 
 def tables(snapshot: Snapshot) -> dict[str, Any]:
@@ -41,6 +44,7 @@ def tables(snapshot: Snapshot) -> dict[str, Any]:
     shown = [*overview.OverviewPage().tables(snapshot), Table("workers", workers.COLUMNS, rows)]
     return {
         "at": quantities.iso(snapshot.taken_at),
+        "verdict": asdict(verdict.judge(snapshot)),
         "unseen": list(snapshot.unseen),
         "delayed": snapshot.delayed,
         **{table.name: raw_rows(table) for table in shown},

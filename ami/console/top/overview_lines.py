@@ -8,23 +8,35 @@ from rich.text import Text
 from ami.console.top.cells import BAD, BOLD, FAINT, GOOD, WARN, Cell, Column, Glyphs, bar, line, plain, row
 from ami.console.top.quantities import count, short
 from ami.console.top.worker_lines import STATE_STYLES, fullest
+from ami.telemetry.snapshots import verdict
 from ami.telemetry.snapshots.shape import FindingFigures, JobFigures, Snapshot
 
-LEVELS = {"error": ("Error", BAD), "warning": ("Warning", WARN), "unseen": ("Not seen", FAINT)}
+LEVELS = {
+    "error": ("Error", BAD),
+    "warning": ("Warning", WARN),
+    "starting": ("Starting", FAINT),
+    "unseen": ("Not seen", FAINT),
+}
+VERDICTS = {
+    verdict.ERROR: BAD,
+    verdict.WARNING: WARN,
+    verdict.STARTING: FAINT,
+    verdict.UNSEEN: FAINT,
+    verdict.OK: GOOD,
+}
 BAR = 10
 
 
 def title(snapshot: Snapshot, age_seconds: float, width: int, glyphs: Glyphs) -> Text:
-    """Return the first line: the promises, the totals, beat, and how old the figures are."""
-    promised = [queue for queue in snapshot.queues if queue.promise != "none"]
-    broken = sum(queue.promise == "broken" for queue in promised)
+    """Return the first line: the verdict, the totals, beat, and how old the figures are."""
+    found = verdict.judge(snapshot)
     shown = Text("Queues ", style=BOLD, no_wrap=True)
-    words = f"{broken} of {len(promised)} promises broken" if broken else "no promise broken"
-    shown.append(words, BAD if broken else GOOD)
     waiting = _sum(queue.waiting for queue in snapshot.queues)
     running = sum(queue.running for queue in snapshot.queues)
     letters = _sum(queue.dead_letters for queue in snapshot.queues)
     totals = f"  {count(waiting, glyphs)} waiting, {running} running, {count(letters, glyphs)} letters"
+    is_short = shown.cell_len + len(found.words) + len(totals) > width
+    shown.append(found.worst if is_short else found.words, VERDICTS[found.level])
     shown.append(totals, "not bold")
     old = f"{short(round(age_seconds, 1), glyphs)} old"
     beat = f"beat {_beat(snapshot, age_seconds, glyphs)}"
@@ -44,7 +56,7 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 def _beat(snapshot: Snapshot, age_seconds: float, glyphs: Glyphs) -> str:
     if not snapshot.beats:
-        return "is not running"
+        return "is starting" if snapshot.is_starting else "is not running"
     ticked = max((beat.last_tick_at or 0.0 for beat in snapshot.beats), default=0.0)
     return (
         f"ticked {short(max(0.0, snapshot.taken_at - ticked) + age_seconds, glyphs)} ago"

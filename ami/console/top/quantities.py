@@ -1,7 +1,5 @@
 """Figures as short as a narrow terminal needs them."""
 
-from datetime import UTC, datetime
-
 from ami.console.top.cells import Glyphs
 
 
@@ -33,10 +31,3 @@ def rate(value: float | None, glyphs: Glyphs) -> str:
     if value is None:
         return glyphs.unseen
     return f"{value:.0f}" if value < 10_000 else f"{value / 1000:.0f}k"
-
-
-def clock(epoch: float) -> str:
-    """Return a time of today as ``22:30``, another one with its date; UTC."""
-    moment = datetime.fromtimestamp(epoch, UTC)
-    today = datetime.now(UTC).date()
-    return f"{moment:%H:%M} UTC" if moment.date() == today else f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from ami.celery.shown_time import shown_time
 from ami.console.top.cells import BAD, BOLD, FAINT, GOOD, WARN, Cell, Column, Glyphs, head, line, row
-from ami.console.top.quantities import clock, count, rate, short
+from ami.console.top.quantities import count, rate, short
 from ami.telemetry.snapshots.shape import QueueFigures, Snapshot, Stop
 
 #: From so many columns on the promise stands in the row, in words.
@@ -93,7 +94,7 @@ def _words(queue: QueueFigures, snapshot: Snapshot, is_wide: bool, glyphs: Glyph
 
 def pause_words(stop: Stop, snapshot: Snapshot, glyphs: Glyphs) -> str:
     """Return by whom, since and until when, and why."""
-    until = f", until {clock(stop.until)}" if stop.until else ""
+    until = f", until {shown_time(stop.until)}" if stop.until else ""
     since = short(max(0.0, snapshot.taken_at - stop.since), glyphs)
     return f"paused by {stop.by} {since} ago{until}: {stop.why or 'no reason given'}"
 

@@ -7,6 +7,7 @@ from rich.text import Text
 from ami.console.quantities import size
 from ami.console.top.cells import BAD, BOLD, FAINT, GOOD, WARN, Cell, Column, Glyphs, bar, head, line, row
 from ami.console.top.quantities import short
+from ami.queues import start_commands
 from ami.telemetry.snapshots.shape import Snapshot, TaskFigures, WorkerFigures
 
 STATE_STYLES = {"running": GOOD, "parked": WARN, "held": WARN, "stale": BAD, "disconnected": BAD}
@@ -29,8 +30,14 @@ def lines(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Text]:
         found += [line(f"    {words}", width, glyphs, WARN) for words in _why(worker)]
         found += [_task(task, width, glyphs) for task in worker.running]
     if len(found) == 1:
-        found.append(line("No worker has reported itself: start one for each queue.", width, glyphs, WARN))
+        found.append(line(_none(snapshot), width, glyphs, WARN))
     return found
+
+
+def _none(snapshot: Snapshot) -> str:
+    if snapshot.is_starting:
+        return "Starting: no worker has reported itself yet."
+    return f"No worker has reported itself: {start_commands.of_workers()}"
 
 
 def _cells(worker: WorkerFigures, glyphs: Glyphs) -> tuple[Cell | str, ...]:

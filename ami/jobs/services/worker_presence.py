@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from ami.celery.shown_time import shown_time
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
 from ami.ml.cold_start import UNSEEN_SECONDS
@@ -41,4 +42,4 @@ def _is_online(service: ProcessingService, *, pulled: bool) -> bool:
 
 def _last_seen(services: list[ProcessingService]) -> str:
     seen = [service.last_seen for service in services if service.last_seen]
-    return f"last seen {max(seen):%Y-%m-%d %H:%M:%S} UTC" if seen else "never seen"
+    return f"last seen {shown_time(max(seen))}" if seen else "never seen"

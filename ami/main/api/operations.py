@@ -67,6 +67,12 @@ class PurgeBody(serializers.Serializer[Any]):
     dry_run = serializers.BooleanField(default=False)
 
 
+class CountedPurgeBody(PurgeBody):
+    """``count`` is about how many wait: the purge is refused without it, and where it is another."""
+
+    count = serializers.IntegerField(min_value=0, required=False, default=None)
+
+
 class MoveBody(PurgeBody):
     """Where to, and which messages: of one task, with these headers, at most so many."""
 
@@ -77,11 +83,12 @@ class MoveBody(PurgeBody):
 
 
 class ConfirmedAnswer(serializers.Serializer[Any]):
-    """Nodes that have confirmed, that have not, and whose beat is stale."""
+    """Nodes that have confirmed, that have not, whose beat is stale; and the queues that are left without a worker."""
 
     confirmed = serializers.ListField(child=serializers.CharField())
     missing = serializers.ListField(child=serializers.CharField())
     stale = serializers.ListField(child=serializers.CharField())
+    left = serializers.ListField(child=serializers.CharField())
 
 
 class OperationsView(KnownParameters, viewsets.GenericViewSet[Any]):
@@ -153,17 +160,21 @@ class QueueViewSet(OperationsView):
             found = messages.peek(settings.ANTENNA_TOPOLOGY, connection, name, limit)
         return Response(asdict(found))
 
-    @extend_schema(request=PurgeBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=PurgeBody)
+    @extend_schema(request=CountedPurgeBody, responses=OpenApiTypes.OBJECT)
+    @action(detail=True, methods=["post"], serializer_class=CountedPurgeBody)
     def purge(self, request: Request, name: str) -> Response:
-        """Delete the messages that wait in the queue."""
-        given = given_in(PurgeBody, request)
+        """Delete what waits in the queue: about ``count`` messages, which ``dry_run`` tells."""
+        given = given_in(CountedPurgeBody, request)
         topology = settings.ANTENNA_TOPOLOGY
         with refusing(), current_app.connection_for_write() as connection:
             messages.refuse_unknown(topology, name)
+            count, expected = messages.purgeable(connection, name), given["count"]
             if given["dry_run"]:
-                return Response({"would_purge": messages.waiting(connection, name)})
-            count = messages.purge(topology, connection, name, Operator(request.user, "api"), why=given["why"])
+                return Response({"would_purge": count})
+            if expected is None:
+                raise ValidationError({"count": [f"{count} wait in {name}; give that number to delete them."]})
+            operator = Operator(request.user, "api")
+            count = messages.purge(topology, connection, name, operator, why=given["why"], expected=expected)
         return Response({"purged": count})
 
     @extend_schema(request=MoveBody, responses=OpenApiTypes.OBJECT)

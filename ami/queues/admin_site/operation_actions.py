@@ -15,6 +15,7 @@ from django.template.response import TemplateResponse
 from ami.queues import broker_errors, cancellations, disabling, worker_operations
 from ami.queues import messages as queue_messages
 from ami.queues.admin_site.user_messages import selected_rows
+from ami.queues.confirmations import Confirmed
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator, moment
 
@@ -41,6 +42,7 @@ class Field:
     choices: tuple[str, ...] = ()
 
 
+COUNT = Field("count", "How many are deleted: type their number", "number", is_required=True)
 PROCESSES = Field("count", "Processes (0: what it was started with)", "number", is_required=True)
 UNTIL = Field("until", "Until (it then undoes itself)", "datetime-local")
 
@@ -57,14 +59,19 @@ def ask(
     rows: Iterable[Any],
     fields: tuple[Field, ...],
     names: Callable[[Any], str] = str,
+    fact: Callable[[str], str] = lambda _: "",
 ) -> HttpResponse:
-    """Return the page that asks for the reason and ``fields``; its form comes back with ``confirmed``."""
+    """Return the page that asks for the reason and ``fields``; its form comes back with ``confirmed``.
+
+    ``fact`` returns what a user should know of a row before.
+    """
     listed = list(rows)
     context = {
         **model_admin.admin_site.each_context(request),
         "title": f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?",
         "verb": verb,
         "rows": listed,
+        "facts": [known for row in listed if (known := fact_of(names(row), fact))],
         "fields": fields,
         "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
         "action": request.POST.get("action", ""),
@@ -73,15 +80,30 @@ def ask(
     return TemplateResponse(request, "admin/queues/ask_why.html", context)
 
 
+def fact_of(name: str, fact: Callable[[str], str]) -> str:
+    """Return what ``fact`` says of a target, or why it cannot."""
+    try:
+        return fact(name)
+    except Refused as error:
+        return str(error)
+    except expected() as error:
+        return broker_errors.sentence(error)
+
+
 def operation_action(
-    verb: str, operation: Operation, names: Callable[[Any], str], permission: str, fields: tuple[Field, ...] = ()
+    verb: str,
+    operation: Operation,
+    names: Callable[[Any], str],
+    permission: str,
+    fields: tuple[Field, ...] = (),
+    fact: Callable[[str], str] = lambda _: "",
 ) -> Any:
     """Return an action that asks for the reason and ``fields``, then runs the operation on each selected row."""
 
     def act(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         rows = list(selected_rows(request, queryset))
         if "confirmed" not in request.POST:
-            return ask(model_admin, request, verb, rows, fields, names)
+            return ask(model_admin, request, verb, rows, fields, names, fact)
         given = {field.name: str(request.POST.get(field.name, "")).strip() for field in fields}
         operator, why = Operator(request.user, "admin"), str(request.POST.get("why", ""))
         for row in rows:
@@ -101,8 +123,8 @@ def operation_action(
 def wish(operation: Callable[..., Any], **options: Any) -> Operation:
     def run(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
         until = {"until": _moment(given["until"])} if given.get("until") else {}
-        operation(settings.ANTENNA_TOPOLOGY, name, operator, why=why, **options, **until)
-        return "The workers confirm within seconds."
+        found = operation(settings.ANTENNA_TOPOLOGY, name, operator, why=why, **options, **until)
+        return f"The workers confirm within seconds. {found.warning}".strip()
 
     return run
 
@@ -118,9 +140,27 @@ def cancel(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     return f"{node} ends it within 30 s." if node else "It is dropped when a worker receives it."
 
 
-def purge(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+def purge(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
+    count = _number(given["count"], 10**9)
     with current_app.connection_for_write() as connection:
-        return f"{queue_messages.purge(settings.ANTENNA_TOPOLOGY, connection, name, operator, why=why)} messages."
+        purged = queue_messages.purge(settings.ANTENNA_TOPOLOGY, connection, name, operator, why=why, expected=count)
+    return f"{purged} messages."
+
+
+def waiting(name: str) -> str:
+    """Say how many messages a purge would delete.
+
+    Raises:
+        Refused: no such queue.
+    """
+    queue_messages.refuse_unknown(settings.ANTENNA_TOPOLOGY, name)
+    with current_app.connection_for_read() as connection:
+        return f"{queue_messages.purgeable(connection, name)} wait in {name} now."
+
+
+def last_worker(name: str) -> str:
+    """Say which queues are left without a worker once this one is parked; empty without one."""
+    return Confirmed(left=worker_operations.last_of(settings.ANTENNA_TOPOLOGY, name)).warning
 
 
 def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
@@ -171,6 +211,6 @@ def number(text: str) -> float:
 
 
 def _number(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text[:6]) > most:
+    if not (text.isascii() and text.isdecimal()) or int(text[:10]) > most:
         raise Refused(f"'{text[:40]}' is not a number from 0 to {most}.")
     return int(text)

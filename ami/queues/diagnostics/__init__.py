@@ -7,16 +7,18 @@ left in the database. ``reported``: what workers reported there. ``sources``: wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import governors
+from ami.queues import governors, starting
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
-from ami.queues.diagnostics.finding import Finding
+from ami.queues.diagnostics.finding import EXPECTED_AT_START, Finding, gravest_first
+from ami.queues.overview import WorkerRow
 from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -37,32 +39,48 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
     with app.connection_for_read() as connection:
         connection.ensure_connection(max_retries=1, timeout=5)
         answers, of_workers = workers.answers(topology, app)
+        rows = reported.workers()
         found = [
-            *queues.consumed(topology, connection, governors.workers(answers)),
+            *queues.consumed(topology, connection, governors.workers(answers), rows),
             *of_workers,
             *stranded.findings(app, answers),
             *queues.given_up(topology, connection),
             *broker.managed(topology, management_url, connection),
             *redis_servers.looked_at(servers),
-            *without_broker(topology),
+            *_without_broker(topology, rows),
         ]
     return _sorted(found)
 
 
 def without_broker(topology: Topology) -> list[Finding]:
     """Return what is wrong as far as the broker need not be asked."""
-    return _sorted([*beat.findings(), *_reported(topology), *sources.findings()])
+    return _sorted(_without_broker(topology, None))
 
 
-def _reported(topology: Topology) -> list[Finding]:
+def _without_broker(topology: Topology, rows: Sequence[WorkerRow] | None) -> list[Finding]:
+    return [*beat.findings(), *_reported(topology, rows), *sources.findings()]
+
+
+def _reported(topology: Topology, rows: Sequence[WorkerRow] | None) -> list[Finding]:
     try:
         with database_block():
-            return [*reported.findings(topology), *calls.findings()]
+            return [*reported.findings(topology, rows), *calls.findings()]
     except DatabaseError as error:
         why = str(error).partition("\n")[0]
         return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]
 
 
 def _sorted(found: list[Finding]) -> list[Finding]:
-    order = {"error": 0, "warning": 1, "unseen": 2}
-    return sorted(found, key=lambda finding: order[finding.level])
+    missing = [each for each in found if each.name in EXPECTED_AT_START and each.level == "error"]
+    if missing and _is_starting():
+        coming = [replace(each, level="starting", sentence=f"Starting: {each.sentence}") for each in missing]
+        found = [*(each for each in found if each not in missing), *coming]
+    return gravest_first(found)
+
+
+def _is_starting() -> bool:
+    try:
+        with database_block():
+            return starting.is_starting()
+    except DatabaseError:
+        return False

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.thread_database import database_block
+from ami.queues import start_commands
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.due import due_at
 from ami.queues.models import Beat, TickClaim
@@ -19,7 +20,6 @@ SILENT = timedelta(seconds=60)
 LATE = timedelta(seconds=60)
 #: The most entries that one finding names.
 NAMED = 5
-START = "Start celerybeat. A beat of an earlier version is not seen: if one runs, do not start a second."
 
 
 def findings() -> list[Finding]:
@@ -37,9 +37,14 @@ def _findings() -> Iterator[Finding]:
     if not enabled:
         return
     if not any(age < SILENT for age in beats.values()):
-        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. {START}")
+        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. {_start()}")
         return
     yield from _late(enabled)
+
+
+def _start() -> str:
+    beat = start_commands.of_beat()
+    return f"Start it: '{beat}'. A beat of an earlier version is not seen: if one runs, do not start a second."
 
 
 def _last(beats: dict[str, timedelta]) -> str:

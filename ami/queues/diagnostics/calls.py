@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from ami.admission import unsent_calls
 from ami.admission.unsent_calls import Unsent
+from ami.queues import start_commands
 from ami.queues.diagnostics.finding import Finding
 
 
@@ -23,4 +24,5 @@ def _sentence(unsent: Unsent) -> str:
     if unsent.is_unconfirmed:
         remedy = "is the broker up, and its disk and memory free? The log of the worker that dispatches says why"
         return f"{unsent.queue}: the broker has not confirmed {calls} that were sent, {since}; {remedy}."
-    return f"{unsent.queue}: no worker dispatches it, and {calls} were to be sent, {since}; start one, of any queue."
+    remedy = f"start one, of any queue: '{start_commands.of_workers()}'"
+    return f"{unsent.queue}: no worker dispatches it, and {calls} were to be sent, {since}; {remedy}."

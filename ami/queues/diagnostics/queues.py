@@ -6,18 +6,21 @@ from amqp.exceptions import NotFound
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
-from ami.queues import governors
+from ami.queues import governors, start_commands
 from ami.queues.diagnostics import reported
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.letters import both
+from ami.queues.overview import WorkerRow
 from ami.queues.queue import QueueState, queue_states
 from ami.topology import broker
 from ami.topology.app import APP
 from ami.topology.topology import Topology
 
 
-def consumed(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
-    held = {*governors.held_queues(workers), *reported.closed_queues(topology)}
+def consumed(
+    topology: Topology, connection: Connection, workers: Sequence[governors.Worker], rows: Sequence[WorkerRow] | None
+) -> Iterator[Finding]:
+    held = {*governors.held_queues(workers), *reported.closed_queues(topology, rows)}
     for state in queue_states(topology, connection):
         if state.messages is None:
             sentence = f"{state.queue} is not declared; run 'manage.py queues declare'."
@@ -47,7 +50,7 @@ def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.W
 
     idle = [worker.name for worker in workers if is_its_worker(worker) and state.queue not in worker.queues]
     if not idle:
-        return f"; start {state.service}."
+        return f"; start its worker: '{start_commands.of_worker(topology.workload(state.queue))}'."
     how = f"run 'celery -A {APP} control add_consumer {state.queue} -d {','.join(idle)}'."
     runs = "runs without its consumer" if len(idle) == 1 else "run without their consumers"
     return f": {', '.join(idle)} {runs}; {how}"

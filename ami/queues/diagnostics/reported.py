@@ -1,12 +1,13 @@
 """Findings from the rows that workers write, and from what operators have paused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from django.conf import settings
 from django.db import DatabaseError
 
+from ami.celery.shown_time import shown_time
 from ami.celery.thread_database import database_block
-from ami.queues import disabling, overview
+from ami.queues import disabling, overview, start_commands, worker_operations
 from ami.queues.confirmations import STALE
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.disabling import DISABLED, Disabled
@@ -17,7 +18,7 @@ from ami.queues.pauses import PAUSED, all_paused
 from ami.topology.topology import Topology
 
 REMEDIES = {
-    "dead": "its messages were delivered again; start it again, or look why its host is down",
+    "dead": "its messages were delivered again; look why its host is down, or start it again",
     "wedged": "its loop stands still; it ends itself within a minute",
     "cut off": "it has not heard from the broker for a minute; its connection was closed, look at its network",
     "database away": "it answers and cannot write to the database; look at its network and DATABASE_URL",
@@ -25,13 +26,15 @@ REMEDIES = {
 }
 
 
-def findings(topology: Topology) -> Iterator[Finding]:
-    """Yield what the workers' rows and the operators' wishes tell."""
-    for row in overview.workers():
+def findings(topology: Topology, rows: Sequence[WorkerRow] | None = None) -> Iterator[Finding]:
+    """Yield what the workers' rows, read here if they were not, and the operators' wishes tell."""
+    rows = overview.workers() if rows is None else rows
+    for row in rows:
         if remedy := REMEDIES.get(row.state):
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
-            yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.", row.node)
-        yield from _of_worker(row)
+            how = _start(topology, row.service) if row.state == "dead" else ""
+            yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}{how}.", row.node)
+        yield from _of_worker(row, worker_operations.left_without({row.node}, rows))
     for sign in watch.signs(settings.ANTENNA_LETTER_MINUTES):
         yield Finding("warning", sign.name, sign.sentence, sign.target)
     states = list(DesiredState.objects.filter(aspect__in=(DISABLED, PAUSED)).order_by("kind", "name"))
@@ -40,15 +43,20 @@ def findings(topology: Topology) -> Iterator[Finding]:
     pauses = all_paused(states)
     for workload in topology.workloads:
         if wish := pauses.get(workload.queue):
-            until = f" until {wish.until:%Y-%m-%d %H:%M %Z}" if wish.until else ""
+            until = f" until {shown_time(wish.until)}" if wish.until else ""
             why = f" ({wish.why})" if wish.why else ""
             yield Finding(
                 "warning",
                 "paused",
-                f"{workload.queue} is paused by {wish.by} since {wish.since:%Y-%m-%d %H:%M %Z}{until}{why}; "
+                f"{workload.queue} is paused by {wish.by} since {shown_time(wish.since)}{until}{why}; "
                 f"'manage.py queues resume {workload.queue}' ends it.",
                 workload.queue,
             )
+
+
+def _start(topology: Topology, service: str) -> str:
+    commands = [start_commands.of_worker(row) for row in topology.workloads if row.service == service]
+    return f": '{commands[0]}'" if commands else ""
 
 
 def _disabled(row: Disabled) -> Finding:
@@ -60,11 +68,22 @@ def _disabled(row: Disabled) -> Finding:
     return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.", name)
 
 
-def closed_queues(topology: Topology) -> set[str]:
-    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
+def workers() -> Sequence[WorkerRow] | None:
+    """Return the workers' rows; None where the database does not answer."""
     try:
         with database_block():
-            rows, pauses = overview.workers(), all_paused()
+            return overview.workers()
+    except DatabaseError:
+        return None
+
+
+def closed_queues(topology: Topology, rows: Sequence[WorkerRow] | None) -> set[str]:
+    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
+    if rows is None:
+        return set()
+    try:
+        with database_block():
+            pauses = all_paused()
         queues = {queue for row in rows for queue in row.queues}
         parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
         return parked | {row.queue for row in topology.workloads if row.queue in pauses}
@@ -72,10 +91,11 @@ def closed_queues(topology: Topology) -> set[str]:
         return set()
 
 
-def _of_worker(row: WorkerRow) -> Iterator[Finding]:
+def _of_worker(row: WorkerRow, left: Sequence[str]) -> Iterator[Finding]:
     if row.state == "parked":
-        sentence = f"{row.node} is parked; 'manage.py queues unpark {row.node}' ends it."
-        yield Finding("warning", "parked", sentence, row.node)
+        what = f", and no other worker takes tasks of {', '.join(left)}" if left else ""
+        sentence = f"{row.node} is parked{what}; 'manage.py queues unpark {row.node}' ends it."
+        yield Finding("error" if left else "warning", "parked", sentence, row.node)
     if row.repairs:
         counts = ", ".join(f"{what} {count}" for what, count in sorted(row.repairs.items()))
         sentence = f"{row.node} was not as wanted and was repaired, since its start: {counts}."

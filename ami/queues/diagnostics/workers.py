@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ami.celery.producer import Unconfirmed
-from ami.queues import governors
+from ami.queues import governors, start_commands
 from ami.queues.diagnostics import restarts
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.app import APP
@@ -13,6 +13,7 @@ from ami.topology.topology import Topology
 #: The pool with children, which alone can have limits.
 PREFORK = "prefork"
 
+NO_ANSWER = f"No worker answered within {governors.INSPECT_SECONDS:.0f} s"
 #: The most tasks that one finding names.
 NAMED = 5
 
@@ -33,7 +34,7 @@ def answers(topology: Topology, app: Any) -> tuple[Mapping[str, Mapping[str, Any
 def worker_findings(topology: Topology, answers: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield what is wrong with the workers, from what each answered to ``inspect stats``."""
     if not answers:
-        yield Finding("error", "no-worker", f"No worker answered within {governors.INSPECT_SECONDS:.0f} s; start one.")
+        yield Finding("error", "no-worker", f"{NO_ANSWER}; start them: '{start_commands.of_workers()}'.")
     for worker, stats in sorted(answers.items()):
         reported = stats.get("topology")
         if reported is None:
@@ -77,7 +78,8 @@ def _limits(topology: Topology, worker: str, stats: Mapping[str, Any]) -> Iterat
             worker,
         )
     if lacking := _lacking(topology, queues, stats):
-        start = f"'python -m ami.topology worker {queues[0]}'" if queues else "'python -m ami.topology all'"
+        rows = [row for row in topology.workloads if row.queue in queues]
+        start = f"'{start_commands.of_worker(rows[0]) if rows else start_commands.of_workers()}'"
         yield Finding(
             "warning",
             "no-limits",

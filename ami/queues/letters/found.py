@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import CharField, Count, Max, Min, QuerySet
+from django.db.models import CharField, Count, Max, Min, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Cast, Substr
 
 from ami.queues import failures
@@ -12,7 +12,7 @@ from ami.queues.models import Letter, LetterEvent, TaskFailure
 
 #: Columns that no list needs; they are large, and one has secrets.
 HEAVY = ("body", "original", "headers", "properties", "deaths")
-LONGEST_WHY = 120
+LONGEST_WHY, LONGEST_MESSAGE = 120, 1000
 SHOWN = (
     "id",
     "state",
@@ -54,9 +54,18 @@ def as_dict(row: Letter) -> dict[str, Any]:
     return {name: _plain(getattr(row, name)) for name in SHOWN}
 
 
-def why(row: Letter) -> str:
-    """Return in a line why a letter died: its exception, else what the broker says."""
-    return (f"{row.exception}: {row.cause_text}" if row.exception else row.detail or row.reason)[:LONGEST_WHY]
+def with_messages(rows: "QuerySet[Letter]") -> "QuerySet[Letter]":
+    """Annotate each letter with the message of its own failure, which differs in ids and numbers from its cause's."""
+    own = TaskFailure.objects.filter(task_id=OuterRef("task_id"), cause=OuterRef("cause"))
+    newest = own.order_by("-failed_at", "-pk").values(shown=Substr("message", 1, LONGEST_MESSAGE))[:1]
+    return rows.annotate(message=Subquery(newest))
+
+
+def why(row: Any, longest: int = LONGEST_WHY) -> str:
+    """Return in a line why a letter died: its exception and own message, else what the broker says."""
+    message = " ".join((getattr(row, "message", None) or row.cause_text).split())
+    told = ": ".join(filter(None, (row.exception, message))) if row.exception else row.detail or row.reason
+    return told[:longest]
 
 
 def groups(rows: "QuerySet[Letter]", limit: int = 50) -> list[Group]:

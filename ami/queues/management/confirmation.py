@@ -35,10 +35,25 @@ def require_agreement(question: str, counts: Mapping[str, int]) -> None:
     """
     for queue, count in counts.items():
         print(f"{queue}: {count} messages", file=sys.stderr)
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    try:
-        answer = sys.stdin.readline()
-    except KeyboardInterrupt:
-        answer = ""
-    if answer.strip().lower() not in AGREED:
+    if _answer(f"{question} [y/N] ").lower() not in AGREED:
         raise CommandError("Nothing was changed; answer y to go on.")
+
+
+def require_number(operation: str, queue: str, count: int) -> int:
+    """Say how many are lost, and ask for that number; return the answer.
+
+    Raises:
+        CommandError: it is no number.
+    """
+    answer = _answer(f"{operation}: {count} in {queue} are deleted for good. Type their number to go on: ")
+    if not (answer.isascii() and answer.isdecimal()):
+        raise CommandError(f"Nothing was changed; type {count} to go on.")
+    return int(answer[:18])
+
+
+def _answer(question: str) -> str:
+    print(question, end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline().strip()
+    except KeyboardInterrupt:
+        return ""

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ami.admission.outcomes import counted
+from ami.celery.shown_time import shown_time
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
@@ -23,6 +24,6 @@ def add_arguments(parser: Any) -> None:
 def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     """Return a row for each task and reason, the most calls first."""
     found = counted(options["hours"], task=options["task"], limit=options["limit"])
-    cells = [(each.task, each.calls, each.why, f"{each.last_hour:%Y-%m-%d %H:00}") for each in found]
+    cells = [(each.task, each.calls, each.why, shown_time(each.last_hour)) for each in found]
     data = [asdict(each) | {"last_hour": each.last_hour.isoformat()} for each in found]
     return Result(data, cells, ("task", "calls", "what became of them", "last hour"))

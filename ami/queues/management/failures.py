@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from ami.celery.shown_time import shown_time
 from ami.queues import failures
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
@@ -40,7 +41,7 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     columns = ("failed at", "task", "id", "kind", "exception", "message", "place", "ran s")
     cells = [
         (
-            f"{row.failed_at:%Y-%m-%d %H:%M:%S}",
+            shown_time(row.failed_at),
             row.task,
             row.task_id,
             row.kind,
@@ -61,7 +62,7 @@ def _causes(rows: Any, limit: int) -> Result:
         (
             each.tries,
             each.tasks,
-            f"{each.last_at:%Y-%m-%d %H:%M}",
+            shown_time(each.last_at),
             each.task,
             each.exception,
             each.message[:MOST_SHOWN],
@@ -84,7 +85,7 @@ def _tries(task_id: str, rows: list[TaskFailure]) -> Result:
         (
             row.retries + 1,
             row.delivery + 1,
-            f"{row.failed_at:%Y-%m-%d %H:%M:%S}",
+            shown_time(row.failed_at),
             row.kind,
             row.exception,
             row.node,

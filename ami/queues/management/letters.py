@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 
+from ami.celery.shown_time import shown_time
 from ami.queues.letters import bodies, found, watch
 from ami.queues.management import letter_operations
 from ami.queues.management.argument_types import positive
@@ -93,12 +94,14 @@ def _rows(topology: Topology, options: dict[str, Any]) -> Any:
 
 
 def _list(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
-    letters = list(_rows(topology, options).order_by("-pk").defer(*found.HEAVY)[: options["limit"]])
+    letters = list(
+        found.with_messages(_rows(topology, options).order_by("-pk").defer(*found.HEAVY))[: options["limit"]]
+    )
     columns = ("letter", "died at", "state", "queue", "task", "id", "why", "arguments", "deaths")
     cells = [
         (
             row.pk,
-            f"{row.collected_at:%Y-%m-%d %H:%M:%S}",
+            shown_time(row.collected_at),
             row.state,
             row.queue,
             row.task,
@@ -119,7 +122,7 @@ def _causes(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
         (
             each.letters,
             each.came_back,
-            f"{each.last_at:%Y-%m-%d %H:%M}",
+            shown_time(each.last_at),
             each.task,
             each.exception,
             each.message[:120],
@@ -133,7 +136,7 @@ def _causes(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
 
 def _counts(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
     counted = found.over_time(_rows(topology, options), by_day=options["days"])
-    written = [(f"{span:%Y-%m-%d}" if options["days"] else f"{span:%Y-%m-%d %H:00}", count) for span, count in counted]
+    written = [(shown_time(span), count) for span, count in counted]
     data = [{"from": span.isoformat(), "letters": count} for span, count in counted]
     return Result(data, written, ("from", "letters"))
 
@@ -141,7 +144,7 @@ def _counts(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
 def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     row = _letter(options["letter"])
     data = found.whole(row)
-    cells = [(each["at"][:19], each["what"], each["by"], each["why"], each["detail"]) for each in data["trail"]]
+    cells = [(shown_time(each["at"]), each["what"], each["by"], each["why"], each["detail"]) for each in data["trail"]]
     about = [f"Letter {row.pk}: {row.task} {row.task_id}, {row.state}, in {row.queue}", f"Arguments: {row.arguments}"]
     for each in data["failures"]:
         about.append(f"Try {each['retries'] + 1} on {each['node']}: {each['exception']}: {each['message']}")

@@ -10,6 +10,7 @@ from typing import Any
 from celery import current_app
 
 from ami.admission import waiting_calls
+from ami.celery.shown_time import shown_time
 from ami.queues import audit_log, cancellations, confirmations, messages, overview, pauses, worker_operations
 from ami.queues.confirmations import Confirmed
 from ami.queues.management import (
@@ -95,6 +96,7 @@ def add_parsers(verbs: Any) -> None:
     for verb in ("purge", "move"):
         parsers[verb].add_argument("--dry-run", action="store_true", help="show how many messages, change nothing")
         parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
+    parsers["purge"].add_argument("--count", type=int, help="do not ask; delete if about so many wait")
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
     failures.add_arguments(parsers["failures"])
     letters.add_arguments(parsers["letters"])
@@ -127,7 +129,7 @@ def _confirming(operation: Callable[..., Confirmed], subject: str, *more: str) -
         states = (("confirmed", found.confirmed), ("not confirmed", found.missing), ("stale", found.stale))
         cells = [(node, state) for state, nodes in states for node in nodes]
         waited = not options.get("no_wait", True)
-        closing = "" if cells else "No worker has reported itself; the wish holds for those that start."
+        closing = found.warning if cells else "No worker has reported itself; the wish holds for those that start."
         return Result(asdict(found), cells, ("worker", "state"), closing, int(bool(found.missing) and waited))
 
     return confirm
@@ -152,8 +154,8 @@ def _purge(topology: Topology, operator: Operator, options: dict[str, Any]) -> R
     with current_app.connection_for_write() as connection:
         messages.refuse_unknown(topology, queue)
         if options["dry_run"]:
-            return _counted("would_purge", queue, messages.waiting(connection, queue) + waiting_calls.count(queue))
-        count = messages.purge(topology, connection, queue, operator, why=options["why"])
+            return _counted("would_purge", queue, messages.purgeable(connection, queue))
+        count = messages.purge(topology, connection, queue, operator, why=options["why"], expected=options["count"])
     return _counted("purged", queue, count)
 
 
@@ -227,7 +229,9 @@ def _list(topology: Topology, __: Operator, ___: dict[str, Any]) -> Result:
 
 def _audit(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     rows = overview.audit(options["limit"])
-    cells = [(row["at"], row["who"], row["verb"], row["target"], row["outcome"], row["why"]) for row in rows]
+    cells = [
+        (shown_time(row["at"]), row["who"], row["verb"], row["target"], row["outcome"], row["why"]) for row in rows
+    ]
     return Result(rows, cells, ("at", "who", "verb", "target", "outcome", "why"))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from celery import current_app
 
 from ami.admission.waiting_calls import holders, staged
+from ami.celery.shown_time import shown_time
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
 from ami.queues.tasks import load_tasks
@@ -40,7 +41,7 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
             each.waiting,
             each.sent,
             each.running,
-            f"{each.oldest_at:%Y-%m-%d %H:%M:%S}" if each.oldest_at else "",
+            shown_time(each.oldest_at),
             each.why,
         )
         for each in found
@@ -59,7 +60,7 @@ def _holders(which: dict[str, Any]) -> Result:
             each.key,
             each.permit_key,
             each.state,
-            f"{each.since:%Y-%m-%d %H:%M:%S}",
+            shown_time(each.since),
             each.calls,
             each.worker,
         )

@@ -7,6 +7,7 @@ from typing import Any
 from celery import current_app
 
 from ami.celery.process_name import name_of_this_process
+from ami.celery.shown_time import shown_time
 from ami.queues import disabling, states, task_state
 from ami.queues.letters import set_aside
 from ami.queues.management.result import Result
@@ -85,8 +86,8 @@ def _disabled(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
             row.set_aside,
             row.by,
             row.why,
-            f"{row.since:%Y-%m-%d %H:%M}" if row.since else None,
-            f"{row.until:%Y-%m-%d %H:%M}" if row.until else None,
+            shown_time(row.since) or None,
+            shown_time(row.until) or None,
             "enabled, on its way" if row.is_over else "disabled",
         )
         for row in rows

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from ami.celery.shown_time import shown_time
+
 
 class Letter(models.Model):
     """One dead letter, with all that it takes to publish it again.
@@ -95,4 +97,4 @@ class LetterEvent(models.Model):
         ordering = ("pk",)
 
     def __str__(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.what}"
+        return f"{shown_time(self.at)} {self.what}"

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from ami.celery.shown_time import shown_time
 from ami.queues.management.added import SubCommand
 from ami.telemetry.alerts import notices, options, store
 from ami.telemetry.alerts.policy import Alert, Event, State
@@ -16,6 +17,7 @@ from ami.telemetry.models import AlertReceiver
 
 RECENT = timedelta(hours=24)
 ORDER = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
+TIMES = ("since", "over_at", "last_sent", "next_try")
 OFF = "Nothing is evaluated: set ANTENNA_ALERT_WEBHOOK_URL, or ANTENNA_ALERT_EMAIL and EMAIL_URL."
 
 
@@ -37,12 +39,12 @@ def run(asked: dict[str, Any], out: IO[str]) -> None:
         return
     if alerts:
         columns = ("state", "name", "target", "level", "since", "over at", "sent", "sentence")
-        _table(out, columns, [[alert[column.replace(" ", "_")] for column in columns] for alert in alerts])
+        _table(out, columns, [_cells(alert, columns) for alert in alerts])
     else:
         out.write("No alert fires, none has in the last 24 hours.\n" if receivers else f"{OFF}\n")
     if receivers:
         columns = ("receiver", "state", "last sent", "since", "tries", "why")
-        _table(out, columns, [[row[column.replace(" ", "_")] for column in columns] for row in receivers])
+        _table(out, columns, [_cells(row, columns) for row in receivers])
 
 
 def listed() -> list[dict[str, Any]]:
@@ -106,6 +108,11 @@ def _test(as_json: bool, out: IO[str]) -> None:
         out.write(f"{OFF}\n")
     if not outcomes or not all(row["sent"] for row in outcomes):
         raise SystemExit(1)
+
+
+def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
+    values = {name: shown_time(value) if name in TIMES else value for name, value in row.items()}
+    return [values[column.replace(" ", "_")] for column in columns]
 
 
 def _text(at: datetime | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ami.celery.shown_time import shown_time
 from ami.celery.thread_database import database_block
 from ami.queues.diagnostics.finding import Finding
 from ami.telemetry.alerts import options
@@ -20,7 +21,7 @@ def findings() -> Iterator[Finding]:
     with database_block():
         failing = list(AlertReceiver.objects.filter(name__in=names, failures__gt=0).order_by("name"))
     for row in failing:
-        since = f"{row.failing_since:%Y-%m-%d %H:%M:%S %Z}"
+        since = shown_time(row.failing_since)
         yield Finding(
             "warning",
             "alert-receiver",

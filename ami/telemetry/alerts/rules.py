@@ -82,6 +82,7 @@ HIDES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("broker-unreachable", "error"): (BROKER, MANAGEMENT, WORKERS, PROMISES, REDIS),
     ("no-worker", "error"): (WORKERS,),
     ("no-worker", "unseen"): (WORKERS,),
+    ("no-worker", "starting"): (WORKERS,),
     ("management", "unseen"): (MANAGEMENT,),
     ("database", "unseen"): (ROWS,),
     ("no-beat", "unseen"): (BEAT,),

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from ami.celery.shown_time import shown_time
+
 
 class Sample(models.Model):
     """One row per queue or worker and moment. A column is null where the figure is unknown, or is not of its kind.
@@ -40,4 +42,4 @@ class Sample(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} at {self.at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.kind} {self.name} at {shown_time(self.at)}"

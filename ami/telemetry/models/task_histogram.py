@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from ami.celery.shown_time import shown_time
+
 
 class TaskHistogram(models.Model):
     """What was counted of one task of one queue in the seconds from ``at`` on; a minute may have several rows.
@@ -29,7 +31,7 @@ class TaskHistogram(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.queue} {self.task} at {self.at:%Y-%m-%d %H:%M}"
+        return f"{self.queue} {self.task} at {shown_time(self.at)}"
 
 
 class TaskTotal(models.Model):

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.queues import overview
+from ami.queues import overview, starting
 from ami.queues.letters import rows as letters
 from ami.queues.models import Worker
 from ami.queues.rescue import processes
@@ -28,7 +28,8 @@ LAG_SECONDS = 12.0
 
 
 def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
-    """Return what is now; ten statements, and those of the jobs. A broker that does not answer is named in ``unseen``.
+    """Return what is now; ten statements, and those of the jobs; one more while
+    workers or beats are missing. A broker that does not answer is named in ``unseen``.
 
     Raises:
         django.db.Error: the database did not answer.
@@ -54,6 +55,7 @@ def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
         jobs=ports.jobs(),
         unseen=(seen.unseen,) if seen.unseen else (),
         delayed=seen.delayed,
+        is_starting=not (beats and all(queue.workers for queue in queues)) and starting.is_starting(),
     )
 
 

@@ -161,7 +161,8 @@ class Snapshot:
     """Everything at ``taken_at``. ``version`` changes with every snapshot: it is the pages' ETag.
 
     ``findings_at`` is when the findings were looked for, which is less often. ``delayed`` counts the delayed messages
-    of all queues: RabbitMQ does not say for which queue they are.
+    of all queues: RabbitMQ does not say for which queue they are. ``is_starting``: workers or beats are missing, and
+    the deployment was just started (`ami.queues.starting`).
     """
 
     taken_at: float
@@ -174,6 +175,7 @@ class Snapshot:
     findings_at: float | None = None
     unseen: tuple[str, ...] = ()
     delayed: int | None = None
+    is_starting: bool = False
 
 
 def as_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ami.topology.containers import PULSE_FILE, TICK_FILE
 from ami.topology.errors import TopologyError
 from ami.topology.image import Image
 from ami.topology.overrides import BOUNDS
-from ami.topology.process import PROCESS
+from ami.topology.process import PROCESS, STARTED_BY
 from ami.topology.topology import Topology, override_name
 from ami.topology.workload import Workload
 
@@ -95,6 +95,7 @@ def shared(environ: Mapping[str, str], choices: Choices, *also: str) -> dict[str
         app.declared("django_settings_module").name: "config.settings.production",
         app.declared("antenna_routing").name: app.declared("antenna_routing").default_text,
         app.declared("antenna_wait_seconds").name: str(WAIT_SECONDS),
+        STARTED_BY: "kubernetes",
         # Web is reached through the cluster's own ingress, which speaks https.
         app.declared("antenna_proxies").name: "1",
     }

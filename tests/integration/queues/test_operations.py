@@ -44,7 +44,7 @@ def test_pause_names_who_has_not_confirmed_and_is_recorded(place: Place, monkeyp
     worker("ingest@b")
     worker("ingest@c", seen_at=timezone.now() - timedelta(minutes=1))
     done = place.queues("pause", QUEUE, "--why", "a full disk", check=False)
-    assert done.json == {"confirmed": ["ingest@a"], "missing": ["ingest@b"], "stale": ["ingest@c"]}
+    assert done.json == {"confirmed": ["ingest@a"], "missing": ["ingest@b"], "stale": ["ingest@c"], "left": []}
     assert done.code == 1
     entry = AuditEntry.objects.get(verb="pause")
     assert (entry.target, entry.why, entry.source, entry.before) == (f"queue {QUEUE}", "a full disk", "command", None)

@@ -250,7 +250,7 @@ WRONG = {
     "check as JSON without a broker": Row(
         (*QUEUES, "check", "--live", "--json"), "127.0.0.1:{closed}", START_BROKER, NO_BROKER
     ),
-    "governor without a worker": Row((*QUEUES, "governor"), "No worker answered within 2 s", "start one"),
+    "governor without a worker": Row((*QUEUES, "governor"), "No worker answered within 2 s", "start them"),
     # tokens.
     "token of an unknown account": Row(
         (*TOKENS, "create", "x", "--user", "a@example.org", "--project", "1"),

@@ -1,11 +1,17 @@
 """The console's pages of dead letters: filters, groups, one letter, replays; each with its permission."""
 
+import io
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from celery import current_app
+from django.core.management import call_command
 
+from ami.celery.failures.record import Failure
+from ami.queues import failures
+from ami.queues.letters import causes
 from ami.queues.models import AuditEntry, Letter, Replay
 from tests.support.brokers import celery_at
 from tests.support.console_pages import buttons, client, few_statements, many_letters, text
@@ -164,3 +170,44 @@ def test_empty_list_says_what_it_means():
     assert "No dead letters: every task that ran ended well" in page
     assert "No letter fits this filter" in text(client().get(f"{LETTERS}?task=none"))
     assert client().get(f"{LETTERS}cause/none/").status_code == 404
+
+
+def failed(row: Letter, message: str, exception: str = "ValueError", retries: int = 0) -> None:
+    failure = Failure(
+        row.task_id,
+        retries,
+        0,
+        row.task,
+        "error",
+        exception,
+        message,
+        "a.py:1 in run",
+        "",
+        "w@a",
+        "a",
+        1,
+        time.time() + retries,
+        1.0,
+        0,
+    )
+    failures.record([failure])
+    causes.bind({row.task_id})
+
+
+def test_letter_shows_its_own_message_and_its_group_the_cause():
+    rows = [letter(number) for number in range(2)]
+    failed(rows[0], "other trouble", exception="KeyError")  # An earlier try, of another cause.
+    for row in rows:
+        failed(row, f"No capture {row.pk + 7000} <b>here</b>", retries=1)
+    shown = f"ValueError: No capture {rows[0].pk + 7000} &lt;b&gt;here&lt;/b&gt;"
+    made, cause = client(), Letter.objects.get(pk=rows[0].pk).cause
+    assert shown in text(made.get(f"{LETTERS}{rows[0].pk}/"))
+    for listed in (f"{LETTERS}all/", f"{LETTERS}cause/{cause}/", "/admin/queues/letter/"):
+        page = text(made.get(listed))
+        assert all(f"No capture {row.pk + 7000}" in page for row in rows)
+    groups = text(made.get(LETTERS))
+    assert "No capture &lt;n&gt;" in groups
+    assert shown not in groups
+    out = io.StringIO()
+    call_command("queues", "letters", "list", stdout=out)
+    assert f"No capture {rows[1].pk + 7000}" in out.getvalue()

@@ -189,14 +189,18 @@ def test_unknown_duration_is_refused(operator):
 def test_messages_are_moved_and_purged(operator):
     publish(QUEUE, 3)
     assert operator.post(form("move"), {"to": OTHER, "limit": "1"}).status_code == 302
-    assert operator.post(form("purge"), {"why": "test"}).status_code == 302
+    assert f"2 wait in {QUEUE} now." in operator.get(form("purge")).content.decode()
+    assert "Fill in" in operator.post(form("purge"), {"why": "test"}).content.decode()
+    refused = operator.post(form("purge"), {"why": "test", "count": "3"})
+    assert (refused.status_code, "nothing was deleted" in refused.content.decode()) == (400, True)
+    assert operator.post(form("purge"), {"why": "test", "count": "2"}).status_code == 302
     after = dict(AuditEntry.objects.values_list("verb", "after"))
     assert (after["move"]["moved"], after["purge"]["purged"]) == (1, 2)
 
 
 def test_unreachable_broker_is_said_in_the_form(operator):
     with celery_at("amqp://nobody:wrong@127.0.0.1:1//"):
-        answer = operator.post(form("purge"), {"why": "test"})
+        answer = operator.post(form("purge"), {"why": "test", "count": "2"})
     assert answer.status_code == 503
     assert "Broker operation failed" in answer.content.decode()
     assert "wrong@" not in answer.content.decode()

@@ -165,3 +165,24 @@ def test_series_have_columns_target_and_marks(figures, viewer, monkeypatch):
         "1970-01-01T00:00:01+00:00,3.0",
         "1970-01-01T00:00:02+00:00,",
     ]
+
+
+def test_pages_say_starting_and_not_what_to_start(figures, operator, monkeypatch):
+    queues = tuple(console.queue(row, workers=()) for row in ROWS)
+    for is_starting in (True, False):
+        gone = replace(figures, queues=queues, workers=(), beats=(), findings=(), is_starting=is_starting)
+        console.show(monkeypatch, gone)
+        for address in ("", "workers/", f"queue/{QUEUE}/"):
+            shown = operator.get(f"/admin/queues/{address}").content.decode()
+            assert ("tarting" in shown) is is_starting, address
+            assert ("python -m ami.topology" in shown) is not is_starting, address
+
+
+def test_first_line_is_the_verdict_and_never_green_while_nothing_runs(figures, viewer, monkeypatch):
+    kept = tuple(console.queue(row) for row in ROWS)
+    for workers, level, words in (
+        (figures.workers, "ok", "All is well"),
+        ((), "error", f"Nothing runs: 0 of {len(ROWS)} workers"),
+    ):
+        console.show(monkeypatch, replace(figures, queues=kept, workers=workers, findings=()))
+        assert re.search(rf'class="verdict is-{level}">.*{words}</p>', overview(viewer))

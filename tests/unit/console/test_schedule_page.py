@@ -1,8 +1,9 @@
 """The console's schedule: what ticked, what is next and late, in few statements; and its levers."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import current_app
@@ -152,3 +153,23 @@ def test_viewer_has_no_levers_and_a_post_is_403():
 
 def test_empty_schedule_says_how_to_fill_it():
     assert "python manage.py setup" in text(client().get(SCHEDULE))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "Australia/Lord_Howe"])
+def test_next_due_is_shown_to_the_second_and_never_early(zone: str):
+    crontab = CrontabSchedule.objects.create(minute="*/7", timezone=zone)
+    last = timezone.now().replace(microsecond=970_000)
+    entry("cron", interval=None, crontab=crontab, last_run_at=last)
+    entry("each", last_run_at=last)
+    rows = {row.name: row for row in schedule_rows.rows()}
+    cron, each = rows["cron"].next_due_at, rows["each"].next_due_at
+    assert (cron.astimezone(ZoneInfo(zone)).minute % 7, cron.second, cron.microsecond) == (0, 0, 0)
+    assert last + timedelta(seconds=60) <= each <= last + timedelta(seconds=61)
+    page = text(client().get(SCHEDULE))
+    for due in (cron, each):
+        assert f">{due.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC</time>" in page
+
+
+def test_entry_of_the_longest_name_is_listed():
+    entry("n" * 200, task="t" * 200)
+    assert "n" * 200 in text(client().get(SCHEDULE))

@@ -1,9 +1,16 @@
 """The console's page of one task: where it is, its letters, tries and job, and its lever."""
 
-import pytest
-from django.test import Client
+import shlex
+from typing import Any
+from urllib.parse import quote
 
-from ami.queues.models import DesiredState
+import pytest
+from django.db.models.functions import Now
+from django.test import Client
+from django.utils import timezone
+from django.utils.html import escape
+
+from ami.queues.models import DesiredState, TaskRun, Worker
 from tests.support.console_pages import client, few_statements, many_letters, text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
@@ -26,11 +33,39 @@ def test_task_with_a_letter_links_to_it():
     assert (data[0]["state"], data[0]["task"]) == ("failed", "ami.some.task_0")
 
 
+def run_of(task_id: str, node: str, task: str = "ami.jobs.tasks.run_job") -> None:
+    TaskRun.objects.create(task_id=task_id, task=task, node=node, started_at=timezone.now(), seen_at=Now())
+
+
+@pytest.mark.parametrize("odd", ["unknown", "a/b", "a'b; rm -rf ~", "ä ö<b>", "x" * 255, "--yes"])
+def test_unknown_task_has_no_cancel_and_its_command_is_quoted(odd: str):
+    page = text(client("cancel_task").get(f"/admin/queues/task/{quote(odd, safe='/')}/"))
+    assert "lever-cancel" not in page
+    assert f"queues cancel -- {escape(shlex.quote(odd))}</code>" in page
+
+
+def test_page_names_the_queue_that_a_task_ran_on():
+    Worker.objects.create(node="w1@here", host="a", queues=["antenna-interactive"], pid=1, **now())
+    run_of("by-worker", "w1@here")
+    run_of("by-name", "interactive@gone")
+    run_of("unknown", "odd@gone")
+    shown = {name: text(client().get(f"/admin/queues/task/{name}/")) for name in ("by-worker", "by-name", "unknown")}
+    for name in ("by-worker", "by-name"):
+        assert "antenna-interactive</a>, where it ran" in shown[name]
+    assert "by its name; where it ran is not on record" in shown["unknown"]
+
+
+def now() -> dict[str, Any]:
+    return {"started_at": timezone.now(), "seen_at": Now()}
+
+
 def test_task_is_cancelled_with_its_reason():
     made = client("cancel_task")
+    run_of("abc-1", "w1@here")
     assert 'id="lever-cancel-abc-1"' in text(made.get("/admin/queues/task/abc-1/"))
     made.post("/admin/queues/lever/cancel/abc-1/", {"why": "wrong job"})
     assert DesiredState.objects.get(name="abc-1").why == "wrong job"
+    TaskRun.objects.all().delete()
     assert "cancelled" in text(made.get("/admin/queues/task/abc-1/"))
 
 

@@ -153,6 +153,6 @@ def test_selected_cause_stays_in_sight():
 
 def test_json_has_the_tables_of_the_page():
     found = once.tables(snapshot())
-    assert set(found) == {"at", "unseen", "delayed", "queues", "findings", "jobs", "tasks", "workers"}
+    assert set(found) == {"at", "verdict", "unseen", "delayed", "queues", "findings", "jobs", "tasks", "workers"}
     assert found["queues"][1]["paused_by"] == "user 1 anna"
     assert found["queues"][1]["paused_until"] == "2026-06-01T23:00:00+00:00"

@@ -123,7 +123,10 @@ def test_messages_are_looked_at_moved_and_deleted(app: Any):
         "calls": 0,
     }
     assert staff.post(f"{address}purge/", {"dry_run": True}, format="json").json() == {"would_purge": 2}
-    assert staff.post(f"{address}purge/", {"why": "a test"}, format="json").json() == {"purged": 2}
+    for wrong in ({}, {"count": 9}):
+        refused = staff.post(f"{address}purge/", {"why": "a test", **wrong}, format="json")
+        assert (refused.status_code, "2 wait" in refused.content.decode()) == (400, True)
+    assert staff.post(f"{address}purge/", {"why": "a test", "count": 2}, format="json").json() == {"purged": 2}
     assert list(AuditEntry.objects.order_by("pk").values_list("verb", "source")) == [("move", "api"), ("purge", "api")]
 
 

@@ -127,7 +127,10 @@ def test_messages_are_shown_moved_and_deleted(waiting: Callable[[str], int]):
     act(made, WISHES, "move", pk, confirmed="yes", to="antenna-housekeping", task="", limit="")
     assert "antenna-housekeeping" in made.get(WISHES).content.decode()
     assert waiting("antenna-ingest") == 1
-    act(made, WISHES, "purge", pk, confirmed="yes", why="a test")
+    assert "1 wait in antenna-ingest now." in act(made, WISHES, "purge", pk).content.decode()
+    act(made, WISHES, "purge", pk, confirmed="yes", why="a test", count="3")
+    assert waiting("antenna-ingest") == 1
+    act(made, WISHES, "purge", pk, confirmed="yes", why="a test", count="1")
     assert waiting("antenna-ingest") == 0
     assert [(row.verb, row.after) for row in AuditEntry.objects.order_by("pk")] == [
         ("move", {"moved": 2, "passed": 1, "calls": 0}),

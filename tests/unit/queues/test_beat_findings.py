@@ -44,7 +44,7 @@ def test_enabled_entries_without_a_beat_are_an_error():
     entry(late=MINUTE * 5)
     level, sentence = found()["no-beat"]
     assert level == "error"
-    assert sentence.startswith("No beat runs; enabled entries: 1. Start celerybeat.")
+    assert sentence.startswith("No beat runs; enabled entries: 1. Start it: 'python -m ami.topology beat'.")
     assert "A beat of an earlier version is not seen" in sentence
 
 

@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from ami.queues import diagnostics, governors
+from ami.queues import diagnostics, governors, worker_operations
+from ami.queues.models import Worker
 from ami.queues.queue import QueueState
+from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 from tests.support.place import celery_at
 
 QUEUE = "antenna-interactive"
-STOPPED = f"{QUEUE} has no consumer and 7 messages; start celeryworker_interactive."
+STOPPED = f"{QUEUE} has no consumer and 7 messages; start its worker: 'python -m ami.topology worker {QUEUE}'."
 
 Sentence = Callable[[dict[str, Any]], str]
 
@@ -67,3 +70,55 @@ def test_worker_under_any_name_that_was_started_for_the_queue_is_named(sentence:
     said = sentence({"celery@vm": idle, "interactive@a": other})
     assert "celery@vm runs without its consumer; " in said
     assert said.endswith(" -d celery@vm'.")
+
+
+def worker_row(node: str, *queues: str, **fields: Any) -> None:
+    now = timezone.now()
+    values = {"host": node, "pid": 1, "is_connected": True, "started_at": now, "seen_at": now}
+    Worker.objects.create(node=node, queues=list(queues), **{**values, **fields})
+
+
+@pytest.mark.django_db
+def test_parking_the_last_worker_of_a_queue_is_an_error(settings: Any):
+    def parked() -> dict[str, tuple[str, bool]]:
+        found = diagnostics.reported.findings(settings.ANTENNA_TOPOLOGY)
+        return {each.target: (each.level, QUEUE in each.sentence) for each in found if each.name == "parked"}
+
+    worker_row("a", QUEUE, is_parked=True)
+    worker_row("b", QUEUE)
+    assert parked() == {"a": ("warning", False)}
+    Worker.objects.filter(node="b").update(verdict="dead")  # It takes nothing either.
+    assert parked() == {"a": ("error", True)}
+    Worker.objects.filter(node="b").update(verdict="", is_parked=True)
+    assert parked() == {"a": ("error", True), "b": ("error", True)}
+    worker_row("c", QUEUE, "antenna")
+    assert parked() == {"a": ("warning", False), "b": ("warning", False)}
+
+
+@pytest.mark.django_db
+def test_operation_says_which_queue_it_leaves_without_a_worker(settings: Any):
+    worker_row("a", QUEUE)
+    worker_row("b", QUEUE, "antenna")
+    operator = Operator("ada")
+    assert worker_operations.last_of(settings.ANTENNA_TOPOLOGY, "a") == ()
+    assert worker_operations.last_of(settings.ANTENNA_TOPOLOGY, "b") == ("antenna",)
+    found = worker_operations.park(settings.ANTENNA_TOPOLOGY, "b", operator, seconds=0)
+    assert found.warning == "No other worker takes tasks of antenna: they wait until one does."
+    Worker.objects.filter(node="b").update(is_parked=True)
+    assert worker_operations.stop(settings.ANTENNA_TOPOLOGY, "a", operator, seconds=0).left == (QUEUE,)
+
+
+def test_what_hurts_users_comes_first():
+    names = ("policies", "promise-broken", "paused", "management", "fingerprint", "no-consumer", "broker-unreachable")
+    levels = dict.fromkeys(names, "warning") | {"management": "unseen", "paused": "starting"}
+    levels |= dict.fromkeys(names[-3:], "error")
+    found = diagnostics.gravest_first(diagnostics.Finding(levels[name], name, "") for name in names)
+    assert [each.name for each in found] == [
+        "broker-unreachable",
+        "no-consumer",
+        "fingerprint",
+        "promise-broken",
+        "policies",
+        "paused",
+        "management",
+    ]

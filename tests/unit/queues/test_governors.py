@@ -115,7 +115,9 @@ def test_json_is_everything_that_each_worker_reports(answers: dict[str, Any], to
 
 
 def test_no_answering_worker_is_one_sentence(answers: dict[str, Any]):
-    with pytest.raises(CommandError, match=r"^No worker answered within 2 s; start one, or see .* at memory://"):
+    with pytest.raises(
+        CommandError, match=r"^No worker answered within 2 s; start them \('python .* all'\), or see .* at memory://"
+    ):
         governor()
 
 

@@ -77,7 +77,9 @@ def test_rollback_without_a_worker_of_the_fallback_queue_is_not_complete(channel
     queues("rollback", "--yes")
     found = stage(app)
     assert (found.name, found.may_split) == ("rolled back, without workers", False)
-    assert found.next_step == "Start celeryworker: antenna (0 messages) without consumers."
+    assert found.next_step == (
+        "Start the workers of antenna (0 messages), which have no consumers: 'python -m ami.topology worker antenna'."
+    )
 
 
 def test_split_worker_that_returns_ends_the_rollback(channel: Any, app: Any):

@@ -60,8 +60,7 @@
     const grid = {stroke: colour("--c-grid"), width: 1};
     const axis = {stroke: colour("--c-quiet"), grid, ticks: {show: false}, font: "11px system-ui", labelFont: "11px system-ui"};
     const format = new Intl.DateTimeFormat(undefined, data.span > 90000 ? {weekday: "short", day: "numeric"} : {timeStyle: "short"});
-    const exact = new Intl.DateTimeFormat(undefined, {dateStyle: "short", timeStyle: "medium"});
-    const at = (value) => (value == null ? "–" : exact.format(new Date(value * 1000)));
+    const at = (value) => (value == null ? "–" : shownTime(new Date(value * 1000)));
     const times = {...axis, space: 70, size: 30, values: (_, values) => values.map((value) => format.format(new Date(value * 1000)))};
     return {
       width: box.clientWidth, height: 180, cursor: {sync: {key: "queue"}, points: {size: 6}},
@@ -101,11 +100,10 @@
   };
 
   const list = (found) => {
-    const format = new Intl.DateTimeFormat(undefined, {dateStyle: "short", timeStyle: "short"});
     document.getElementById("marks").replaceChildren(...found.map((mark) => {
       const item = document.createElement("li");
       item.className = `mark-${mark.kind}`;
-      item.textContent = `${format.format(new Date(mark.at * 1000))}: ${mark.text}`;
+      item.textContent = `${shownTime(new Date(mark.at * 1000))}: ${mark.text}`;
       return item;
     }));
   };

@@ -3,11 +3,15 @@
 (() => {
   const POLL_MS = 2000;
   const UNANSWERED_MS = 15000;
-  // Of a time further away the year is said, too.
-  const NEAR_MS = 200 * 86400000;
-  const day = new Intl.DateTimeFormat(undefined, {month: "short", day: "numeric", hour: "numeric", minute: "2-digit"});
-  const full = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "medium"});
-  const short = new Intl.DateTimeFormat(undefined, {timeStyle: "short"});
+  const two = "2-digit";
+  const parts = new Intl.DateTimeFormat("en-GB", {
+    year: "numeric", month: two, day: two, hour: two, minute: two, second: two, hourCycle: "h23", timeZoneName: "short",
+  });
+  // As ami/celery/shown_time.py, in the reader's zone: 2026-11-28 12:03:04 UTC.
+  window.shownTime = (at) => {
+    const of = Object.fromEntries(parts.formatToParts(at).map(({type, value}) => [type, value]));
+    return `${of.year}-${of.month}-${of.day} ${of.hour}:${of.minute}:${of.second} ${of.timeZoneName}`;
+  };
   let answered = Date.now();
   // What the server's clock is ahead of this one, in milliseconds.
   let ahead = 0;
@@ -17,20 +21,18 @@
     if (seconds < 60) return `${Math.floor(seconds)} s`;
     const minutes = Math.floor(seconds / 60);
     if (minutes < 60) return `${minutes} min`;
-    const two = (major, unit, minor, part) => (minor ? `${major} ${unit} ${minor} ${part}` : `${major} ${unit}`);
+    const pair = (major, unit, minor, part) => (minor ? `${major} ${unit} ${minor} ${part}` : `${major} ${unit}`);
     const hours = Math.floor(minutes / 60);
-    return hours < 48 ? two(hours, "h", minutes % 60, "min") : two(Math.floor(hours / 24), "d", hours % 24, "h");
+    return hours < 48 ? pair(hours, "h", minutes % 60, "min") : pair(Math.floor(hours / 24), "d", hours % 24, "h");
   };
 
   const localise = (root) => {
     for (const time of root.querySelectorAll("time[datetime]:not(.ago):not([data-local])")) {
       const at = new Date(time.dateTime);
       if (isNaN(at)) continue;
-      const isToday = at.toDateString() === new Date().toDateString();
       time.dataset.local = "";
       time.title = time.textContent;
-      const isNear = Math.abs(Date.now() - at) < NEAR_MS;
-      time.textContent = time.dataset.form === "full" || !isNear ? full.format(at) : (isToday ? short : day).format(at);
+      time.textContent = shownTime(at);
     }
   };
 
@@ -39,7 +41,7 @@
     for (const time of document.querySelectorAll("time.ago")) {
       const text = duration(Math.max(0, now - Number(time.dataset.at)));
       if (time.textContent !== text) time.textContent = text;
-      if (!time.title) time.title = full.format(new Date(time.dateTime));
+      if (!time.title) time.title = shownTime(new Date(time.dateTime));
     }
     const silent = !document.hidden && document.querySelector("[data-poll]") && Date.now() - answered > UNANSWERED_MS;
     const line = document.getElementById("connection");

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ami.admission import waiting_calls
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
@@ -104,14 +103,17 @@ class Command(BaseCommand):
     def _operate(self, verb: str, options: dict[str, Any]) -> None:
         """Run one of `operations`; wrong input is one sentence and exit code 2."""
         try:
-            if verb in ("purge", "move") and not (options["yes"] or options["dry_run"]):
+            is_agreed = options.get("yes") or options.get("dry_run") or options.get("count") is not None
+            if verb in ("purge", "move") and not is_agreed:
                 confirmation.require_terminal(f"queues {verb}")
                 messages.refuse_unknown(self.topology, options["queue"])
                 with current_app.connection_for_read() as connection:
-                    counts = {options["queue"]: messages.waiting(connection, options["queue"])}
-                if verb == "purge":
-                    counts[options["queue"]] += waiting_calls.count(options["queue"])
-                confirmation.require_agreement(f"queues {verb}: go on?", counts)
+                    if verb == "purge":
+                        count = messages.purgeable(connection, options["queue"])
+                        options["count"] = confirmation.require_number(f"queues {verb}", options["queue"], count)
+                    else:
+                        counts = {options["queue"]: messages.waiting(connection, options["queue"])}
+                        confirmation.require_agreement(f"queues {verb}: go on?", counts)
             result = operations.run(self.topology, verb, options)
         except Refused as error:
             raise CommandError(str(error), returncode=2) from error

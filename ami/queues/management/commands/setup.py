@@ -5,6 +5,8 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from ami.queues import starting
+
 
 class Command(BaseCommand):
     """Runs the steps that a new version needs before it starts; idempotent."""
@@ -18,3 +20,4 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, skip_checks=False)
         call_command("queues", "declare")
         call_command("queues", "schedule")
+        starting.begin()

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
+from ami.celery.shown_time import shown_time
 from ami.telemetry.alerts.receivers.errors import NotSent
 
 
@@ -40,8 +41,8 @@ def _text(body: Mapping[str, Any]) -> str:
         body["text"],
         "",
         f"Level: {alert['level']}",
-        f"Since: {alert['since']}",
-        f"Over at: {alert['resolved_at']}" if alert["resolved_at"] else "",
+        f"Since: {shown_time(alert['since'])}",
+        f"Over at: {shown_time(alert['resolved_at'])}" if alert["resolved_at"] else "",
         f"Came back {alert['flaps']} times within an hour" if alert["flaps"] else "",
         f"Remedy: {body['remedy']}" if body["remedy"] else "Remedy: docs/operations.md, what the live check finds",
     ]

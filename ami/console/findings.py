@@ -41,6 +41,11 @@ class FindingRow:
     alert: AlertFigures | None = None
 
 
+def is_of_job(finding: FindingFigures) -> bool:
+    """Whether a finding names a job, such as ``job:12``."""
+    return "job:" in (finding.target[:4], finding.sentence[:4])
+
+
 def finding_row(finding: FindingFigures) -> FindingRow:
     """Return what is shown of a finding."""
     lever = LEVER_OF.get(finding.name, "")

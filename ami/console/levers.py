@@ -100,10 +100,14 @@ def add(*more: Lever) -> None:
     LEVERS.update({lever.verb: lever for lever in more})
 
 
+#: Who lacks one of these sees no jobs, or no calls.
+VIEW_JOBS, VIEW_CALLS = "jobs.view_job", "admission.view_call"
+
+
 def allowed(user: Any) -> frozenset[str]:
-    """Return the permissions that a user has, of those that buttons need."""
+    """Return the permissions that a user has, of those that buttons need and that decide what a page shows."""
     has: Callable[[str], bool] = user.has_perm
-    needed = {f"queues.{PEEK}", *(lever.needs for lever in LEVERS.values())}
+    needed = {f"queues.{PEEK}", VIEW_JOBS, VIEW_CALLS, *(lever.needs for lever in LEVERS.values())}
     return frozenset(each for each in needed if has(each))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -36,13 +37,17 @@ class Page(View):
     """A page. A subclass names its ``template``, and overrides `figures`, and `tables` where it has some.
 
     ``parts`` are the templates that are polled, by name; the page's template shows each as ``{{ parts.NAME }}``. A part
-    depends on its address, on the snapshot and on the user's permissions, on nothing else of the user: all who watch
-    share it. It has no form, since a form has a user's token: its buttons are links to a lever's form.
+    depends on its address, on the snapshot and on the permissions in `allowed`, on nothing else of the user: all who
+    watch share it. It has no form, since a form has a user's token: its buttons are links to a lever's form.
     """
 
     tab = ""
     title = ""
     template = "console/page.html"
+    #: The permission without which nothing of the page is sent.
+    needs = ""
+    #: The user's permissions, of those of `ami.console.levers.allowed`.
+    allowed: frozenset[str] = frozenset()
     parts: Mapping[str, str] = {}
     http_method_names = ["get", "head", "options"]
 
@@ -68,10 +73,12 @@ class Page(View):
 
     def get(self, request: HttpRequest, **_: Any) -> HttpResponse:
         """Send the page, one part of it, or a table."""
+        self.allowed = allowed = levers.allowed(request.user)
+        if not self.is_open_to(allowed):
+            raise PermissionDenied
         snapshot = shared.current(FRESH_SECONDS)
         if kind := request.GET.get("format"):
             return self._exported(request, kind, snapshot)
-        allowed = levers.allowed(request.user)
         watchers.trust(session_of(request), allowed)
         if self.part_asked(request):
             return self.poll(snapshot, allowed)
@@ -80,8 +87,13 @@ class Page(View):
         parts = {name: self._part(name, etag, context) for name in self.parts}
         return TemplateResponse(request, self.template, {**self.around(), **context, "parts": parts})
 
+    def is_open_to(self, allowed: frozenset[str]) -> bool:
+        """Whether a user with these permissions may see the page."""
+        return not self.needs or self.needs in allowed
+
     def poll(self, snapshot: Snapshot, allowed: frozenset[str]) -> HttpResponse:
         """Send the part that is asked for, or 304, to who has these permissions; it is rendered once for all."""
+        self.allowed = allowed
         address, etag = self.request.get_full_path(), etag_of(allowed, str(snapshot.version))
         part = b"" if self.request.headers.get("If-None-Match") == etag else watchers.kept(address, etag)
         if part is None:
@@ -106,6 +118,8 @@ class Page(View):
         if table is None or kind not in ("csv", "json"):
             known = f"Give format=csv or format=json, and one of the tables: {', '.join(tables) or 'there is none'}."
             return HttpResponse(known, status=400, content_type="text/plain; charset=utf-8")
+        if table.needs and table.needs not in self.allowed:
+            raise PermissionDenied
         return exported(table, kind, snapshot.taken_at)
 
     def _context(self, snapshot: Snapshot, allowed: frozenset[str]) -> dict[str, Any]:
@@ -134,8 +148,8 @@ def guarded(page: type[Page]) -> Callable[..., HttpResponseBase]:
     def view(request: HttpRequest, **given: Any) -> HttpResponseBase:
         if request.method != "GET" or not page().part_asked(request):
             return inner(request, **given)
-        if (known := watchers.trusted(session_of(request))) is not None:
-            asked = page()
+        known = watchers.trusted(session_of(request))
+        if known is not None and (asked := page()).is_open_to(known.allowed):
             asked.setup(request, **given)
             return asked.poll(shared.current(FRESH_SECONDS), known.allowed)
         # A redirect would put the form to sign in into the middle of the page.

@@ -47,13 +47,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns. ``empty`` says what it means that there is none, and what to do."""
+    """Rows under columns. ``empty`` says what it means that there is none, and what to do.
+
+    ``needs`` is the permission without which the table is not sent; empty for none.
+    """
 
     name: str
     columns: Sequence[Column]
     rows: Sequence[Row] = ()
     empty: str = "Nothing to show."
     caption: str = ""
+    needs: str = ""
 
     def shown(self) -> Iterator[list[Cell]]:
         """Yield the cells of each row."""

@@ -17,7 +17,6 @@ from ami.jobs.models.states import JobStatus
 from ami.jobs.services import audits, db_interrupt, ingest, job_slice, progress, stored_results
 from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
-from ami.main.services import tokens
 from ami.ml.models import Pipeline
 from ami.queues.publish import publish_successor, republish
 from ami.queues.slices import Slice
@@ -173,15 +172,14 @@ def audit_jobs() -> dict[str, dict[str, int]]:
 
 @shared_task(name="ami.jobs.tasks.audit_stored_results", triggered_by="beat", ignore_result=True)
 def audit_stored_results() -> dict[str, int]:
-    """Publish accepted but unhandled results again; purge old handled ones."""
+    """Publish accepted but unhandled results again."""
     return audits.audit_stored_results()
 
 
 @shared_task(name="ami.jobs.tasks.audit_data_integrity", triggered_by="beat", ignore_result=True)
 def audit_data_integrity() -> dict[str, int]:
-    """Count inconsistent rows, some of each table per run; delete unused tokens; store jobs' image counts."""
-    counted = audits.audit_data_integrity()
-    return {**counted, "tokens_purged": tokens.purge(), "job_counts_stored": progress.store_counts(100)}
+    """Count inconsistent rows, some of each table per run; store jobs' image counts."""
+    return {**audits.audit_data_integrity(), "job_counts_stored": progress.store_counts(100)}
 
 
 @shared_task(name="ami.jobs.tasks.jobs_health_check", triggered_by="beat", ignore_result=True)

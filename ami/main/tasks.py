@@ -18,13 +18,13 @@ from ami.main.services import (
     detection_projects,
     float_conversion,
     leases,
-    login_attempts,
     public_urls,
     recounts,
     sessions,
     stale_marks,
     station_sync,
 )
+from ami.queues import old_rows
 from ami.queues.publish import publish_successor, publish_task
 from ami.queues.slices import Slice
 
@@ -120,10 +120,13 @@ def update_float_lists(self: Task) -> bool | None:
         return None if held is None else float_conversion.convert(*held, Slice(self))
 
 
-@shared_task(name="ami.main.tasks.update_login_attempts", **ALONE, **RETRIES)
-def update_login_attempts() -> int:
-    """Delete sign-in attempts whose window has ended; return how many."""
-    return login_attempts.purge()
+@shared_task(bind=True, name="ami.main.tasks.purge_old_rows", **ALONE, **RETRIES)
+def purge_old_rows(self: Task) -> dict[str, int]:
+    """Delete rows that are older than their table keeps them, in slices; return how many of each model."""
+    deleted, is_done = old_rows.purge(Slice(self).over)
+    if not is_done:
+        publish_successor(self)
+    return deleted
 
 
 @shared_task(

@@ -31,7 +31,7 @@ from ami.queues.admin_site.operation_actions import (
 )
 from ami.queues.admin_site.operation_actions import waiting as queue_waiting
 from ami.queues.admin_site.user_messages import selected_rows
-from ami.queues.models import AuditEntry, DesiredState, TaskRun, Worker
+from ami.queues.models import AuditEntry, DesiredState, RefusedRequests, TaskRun, Worker
 
 
 class LookedAt(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -198,4 +198,15 @@ class AuditEntryAdmin(LookedAt):
     list_filter = ("source", "verb")
     search_fields = ("who", "verb", "target", "why")
     date_hierarchy = "at"
+    list_select_related = ("user",)
+
+
+@admin.register(RefusedRequests)
+class RefusedRequestsAdmin(LookedAt):
+    """What the API refused, by user, status and hour."""
+
+    list_display = ("hour", "user", "status", "requests", "last")
+    list_filter = ("status",)
+    search_fields = ("last",)
+    date_hierarchy = "hour"
     list_select_related = ("user",)

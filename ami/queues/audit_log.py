@@ -10,11 +10,12 @@ from typing import Any
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.db import transaction
+from django.db import Error, connection, transaction
+from django.utils import timezone
 
 from ami.celery import storable
 from ami.celery.database_away import is_away
-from ami.queues.models import AuditEntry
+from ami.queues.models import AuditEntry, RefusedRequests
 from ami.queues.redaction import redact_text
 
 logger = logging.getLogger("ami.audit")
@@ -66,6 +67,27 @@ def record(
     _write(row)
     if in_history and rows and getattr(who, "pk", None):
         _add_to_history(who.pk, rows, flag, f"{what}: {outcome}")
+
+
+def count_refused(what: str, *, user: Any, status: int) -> None:
+    """Count a request that was answered with ``status``, 400 or more: a row for each user, status and hour.
+
+    The log has a line for each, as for an operation. A failure to count it is logged, not raised.
+    """
+    what = _shown(what)
+    logger.info(json.dumps({"who": name_of(user), "what": what, "which": "", "outcome": f"answered {status}"}))
+    table = connection.ops.quote_name(RefusedRequests._meta.db_table)
+    hour = connection.ops.adapt_datetimefield_value(timezone.now().replace(minute=0, second=0, microsecond=0))
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {table} (user_id, status, hour, requests, last) VALUES (%s, %s, %s, 1, %s) "  # noqa: S608
+                f"ON CONFLICT (hour, user_id, status) DO UPDATE "
+                f"SET requests = {table}.requests + 1, last = excluded.last",
+                [user.pk, status, hour, what[:255]],
+            )
+    except Error as error:
+        logger.info("Refused request not counted: %s", str(error).partition("\n")[0], extra={"operation": what})
 
 
 @contextmanager

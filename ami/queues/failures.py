@@ -16,14 +16,13 @@ from ami.celery import storable
 from ami.celery.failures.record import FOREIGN, Failure
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.models import TaskFailure
+from ami.queues.old_rows import ROWS, delete_some
 from ami.queues.redaction import redact_text
 
 logger = get_logger(__name__)
 
 #: Failures are kept for so long, and the newest so many.
 KEPT, MOST_KEPT = timedelta(days=30), 200_000
-#: Deleted at once; the rest follows an hour later.
-MOST_DELETED = 20_000
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
 _HEXADECIMAL = re.compile(r"\b(?:0x[0-9a-f]+|(?=[0-9a-f]*\d)[0-9a-f]{8,})\b", re.IGNORECASE)
@@ -51,16 +50,12 @@ def record(failures: Sequence[Failure]) -> None:
     TaskFailure.objects.bulk_create([_row(each) for each in failures], ignore_conflicts=True)
 
 
-def forget_old() -> None:
-    """Delete what is older than `KEPT`, and of the rest the oldest beyond `MOST_KEPT`."""
-    TaskFailure.objects.filter(failed_at__lt=timezone.now() - KEPT).delete()
+def forget_old() -> int:
+    """Delete some of what is older than `KEPT`, and of the rest the oldest beyond `MOST_KEPT`; return how many."""
+    old = delete_some(TaskFailure.objects.filter(failed_at__lt=timezone.now() - KEPT).order_by("failed_at"))
     oldest = TaskFailure.objects.order_by("-pk").values_list("pk", flat=True)[MOST_KEPT : MOST_KEPT + 1].first()
-    if oldest is not None:
-        TaskFailure.objects.filter(pk__in=list(_before(oldest))).delete()
-
-
-def _before(pk: int) -> "QuerySet[TaskFailure, int]":
-    return TaskFailure.objects.filter(pk__lte=pk).order_by("pk").values_list("pk", flat=True)[:MOST_DELETED]
+    surplus = TaskFailure.objects.none() if oldest is None else TaskFailure.objects.filter(pk__lte=oldest)
+    return old + delete_some(surplus.order_by("pk"), ROWS - old)
 
 
 def found(

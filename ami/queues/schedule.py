@@ -4,6 +4,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from django.apps import apps
@@ -58,14 +59,18 @@ class Scheduled:
 
 def declared() -> Iterator[Scheduled]:
     """Yield the entries of every installed app's ``schedule`` module."""
+    for module in modules("schedule"):
+        yield from getattr(module, "SCHEDULE", ())
+
+
+def modules(name: str) -> Iterator[ModuleType]:
+    """Yield the modules of this name of the installed apps that have one."""
     for app in apps.get_app_configs():
         try:
-            module = importlib.import_module(f"{app.name}.schedule")
+            yield importlib.import_module(f"{app.name}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"{app.name}.schedule":
+            if error.name != f"{app.name}.{name}":
                 raise
-            continue
-        yield from getattr(module, "SCHEDULE", ())
 
 
 @transaction.atomic

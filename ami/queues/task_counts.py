@@ -1,14 +1,11 @@
 """Adds up how many tasks of each queue ended, by the hour."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from django.db import connection
 from django.utils import timezone
 
 from ami.queues.models import TaskCount
-
-KEPT = timedelta(days=30)
 
 
 def add(counts: Mapping[str, tuple[int, int]]) -> None:
@@ -31,8 +28,3 @@ def add(counts: Mapping[str, tuple[int, int]]) -> None:
             f"failed = {table}.failed + excluded.failed",
             values,
         )
-
-
-def forget_old() -> None:
-    """Delete counts that are older than `KEPT`."""
-    TaskCount.objects.filter(hour__lt=timezone.now() - KEPT).delete()

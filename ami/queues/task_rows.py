@@ -1,6 +1,5 @@
 """The rows of tasks that run for a while, or were delivered again: one statement for many, on both databases."""
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,14 +19,10 @@ _COLUMNS = ("task_id", "task", "node", "pid", "started_at", "is_redelivered", "k
 _NAMES = (*_COLUMNS, "stall_seconds")
 _FIELDS = {field.name: field for field in TaskRun._meta.concrete_fields}
 #: Rows of ended tasks are kept for so long; they are looked for this often.
-KEPT = timedelta(days=7)
-CLEAN_SECONDS = 3600.0
 #: A living worker reports what runs every ten seconds.
 SILENT = timedelta(seconds=15)
 
 logger = get_logger(__name__)
-
-_cleaned_at = 0.0
 
 
 def record(node: str, tasks: Sequence[RunningTask], before: frozenset[str]) -> frozenset[str]:
@@ -36,7 +31,6 @@ def record(node: str, tasks: Sequence[RunningTask], before: frozenset[str]) -> f
     batch_writes.write(tasks, partial(_upsert, node), _refused)
     if gone := before - ids:
         TaskRun.objects.filter(task_id__in=gone, node=node, ended_at=None).update(ended_at=Now(), outcome="ended")
-        _clean()
     return ids
 
 
@@ -100,10 +94,3 @@ def _values(node: str, task: RunningTask) -> list[Any]:
         "is_redelivered": task.is_redelivered,
     }
     return [_FIELDS[name].get_db_prep_save(given[name], connection) for name in _NAMES]
-
-
-def _clean() -> None:
-    global _cleaned_at
-    if time.monotonic() - _cleaned_at >= CLEAN_SECONDS:
-        _cleaned_at = time.monotonic()
-        TaskRun.objects.filter(ended_at__lt=Now() - KEPT).delete()

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 LONGEST_WHY = 500
 #: Seconds for which a broker that does not answer may hold up an operation; the workers read the wish all the same.
 WAKE_SECONDS = 2.0
+#: Kinds of which an operator may name what does not exist, and so many of each are kept.
+FREELY_NAMED, MOST_OF_A_KIND = (DesiredState.Kind.JOB, DesiredState.Kind.FAIR_KEY), 10_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ def record(
     refuse_wrong(why, until)
     with transaction.atomic():
         row = DesiredState.objects.filter(kind=target.kind, name=target.name, aspect=aspect).first()
+        if row is None:
+            _refuse_many(target.kind)
         before = _shown(row)
         DesiredState.objects.update_or_create(
             kind=target.kind,
@@ -67,6 +71,11 @@ def record(
             verb, who=operator.who, which=str(target), before=before, after=after, why=why, source=operator.source
         )
         transaction.on_commit(wake_workers)
+
+
+def _refuse_many(kind: str) -> None:
+    if kind in FREELY_NAMED and DesiredState.objects.filter(kind=kind).count() >= MOST_OF_A_KIND:
+        raise Refused(f"{MOST_OF_A_KIND:,} states of a {kind} are kept already; undo those of old ones first.")
 
 
 def moment(text: str) -> datetime:

@@ -28,7 +28,6 @@ from ami.queues.ticks import DatabaseTickClaims
 logger = get_logger(__name__)
 
 #: So often a worker that records failures deletes old ones.
-CLEAN_SECONDS = 3600.0
 
 #: Columns that a beat leaves as they are: who is dead is decided elsewhere.
 _NOT_WRITTEN = ("seen_at", "verdict", "flagged_at")
@@ -45,7 +44,6 @@ class DatabaseWorkerRecords:
     def __init__(self) -> None:
         self._incarnation = ""
         self._before: tuple[str, float] | None = None
-        self._cleaned_at = 0.0
         self._listed: frozenset[str] = frozenset()
         self._shown: tuple[Any, ...] = ()
         self._tasks: tuple[tuple[str, str], ...] = ()
@@ -118,10 +116,6 @@ class DatabaseWorkerRecords:
     def failed(self, failures: Sequence[Failure]) -> None:
         task_failures.record(failures)
         causes.bind({each.task_id for each in failures})
-        if time.monotonic() - self._cleaned_at >= CLEAN_SECONDS:
-            self._cleaned_at = time.monotonic()
-            task_failures.forget_old()
-            task_counts.forget_old()
 
     def letter_done(self, letter: int, task_id: str) -> None:
         rows.done(letter, task_id)

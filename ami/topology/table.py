@@ -42,6 +42,7 @@ ROWS: tuple[Workload, ...] = (
             "ami.ml.tasks.check_processing_service",
             "ami.ml.tasks.check_processing_services_online",
             "ami.main.tasks.update_*",
+            "ami.main.tasks.purge_old_rows",
             "ami.main.tasks.regroup_events",
             "ami.main.tasks.sync_source_images",
             "ami.jobs.tasks.audit_*",

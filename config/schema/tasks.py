@@ -53,6 +53,29 @@ class Tasks(Variables):
     antenna_letter_days: int = variable(
         30, "Days for which a dead letter is kept after its last death, whatever became of it.", low=1, high=3650
     )
+    antenna_audit_days: int = variable(
+        365,
+        "Days for which the audit log keeps what users did, and counts of refused requests; longer for a state that is "
+        "in force.",
+        low=1,
+        high=36_500,
+    )
+    antenna_admin_history_days: int = variable(
+        365, "Days for which the admin's History pages keep an entry.", low=1, high=36_500
+    )
+    antenna_job_log_days: int = variable(
+        90,
+        "Days for which the log of a job that is over is kept; of each job at most the newest 10,000 lines.",
+        low=1,
+        high=36_500,
+    )
+    antenna_export_days: int = variable(
+        365,
+        "Days for which an export of a schedule and its file are kept; the last one stays, and so does what a user "
+        "asked for.",
+        low=1,
+        high=36_500,
+    )
     antenna_letter_minutes: int = variable(
         60,
         "Dead letters that died in so many minutes count as new: `queues letters check` names them.",

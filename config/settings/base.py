@@ -188,6 +188,10 @@ ANTENNA_STARTED_BY = values.antenna_started_by
 globals().update(mail(values.email_url, values.antenna_email_from))
 ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
 ANTENNA_LETTER_DAYS = values.antenna_letter_days
+ANTENNA_AUDIT_DAYS = values.antenna_audit_days
+ANTENNA_ADMIN_HISTORY_DAYS = values.antenna_admin_history_days
+ANTENNA_JOB_LOG_DAYS = values.antenna_job_log_days
+ANTENNA_EXPORT_DAYS = values.antenna_export_days
 ANTENNA_LETTER_MINUTES = values.antenna_letter_minutes
 ANTENNA_SENSITIVE_NAMES = values.antenna_sensitive_names
 

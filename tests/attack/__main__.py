@@ -9,7 +9,7 @@ from tests.attack.report import Report
 from tests.attack.stage import database, stage
 from tests.support import services
 
-PARTS = ("access", "admin", "schema", "messages", "bodies", "logins")
+PARTS = ("access", "admin", "schema", "messages", "bodies", "logins", "growth", "figures", "documents")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

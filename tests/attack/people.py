@@ -48,6 +48,8 @@ def create_people(stage: Stage) -> People:
         tokens["worker"] = token
         api["worker"] = _api_role("worker", token, everybody, scenes)
     admin = {name: _admin_role(name, people[name], everybody) for name in ("owner", "staff", "superuser")}
+    clerk = User.objects.create_user(f"clerk-{secrets.token_hex(3)}@example.org", PASSWORD, is_staff=True)
+    admin["clerk"] = _admin_role("clerk", clerk, everybody)
     admin["anonymous"] = Role("anonymous", hidden=tuple(sorted(everybody)))
     return People(victim, scenes, api, admin, _secrets([victim, *scenes.values()], tokens), token is not None)
 
@@ -112,7 +114,7 @@ def _admin_role(name: str, user: User, everybody: set[str]) -> Role:
     browser.force_login(user)
     cookie = f"sessionid={browser.cookies[settings.SESSION_COOKIE_NAME].value}; csrftoken={CSRF}"
     headers = {"Cookie": cookie, "X-CSRFToken": CSRF}
-    return Role(name, headers, hidden=() if user.is_staff else tuple(sorted(everybody)))
+    return Role(name, headers, hidden=() if user.get_all_permissions() else tuple(sorted(everybody)))
 
 
 def _secrets(scenes: list[Scene], tokens: dict[str, str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.attack import access, fuzz, logins, memory, messages, pages
+from tests.attack import access, documents, figures, fuzz, growth, logins, memory, messages, pages
 from tests.attack.addresses import all_addresses
 from tests.attack.client import Client, Request, Role
 from tests.attack.people import People, create_people, new_owner
@@ -56,6 +56,9 @@ def _parts(
         "messages": lambda: messages.attack(stage, report, short=short),
         "bodies": lambda: memory.attack(stage, client, people, report, short=short),
         "logins": lambda: logins.attack(client, report, short=short),
+        "growth": lambda: growth.attack(client, people, report, short=short),
+        "figures": lambda: figures.attack(client, people, report),
+        "documents": lambda: documents.attack(stage, client, people, report, short=short),
     }
 
 

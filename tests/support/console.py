@@ -106,9 +106,11 @@ def show(monkeypatch, found: Snapshot) -> None:
 
 
 def client_of(*permissions: str, **fields) -> Client:
-    """Return the browser of a staff user with these permissions of queues."""
+    """Return the browser of a staff user with these permissions of queues, jobs and calls."""
     person = factories.user(**{"is_staff": True, **fields})
-    person.user_permissions.add(*Permission.objects.filter(content_type__app_label="queues", codename__in=permissions))
+    apps = ("queues", "jobs", "admission")
+    found = Permission.objects.filter(content_type__app_label__in=apps, codename__in=permissions)
+    person.user_permissions.add(*found)
     client = Client()
     client.force_login(person)
     return client

@@ -6,12 +6,13 @@ from typing import Any
 from django.conf import settings
 from django.urls import reverse
 
-from ami.console.findings import finding_row
+from ami.console.findings import finding_row, is_of_job
+from ami.console.levers import LEVERS, VIEW_JOBS
 from ami.console.page import Page
 from ami.console.tables import Column, Row, Table
 from ami.queues import start_commands
 from ami.telemetry.snapshots import verdict
-from ami.telemetry.snapshots.shape import QueueFigures, Snapshot, WorkerFigures
+from ami.telemetry.snapshots.shape import FindingFigures, QueueFigures, Snapshot, WorkerFigures
 
 #: So many of the tasks that run longest are listed.
 MOST_TASKS = 12
@@ -28,14 +29,15 @@ class OverviewPage(Page):
     parts = {"overview": "console/parts/overview.html"}
 
     def figures(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return the findings, the queues, beat, the jobs and the tasks that run longest."""
+        """Return the findings, the queues, beat, the tasks that run longest, and the jobs for who may see them."""
         tasks = running_tasks(snapshot)
         return {
-            "findings": [finding_row(finding) for finding in snapshot.findings],
+            "findings": [finding_row(finding) for finding in self._findings(snapshot)],
             "queues": [(queue, *_not_well(queue, snapshot), _start(queue)) for queue in snapshot.queues],
             "start_beat": start_commands.of_beat(),
             "beats": snapshot.beats,
-            "jobs": snapshot.jobs,
+            "jobs": snapshot.jobs if self._sees_jobs() else (),
+            "sees_jobs": self._sees_jobs(),
             "tasks": tasks[:MOST_TASKS],
             "tasks_left": len(tasks) - MOST_TASKS,
             "running": sum(queue.running for queue in snapshot.queues),
@@ -49,10 +51,17 @@ class OverviewPage(Page):
         """Return the queues, the findings, the jobs and the tasks that run."""
         return [
             Table("queues", QUEUE_COLUMNS, [queue_row(queue) for queue in snapshot.queues]),
-            Table("findings", FINDING_COLUMNS, [asdict(finding) for finding in snapshot.findings]),
-            Table("jobs", JOB_COLUMNS, [asdict(job) for job in snapshot.jobs]),
+            Table("findings", FINDING_COLUMNS, [asdict(finding) for finding in self._findings(snapshot)]),
+            Table("jobs", JOB_COLUMNS, [asdict(job) for job in snapshot.jobs], needs=VIEW_JOBS),
             Table("tasks", TASK_COLUMNS, running_tasks(snapshot)),
         ]
+
+    def _sees_jobs(self) -> bool:
+        return VIEW_JOBS in self.allowed
+
+    def _findings(self, snapshot: Snapshot) -> list[FindingFigures]:
+        sees_jobs = self._sees_jobs() or LEVERS["enable"].needs in self.allowed
+        return [each for each in snapshot.findings if sees_jobs or not is_of_job(each)]
 
 
 def _not_well(queue: QueueFigures, snapshot: Snapshot) -> tuple[list[WorkerFigures], int]:

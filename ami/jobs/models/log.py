@@ -24,7 +24,10 @@ class JobLog(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        indexes = [models.Index(fields=["job", "-created_at"])]
+        indexes = [
+            models.Index(fields=["job", "-created_at"]),
+            models.Index(fields=["created_at"], name="jobs_joblog_age"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.level} {self.message[:80]}"

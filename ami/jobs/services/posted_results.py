@@ -9,6 +9,7 @@ from django.db import transaction
 
 from ami.jobs.models import Job
 from ami.jobs.services import result_batches, stored_results
+from ami.jobs.services.deliveries import deliveries_of_job
 from ami.jobs.services.expected_results import Expected, images_of_job
 from ami.jobs.services.image_claims import config_of_tasks
 from ami.jobs.services.result_bodies import Text
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 #: Different reasons that one post writes to the job's log.
 MOST_REASONS = 10
+NO_DELIVERY = "The reply subject is no delivery of the job."
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenR
     """Store and publish results; return what became of each, in the same order.
 
     A refused item saves nothing. If its reply subject names a delivery of this job, the image of that is failed with
-    the reason: what is stored in its place is an error with that reply subject.
+    the reason: what is stored in its place is an error with that reply subject. What names neither an image nor a
+    delivery of the job makes no row.
 
     Raises:
         OSError: the storage failed.
@@ -55,29 +58,42 @@ def take(job: Job, results: Sequence[PostedResult | WrongResult]) -> list[TakenR
 
 
 def _checked(job: Job, expected: Expected, results: Sequence[PostedResult | WrongResult]) -> Iterator[_Taken]:
-    named = {key for item in results if isinstance(item, PostedResult) and item.names for key in item.names.images}
-    own = images_of_job(job.pk, named)
+    own = images_of_job(job.pk, {key for item in results if isinstance(item, PostedResult) for key in item.images})
+    reasons = [_reason(expected, own, item) for item in results]
+    unsure = [item.reply_subject for item, why in zip(results, reasons, strict=True) if why or not _is_own(item, own)]
+    delivered = deliveries_of_job(job.pk, unsure)
     config = config_of_tasks(job)
-    for item in results:
-        if isinstance(item, WrongResult):
-            yield _refused(item.reply_subject, item.reason)
+    for item, reason in zip(results, reasons, strict=True):
+        is_delivery = item.reply_subject in delivered
+        if not reason and not is_delivery and not _is_own(item, own):
+            reason = NO_DELIVERY
+        if reason or isinstance(item, WrongResult):
+            yield _refused(item.reply_subject, reason, is_delivery)
             continue
         names = item.names
-        reason = expected.refusal(names) if names else ""
-        if names and not reason and names.images and not names.images & own:
-            reason = "The result names no image of the job."
-        if reason:
-            yield _refused(item.reply_subject, reason)
-            continue
         if names and names.config is not None and config is not None and names.config != config:
             logger.warning("Job %s: a worker used another configuration than the project's", job.pk)
         yield _Taken(item.reply_subject, item.text)
 
 
-def _refused(reply_subject: str, reason: str) -> _Taken:
+def _reason(expected: Expected, own: set[str], item: PostedResult | WrongResult) -> str:
+    """Return why an item is not a result of the job; empty if it may be one."""
+    if isinstance(item, WrongResult):
+        return item.reason
+    if item.names and (reason := expected.refusal(item.names)):
+        return reason
+    return "The result names no image of the job." if item.names and item.images and not item.images & own else ""
+
+
+def _is_own(item: PostedResult | WrongResult, own: set[str]) -> bool:
+    """Whether an item names an image of the job."""
+    return isinstance(item, PostedResult) and not item.images.isdisjoint(own)
+
+
+def _refused(reply_subject: str, reason: str, is_delivery: bool) -> _Taken:
     """Return an error to be stored in the place of an item; nothing is stored where no delivery is named."""
     error = {"reply_subject": reply_subject, "result": {"error": f"Result refused: {reason}"}}
-    return _Taken(reply_subject, json.dumps(error).encode() if reply_subject else b"", reason)
+    return _Taken(reply_subject, json.dumps(error).encode() if is_delivery else b"", reason)
 
 
 @transaction.atomic

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery.utils import uuid
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from ami.celery import storable
@@ -16,11 +17,11 @@ from ami.jobs.models import Job, StoredResult
 from ami.jobs.services import result_bodies
 from ami.jobs.services.result_bodies import Text, load
 from ami.jobs.signals import result_stored
+from ami.queues.old_rows import ROWS
 
 __all__ = ["load", "store", "store_many", "store_text"]
 
 KEEP_SECONDS = 24 * 3600
-PURGE_BATCH = 1000
 
 #: Bounds of one INSERT of rows with their bodies.
 MOST_ROWS = 200
@@ -121,10 +122,14 @@ def delete_handled(job_id: int) -> int:
 
 
 def purge() -> int:
-    """Delete up to PURGE_BATCH results that were handled more than KEEP_SECONDS ago; return how many."""
+    """Delete the first results that were handled more than KEEP_SECONDS ago; return how many."""
     old = timezone.now() - timedelta(seconds=KEEP_SECONDS)
-    rows = StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at")
-    names = dict(rows.values_list("pk", "name")[:PURGE_BATCH])
+    return delete(StoredResult.objects.filter(handled_at__lt=old).order_by("handled_at"))
+
+
+def delete(rows: "QuerySet[StoredResult]", most: int = ROWS) -> int:
+    """Delete the first ``most`` of these results with their bodies; return how many they were."""
+    names = dict(rows.values_list("pk", "name")[:most])
     result_bodies.delete(names.values())
     StoredResult.objects.filter(pk__in=names).delete()
     return len(names)

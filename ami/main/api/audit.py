@@ -1,4 +1,4 @@
-"""Audit of changes through the API: in the log, and in the admin's history of each row."""
+"""Audit of changes through the API: in the log, and in the admin's history of each row; what is refused is counted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ami.queues import audit_log
 
 
 class AuditMiddleware:
-    """Records every unsafe API request of an authenticated client.
+    """Records every unsafe API request of an authenticated client that is not refused, and counts the others.
 
     A view lists actions that workers call all the time in ``unrecorded``; they are skipped. Bodies are not recorded.
     """
@@ -35,13 +35,15 @@ def _record(request: HttpRequest, response: HttpResponse, view: Any) -> None:
     name = f"{view.__name__.removesuffix('View').removesuffix('ViewSet')} {action or request.method}"
     # A client may request any path: only the matched route parameters are recorded.
     keys = " ".join(f"{key} {value}" for key, value in match.kwargs.items() if key != "format")
+    if response.status_code >= 400:
+        audit_log.count_refused(f"API {name} {keys}".strip(), user=request.user, status=response.status_code)
+        return
     row = _row(view, match.kwargs, response)
-    has_changed = row is not None and response.status_code < 400
     audit_log.record(
         f"API {name}",
         who=request.user,
-        rows=[row] if has_changed else [],
-        which="" if has_changed else keys,
+        rows=[row] if row else [],
+        which="" if row else keys,
         outcome=f"answered {response.status_code}",
         flag={"create": ADDITION, "destroy": DELETION}.get(action, CHANGE),
     )

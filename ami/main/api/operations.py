@@ -239,7 +239,7 @@ class WorkerViewSet(OperationsView):
 class TaskViewSet(OperationsView):
     """Single tasks, by their id."""
 
-    needs = {"cancel": "cancel_task"}
+    needs = {"cancel": "cancel_task", "state": "view_taskrun"}
     unrecorded = ("cancel",)
     reads = {"state": ("search",)}
 

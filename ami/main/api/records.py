@@ -18,6 +18,7 @@ MOST_AUDIT_ENTRIES = 500
 class AuditViewSet(OperationsView):
     """What operators did, newest first."""
 
+    needs = {"list": "view_auditentry"}
     reads = {"list": ("limit",)}
 
     @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from ami.main.api.operations import OperationsView, given_in, refusing
 from ami.queues import disabling, states
+from ami.queues.targets import Kind
 from ami.queues.wishes import LONGEST_WHY, Operator
 
 
@@ -54,9 +55,11 @@ class DisabledViewSet(OperationsView):
     serializer_class = NameBody
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
-    def list(self, _: Request) -> Response:
-        """Return what is disabled."""
-        return Response([disabling.as_dict(row) for row in disabling.listed()])
+    def list(self, request: Request) -> Response:
+        """Return what is disabled; a job only to who may see jobs, or disable them."""
+        sees_jobs = any(map(request.user.has_perm, ("jobs.view_job", "queues.disable_task")))
+        found = [row for row in disabling.listed() if sees_jobs or row.kind != Kind.JOB]
+        return Response([disabling.as_dict(row) for row in found])
 
     @extend_schema(request=DisableBody, responses=OpenApiTypes.OBJECT)
     @action(detail=False, methods=["post"], serializer_class=DisableBody)

@@ -9,6 +9,7 @@ from django.utils.crypto import salted_hmac
 
 from ami.main.models import LoginAttempts
 from ami.main.services.client_address import network_of
+from ami.queues.old_rows import delete_some
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ def count_account(address: str, account: str) -> int:
 
 
 def purge() -> int:
-    """Delete ended windows; return how many."""
-    return LoginAttempts.objects.filter(ends_at__lte=int(time.time())).delete()[0]
+    """Delete the first ended windows; return how many."""
+    return delete_some(LoginAttempts.objects.filter(ends_at__lte=int(time.time())).order_by("ends_at"))
 
 
 def _count(limit: Limit, key: str) -> int:

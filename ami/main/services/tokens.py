@@ -13,6 +13,7 @@ from django.utils import timezone
 from ami.main.models import ApiToken, Project, User
 from ami.main.models.tokens import PREFIX_LENGTH, digest_of
 from ami.queues import audit_log
+from ami.queues.old_rows import delete_some
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,6 @@ LAST_USED_INTERVAL = timedelta(minutes=5)
 
 #: How long revoked and expired tokens stay listed for staff.
 ENDED_RETENTION = timedelta(days=30)
-
-PURGE_BATCH = 10_000
 
 
 def issue(
@@ -104,13 +103,9 @@ def _record_use(token: ApiToken, now: datetime) -> None:
 
 
 def purge() -> int:
-    """Delete idle tokens of persons, and tokens that ended `ENDED_RETENTION` ago; return how many."""
+    """Delete the first idle tokens of persons, and tokens that ended `ENDED_RETENTION` ago; return how many."""
     now = timezone.now()
     idle = now - timedelta(days=settings.ANTENNA_TOKEN_IDLE_DAYS)
     unused = Q(last_used_at__lt=idle) | Q(last_used_at=None, created_at__lt=idle)
     ended = Q(revoked_at__lt=now - ENDED_RETENTION) | Q(expires_at__lt=now - ENDED_RETENTION)
-    due = ApiToken.objects.filter(Q(unused, scope=Scope.PERSON) | ended).order_by("pk")
-    keys = list(due.values_list("pk", flat=True)[:PURGE_BATCH])
-    for start in range(0, len(keys), 500):
-        ApiToken.objects.filter(pk__in=keys[start : start + 500]).delete()
-    return len(keys)
+    return delete_some(ApiToken.objects.filter(Q(unused, scope=Scope.PERSON) | ended).order_by("pk"))

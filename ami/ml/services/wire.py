@@ -77,11 +77,20 @@ class Names:
 
 @dataclass(frozen=True)
 class PostedResult:
-    """One valid item of a request: its reply subject, its original text, and its names; an error has none."""
+    """One valid item of a request: its reply subject, its original text, and its names.
+
+    An error has no names; ``failed_image`` is the image that it names, empty if it names none.
+    """
 
     reply_subject: str
     text: memoryview
     names: Names | None = None
+    failed_image: str = ""
+
+    @property
+    def images(self) -> frozenset[str]:
+        """The images that it names."""
+        return self.names.images if self.names else frozenset({self.failed_image} - {""})
 
 
 @dataclass(frozen=True)
@@ -181,8 +190,9 @@ def _plain(text: Text) -> Posted:
 
 
 def _posted_item(item: PipelineTaskResult, text: memoryview) -> PostedResult:
-    names = None if isinstance(item.result, PipelineResultsError) else Names.of(item.result)
-    return PostedResult(item.reply_subject, text, names)
+    if isinstance(item.result, PipelineResultsError):
+        return PostedResult(item.reply_subject, text, failed_image=item.result.image_id or "")
+    return PostedResult(item.reply_subject, text, Names.of(item.result))
 
 
 def _cut_item(layout: Layout, index: int, value: Any) -> PostedResult | WrongResult:

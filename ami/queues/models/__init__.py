@@ -7,6 +7,7 @@ from ami.queues.models.desired_state import DesiredState
 from ami.queues.models.ended_worker import EndedWorker
 from ami.queues.models.lease import Lease
 from ami.queues.models.letter import Letter, LetterEvent
+from ami.queues.models.refused_requests import RefusedRequests
 from ami.queues.models.replay import Replay
 from ami.queues.models.task_count import TaskCount
 from ami.queues.models.task_failure import TaskFailure
@@ -24,6 +25,7 @@ __all__ = [
     "Lease",
     "Letter",
     "LetterEvent",
+    "RefusedRequests",
     "Replay",
     "TaskCount",
     "TaskFailure",

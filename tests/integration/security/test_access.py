@@ -195,13 +195,18 @@ def test_export_job_of_another_project_fails_without_revealing_it(mine, theirs):
 
 
 def test_results_for_another_projects_capture_change_nothing(mine, theirs):
-    from ami.jobs.services import ingest, stored_results
+    from ami.jobs.models import JobImage, StoredResult
+    from ami.jobs.services import ingest
 
     theirs.rows["detections"].classifications.all().delete()
     before = theirs.capture.detections.count()
     body = {"results": [{"reply_subject": "r", "result": mine.world.found(theirs.capture)}]}
-    assert mine.client.post(f"/api/v2/jobs/{mine.job.pk}/result/", body, format="json").status_code == 200
-    [row] = mine.job.results.all() if hasattr(mine.job, "results") else stored_results.StoredResult.objects.all()
+    path = f"/api/v2/jobs/{mine.job.pk}/result/"
+    assert mine.client.post(path, body, format="json").status_code == 200
+    assert not StoredResult.objects.exists()
+    JobImage.objects.filter(job=mine.job).update(reply_subject="r")
+    assert mine.client.post(path, body, format="json").status_code == 200
+    row = StoredResult.objects.get()
     ingest.handle(mine.job.pk, result_key=row.key, reply_subject="r")
     assert theirs.capture.detections.count() == before
 

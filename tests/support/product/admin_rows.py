@@ -27,7 +27,7 @@ from ami.main.models import (
 )
 from ami.main.services import login_attempts, tokens
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.queues.models import AuditEntry, DesiredState, Letter, Replay, TaskFailure, TaskRun, Worker
+from ami.queues.models import AuditEntry, DesiredState, Letter, RefusedRequests, Replay, TaskFailure, TaskRun, Worker
 from tests.support.product import factories
 
 _numbers = count(1)
@@ -152,3 +152,4 @@ def everything() -> None:
     begun = {"began_at": now, "until": now, "by": "command:ada"}
     Replay.objects.create(selection={"cause": "c"}, total=1, most_pk=1, **begun)
     AuditEntry.objects.create(who="command:ada", verb="pause", target="queue antenna-ingest")
+    RefusedRequests.objects.create(user=factories.user(), status=404, hour=timezone.now(), last="API Job run pk 9")

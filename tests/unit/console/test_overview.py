@@ -71,16 +71,16 @@ def test_finding_has_its_sentence_runbook_and_lever(figures, operator):
     assert reverse("console:lever", args=["resume", ROWS[1].queue]) in shown
 
 
-def test_job_links_to_its_page_with_its_progress(figures, viewer):
-    shown = overview(viewer)
+def test_job_links_to_its_page_with_its_progress(figures):
+    shown = overview(console.client_of("view_job"))
     assert reverse("admin:jobs_job_change", args=[5]) in shown
     assert 'process</span> <strong class="figure">25%' in shown
     assert "2 images failed" in shown
 
 
-def test_empty_deployment_says_what_to_do(viewer, monkeypatch, fresh_watchers):
+def test_empty_deployment_says_what_to_do(db, monkeypatch, fresh_watchers):
     console.show(monkeypatch, Snapshot(console.AT, 1, (), (), (), ()))
-    shown = overview(viewer)
+    shown = overview(console.client_of("view_job"))
     for sentence in ("No figures yet", "queues check --live", "No beat runs", "No job runs"):
         assert sentence in shown
 

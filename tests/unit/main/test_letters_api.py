@@ -105,7 +105,7 @@ def test_letter_is_edited_and_discarded():
 
 
 def test_tasks_are_disabled_and_enabled_and_states_are_read():
-    made = client("disable_task")
+    made = client("disable_task", "view_taskrun")
     assert post(made, f"{DISABLED}disable/", name="no such task").status_code == 400
     for name in (TASK, "job:12"):
         assert post(made, f"{DISABLED}disable/", name=name, why="x").status_code == 200

@@ -162,13 +162,11 @@ def test_the_table_shows_no_address_and_no_account(db):
 
 @pytest.mark.sqlite
 def test_windows_that_are_over_are_purged(db, monkeypatch):
-    from ami.main.tasks import update_login_attempts
-
     by_api(VICTIM)
-    assert update_login_attempts() == 0
+    assert login_attempts.purge() == 0
     now = login_attempts.time.time()
     monkeypatch.setattr(login_attempts.time, "time", lambda: now + 61)
-    assert update_login_attempts() == 3
+    assert login_attempts.purge() == 3
     assert not LoginAttempts.objects.exists()
 
 

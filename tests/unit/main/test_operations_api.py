@@ -71,7 +71,7 @@ def test_failures_and_their_causes_are_shown_to_who_may_see_them():
 )
 def test_viewer_sees_and_cannot_touch(address: str, body: dict[str, Any]):
     worker()
-    viewer = client()
+    viewer = client("view_auditentry")
     for seen in ("queues/", "workers/", "audit/"):
         assert viewer.get(f"/api/v2/{seen}").status_code == 200
         assert client(is_staff=False).get(f"/api/v2/{seen}").status_code == 403

@@ -11,7 +11,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from ami.jobs.tasks import audit_data_integrity
 from ami.main.models import ApiToken, Project
 from ami.main.services import tokens
 from tests.support.product import factories
@@ -161,14 +160,14 @@ def test_token_in_use_at_this_moment_is_not_ended(person, few, monkeypatch):
 
 
 @pytest.mark.sqlite
-def test_audit_deletes_idle_and_long_ended_tokens(person):
+def test_idle_and_long_ended_tokens_are_purged(person):
     idle, old_worker, kept, revoked, expired = (tokens.issue(person)[0] for _ in range(5))
     age(idle, created_at=timedelta(days=91))
     ApiToken.objects.filter(pk=old_worker.pk).update(scope=tokens.Scope.WORKER)
     age(old_worker, created_at=timedelta(days=900))
     age(revoked, revoked_at=timedelta(days=31))
     age(expired, expires_at=timedelta(days=31))
-    assert audit_data_integrity()["tokens_purged"] == 3
+    assert tokens.purge() == 3
     assert set(ApiToken.objects.all()) == {kept, old_worker}
 
 

@@ -1,4 +1,4 @@
-"""Publishes accepted but unhandled results again whose call is gone, and purges old ones."""
+"""Publishes accepted but unhandled results again whose call is gone."""
 
 from datetime import datetime, timedelta
 
@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from ami.admission.calls import has_call
 from ami.jobs.models import StoredResult
-from ami.jobs.services import result_batches, stored_results
+from ami.jobs.services import result_batches
 
 WAIT_SECONDS = 300
 LONGEST_DOUBLINGS = 6
@@ -15,7 +15,7 @@ AT_ONCE = 500
 
 
 def audit_stored_results() -> dict[str, int]:
-    """Publish results again that are unhandled after 5 minutes, then 10, 20, ...; purge handled ones.
+    """Publish results again that are unhandled after 5 minutes, then 10, 20, ...
 
     A result is stored together with its call: only one whose call was purged or released by hand, or was made by an
     earlier version, has none. A result whose task was buried is not published again: its letter is there.
@@ -30,7 +30,7 @@ def audit_stored_results() -> dict[str, int]:
     )
     due = [row for row in waiting[:BATCH] if _is_due(row, now)][:AT_ONCE]
     result_batches.publish(due)
-    return {"published_again": len(due), "purged": stored_results.purge()}
+    return {"published_again": len(due)}
 
 
 def _is_due(row: StoredResult, now: datetime) -> bool:

@@ -158,6 +158,16 @@ def _sequence(job_id: int, reply_subject: str) -> int | None:
     return int(tokens[offset + 3]) if tokens[offset] == names.stream(job_id) else None
 
 
+def message_of(job_id: int, reply_subject: str) -> tuple[int, str] | None:
+    """Return the stream sequence and the time of the message of a delivery; None where `_sequence` is.
+
+    Both are the same in each delivery of a message. A stream that is made again has the same sequences at other times.
+    """
+    sequence = _sequence(job_id, reply_subject)
+    tokens = reply_subject.split(".")
+    return None if sequence is None else (sequence, tokens[9 if len(tokens) >= 11 else 7])
+
+
 def image_of_reply(job_id: int, reply_subject: str) -> int | None:
     """Return the image of the delivery with this reply subject; None if the message no longer exists.
 

@@ -25,9 +25,9 @@ def main(argv: Sequence[str]) -> None:
         _refuse(database_errors.unreachable())
     try:
         execute_from_command_line(list(argv))
-    except Error:
+    except Error as error:
         if TRACEBACK not in argv:
-            _refuse(database_errors.unusable())
+            _refuse(database_errors.failed(error))
         # The database is in order: a fault of the code.
         raise
 

@@ -13,7 +13,7 @@ from celery.utils.log import get_logger
 from django.db import Error
 from django_celery_beat.schedulers import DatabaseScheduler
 
-from ami.celery import beat_entry, tick_claims
+from ami.celery import beat_entry, outages, tick_claims
 from ami.celery.beat_variables import BeatVariables
 from ami.celery.claimed_ticks import RENEW_SECONDS, RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
@@ -172,6 +172,7 @@ class Scheduler(DatabaseScheduler):
                 raise  # Celery logs it with its traceback: once is enough.
             logger.error("Message Error: tick of %s not sent, trying again in %.0f s: %s", entry.name, seconds, error)
             return None
+        outages.answered(outages.CONFIRMATIONS, is_sure=True)
         self._ticks.sent(tick)
         return result
 
@@ -257,4 +258,6 @@ class Scheduler(DatabaseScheduler):
             self._watchdog.alive(seconds)
 
         retries = self.app.conf.broker_connection_max_retries
-        return self.connection.ensure_connection(failed, retries, callback=self._end.here)
+        connection = self.connection.ensure_connection(failed, retries, callback=self._end.here)
+        outages.answered(outages.BROKER, is_sure=True)
+        return connection

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connections
 
 from ami.celery.thread_database import database_block
-from ami.queues import broker_errors, diagnostics
+from ami.queues import diagnostics
 from ami.queues.diagnostics.finding import Finding
 from ami.telemetry import promise_findings, shared_values
 from ami.telemetry.alerts import shown
@@ -83,11 +83,7 @@ def _run() -> None:
 
 
 def _look() -> Iterator[FindingFigures]:
-    try:
-        found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
-    except broker_errors.kinds() as error:
-        found = [Finding("error", "broker-unreachable", broker_errors.sentence(error))]
-        found += diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)
+    found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
     yield from map(_figures, found)
 
 

@@ -2,21 +2,24 @@
 
 ``queues``, ``broker``: what the broker says. ``workers``, ``restarts``: what each worker says. ``calls``: calls that
 are not sent. ``stranded``: calls that no worker can run. ``redis_servers``: what each Redis says. ``beat``: what beat
-left in the database. ``reported``: what workers reported there. ``sources``: what the apps above know.
+left in the database. ``reported``: what workers reported there. ``sources``: what the apps above know. ``look``: one
+look at all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError
+from django.db import connection as database
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
 from ami.queues import governors
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import Finding
+from ami.queues.diagnostics.look import BROKER, DATABASE, Look, gravest_first
 from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -25,44 +28,55 @@ if TYPE_CHECKING:
 else:
     redis_servers = deferred("ami.queues.diagnostics.redis_servers")
 
-__all__ = ["Finding", "findings", "without_broker"]
+__all__ = ["Finding", "findings", "gravest_first", "without_broker"]
 
 
 def findings(topology: Topology, app: Any, management_url: str, servers: Iterable[RedisServer] = ()) -> list[Finding]:
     """Return everything that is wrong, the gravest first; an empty list is a healthy deployment.
 
-    Raises:
-        kombu.exceptions.OperationalError: the broker itself does not answer.
+    A source that does not answer is an error, and what follows from that is left out; none is raised.
     """
-    with app.connection_for_read() as connection:
-        connection.ensure_connection(max_retries=1, timeout=5)
-        answers, of_workers = workers.answers(topology, app)
-        found = [
-            *queues.consumed(topology, connection, governors.workers(answers)),
-            *of_workers,
-            *stranded.findings(app, answers),
-            *queues.given_up(topology, connection),
-            *broker.managed(topology, management_url, connection),
-            *redis_servers.looked_at(servers),
-            *without_broker(topology),
-        ]
-    return _sorted(found)
+    look = Look()
+    look.add(_asked_database)
+    look.add(partial(_of_broker, look, topology, app, management_url))
+    look.add(lambda: redis_servers.looked_at(servers))
+    _look_without_broker(look, topology)
+    return look.findings()
 
 
 def without_broker(topology: Topology) -> list[Finding]:
     """Return what is wrong as far as the broker need not be asked."""
-    return _sorted([*beat.findings(), *_reported(topology), *sources.findings()])
+    look = Look()
+    _look_without_broker(look, topology)
+    return look.findings()
+
+
+def _look_without_broker(look: Look, topology: Topology) -> None:
+    look.add(beat.findings, DATABASE)
+    look.add(partial(_reported, topology), DATABASE)
+    look.add(lambda: sources.findings(look.away))
+
+
+def _asked_database() -> list[Finding]:
+    with database_block(), database.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return []
+
+
+def _of_broker(look: Look, topology: Topology, app: Any, management_url: str) -> list[Finding]:
+    """Ask what needs the broker, over one connection. Raises what its libraries raise."""
+    with app.connection_for_read() as connection:
+        connection.ensure_connection(max_retries=1, timeout=5)
+        answers, of_workers = workers.answers(topology, app)
+        known = governors.workers(answers)
+        look.add(lambda: queues.consumed(topology, connection, known, is_known=DATABASE not in look.away), BROKER)
+        look.add(lambda: of_workers)
+        look.add(lambda: stranded.findings(app, answers), DATABASE, BROKER)
+        look.add(lambda: queues.given_up(topology, connection), DATABASE, BROKER)
+        look.add(lambda: broker.managed(topology, management_url, connection), BROKER)
+    return []
 
 
 def _reported(topology: Topology) -> list[Finding]:
-    try:
-        with database_block():
-            return [*reported.findings(topology), *calls.findings()]
-    except DatabaseError as error:
-        why = str(error).partition("\n")[0]
-        return [Finding("unseen", "database", f"The workers' rows were not read: {why}; correct DATABASE_URL.")]
-
-
-def _sorted(found: list[Finding]) -> list[Finding]:
-    order = {"error": 0, "warning": 1, "unseen": 2}
-    return sorted(found, key=lambda finding: order[finding.level])
+    with database_block():
+        return [*reported.findings(topology), *calls.findings()]

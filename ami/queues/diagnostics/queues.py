@@ -16,8 +16,16 @@ from ami.topology.app import APP
 from ami.topology.topology import Topology
 
 
-def consumed(topology: Topology, connection: Connection, workers: Sequence[governors.Worker]) -> Iterator[Finding]:
-    held = {*governors.held_queues(workers), *reported.closed_queues(topology)}
+def consumed(
+    topology: Topology, connection: Connection, workers: Sequence[governors.Worker], *, is_known: bool = True
+) -> Iterator[Finding]:
+    """Yield the queues that are missing, or that none of ``workers`` consumes without an operator wanting it so.
+
+    Without ``is_known`` what operators want cannot be read: a queue whose worker answers may be paused.
+    """
+    held = {*governors.held_queues(workers), *(reported.closed_queues(topology) if is_known else ())}
+    if not is_known:
+        held |= {queue for worker in workers for queue in worker.own_queues or ()}
     for state in queue_states(topology, connection):
         if state.messages is None:
             sentence = f"{state.queue} is not declared; run 'manage.py queues declare'."

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from django.conf import settings
-from django.db import DatabaseError
 
 from ami.celery.thread_database import database_block
 from ami.queues import disabling, overview
@@ -61,15 +60,16 @@ def _disabled(row: Disabled) -> Finding:
 
 
 def closed_queues(topology: Topology) -> set[str]:
-    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
-    try:
-        with database_block():
-            rows, pauses = overview.workers(), all_paused()
-        queues = {queue for row in rows for queue in row.queues}
-        parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
-        return parked | {row.queue for row in topology.workloads if row.queue in pauses}
-    except DatabaseError:
-        return set()
+    """Return the queues without a consumer because operators want it so: paused, or every worker parked.
+
+    Raises:
+        django.db.Error: the database did not answer.
+    """
+    with database_block():
+        rows, pauses = overview.workers(), all_paused()
+    queues = {queue for row in rows for queue in row.queues}
+    parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
+    return parked | {row.queue for row in topology.workloads if row.queue in pauses}
 
 
 def _of_worker(row: WorkerRow) -> Iterator[Finding]:

@@ -17,7 +17,9 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
+from ami.celery import outages
 from ami.jobs.errors import NatsUnavailable
+from ami.queues.connection_reasons import reason
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,12 +54,15 @@ class Connection:
             raise NatsUnavailable(f"NATS at {_where()} failed a moment ago.")
         future = asyncio.run_coroutine_threadsafe(self._run(operation, seconds), self._loop)
         try:
-            return future.result(timeout=CONNECT_SECONDS + seconds + 1)
+            found = future.result(timeout=CONNECT_SECONDS + seconds + 1)
+            outages.answered("NATS", is_sure=True)
+            return found
         except (NotFoundError, NatsUnavailable):
             raise
         except (OSError, TimeoutError, FutureTimeout, nats.errors.Error, APIError) as error:
             future.cancel()
             self._open_until = time.monotonic() + BREAKER_SECONDS
+            outages.report("NATS", _sentence, error)
             raise NatsUnavailable(f"NATS at {_where()} is unreachable: {type(error).__name__}.") from error
 
     async def _run(self, operation: Operation[T], seconds: float) -> T:
@@ -108,6 +113,10 @@ async def _close_quietly(client: Client | None) -> None:
     except Exception as error:
         # The connection is already broken; an error while closing it does not matter.
         logger.debug("Closing a lost NATS connection failed: %r", error)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"NATS at {_where()} is unreachable: {reason(error)}; start it or correct NATS_URL."
 
 
 def _where() -> str:

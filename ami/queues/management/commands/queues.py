@@ -157,6 +157,7 @@ class Command(BaseCommand):
             conf = current_app.conf
             servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
             found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)
+            found = diagnostics.gravest_first(found)
         cells = [(item.level, item.name, item.sentence) for item in found]
         self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
         if any(item.level == "error" for item in found):

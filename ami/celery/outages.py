@@ -24,6 +24,9 @@ AGAIN_SECONDS = 60.0
 QUIET_SECONDS = 12.0
 #: Loggers of what fails itself, such as a task.
 KEPT = ("celery.app.trace", "celery.worker.request", __name__)
+#: Of a message that is published again and again and has expired meanwhile.
+REPEATED = ("celery.app.base",)
+#: What Django logs of a request that was answered so.
 UNAVAILABLE = 503
 
 
@@ -54,12 +57,19 @@ _lock = threading.Lock()
 _sources: dict[str, Source] = {}
 _outages: dict[str, Outage] = {}
 _complained_at: dict[str, float] = {}
+_is_silent = False
 
 
 def connect(*sources: Source) -> None:
     """Recognise the errors of these sources, those of the first one before the others'."""
     _sources.clear()
     _sources.update({source.name: source for source in sources})
+
+
+def silence() -> None:
+    """Log nothing of sources: this process is a command, which says itself what does not answer."""
+    global _is_silent
+    _is_silent = True
 
 
 def is_away(name: str) -> bool:
@@ -70,9 +80,11 @@ def is_away(name: str) -> bool:
 def failed(error: BaseException, logger_name: str = "") -> bool:
     """Report the source that an error says to be away; return False where it says that of none."""
     for source in _sources.values():
-        if source.is_away(error, logger_name in source.loggers):
-            report(source.name, source.sentence, error)
-            return True
+        is_its = logger_name in source.loggers
+        for cause in _chain(error) if is_its else (error,):
+            if source.is_away(cause, is_its):
+                report(source.name, source.sentence, cause)
+                return True
     return False
 
 
@@ -82,7 +94,7 @@ def report(name: str, sentence: Callable[[BaseException], str], error: BaseExcep
     with _lock:
         outage = _outages.setdefault(name, Outage(now, now))
         outage.failed_at = now
-        if now - outage.logged_at < AGAIN_SECONDS:
+        if _is_silent or now - outage.logged_at < AGAIN_SECONDS:
             return
         outage.logged_at = now
     logger.error("%s%s", sentence(error), f" For {now - outage.since:.0f} s so far." if now > outage.since else "")
@@ -98,6 +110,8 @@ def answered(name: str, *, is_sure: bool = False) -> None:
         if outage is None or not (is_sure or now - outage.failed_at >= QUIET_SECONDS):
             return
         del _outages[name]
+    if _is_silent:
+        return
     what = "The broker confirms messages" if name == CONFIRMATIONS else f"{THE.get(name, name)} answers"
     logger.warning("%s again, after %.0f s.", what, now - outage.since)
 
@@ -130,7 +144,7 @@ class OutageFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING or record.name in KEPT:
             return True
-        if record.name == "django.request" and getattr(record, "status_code", 0) == UNAVAILABLE and _outages:
+        if _outages and (record.name in REPEATED or getattr(record, "status_code", 0) == UNAVAILABLE):
             return False
         return not any(failed(error, record.name) for error in _errors(record))
 
@@ -140,6 +154,12 @@ def _errors(record: logging.LogRecord) -> Iterator[BaseException]:
         yield record.exc_info[1]
     if isinstance(record.args, tuple):
         yield from (each for each in record.args if isinstance(each, BaseException))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _new_lock() -> None:

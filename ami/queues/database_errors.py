@@ -34,13 +34,17 @@ REMEDIES = {
 
 def sentence(error: BaseException) -> str:
     """Return why the database cannot be used, without a password; ``error`` is what Django or the driver raised."""
-    connection = connections[DEFAULT_DB_ALIAS]
-    why = reason(error)
-    remedy = REMEDIES.get(why, f"start the database or {CORRECT}")
+    return f"{where(connections[DEFAULT_DB_ALIAS])} cannot be used: {why(error)}"
+
+
+def why(error: BaseException) -> str:
+    """Return the reason and the remedy, for the end of a sentence."""
+    if found := _sqlite_reason(connections[DEFAULT_DB_ALIAS], error):
+        return f"{found[0]}; {found[1]}."
     if state_of(error) in UNMIGRATED:
-        why, remedy = "it lacks a table or a column", "'python manage.py migrate' adds it"
-    why, remedy = _sqlite_reason(connection, error) or (why, remedy)
-    return f"{where(connection)} cannot be used: {why}; {remedy}."
+        return "it lacks a table or a column; 'python manage.py migrate' adds it."
+    words = reason(error)
+    return f"{words}; {REMEDIES.get(words, f'start the database or {CORRECT}')}."
 
 
 def where(connection: Any) -> str:

@@ -21,8 +21,9 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
 
     Raises:
         CommandError: printed once, the database did not answer.
+        SystemExit: printed once, another source did not answer; code 1.
     """
-    from ami.console.top import live, once, terminal  # Rich and the pages: no other command needs them.
+    from ami.console.top import faults, live, once, terminal  # Rich and the pages: no other command needs them.
 
     if not (options["json"] or options["once"]):
         if terminal.is_usable(sys.stdin, out):
@@ -30,9 +31,11 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
             return
         print(NOT_A_TERMINAL, file=sys.stderr)
     try:
-        once.write(out, as_json=options["json"])
+        is_whole = once.write(out, as_json=options["json"])
     except DatabaseError as error:
-        raise CommandError(once.database_fault(error)) from error
+        raise CommandError("\n".join(faults.without_database(error))) from error
+    if not is_whole:
+        raise SystemExit(1)
 
 
 COMMAND = SubCommand(

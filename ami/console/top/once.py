@@ -9,8 +9,8 @@ from ami.console import quantities, seen_workers
 from ami.console.pages import overview, workers
 from ami.console.tables import Table, raw_rows
 from ami.console.top import overview_lines, screen
-from ami.console.top.cells import BAD, glyphs_for, line
-from ami.console.top.faults import database_fault as database_fault
+from ami.console.top.cells import BAD, glyphs_for
+from ami.console.top.faults import away
 from ami.telemetry import findings
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot
@@ -20,8 +20,8 @@ FRESH_SECONDS = 1.5
 PIPED_WIDTH = 80
 
 
-def write(out: IO[str], *, as_json: bool) -> None:
-    """Look at the broker, the workers and the findings, and print them.
+def write(out: IO[str], *, as_json: bool) -> bool:
+    """Look at the broker, the workers and the findings, and print them; return whether all sources answered.
 
     Raises:
         django.db.Error: the database did not answer.
@@ -33,6 +33,7 @@ def write(out: IO[str], *, as_json: bool) -> None:
         out.write(json.dumps(tables(snapshot)) + "\n")
     else:
         _print(snapshot, out)
+    return not away(snapshot)
 
 
 def tables(snapshot: Snapshot) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def tables(snapshot: Snapshot) -> dict[str, Any]:
     shown = [*overview.OverviewPage().tables(snapshot), Table("workers", workers.COLUMNS, rows)]
     return {
         "at": quantities.iso(snapshot.taken_at),
-        "unseen": list(snapshot.unseen),
+        "unseen": list(away(snapshot)),
         "delayed": snapshot.delayed,
         **{table.name: raw_rows(table) for table in shown},
     }
@@ -62,9 +63,9 @@ def _print(snapshot: Snapshot, out: IO[str]) -> None:
     glyphs, width = glyphs_for(console.encoding), console.width
     if glyphs.full == "#" and hasattr(file, "reconfigure"):
         file.reconfigure(errors="replace")  # A job's name may have more letters than the terminal.
+    for each in away(snapshot):
+        console.print(each, style=BAD)
     console.print(overview_lines.title(snapshot, 0.0, width, glyphs))
-    for each in snapshot.unseen:
-        console.print(line(f"Not seen: {each}", width, glyphs, BAD))
     for shown in screen.overview(snapshot, width, None, glyphs, ""):
         shown.rstrip()
         console.print(shown, soft_wrap=True)

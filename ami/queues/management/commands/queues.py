@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ami.admission import waiting_calls
+from ami.celery import answer_limits
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
@@ -39,6 +40,9 @@ from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from ami.topology import broker
 from ami.topology.topology import Topology
+
+#: A statement that the database does not answer is given up after so many seconds.
+ANSWER_SECONDS = 30.0
 
 
 class Command(BaseCommand):
@@ -75,6 +79,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run one sub-command; a broker error is one sentence and exit code 1."""
+        answer_limits.limit(ANSWER_SECONDS)
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
         if verb in added.RUNS:

@@ -34,10 +34,11 @@ class CompositionConfig(AppConfig):
         from ami.celery.outages import Source
         from ami.console.top import command as top
         from ami.environment.deferred import deferred
+        from ami.jobs.errors import NatsUnavailable
         from ami.jobs.services import job_slice, nats_findings
         from ami.jobs.services import old_tasks as antenna
         from ami.jobs.services.running_jobs import job_counts, running_jobs
-        from ami.main.services import leases
+        from ami.main.services import bucket_findings, leases
         from ami.queues import admission_facts, broker_errors, database_errors
         from ami.queues.adoption import old_tasks
         from ami.queues.diagnostics import look, sources
@@ -70,6 +71,7 @@ class CompositionConfig(AppConfig):
                 broker_errors.sentence,
                 ("celery.worker.consumer.consumer", "celery.beat", "ami.celery.scheduler"),
             ),
+            Source(outages.NATS, lambda error, _: isinstance(error, NatsUnavailable), nats_findings.sentence),
         )
         tick_claims.connect(DatabaseTickClaims())
         fences.connect(DatabaseFences())
@@ -87,6 +89,7 @@ class CompositionConfig(AppConfig):
         ports.connect_job_counts(job_counts)
         added.connect("top", top.COMMAND)
         sources.connect("NATS", nats_findings.findings)
+        sources.connect("bucket", bucket_findings.findings)
         promises = deferred("ami.telemetry.promise_findings")
         sources.connect("promises", lambda: promises.findings(), look.DATABASE, look.BROKER)
         sources.connect("alerts", receiver_findings.findings, look.DATABASE)

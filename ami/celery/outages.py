@@ -5,6 +5,7 @@ component or library logs it. A task that fails keeps its own lines.
 """
 
 import logging
+import math
 import os
 import threading
 import time
@@ -16,8 +17,10 @@ from celery.utils.log import get_logger
 logger = get_logger(__name__)
 
 #: Sources; the third is the broker as far as it confirms messages, which it may not do while it answers.
-DATABASE, BROKER, CONFIRMATIONS = "database", "broker", "confirmations"
-THE = {DATABASE: "The database", BROKER: "The broker"}
+DATABASE, BROKER, CONFIRMATIONS, NATS, BUCKET = "database", "broker", "confirmations", "NATS", "bucket"
+#: One line is enough about both.
+SAME_SERVER = {BROKER: (CONFIRMATIONS,), CONFIRMATIONS: (BROKER,)}
+THE = {DATABASE: "The database", BROKER: "The broker", BUCKET: "The bucket"}
 AGAIN_SECONDS = 60.0
 #: A source is back when it answers and nothing has failed for so long: a server without a free connection answers some
 #: of those who ask. A worker writes its row every ten seconds.
@@ -50,7 +53,7 @@ class Outage:
 
     since: float
     failed_at: float
-    logged_at: float = float("-inf")
+    logged_at: float
 
 
 _lock = threading.Lock()
@@ -92,7 +95,8 @@ def report(name: str, sentence: Callable[[BaseException], str], error: BaseExcep
     """Note that a source did not answer, and log it if it is time to."""
     now = time.monotonic()
     with _lock:
-        outage = _outages.setdefault(name, Outage(now, now))
+        kin = (_outages[other] for other in SAME_SERVER.get(name, ()) if other in _outages)
+        outage = _outages.setdefault(name, Outage(now, now, max((each.logged_at for each in kin), default=-math.inf)))
         outage.failed_at = now
         if _is_silent or now - outage.logged_at < AGAIN_SECONDS:
             return
@@ -110,7 +114,8 @@ def answered(name: str, *, is_sure: bool = False) -> None:
         if outage is None or not (is_sure or now - outage.failed_at >= QUIET_SECONDS):
             return
         del _outages[name]
-    if _is_silent:
+        is_whole = not any(other in _outages for other in SAME_SERVER.get(name, ()))
+    if _is_silent or not is_whole:
         return
     what = "The broker confirms messages" if name == CONFIRMATIONS else f"{THE.get(name, name)} answers"
     logger.warning("%s again, after %.0f s.", what, now - outage.since)
@@ -122,7 +127,7 @@ def complain(what: str, error: BaseException, **fields: str) -> None:
     With ``fields``, which name the task or whatever failed by itself, the traceback is logged, too.
     """
     now, key = time.monotonic(), " ".join((what, *fields.values()))
-    if failed(error) or now - _complained_at.get(key, float("-inf")) < AGAIN_SECONDS:
+    if failed(error) or now - _complained_at.get(key, -math.inf) < AGAIN_SECONDS:
         return
     _complained_at[key] = now
     why = str(error).partition("\n")[0] or repr(error)

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import Error
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import conflicts, declare, depth, routing_keys
-from ami.queues import broker_errors, broker_queues
+from ami.queues import broker_errors, broker_queues, overview
 from ami.queues.queue import QueueState, queue_states
 from ami.queues.shovel import move
 from ami.topology import broker
@@ -35,7 +36,7 @@ class RollbackRefused(Exception):
 
 def stage(topology: Topology, connection: Connection, management_url: str) -> Stage:
     """Return the stage and the next step. Reads only."""
-    states = tuple(queue_states(topology, connection))
+    states = tuple(queue_states(topology, connection, _held()))
     if taken := _taken(topology, connection):
         return Stage("another application's", f"{taken}; {broker_errors.ADOPT}.", False, states)
     try:
@@ -45,15 +46,29 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
     except broker_queues.BindingsUnknown as error:
         unknown = f" Whether this is a finished rollback was not checked: {error}."
     missing = [state.queue for state in states if state.messages is None]
-    idle = [state for state in states if not state.consumers and state.messages is not None]
+    idle = [state for state in states if not state.is_consumed and state.messages is not None]
     if missing:
         step = f"Run 'manage.py queues declare' ({', '.join(missing)} missing).{unknown}"
         return Stage("undeclared", step, False, states)
     if idle:
         return Stage("without workers", _start(idle) + unknown, False, states)
     if topology.routing == "single":
-        return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
+        step = f"Set ANTENNA_ROUTING=split for every process and deploy again.{_of_held(states)}"
+        return Stage("ready", step, True, states)
     return _split_stage(states)
+
+
+def _held() -> set[str]:
+    """Return the queues whose workers are held; a rollout goes on without the database, which knows it."""
+    try:
+        return overview.held_queues()
+    except Error:
+        return set()
+
+
+def _of_held(states: tuple[QueueState, ...]) -> str:
+    held = ", ".join(state.queue for state in states if state.is_held)
+    return f" Held: {held}; 'manage.py queues governor' shows why." if held else ""
 
 
 def _taken(topology: Topology, connection: Connection) -> str:
@@ -67,14 +82,10 @@ def _taken(topology: Topology, connection: Connection) -> str:
 def _split_stage(states: tuple[QueueState, ...]) -> Stage:
     behind = next(state for state in states if state.queue == FALLBACK)
     if behind.messages:
-        step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'."
+        step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'.{_of_held(states)}"
         return Stage("split, draining", step, True, states)
-    return Stage(
-        "split",
-        "None: every routed queue has consumers. 'manage.py queues rollback' returns to one queue.",
-        True,
-        states,
-    )
+    step = "None: every routed queue has consumers. 'manage.py queues rollback' returns to one queue."
+    return Stage("split", step + _of_held(states), True, states)
 
 
 def _is_rolled_back(
@@ -87,7 +98,7 @@ def _is_rolled_back(
     Raises:
         BindingsUnknown: the broker does not list its bindings.
     """
-    if topology.routing != "single" or any(state.consumers for state in states if state.queue != FALLBACK):
+    if topology.routing != "single" or any(state.is_consumed for state in states if state.queue != FALLBACK):
         return False
     if all(state.messages is None for state in states if state.queue == FALLBACK):
         return False
@@ -97,7 +108,7 @@ def _is_rolled_back(
 
 def _after_rollback(states: tuple[QueueState, ...]) -> Stage:
     left = [state for state in states if state.queue != FALLBACK and state.messages]
-    idle = [state for state in states if state.queue == FALLBACK and not state.consumers]
+    idle = [state for state in states if state.queue == FALLBACK and not state.is_consumed]
     if left:
         step = f"Run 'manage.py queues rollback' again: {_names(left)} would be stranded."
         return Stage("rolled back, messages left", step, False, states)

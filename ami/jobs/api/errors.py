@@ -29,6 +29,7 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
         outages.failed(exc)
         return _unavailable("The database does not answer. Send the request again.")
     if isinstance(exc, NatsUnavailable):
+        outages.failed(exc)
         return _unavailable("NATS is unreachable.")
     if isinstance(exc, NotAllowed):
         exc = Conflict(str(exc))

@@ -39,7 +39,7 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
     look = Look()
     look.add(_asked_database)
     look.add(partial(_of_broker, look, topology, app, management_url))
-    look.add(lambda: redis_servers.looked_at(servers))
+    look.add(lambda: redis_servers.looked_at(_not_asked(look, servers)))
     _look_without_broker(look, topology)
     return look.findings()
 
@@ -53,7 +53,7 @@ def without_broker(topology: Topology) -> list[Finding]:
 
 def _look_without_broker(look: Look, topology: Topology) -> None:
     look.add(beat.findings, DATABASE)
-    look.add(partial(_reported, topology), DATABASE)
+    look.add(lambda: _reported(topology, has_broker=BROKER not in look.away), DATABASE)
     look.add(lambda: sources.findings(look.away))
 
 
@@ -77,6 +77,11 @@ def _of_broker(look: Look, topology: Topology, app: Any, management_url: str) ->
     return []
 
 
-def _reported(topology: Topology) -> list[Finding]:
+def _not_asked(look: Look, servers: Iterable[RedisServer]) -> Iterable[RedisServer]:
+    """Return the servers that have not failed as the broker."""
+    return [each for each in servers if not (BROKER in look.away and redis_servers.MESSAGES in each.keeps)]
+
+
+def _reported(topology: Topology, *, has_broker: bool) -> list[Finding]:
     with database_block():
-        return [*reported.findings(topology), *calls.findings()]
+        return [*reported.findings(topology, has_broker=has_broker), *calls.findings()]

@@ -9,7 +9,9 @@ from ami.queues.diagnostics.finding import Finding
 
 #: The names of findings about a source that did not answer; the first two are what others may need.
 DATABASE, BROKER = "database", "broker-unreachable"
-AWAY = (DATABASE, BROKER, "management", "redis", "nats-away", "source")
+AWAY = (DATABASE, BROKER, "management", "redis", "nats-away", "bucket", "source")
+#: What is found elsewhere and follows from a source that is away.
+FOLLOWS = {BROKER: ("late-tick", "calls-unsent")}
 ORDER = {"error": 0, "warning": 1, "unseen": 2}
 
 
@@ -32,7 +34,8 @@ class Look:
             self.away.setdefault(BROKER, Finding("error", BROKER, broker_errors.sentence(error)))
 
     def findings(self) -> list[Finding]:
-        return gravest_first([*self.away.values(), *self.found])
+        follows = {name for source in self.away for name in FOLLOWS.get(source, ())}
+        return gravest_first([*self.away.values(), *(each for each in self.found if each.name not in follows)])
 
 
 def gravest_first(found: Iterable[Finding]) -> list[Finding]:

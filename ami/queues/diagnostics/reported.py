@@ -24,10 +24,10 @@ REMEDIES = {
 }
 
 
-def findings(topology: Topology) -> Iterator[Finding]:
-    """Yield what the workers' rows and the operators' wishes tell."""
+def findings(topology: Topology, *, has_broker: bool = True) -> Iterator[Finding]:
+    """Yield what the workers' rows and the operators' wishes tell; without the broker every worker is cut off."""
     for row in overview.workers():
-        if remedy := REMEDIES.get(row.state):
+        if (remedy := REMEDIES.get(row.state)) and (has_broker or row.state != "cut off"):
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
             yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}.", row.node)
         yield from _of_worker(row)

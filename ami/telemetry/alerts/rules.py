@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 #: Where a finding comes from: while that cannot be asked, its alerts stay as they are.
 BROKER, MANAGEMENT, WORKERS, ROWS, BEAT, REDIS = "broker", "management", "workers", "rows", "beat", "redis"
-NATS, PROMISES, ALERTS, ALWAYS = "NATS", "promises", "alerts", "always"
+NATS, BUCKET, PROMISES, ALERTS, ALWAYS = "NATS", "bucket", "promises", "alerts", "always"
 
 PROBLEMS, ERRORS, UNSEEN, NEVER = ("error", "warning"), ("error",), ("unseen",), ()
 
@@ -25,6 +25,7 @@ RULES: Mapping[str, Rule] = {
     "blocked": Rule(MANAGEMENT, 60),
     "broker-unreachable": Rule(ALWAYS, 30),
     "nats-away": Rule(NATS, 30),
+    "bucket": Rule(BUCKET, 60),
     "calls-unsent": Rule(ROWS, 30),
     "worker-state": Rule(ROWS, 30),
     "no-beat": Rule(BEAT, 30),

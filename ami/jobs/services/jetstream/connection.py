@@ -55,15 +55,14 @@ class Connection:
         future = asyncio.run_coroutine_threadsafe(self._run(operation, seconds), self._loop)
         try:
             found = future.result(timeout=CONNECT_SECONDS + seconds + 1)
-            outages.answered("NATS", is_sure=True)
+            outages.answered(outages.NATS, is_sure=True)
             return found
         except (NotFoundError, NatsUnavailable):
             raise
         except (OSError, TimeoutError, FutureTimeout, nats.errors.Error, APIError) as error:
             future.cancel()
             self._open_until = time.monotonic() + BREAKER_SECONDS
-            outages.report("NATS", _sentence, error)
-            raise NatsUnavailable(f"NATS at {_where()} is unreachable: {type(error).__name__}.") from error
+            raise NatsUnavailable(f"NATS at {_where()} is unreachable: {reason(error)}.") from error
 
     async def _run(self, operation: Operation[T], seconds: float) -> T:
         client = await self._connected()
@@ -113,10 +112,6 @@ async def _close_quietly(client: Client | None) -> None:
     except Exception as error:
         # The connection is already broken; an error while closing it does not matter.
         logger.debug("Closing a lost NATS connection failed: %r", error)
-
-
-def _sentence(error: BaseException) -> str:
-    return f"NATS at {_where()} is unreachable: {reason(error)}; start it or correct NATS_URL."
 
 
 def _where() -> str:

@@ -173,7 +173,10 @@ class Command(BaseCommand):
     def _rollout(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_read() as connection:
             stage = rollout.stage(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL)
-        cells = [(state.queue, state.service, state.messages, state.consumers) for state in stage.queues]
+        cells = [
+            (state.queue, state.service, state.messages, "held" if state.is_held else state.consumers)
+            for state in stage.queues
+        ]
         self._show(asdict(stage), cells, ("queue", "service", "messages", "consumers"))
         if not self.json:
             self.stdout.write(f"routing: {self.topology.routing}\nstage: {stage.name}\nnext: {stage.next_step}")

@@ -9,7 +9,7 @@ from ami.console import quantities, seen_workers
 from ami.console.pages import overview, workers
 from ami.console.tables import Table, raw_rows
 from ami.console.top import overview_lines, screen
-from ami.console.top.cells import BAD, glyphs_for
+from ami.console.top.cells import BAD, glyphs_for, plain
 from ami.console.top.faults import away
 from ami.telemetry import findings
 from ami.telemetry.snapshots import shared
@@ -64,7 +64,7 @@ def _print(snapshot: Snapshot, out: IO[str]) -> None:
     if glyphs.full == "#" and hasattr(file, "reconfigure"):
         file.reconfigure(errors="replace")  # A job's name may have more letters than the terminal.
     for each in away(snapshot):
-        console.print(each, style=BAD)
+        console.print(plain(each), style=BAD, soft_wrap=True)
     console.print(overview_lines.title(snapshot, 0.0, width, glyphs))
     for shown in screen.overview(snapshot, width, None, glyphs, ""):
         shown.rstrip()

@@ -16,7 +16,8 @@ from django.db import connection as database
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import governors
+from ami.queues import database_errors, governors
+from ami.queues.connection_reasons import READ_ONLY, Unusable
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.queues.diagnostics.look import BROKER, DATABASE, Look, gravest_first
@@ -58,9 +59,13 @@ def _look_without_broker(look: Look, topology: Topology) -> None:
 
 
 def _asked_database() -> list[Finding]:
+    """Return whether the database takes writes. Raises django.db.Error."""
     with database_block(), database.cursor() as cursor:
-        cursor.execute("SELECT 1")
-    return []
+        is_postgres = database.vendor == "postgresql"
+        cursor.execute("SELECT current_setting('transaction_read_only')" if is_postgres else "SELECT 'off'")
+        is_read_only = cursor.fetchone() == ("on",)
+    sentence = database_errors.sentence(Unusable(READ_ONLY))
+    return [Finding("error", DATABASE, sentence)] if is_read_only else []
 
 
 def _of_broker(look: Look, topology: Topology, app: Any, management_url: str) -> list[Finding]:

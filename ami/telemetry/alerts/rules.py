@@ -54,7 +54,7 @@ RULES: Mapping[str, Rule] = {
     "set-aside": Rule(ROWS, 300),
     "redis-memory": Rule(REDIS, 300),
     "source": Rule(ALWAYS, 300, (*UNSEEN, *ERRORS)),
-    "database": Rule(ALWAYS, 300, ERRORS),
+    "database": Rule(ALWAYS, 300),
     "paused": Rule(ROWS, 600),
     "parked": Rule(ROWS, 600),
     "disabled": Rule(ROWS, 600),

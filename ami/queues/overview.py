@@ -77,11 +77,6 @@ def queues(topology: Topology, connection: Connection) -> list[QueueRow]:
     ]
 
 
-def held_queues() -> set[str]:
-    """Return the queues whose workers are all held, by the rows that the workers write. Raises django.db.Error."""
-    return _held(Worker.objects.order_by("node"))
-
-
 def _held(rows: Iterable[Worker]) -> set[str]:
     living = (row for row in rows if row.verdict != Verdict.DEAD)
     told = [governors.Worker(row.node, tuple(row.queues), True, row.governor or None) for row in living]

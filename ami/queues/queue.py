@@ -1,6 +1,5 @@
 """The consumed queues as the broker sees them."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from amqp.exceptions import NotFound
@@ -29,14 +28,14 @@ class QueueState:
         return bool(self.consumers) or self.is_held
 
 
-def queue_states(topology: Topology, connection: Connection, held: Collection[str] = ()) -> list[QueueState]:
-    """Return each consumed queue's depth and consumers, by passive declares; ``held`` are those to show as such."""
+def queue_states(topology: Topology, connection: Connection) -> list[QueueState]:
+    """Return each consumed queue's depth and consumers, by passive declares."""
     states = []
     for row in topology.workloads:
         # A failed passive declare closes its channel, so each queue has one of its own.
         channel = connection.channel()
         try:
-            states.append(QueueState(row.queue, row.service, *depth(channel, row.queue), row.queue in held))
+            states.append(QueueState(row.queue, row.service, *depth(channel, row.queue)))
             channel.close()
         except NotFound:
             states.append(QueueState(row.queue, row.service, None, None))

@@ -1,15 +1,14 @@
 """The rollout from one queue to one per workload, and the rollback, without stranding a message."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db import Error
 from kombu import Connection
 
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import conflicts, declare, depth, routing_keys
-from ami.queues import broker_errors, broker_queues, overview
+from ami.queues import broker_errors, broker_queues
 from ami.queues.queue import QueueState, queue_states
 from ami.queues.shovel import move
 from ami.topology import broker
@@ -34,9 +33,15 @@ class RollbackRefused(Exception):
     """Workers still consume the split queues; the text names the services to stop first."""
 
 
-def stage(topology: Topology, connection: Connection, management_url: str) -> Stage:
-    """Return the stage and the next step. Reads only."""
-    states = tuple(queue_states(topology, connection, _held()))
+def stage(
+    topology: Topology, connection: Connection, management_url: str, held: Callable[[], Collection[str]] = tuple
+) -> Stage:
+    """Return the stage and the next step. Reads only. ``held`` tells, if asked, the queues whose workers are held."""
+    states = tuple(queue_states(topology, connection))
+    # On RabbitMQ a held worker has no consumer; a folder counts it as one.
+    if not kind_of(connection).is_managed or any(state.consumers == 0 for state in states):
+        names = held()
+        states = tuple(replace(state, is_held=state.queue in names) for state in states)
     if taken := _taken(topology, connection):
         return Stage("another application's", f"{taken}; {broker_errors.ADOPT}.", False, states)
     try:
@@ -56,14 +61,6 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
         step = f"Set ANTENNA_ROUTING=split for every process and deploy again.{_of_held(states)}"
         return Stage("ready", step, True, states)
     return _split_stage(states)
-
-
-def _held() -> set[str]:
-    """Return the queues whose workers are held; a rollout goes on without the database, which knows it."""
-    try:
-        return overview.held_queues()
-    except Error:
-        return set()
 
 
 def _of_held(states: tuple[QueueState, ...]) -> str:

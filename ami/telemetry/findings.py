@@ -86,7 +86,8 @@ def _run() -> None:
 
 
 def _look() -> Iterator[FindingFigures]:
-    found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
+    url = settings.RABBITMQ_MANAGEMENT_URL
+    found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, url, _redis(), has_database=True)
     yield from map(_figures, found)
 
 

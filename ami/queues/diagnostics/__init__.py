@@ -32,13 +32,22 @@ else:
 __all__ = ["Finding", "findings", "gravest_first", "without_broker"]
 
 
-def findings(topology: Topology, app: Any, management_url: str, servers: Iterable[RedisServer] = ()) -> list[Finding]:
+def findings(
+    topology: Topology,
+    app: Any,
+    management_url: str,
+    servers: Iterable[RedisServer] = (),
+    *,
+    has_database: bool = False,
+) -> list[Finding]:
     """Return everything that is wrong, the gravest first; an empty list is a healthy deployment.
 
     A source that does not answer is an error, and what follows from that is left out; none is raised.
+    With ``has_database`` the caller has just written to the database, so that it need not be asked.
     """
     look = Look()
-    look.add(_asked_database)
+    if not has_database:
+        look.add(_asked_database)
     look.add(partial(_of_broker, look, topology, app, management_url))
     look.add(lambda: redis_servers.looked_at(_not_asked(look, servers)))
     _look_without_broker(look, topology)

@@ -29,9 +29,9 @@ class Look:
         try:
             self.found.extend(ask())
         except Error as error:
-            self.away.setdefault(DATABASE, Finding("error", DATABASE, database_errors.sentence(error)))
+            self.away.setdefault(DATABASE, Finding("error", "database", database_errors.sentence(error)))
         except broker_errors.kinds() as error:
-            self.away.setdefault(BROKER, Finding("error", BROKER, broker_errors.sentence(error)))
+            self.away.setdefault(BROKER, Finding("error", "broker-unreachable", broker_errors.sentence(error)))
 
     def findings(self) -> list[Finding]:
         follows = {name for source in self.away for name in FOLLOWS.get(source, ())}

@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import asdict
+from functools import partial
 from typing import IO, Any, cast
 
 from celery import current_app
@@ -172,7 +173,8 @@ class Command(BaseCommand):
 
     def _rollout(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_read() as connection:
-            stage = rollout.stage(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL)
+            held = partial(governors.held, current_app)
+            stage = rollout.stage(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL, held)
         cells = [
             (state.queue, state.service, state.messages, "held" if state.is_held else state.consumers)
             for state in stage.queues

@@ -7,6 +7,7 @@ from celery import current_app
 from kombu.exceptions import OperationalError
 
 from ami.celery import outages
+from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.producer import Unconfirmed
 from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
@@ -51,9 +52,15 @@ def is_away(error: BaseException, *, of_connection: bool = False) -> bool:
     """Whether the broker did not answer; ``of_connection``: an OSError is the broker's, and not another server's."""
     if is_unconfirmed(error):
         return False
+    if isinstance(error, UnconfirmedTasks):  # A queue may be full.
+        return any(is_away(cause) or isinstance(cause, (ConnectionError, TimeoutError)) for cause in _reasons(error))
     if of_connection:
         return isinstance(error, kinds()) and getattr(error, "reply_code", None) not in REMEDIES
     return isinstance(error, (OperationalError, RecoverableConnectionError, ConnectionForced))
+
+
+def _reasons(error: BaseException) -> list[BaseException]:
+    return [cause for cause in _causes(error) if not isinstance(cause, UnconfirmedTasks)]
 
 
 def is_unconfirmed(error: BaseException) -> bool:

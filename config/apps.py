@@ -30,16 +30,18 @@ class CompositionConfig(AppConfig):
         from ami.admission import deployment
         from ami.admission import rows as admission_rows
         from ami.admission.dispatcher import Dispatcher
-        from ami.celery import fences, sensitive, staged_calls, tick_claims, worker_records
+        from ami.celery import database_away, fences, outages, sensitive, staged_calls, tick_claims, worker_records
+        from ami.celery.outages import Source
         from ami.console.top import command as top
         from ami.environment.deferred import deferred
+        from ami.jobs.errors import NatsUnavailable
         from ami.jobs.services import job_slice, nats_findings
         from ami.jobs.services import old_tasks as antenna
         from ami.jobs.services.running_jobs import job_counts, running_jobs
-        from ami.main.services import leases
-        from ami.queues import admission_facts
+        from ami.main.services import bucket_findings, leases
+        from ami.queues import admission_facts, broker_errors, database_errors
         from ami.queues.adoption import old_tasks
-        from ami.queues.diagnostics import sources
+        from ami.queues.diagnostics import look, sources
         from ami.queues.fence_rows import DatabaseFences
         from ami.queues.letters.collector import Collector
         from ami.queues.management import added
@@ -60,6 +62,17 @@ class CompositionConfig(AppConfig):
 
             sentry.start(settings.SENTRY_DSN, settings.SENTRY_ENVIRONMENT, read(Image, os.environ).antenna_version)
         task_routes.apply()
+        outages.connect(
+            Source(outages.DATABASE, lambda error, _: database_away.is_away(error), database_errors.sentence),
+            Source(outages.CONFIRMATIONS, lambda error, _: broker_errors.is_unconfirmed(error), broker_errors.sentence),
+            Source(
+                outages.BROKER,
+                lambda error, is_its: broker_errors.is_away(error, of_connection=is_its),
+                broker_errors.sentence,
+                ("celery.worker.consumer.consumer", "celery.beat", "ami.celery.scheduler"),
+            ),
+            Source(outages.NATS, lambda error, _: isinstance(error, NatsUnavailable), nats_findings.sentence),
+        )
         tick_claims.connect(DatabaseTickClaims())
         fences.connect(DatabaseFences())
         duties: list[Any] = [Collector()] if settings.ANTENNA_COLLECT_LETTERS else []
@@ -76,9 +89,10 @@ class CompositionConfig(AppConfig):
         ports.connect_job_counts(job_counts)
         added.connect("top", top.COMMAND)
         sources.connect("NATS", nats_findings.findings)
+        sources.connect("bucket", bucket_findings.findings)
         promises = deferred("ami.telemetry.promise_findings")
-        sources.connect("promises", lambda: promises.findings())
-        sources.connect("alerts", receiver_findings.findings)
+        sources.connect("promises", lambda: promises.findings(), look.DATABASE, look.BROKER)
+        sources.connect("alerts", receiver_findings.findings, look.DATABASE)
         added.connect("alerts", alerts.COMMAND)
         old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")

@@ -18,16 +18,19 @@ def main(argv: Sequence[str]) -> None:
     from django.core.management import execute_from_command_line
     from django.db import Error
 
+    from ami.celery import outages
     from config import database_errors
 
     if argv[1:2] == ["runserver"] and TRACEBACK not in argv and "RUN_MAIN" not in os.environ:
         # Django's reloader would print the traceback from a thread and go on waiting for a change of the code.
         _refuse(database_errors.unreachable())
+    if argv[1:2] != ["runserver"]:
+        outages.silence()
     try:
         execute_from_command_line(list(argv))
-    except Error:
+    except Error as error:
         if TRACEBACK not in argv:
-            _refuse(database_errors.unusable())
+            _refuse(database_errors.failed(error))
         # The database is in order: a fault of the code.
         raise
 

@@ -1,13 +1,9 @@
 """Says in one sentence why the database cannot be used: it does not answer, or it lacks migrations."""
 
-import os
-from pathlib import Path
-from typing import Any
-
-from ami.queues.connection_reasons import Unusable, reason
+from ami.celery.database_away import is_away
+from ami.queues import database_errors
+from ami.queues.connection_reasons import Unusable
 from config.waiting import migrations
-
-CORRECT = "correct DATABASE_URL"
 
 
 def unusable() -> str:
@@ -19,50 +15,30 @@ def unusable() -> str:
     return unreachable() or unmigrated()
 
 
+def failed(error: BaseException) -> str:
+    """Return the same for a command that failed with ``error``; also where the database answers again."""
+    return unusable() or (database_errors.sentence(error) if is_away(error) else "")
+
+
 def unreachable() -> str:
     """Return why no connection can be opened, or nothing."""
-    connection = _connection()
+    from django.db import DEFAULT_DB_ALIAS, connections
+
+    connection = connections[DEFAULT_DB_ALIAS]
     connection.close()
     try:
         connection.ensure_connection()
     except Exception as error:  # Each driver raises its own, also while Django sets the connection up.
-        why, remedy = _sqlite_reason(connection, error) or (reason(error), f"start the database or {CORRECT}")
-        return f"{_place(connection)} cannot be used: {why}; {remedy}."
+        return database_errors.sentence(error)
     return ""
 
 
 def unmigrated() -> str:
     """Return which migrations are missing, or nothing. Raises what the driver raises."""
+    from django.db import DEFAULT_DB_ALIAS, connections
+
     try:
         migrations.refuse_missing()
     except Unusable as missing:
-        return f"{_place(_connection())} lacks migrations: {missing}."
+        return f"{database_errors.where(connections[DEFAULT_DB_ALIAS])} lacks migrations: {missing}."
     return ""
-
-
-def _connection() -> Any:
-    from django.db import DEFAULT_DB_ALIAS, connections
-
-    return connections[DEFAULT_DB_ALIAS]
-
-
-def _place(connection: Any) -> str:
-    place = migrations.place(connection.settings_dict)
-    return place[0].upper() + place[1:]
-
-
-def _sqlite_reason(connection: Any, error: Exception) -> tuple[str, str] | None:
-    """Return why SQLite cannot open its file, and the remedy: its own words are nearly always the same."""
-    if connection.vendor != "sqlite":
-        return None
-    file = Path(connection.settings_dict["NAME"])
-    if not file.parent.is_dir():
-        return f"there is no folder {file.parent}", f"create it or {CORRECT}"
-    if file.is_dir():
-        return "it is a folder", "name a file in it in DATABASE_URL"
-    if "not a database" in str(error):
-        return "the file is not an SQLite database", CORRECT
-    for path in (file, file.parent):
-        if path.exists() and not os.access(path, os.W_OK):
-            return f"this user may not write to {path}", f"change its owner or {CORRECT}"
-    return str(error), f"let this user write to the file and to its folder, or {CORRECT}"

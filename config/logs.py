@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import current_task, signals
 
+from ami.celery.outages import OutageFilter
 from ami.queues.redaction import redact
 
 #: Loggers whose ``extra`` is shown: those of libraries hold requests, arguments and SQL.
@@ -88,10 +89,12 @@ def _remember_worker(sender: str | None = None, **_: Any) -> None:
 @signals.after_setup_logger.connect(dispatch_uid="antenna_log_format")
 @signals.after_setup_task_logger.connect(dispatch_uid="antenna_log_format")
 def _format_celerys_handlers(**_: Any) -> None:
-    """Replace the formats of the handlers that Celery adds: Django's root handler has ours already."""
+    """Replace the formats of the handlers that Celery adds, and filter them: Django's root handler has both already."""
     from celery.utils.log import get_multiprocessing_logger
     from django.conf import settings
 
     for logger in (logging.getLogger(), get_multiprocessing_logger(), logging.getLogger("celery.task")):
         for handler in logger.handlers:
             handler.setFormatter(FORMATTERS[settings.LOG_FORMAT]())
+            if not any(isinstance(each, OutageFilter) for each in handler.filters):
+                handler.addFilter(OutageFilter())

@@ -20,6 +20,7 @@ MOTH = (
     '11 8-5 1-7 4-5 7 3 3 7-1 8-5 1 4 5 8 8 5 2-3 0-6-5-7 4-2 11-2 11-8 0-5-7-7-14 4z"/></svg>'
 )
 
+handler500 = "ami.queues.middleware.failed_request"
 router = DefaultRouter()
 # JSON is all there is; `.json` behind an address would reach actions that know no other format.
 router.include_format_suffixes = False

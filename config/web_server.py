@@ -27,6 +27,9 @@ from config.logs import JsonFormatter
 SMALL_BODY_SECONDS = 10.0
 SMALL_BYTES = 64 * 1024
 
+#: A statement of a request that the database does not answer is given up after so long: a thread waits for it.
+ANSWER_SECONDS = 60.0
+
 #: More than a poll has.
 PEEK_BYTES = 8192
 
@@ -173,9 +176,11 @@ def post_worker_init(worker: Any) -> None:
 
     And answer repeated polls in the loop.
     """
+    from ami.celery import answer_limits
     from ami.console.repeated_polls import repeated_polls
     from ami.telemetry.sampler_thread import start
 
+    answer_limits.limit(ANSWER_SECONDS)
     worker.polls = repeated_polls.answer
     start(f"web@{socket.gethostname()}:{worker.pid}")
 

@@ -29,7 +29,7 @@ from ami.admission.models import Call, RecentKey, Run
 from ami.admission.outlook import Outlook
 from ami.admission.policies import Scope, policy_of
 from ami.admission.windows import Window
-from ami.celery import connection_names, staged_calls
+from ami.celery import connection_names, outages, staged_calls
 from ami.celery.thread_database import short_connection
 
 logger = get_logger(__name__)
@@ -52,7 +52,7 @@ SWEEP_SECONDS, FORGET_SECONDS, FORGET_COUNTS_SECONDS = 5.0, 60.0, 3600.0
 GONE_SECONDS = 120.0
 END_SECONDS = 3.0
 AGAIN_SECONDS = 1.0
-COMPLAIN_SECONDS = 60.0
+UNDISPATCHED = "Calls not dispatched"
 
 
 class Dispatcher:
@@ -65,7 +65,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self._woken, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._complained_at = self._asked_at = float("-inf")
+        self._asked_at = float("-inf")
         self._known_tasks = 0
         self._app: Any = None
 
@@ -93,7 +93,7 @@ class Dispatcher:
             with short_connection():
                 return Call.objects.exists()
         except Error as error:
-            self._complain(error)
+            outages.complain(UNDISPATCHED, error)
             return False
 
     def wake(self) -> None:
@@ -137,16 +137,11 @@ class Dispatcher:
             try:
                 pause = self._look.turn(is_woken)
             except Error as error:
-                self._complain(error)
+                outages.complain(UNDISPATCHED, error)
                 pause = AGAIN_SECONDS
             except Exception:
                 logger.exception("Dispatch failed; trying again")
                 pause = AGAIN_SECONDS
-
-    def _complain(self, error: Error) -> None:
-        if time.monotonic() - self._complained_at >= COMPLAIN_SECONDS:
-            self._complained_at = time.monotonic()
-            logger.warning("Calls not dispatched: %s", str(error).partition("\n")[0])
 
 
 class Look:
@@ -250,7 +245,9 @@ class Look:
         return self._pause
 
     def _publish(self, outgoing: list[picks.Outgoing]) -> None:
-        logger.info("👑 Master fetched %d jobs from database", len(outgoing), extra={"queue": outgoing[0].call.queue})
+        if not outages.is_away(outages.BROKER):  # It tries again and again.
+            queue = outgoing[0].call.queue
+            logger.info("👑 Master fetched %d jobs from database", len(outgoing), extra={"queue": queue})
         known = set(run_publisher.publish(self.app, outgoing))
         self._confirmed += known
         for each in outgoing:

@@ -1,12 +1,10 @@
 """Publishes the calls that were picked, confirmed in bulk; what is not confirmed is published again for its run."""
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from celery import Signature
-from celery.utils.log import get_logger
 from django.db.models import Case, F, Value, When
 from django.db.models.functions import Now
 from kombu.exceptions import OperationalError
@@ -14,22 +12,16 @@ from kombu.utils import json
 
 from ami.admission.models import Call, Run
 from ami.admission.picks import BATCH, UNCONFIRMED_SECONDS, Outgoing
-from ami.celery import bulk_publisher
+from ami.celery import bulk_publisher, outages
 from ami.celery.app import PUBLISHED_HEADER
 from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.staged_calls import RUN_HEADER, STARTS_HEADER, dispatching
-
-logger = get_logger(__name__)
 
 #: A confirmed message that has not begun may have been purged or buried: it is published again after this time, then
 #: after twice as long, and so on. A second message does nothing.
 UNSEEN_SECONDS = 600.0
 MOST_DOUBLINGS = 8
-#: While calls are not published, a line a minute says so.
-COMPLAIN_SECONDS = 60.0
-
-#: When it was last said, on the monotonic clock: of the broker, and of each task.
-_complained_at: dict[str, float] = {}
+UNCONFIRMED = "Calls not confirmed, they are published again"
 
 
 def signature(app: Any, outgoing: Outgoing) -> Signature:
@@ -53,31 +45,21 @@ def publish(app: Any, outgoing: Sequence[Outgoing]) -> list[str]:
     made = [signature(app, each) for each in outgoing]
     with dispatching():
         try:
-            return [runs[task_id] for task_id in bulk_publisher.publish_many(app, made)]
+            published = bulk_publisher.publish_many(app, made)
+            outages.answered(outages.CONFIRMATIONS, is_sure=True)
+            return [runs[task_id] for task_id in published]
         except UnconfirmedTasks as error:
-            _complain(error)
+            outages.complain(UNCONFIRMED, error)
             return [runs[task_id] for task_id in error.confirmed if task_id in runs]
         except OperationalError as error:
-            _complain(error)
+            outages.complain(UNCONFIRMED, error)
             return []
         except Exception as error:
             if len(outgoing) == 1:
-                _complain(error, outgoing[0].call.task)
+                outages.complain("Call not published", error, task=outgoing[0].call.task)
                 return []
     # One of them cannot be published: the others are.
     return [run for each in outgoing for run in publish(app, [each])]
-
-
-def _complain(error: Exception, task: str = "") -> None:
-    """Log why calls are not published; of one that cannot be, with its traceback."""
-    now = time.monotonic()
-    if now - _complained_at.get(task, float("-inf")) < COMPLAIN_SECONDS:
-        return
-    _complained_at[task] = now
-    if task:
-        logger.error("Call not published: %s", error, exc_info=error, extra={"task": task})
-    else:
-        logger.warning("Calls not confirmed, they are published again: %s", error)
 
 
 def confirmed(runs: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from celery.concurrency.prefork import TaskPool
 from celery.worker.consumer import Connection, Events, Tasks
 from celery.worker.consumer.delayed_delivery import DelayedDelivery
 
-from ami.celery import amqp_properties, control_commands, decompression, pool
+from ami.celery import amqp_properties, control_commands, decompression, outages, pool
 from ami.celery.broker_info import MaskBroker
 from ami.celery.declaration import declare
 
@@ -45,6 +45,7 @@ class DeclareTopology(bootsteps.StartStopStep):
         app = consumer.app
         with app.connection_for_write() as connection:
             declare(app.topology, connection, own=app.amqp.queues.consume_from)
+        outages.answered(outages.BROKER, is_sure=True)
 
     def info(self, consumer: Any) -> dict[str, Any]:
         """Return what ``celery -A config inspect stats`` shows."""

@@ -20,9 +20,14 @@ UNMIGRATED = frozenset({"42P01", "42703"})
 LIMIT = "54"
 
 
+def state_of(error: BaseException) -> str:
+    """Return PostgreSQL's code of an error, empty where it has none, as when no connection was made."""
+    return getattr(error.__cause__, "sqlstate", None) or ""
+
+
 def is_away(error: BaseException) -> bool:
     """Whether something failed for want of a database; any other error is about what was to be written."""
-    state = getattr(error.__cause__, "sqlstate", None) or ""
+    state = state_of(error)
     if state.startswith(LIMIT):
         return False
     # SQLite raises the base class for a file that is damaged.
@@ -43,7 +48,6 @@ def requeued(task: Any, what: str) -> Iterator[None]:
     except Error as error:
         if not is_away(error):
             raise
-        fields = {"task": task.name, "task_id": task.request.id}
-        logger.warning("%s, the database is away: %s", what, str(error).partition("\n")[0], extra=fields)
+        logger.warning("%s: %s", what, error, extra={"task": task.name, "task_id": task.request.id})
         time.sleep(PAUSE_SECONDS)
         raise Reject("the database is away", requeue=True) from error

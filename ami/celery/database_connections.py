@@ -9,6 +9,8 @@ from django.db import DatabaseError, InternalError, OperationalError, connection
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
 
+from ami.celery import outages
+
 logger = get_logger(__name__)
 
 #: A connection that was idle for longer is checked with a statement by its next use; before, its socket is looked at.
@@ -38,6 +40,7 @@ def _write_elsewhere(execute: Any, sql: Any, params: Any, many: Any, context: di
 
 @receiver(connection_created, dispatch_uid="database_connections.read_only")
 def _watch_writes(connection: Any, **_: Any) -> None:
+    outages.answered(outages.DATABASE)
     if _write_elsewhere not in connection.execute_wrappers:
         connection.execute_wrappers.insert(0, _write_elsewhere)  # A block that has added one removes the last.
 

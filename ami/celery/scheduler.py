@@ -13,7 +13,7 @@ from celery.utils.log import get_logger
 from django.db import Error
 from django_celery_beat.schedulers import DatabaseScheduler
 
-from ami.celery import beat_entry, tick_claims
+from ami.celery import answer_limits, beat_entry, outages, tick_claims
 from ami.celery.beat_variables import BeatVariables
 from ami.celery.claimed_ticks import RENEW_SECONDS, RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
@@ -30,6 +30,8 @@ logger = get_logger(__name__)
 
 #: A wall clock that gains or loses so many seconds on the monotonic one was stepped.
 STEP_SECONDS = 1.0
+#: A statement that the database does not answer is given up after so many seconds, well before the watchdog ends beat.
+ANSWER_SECONDS = 10.0
 #: Seconds after which a tick that another beat has claimed, and not sent, is looked at again.
 PENDING_SECONDS = 1.0
 #: Seconds between two looks of a beat that stands by: with the leader's 7 s another one leads 10 s after its death.
@@ -71,6 +73,7 @@ class Scheduler(DatabaseScheduler):
         self._offset = self._wall_offset()
         self._end = OrderlyEnd()
         if not lazy:
+            answer_limits.limit(ANSWER_SECONDS)
             self._end.install()
             self._watchdog.start()
             self._sweep.start()
@@ -172,6 +175,7 @@ class Scheduler(DatabaseScheduler):
                 raise  # Celery logs it with its traceback: once is enough.
             logger.error("Message Error: tick of %s not sent, trying again in %.0f s: %s", entry.name, seconds, error)
             return None
+        outages.answered(outages.CONFIRMATIONS, is_sure=True)
         self._ticks.sent(tick)
         return result
 
@@ -257,4 +261,6 @@ class Scheduler(DatabaseScheduler):
             self._watchdog.alive(seconds)
 
         retries = self.app.conf.broker_connection_max_retries
-        return self.connection.ensure_connection(failed, retries, callback=self._end.here)
+        connection = self.connection.ensure_connection(failed, retries, callback=self._end.here)
+        outages.answered(outages.BROKER, is_sure=True)
+        return connection

@@ -14,8 +14,12 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from ami.celery import answer_limits
+
 #: For opening a connection, for a statement, and for a lock of another process.
 TIMEOUT_SECONDS = 1
+#: A server that is frozen cancels no statement: then this process gives it up.
+ANSWER_SECONDS = 3.0
 #: A fork waits so long for a statement of a background thread, then goes on without the lock.
 FORK_WAIT_SECONDS = 2.0
 
@@ -89,6 +93,7 @@ def _link() -> Any:
         options["timeout"] = TIMEOUT_SECONDS
     else:
         options["connect_timeout"] = TIMEOUT_SECONDS
+        answer_limits.limit_of(link, ANSWER_SECONDS)
         # With the time zone here, Django has no statement of its own to send.
         limit = (
             f"-c TimeZone=UTC -c statement_timeout={TIMEOUT_SECONDS * 1000} -c lock_timeout={TIMEOUT_SECONDS * 1000}"

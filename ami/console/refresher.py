@@ -1,15 +1,13 @@
 """Keeps the figures of those who watch at hand: one thread of a web process asks for their version while polls come."""
 
-import logging
 import threading
 import time
 from contextlib import suppress
 
 from django.db import Error, connections
 
+from ami.celery import outages
 from ami.telemetry.snapshots import shared
-
-logger = logging.getLogger(__name__)
 
 #: Figures are at most about so old. An operation, or a worker that changes, outdates them at once, and tasks that
 #: change after `shared.TASKS_SECONDS`: progress is seen after 5 s (a worker's report), these, and the 2 s between two
@@ -44,7 +42,7 @@ class Refresher:
                 shared.current(FRESH_SECONDS)
                 time.sleep(EVERY_SECONDS)
         except Error as error:  # A poll asks itself meanwhile, and shows what is wrong.
-            logger.warning("Figures not refreshed: %s", str(error).partition("\n")[0])
+            outages.complain("Figures not refreshed", error)
         finally:
             with suppress(Error):
                 connections.close_all()  # This thread's.

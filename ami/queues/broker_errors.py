@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
-from amqp.exceptions import AMQPError
+from amqp.exceptions import AMQPError, ConnectionForced, RecoverableConnectionError
 from celery import current_app
 from kombu.exceptions import OperationalError
 
+from ami.celery import outages
+from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.producer import Unconfirmed
 from ami.queues.connection_reasons import reason
 from ami.transports.objectstore.storage.errors import JQueueError
@@ -44,6 +46,34 @@ def sentence(error: BaseException, address: str = "", variable: str = VARIABLE) 
     why, remedy = _why(error)
     where = address or current_app.connection_for_read().as_uri()
     return f"Broker operation failed ({where}): {why}; {remedy.replace(VARIABLE, variable)}."
+
+
+def is_away(error: BaseException, *, of_connection: bool = False) -> bool:
+    """Whether the broker did not answer; ``of_connection``: an OSError is the broker's, and not another server's."""
+    if is_unconfirmed(error):
+        return False
+    if isinstance(error, UnconfirmedTasks):  # A queue may be full.
+        return any(is_away(cause) or isinstance(cause, (ConnectionError, TimeoutError)) for cause in _reasons(error))
+    if of_connection:
+        return isinstance(error, kinds()) and getattr(error, "reply_code", None) not in REMEDIES
+    return isinstance(error, (OperationalError, RecoverableConnectionError, ConnectionForced))
+
+
+def _reasons(error: BaseException) -> list[BaseException]:
+    return [cause for cause in _causes(error) if not isinstance(cause, UnconfirmedTasks)]
+
+
+def is_unconfirmed(error: BaseException) -> bool:
+    """Whether the broker answered and did not confirm a message in time."""
+    return any(isinstance(cause, Unconfirmed) for cause in _causes(error))
+
+
+def complain(what: str, error: BaseException) -> None:
+    """Log that a component's cycle failed with one of `kinds`, as `ami.celery.outages.complain` does."""
+    if is_away(error, of_connection=True):
+        outages.report(outages.BROKER, sentence, error)
+    else:
+        outages.complain(what, error)
 
 
 def _why(error: BaseException) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ami.celery.producer import Unconfirmed
 from ami.queues import start_commands
 
 INSPECT_SECONDS = 2.0
@@ -88,6 +89,14 @@ def held_queues(found: Sequence[Worker]) -> dict[str, list[str]]:
         for queue, those in readers.items()
         if all(worker.is_held and set((worker.governor or {})["causes"]) - EXPECTED_CAUSES for worker in those)
     }
+
+
+def held(app: Any) -> set[str]:
+    """Return the queues whose workers, as far as they answer, are all held; none while the broker takes no messages."""
+    try:
+        return set(held_queues(workers(stats(app))))
+    except Unconfirmed:
+        return set()
 
 
 def query(app: Any) -> list[Worker]:

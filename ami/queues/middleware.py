@@ -1,11 +1,16 @@
-"""Answers for a user when the broker accepts no message, or the database refuses a value."""
+"""Answers for a user when the broker accepts no message, the database is away, or it refuses a value."""
 
 import logging
+import sys
 from collections.abc import Callable
 
+from django.db import Error
 from django.http import HttpRequest, HttpResponse
+from django.views.defaults import server_error
 from kombu.exceptions import OperationalError
 
+from ami.celery import outages
+from ami.celery.database_away import is_away
 from ami.queues.admin_site.checked_values import NOT_STORABLE
 
 logger = logging.getLogger(__name__)
@@ -15,14 +20,35 @@ SENTENCE = (
     "The message broker does not take messages at the moment, so nothing was started. What you entered is kept "
     "where it was saved; go back and try again in a few seconds."
 )
+NO_DATABASE = (
+    "The database does not answer at the moment, so this page cannot be shown, and nothing was changed. Try again in a "
+    "few seconds. For the operator: 'manage.py queues check --live' says why, and docs/operations.md what then works."
+)
 REFUSED = (
     "The database cannot hold one of the values in this request: half a surrogate pair, a date outside the calendar "
     "or a number that is too large. Nothing was saved; go back, correct it and send it again."
 )
 
 
-class BrokerUnreachableMiddleware:
-    """Answers 503 and Retry-After when a view could not publish; the API has its own handler."""
+def unavailable(exception: BaseException | None) -> HttpResponse | None:
+    """Return the answer for an error of the broker, or of a database that is away; None for any other."""
+    sentence = SENTENCE if isinstance(exception, OperationalError) else ""
+    if isinstance(exception, Error) and is_away(exception):
+        outages.failed(exception)
+        sentence = NO_DATABASE
+    if not sentence:
+        return None
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return HttpResponse(f"{sentence}\n", status=503, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def failed_request(request: HttpRequest) -> HttpResponse:
+    """Answer a request that failed outside of its view, such as by its session: Django's ``handler500``."""
+    return unavailable(sys.exc_info()[1]) or server_error(request)
+
+
+class UnreachableMiddleware:
+    """Answers 503 and Retry-After where a view found the broker or the database away; the API has its own handler."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -31,12 +57,8 @@ class BrokerUnreachableMiddleware:
         return self._get_response(request)
 
     def process_exception(self, _: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 503 for an unreachable broker; leave every other error alone."""
-        if not isinstance(exception, OperationalError):
-            return None
-        return HttpResponse(
-            SENTENCE, status=503, content_type="text/plain; charset=utf-8", headers={"Retry-After": str(RETRY_SECONDS)}
-        )
+        """Leave every other error alone."""
+        return unavailable(exception)
 
 
 class UnstorableValueMiddleware:

@@ -1,5 +1,6 @@
 """What an operator sees of queues, workers and the audit log."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,10 +10,11 @@ from kombu import Connection
 
 from ami.admission import waiting_calls
 from ami.celery.shown_time import shown_time
-from ami.queues import pauses
+from ami.queues import governors, pauses
 from ami.queues.confirmations import STALE
 from ami.queues.models import AuditEntry, Worker
 from ami.queues.queue import queue_states
+from ami.queues.rescue.verdict import Verdict
 from ami.topology.topology import Topology
 
 
@@ -20,6 +22,7 @@ from ami.topology.topology import Topology
 class QueueRow:
     """One queue; ``paused`` is a sentence with who, why and until, empty while it is not paused.
 
+    With ``is_held`` all its workers live and take no tasks, whatever the broker says of their consumers.
     ``waiting`` are messages and the ``staged`` calls of tasks with a policy, which wait as rows and are due.
     """
 
@@ -31,6 +34,7 @@ class QueueRow:
     paused: str
     workers: tuple[str, ...]
     staged: int = 0
+    is_held: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def queues(topology: Topology, connection: Connection) -> list[QueueRow]:
     """Return every consumed queue, in the order of the table."""
     rows, calls = list(Worker.objects.order_by("node")), waiting_calls.by_queue()
     staged = {state: found.due for state, found in calls.items()}
+    held = _held(rows)
     return [
         QueueRow(
             queue=state.queue,
@@ -67,9 +72,16 @@ def queues(topology: Topology, connection: Connection) -> list[QueueRow]:
             paused=_sentence(state.queue),
             workers=tuple(row.node for row in rows if state.queue in row.queues),
             staged=staged.get(state.queue, 0),
+            is_held=state.queue in held,
         )
         for state in queue_states(topology, connection)
     ]
+
+
+def _held(rows: Iterable[Worker]) -> set[str]:
+    living = (row for row in rows if row.verdict != Verdict.DEAD)
+    told = [governors.Worker(row.node, tuple(row.queues), True, row.governor or None) for row in living]
+    return set(governors.held_queues(told))
 
 
 def workers(*, only_dead: bool = False) -> list[WorkerRow]:

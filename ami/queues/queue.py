@@ -11,12 +11,21 @@ from ami.topology.topology import Topology
 
 @dataclass(frozen=True)
 class QueueState:
-    """A queue as the broker sees it; ``messages`` and ``consumers`` are None when it does not exist."""
+    """A queue as the broker sees it; ``messages`` and ``consumers`` are None when it does not exist.
+
+    ``is_held``: its workers live and take no tasks; a broker may count their consumers or not.
+    """
 
     queue: str
     service: str
     messages: int | None
     consumers: int | None
+    is_held: bool = False
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether a worker lives that will take its messages."""
+        return bool(self.consumers) or self.is_held
 
 
 def queue_states(topology: Topology, connection: Connection) -> list[QueueState]:

@@ -1,7 +1,7 @@
 """The rollout from one queue to one per workload, and the rollback, without stranding a message."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kombu import Connection
@@ -33,9 +33,15 @@ class RollbackRefused(Exception):
     """Workers still consume the split queues; the text names the services to stop first."""
 
 
-def stage(topology: Topology, connection: Connection, management_url: str) -> Stage:
-    """Return the stage and the next step. Reads only."""
+def stage(
+    topology: Topology, connection: Connection, management_url: str, held: Callable[[], Collection[str]] = tuple
+) -> Stage:
+    """Return the stage and the next step. Reads only. ``held`` tells, if asked, the queues whose workers are held."""
     states = tuple(queue_states(topology, connection))
+    # On RabbitMQ a held worker has no consumer; a folder counts it as one.
+    if not kind_of(connection).is_managed or any(state.consumers == 0 for state in states):
+        names = held()
+        states = tuple(replace(state, is_held=state.queue in names) for state in states)
     if taken := _taken(topology, connection):
         return Stage("another application's", f"{taken}; {broker_errors.ADOPT}.", False, states)
     try:
@@ -45,15 +51,21 @@ def stage(topology: Topology, connection: Connection, management_url: str) -> St
     except broker_queues.BindingsUnknown as error:
         unknown = f" Whether this is a finished rollback was not checked: {error}."
     missing = [state.queue for state in states if state.messages is None]
-    idle = [state for state in states if not state.consumers and state.messages is not None]
+    idle = [state for state in states if not state.is_consumed and state.messages is not None]
     if missing:
         step = f"Run 'manage.py queues declare' ({', '.join(missing)} missing).{unknown}"
         return Stage("undeclared", step, False, states)
     if idle:
         return Stage("without workers", _start(topology, idle) + unknown, False, states)
     if topology.routing == "single":
-        return Stage("ready", "Set ANTENNA_ROUTING=split for every process and deploy again.", True, states)
+        step = f"Set ANTENNA_ROUTING=split for every process and deploy again.{_of_held(states)}"
+        return Stage("ready", step, True, states)
     return _split_stage(states)
+
+
+def _of_held(states: tuple[QueueState, ...]) -> str:
+    held = ", ".join(state.queue for state in states if state.is_held)
+    return f" Held: {held}; 'manage.py queues governor' shows why." if held else ""
 
 
 def _taken(topology: Topology, connection: Connection) -> str:
@@ -67,14 +79,10 @@ def _taken(topology: Topology, connection: Connection) -> str:
 def _split_stage(states: tuple[QueueState, ...]) -> Stage:
     behind = next(state for state in states if state.queue == FALLBACK)
     if behind.messages:
-        step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'."
+        step = f"Wait: {behind.messages} messages from before the split drain from '{FALLBACK}'.{_of_held(states)}"
         return Stage("split, draining", step, True, states)
-    return Stage(
-        "split",
-        "None: every routed queue has consumers. 'manage.py queues rollback' returns to one queue.",
-        True,
-        states,
-    )
+    step = "None: every routed queue has consumers. 'manage.py queues rollback' returns to one queue."
+    return Stage("split", step + _of_held(states), True, states)
 
 
 def _is_rolled_back(
@@ -87,7 +95,7 @@ def _is_rolled_back(
     Raises:
         BindingsUnknown: the broker does not list its bindings.
     """
-    if topology.routing != "single" or any(state.consumers for state in states if state.queue != FALLBACK):
+    if topology.routing != "single" or any(state.is_consumed for state in states if state.queue != FALLBACK):
         return False
     if all(state.messages is None for state in states if state.queue == FALLBACK):
         return False
@@ -97,7 +105,7 @@ def _is_rolled_back(
 
 def _after_rollback(topology: Topology, states: tuple[QueueState, ...]) -> Stage:
     left = [state for state in states if state.queue != FALLBACK and state.messages]
-    idle = [state for state in states if state.queue == FALLBACK and not state.consumers]
+    idle = [state for state in states if state.queue == FALLBACK and not state.is_consumed]
     if left:
         step = f"Run 'manage.py queues rollback' again: {_names(left)} would be stranded."
         return Stage("rolled back, messages left", step, False, states)

@@ -12,6 +12,7 @@ from amqp.exceptions import NotFound
 from celery.utils.log import get_logger
 
 from ami.admission import waiting_calls
+from ami.celery import outages
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
 from ami.queues import broker_errors, dead_letters
@@ -98,8 +99,10 @@ class BrokerLink:
             except broker_errors.kinds() as error:
                 self.close()
                 self._away, self._again_at = broker_errors.sentence(error), time.monotonic() + AWAY_SECONDS
+                broker_errors.complain("Broker not asked for figures", error)
                 return BrokerFigures(unseen=self._away)
             self._away = ""
+            outages.answered(outages.BROKER)
             return found
 
     def close(self) -> None:

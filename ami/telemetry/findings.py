@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import connections
 
 from ami.celery.thread_database import database_block
-from ami.queues import broker_errors, diagnostics
-from ami.queues.diagnostics.finding import Finding, gravest_first
+from ami.queues import diagnostics
+from ami.queues.diagnostics.finding import BROKER, Finding, gravest_first
 from ami.telemetry import promise_findings, shared_values
 from ami.telemetry.alerts import shown
 from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
@@ -53,6 +53,8 @@ def for_alerts(max_age_seconds: float) -> list[FindingFigures]:
 
 def _is_over(finding: FindingFigures, snapshot: Snapshot) -> bool:
     """Whether the snapshot, which is newer, shows that a queue or worker was released since the look."""
+    if finding.name == BROKER:
+        return not snapshot.unseen
     if finding.name == "paused":
         return any(queue.queue == finding.target and queue.paused is None for queue in snapshot.queues)
     node = finding.sentence.partition(" ")[0]
@@ -81,11 +83,8 @@ def _run() -> None:
 
 
 def _look() -> Iterator[FindingFigures]:
-    try:
-        found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, settings.RABBITMQ_MANAGEMENT_URL, _redis())
-    except broker_errors.kinds() as error:
-        found = [Finding("error", "broker-unreachable", broker_errors.sentence(error))]
-        found += diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)
+    url = settings.RABBITMQ_MANAGEMENT_URL
+    found = diagnostics.findings(settings.ANTENNA_TOPOLOGY, current_app, url, _redis(), has_database=True)
     yield from map(_figures, found)
 
 

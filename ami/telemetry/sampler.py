@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from ami.admission import waiting_calls
 from ami.admission.waiting_calls import Waiting
-from ami.celery import batch_writes, task_times
+from ami.celery import batch_writes, outages, task_times
 from ami.celery.thread_database import short_connection
 from ami.queues.models import Lease, Worker
 from ami.queues.rescue import lease
@@ -64,7 +64,7 @@ class Sampler:
                 self._write(name)
         except Error as error:
             self._lose()
-            logger.debug("No sample taken: %s", str(error).partition("\n")[0])
+            outages.complain("No sample taken", error)
 
     def wake(self) -> None:
         """Nothing that operators ask for concerns the samples."""

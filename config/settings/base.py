@@ -71,7 +71,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "ami.queues.middleware.BrokerUnreachableMiddleware",
+    "ami.queues.middleware.UnreachableMiddleware",
     "ami.queues.middleware.UnstorableValueMiddleware",
     "ami.main.api.audit.AuditMiddleware",
 ]
@@ -165,7 +165,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"()": f"config.logs.{LOG_FORMAT.title()}Formatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"outages": {"()": "ami.celery.outages.OutageFilter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outages"]}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {"httpx": {"level": "WARNING"}, "httpcore": {"level": "WARNING"}},
 }

@@ -1,12 +1,11 @@
 """Checks whether the database has every migration of the code, without loading a model."""
 
 import pkgutil
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ami.queues.connection_reasons import Unusable
+from ami.queues.connection_reasons import Unusable, database_place
 
 from . import Need
 from .probes import asking
@@ -19,14 +18,8 @@ def need() -> Need:
     """Return the migrations as something to wait for. Another process applies them: ``manage.py migrate``."""
     from django.conf import settings
 
-    where = f"of {place(settings.DATABASES['default'])}"
+    where = f"of {database_place(settings.DATABASES['default'])}"
     return Need("the migrations", where, asking(refuse_missing), "are applied", once=REMEDY)
-
-
-def place(database: Mapping[str, Any]) -> str:
-    """Return where a database of ``DATABASES`` is, for the middle of a sentence."""
-    where = f"{database['HOST']}:{database['PORT'] or 5432}" if database.get("HOST") else str(database["NAME"])
-    return f"the database at {where} (DATABASE_URL)"
 
 
 def refuse_missing() -> None:

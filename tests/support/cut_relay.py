@@ -1,4 +1,4 @@
-"""A way to a server that can be cut: what is sent through it then arrives nowhere, and no connection is closed."""
+"""A way to a server that can be cut: it then refuses connections, or what is sent through it arrives nowhere."""
 
 import socket
 import threading
@@ -8,27 +8,35 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 class CutRelay:
-    """Listens on a loopback port of its own and passes each connection on to ``host:port`` until `cut`."""
+    """Listens on a loopback port of its own and passes each connection on to ``host:port``.
+
+    After `cut` no connection is closed and nothing arrives; after `refuse` all are closed and none is accepted.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
         self._open = threading.Event()
         self._open.set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._address = ("127.0.0.1", 0)
+        self._listen()
 
     def url(self, url: str) -> str:
         """Return the URL of the server by way of this relay."""
         parts = urlsplit(url)
         login, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{login}{at}127.0.0.1:{self._listener.getsockname()[1]}"))
+        return urlunsplit(parts._replace(netloc=f"{login}{at}127.0.0.1:{self._address[1]}"))
 
     def cut(self) -> None:
         self._open.clear()
 
+    def refuse(self) -> None:
+        self.close()
+
     def mend(self) -> None:
         self._open.set()
+        if self._listener.fileno() == -1:
+            self._listen()
 
     def close(self) -> None:
         """Close everything."""
@@ -37,11 +45,17 @@ class CutRelay:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
+        self._sockets.clear()
 
-    def _accept(self) -> None:
+    def _listen(self) -> None:
+        self._listener = socket.create_server(self._address)
+        self._address = self._listener.getsockname()
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
-                inner, _ = self._listener.accept()
+                inner, _ = listener.accept()
                 outer = socket.create_connection(self._target)
                 self._sockets += [inner, outer]
                 for one, other in ((inner, outer), (outer, inner)):

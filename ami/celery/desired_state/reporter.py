@@ -14,7 +14,7 @@ from typing import Any
 from celery.utils.log import get_logger
 from django.db import Error
 
-from ami.celery import attempts, batch_writes, task_counts, task_times, tick_ends, worker_records
+from ami.celery import attempts, batch_writes, outages, task_counts, task_times, tick_ends, worker_records
 from ami.celery import letter_ends as letter_ends  # It listens to task_postrun.
 from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.failures import in_child, in_parent, spool  # noqa: F401 - the first listens to signals
@@ -111,7 +111,7 @@ class Reporter:
                     records.ended(report)
                 return
             except Error as error:
-                logger.warning("Worker's row not deleted: %s", str(error).partition("\n")[0])
+                outages.complain("Worker's row not deleted", error)
 
     def info(self) -> dict[str, Any]:
         """Return what ``celery inspect stats`` shows of the database."""
@@ -185,7 +185,6 @@ class Reporter:
             # A worker has missed a beat: look again when it is to be pinged, not up to ten seconds later.
             self._due_at = min(self._due_at, time.monotonic() + max(TURN_SECONDS, SUSPECT_SECONDS - silent))
         if self.away_since is not None:
-            logger.warning("Database answers again after %.0f s", time.monotonic() - self.away_since)
             self.away_since = None
         if answer.wishes != before.wishes:
             try:
@@ -223,7 +222,7 @@ class Reporter:
     def _note_away(self, error: Error) -> None:
         if self.away_since is None:
             self.away_since = time.monotonic()
-            logger.error("Worker not recorded; the last known wishes hold: %s", str(error).partition("\n")[0])
+        outages.complain("Worker not recorded; the last known wishes hold", error)
 
     def _watch(self, report: WorkerReport) -> None:
         """End a worker whose loop stands still: a supervisor starts it again, and its messages are redelivered.

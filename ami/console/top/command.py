@@ -24,9 +24,9 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
 
     Raises:
         CommandError: printed once, the database did not answer.
-        SystemExit: printed once, the verdict is an error.
+        SystemExit: printed once, the verdict is an error, which a source that did not answer is, too; code 1.
     """
-    from ami.console.top import live, once, terminal  # Rich and the pages: no other command needs them.
+    from ami.console.top import faults, live, once, terminal  # Rich and the pages: no other command needs them.
 
     if not (options["json"] or options["once"]):
         if terminal.is_usable(sys.stdin, out):
@@ -36,7 +36,7 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
     try:
         found = once.write(out, as_json=options["json"])
     except DatabaseError as error:
-        raise CommandError(once.database_fault(error)) from error
+        raise CommandError("\n".join(faults.without_database(error))) from error
     if found.level == ERROR:
         raise SystemExit(1)
 

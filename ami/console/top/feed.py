@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connections
 
-from ami.console.top.faults import database_fault
+from ami.console.top.faults import without_database
 from ami.queues.letters import found
 from ami.queues.letters.found import Group
 from ami.queues.letters.selection import Selection
@@ -31,7 +31,7 @@ class Figures:
 
     snapshot: Snapshot | None = None
     read_at: float = 0.0
-    fault: str = ""
+    faults: tuple[str, ...] = ()
     asked_at: float | None = None
     letters: tuple[Group, ...] | None = None
     letters_of: str = ""
@@ -90,10 +90,10 @@ class Feed:
                 self.figures = replace(self.figures, snapshot=snapshot, read_at=time.monotonic())
             if self._letters_of is not None:
                 self._read_letters(self._letters_of)
-            self.figures = replace(self.figures, fault="", asked_at=None)
+            self.figures = replace(self.figures, faults=(), asked_at=None)
         except DatabaseError as error:
             connections.close_all()
-            self.figures = replace(self.figures, fault=database_fault(error), asked_at=None)
+            self.figures = replace(self.figures, faults=without_database(error), asked_at=None)
 
     def _read_letters(self, queue: str) -> None:
         buried = {row.queue: row.dead_letter_queue for row in settings.ANTENNA_TOPOLOGY.workloads}

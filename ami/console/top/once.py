@@ -10,8 +10,8 @@ from ami.console import quantities, seen_workers
 from ami.console.pages import overview, workers
 from ami.console.tables import Table, raw_rows
 from ami.console.top import overview_lines, screen
-from ami.console.top.cells import BAD, glyphs_for, line
-from ami.console.top.faults import database_fault as database_fault
+from ami.console.top.cells import BAD, glyphs_for, plain
+from ami.console.top.faults import away
 from ami.telemetry import findings
 from ami.telemetry.snapshots import shared, verdict
 from ami.telemetry.snapshots.shape import Snapshot
@@ -45,7 +45,7 @@ def tables(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "at": quantities.iso(snapshot.taken_at),
         "verdict": asdict(verdict.judge(snapshot)),
-        "unseen": list(snapshot.unseen),
+        "unseen": list(away(snapshot)),
         "delayed": snapshot.delayed,
         **{table.name: raw_rows(table) for table in shown},
     }
@@ -66,9 +66,9 @@ def _print(snapshot: Snapshot, out: IO[str]) -> None:
     glyphs, width = glyphs_for(console.encoding), console.width
     if glyphs.full == "#" and hasattr(file, "reconfigure"):
         file.reconfigure(errors="replace")  # A job's name may have more letters than the terminal.
+    for each in away(snapshot):
+        console.print(plain(each), style=BAD, soft_wrap=True)
     console.print(overview_lines.title(snapshot, 0.0, width, glyphs))
-    for each in snapshot.unseen:
-        console.print(line(f"Not seen: {each}", width, glyphs, BAD))
     for shown in screen.overview(snapshot, width, None, glyphs, ""):
         shown.rstrip()
         console.print(shown, soft_wrap=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from ami.console.top.cells import BAD, BOLD, FAINT, GOOD, WARN, Cell, Column, Glyphs, bar, line, plain, row
+from ami.console.top.faults import is_away
 from ami.console.top.quantities import count, short
 from ami.console.top.worker_lines import STATE_STYLES, fullest
 from ami.telemetry.snapshots import verdict
@@ -66,10 +67,13 @@ def _beat(snapshot: Snapshot, age_seconds: float, glyphs: Glyphs) -> str:
 
 
 def findings(snapshot: Snapshot, width: int, glyphs: Glyphs, most: int | None = None) -> list[Text]:
-    """Return a line for each finding, the gravest first; the last says how many are left."""
-    if not snapshot.findings:
-        return [line("No findings.", width, glyphs, FAINT)]
-    shown = [_finding(finding, width, glyphs) for finding in snapshot.findings]
+    """Return a line for each finding, the gravest first; the last says how many are left.
+
+    What is away is said above the title.
+    """
+    shown = [_finding(finding, width, glyphs) for finding in snapshot.findings if not is_away(finding)]
+    if not shown:
+        return [line("No other findings." if snapshot.findings else "No findings.", width, glyphs, FAINT)]
     if most is None or len(shown) <= most:
         return shown
     left = len(shown) - most + 1

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.text import Text
 
 from ami.console.top import letter_lines, overview_lines, queue_lines, worker_lines
 from ami.console.top.cells import BAD, BOLD, FAINT, WARN, Glyphs, line
+from ami.console.top.faults import away, is_away
 from ami.console.top.queue_lines import QueueLines
 from ami.console.top.session import FINDINGS, HELP, LETTERS, QUEUES, WORKERS, Session
 from ami.telemetry.snapshots.shape import Snapshot
@@ -31,7 +33,7 @@ HELP_TEXT = (
     ("in/out/fail", "tasks begun, ended and failed in the last minute"),
     ("promise", "kept: tasks begin within the target; unknown: nothing ran"),
     ("memory", "the mark is where a worker takes no more tasks"),
-    ("a dash", "could not be read; a line below the title says why"),
+    ("a dash", "could not be read; the first line says why"),
     ("", ""),
     ("audit log", "pauses, resumes and replays are in it with your user name"),
 )
@@ -47,7 +49,7 @@ def lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Tex
     bottom = _bottom(session, width, glyphs)
     room = max(0, height - len(top) - len(bottom))
     if snapshot is None and session.page not in (HELP, LETTERS):
-        body = [] if session.figures.fault else [line("Reading ...", width, glyphs, FAINT)]
+        body = [] if session.figures.faults else [line("Reading ...", width, glyphs, FAINT)]
     else:
         body = _body(session, snapshot, width, room, glyphs)
     body = body[:room]
@@ -58,18 +60,17 @@ def lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Tex
 
 
 def _top(session: Session, width: int, glyphs: Glyphs) -> list[Text]:
+    """Return what is away, first of all, and the title."""
     figures = session.figures
-    found = [Text("Queues", BOLD)]
-    if figures.snapshot:
-        age = max(0.0, time.monotonic() - figures.read_at)
-        found = [overview_lines.title(figures.snapshot, age, width, glyphs)]
-    if figures.fault:
-        found.append(line(f"{figures.fault}; asked again every two seconds.", width, glyphs, BAD))
+    known = away(figures.snapshot) if figures.snapshot and not figures.faults else ()
+    found = [line(each, width, glyphs, BAD) for each in (*figures.faults, *known)]
     silent = time.monotonic() - (figures.asked_at or float("inf"))
     if silent > SILENT_SECONDS:
         found.append(line(f"The database or the broker does not answer for {silent:.0f} s.", width, glyphs, BAD))
-    unseen = figures.snapshot.unseen if figures.snapshot else ()
-    return found + [line(f"Not seen: {each}", width, glyphs, BAD) for each in unseen]
+    if figures.snapshot is None:
+        return [*found, Text("Queues", BOLD)]
+    age = max(0.0, time.monotonic() - figures.read_at)
+    return [*found, overview_lines.title(figures.snapshot, age, width, glyphs)]
 
 
 def _bottom(session: Session, width: int, glyphs: Glyphs) -> list[Text]:
@@ -127,8 +128,9 @@ def overview(snapshot: Snapshot, width: int, room: int | None, glyphs: Glyphs, s
     """Return findings, queues, workers and jobs in ``room`` lines; all of them where it is None."""
     heading, queues = queue_lines.lines(snapshot, width, glyphs, selected)
     if room is None:
+        others = replace(snapshot, findings=tuple(each for each in snapshot.findings if not is_away(each)))
         parts = [
-            overview_lines.whole_findings(snapshot, width),
+            overview_lines.whole_findings(others, width),
             [heading, *_queues(queues, len(queues))],
             worker_lines.lines(snapshot, width, glyphs),
             overview_lines.jobs(snapshot, width, glyphs),

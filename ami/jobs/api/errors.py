@@ -4,7 +4,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from django.db import DataError
+from django.db import DataError, Error
 from django.http import UnreadablePostError
 from kombu.exceptions import OperationalError
 from rest_framework import status
@@ -12,6 +12,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as default_handler
 
+from ami.celery import outages
+from ami.celery.database_away import is_away
 from ami.jobs.errors import NatsUnavailable, NotAllowed, UnknownKind
 from ami.main.api.budgets import TooLarge
 from ami.main.api.errors import Conflict, TooSlow
@@ -23,7 +25,11 @@ def exception_handler(exc: Exception, context: dict[str, Any]) -> Response | Non
     """Answer as Django REST framework does; unreachable services as 503, errors of jobs as 409 or 400."""
     if isinstance(exc, OperationalError):
         return _unavailable("The message broker is unreachable. Accepted data is kept; send the request again.")
+    if isinstance(exc, Error) and is_away(exc):
+        outages.failed(exc)
+        return _unavailable("The database does not answer. Send the request again.")
     if isinstance(exc, NatsUnavailable):
+        outages.failed(exc)
         return _unavailable("NATS is unreachable.")
     if isinstance(exc, NotAllowed):
         exc = Conflict(str(exc))

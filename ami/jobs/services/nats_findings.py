@@ -38,6 +38,11 @@ def findings() -> Iterator[Finding]:
     )
 
 
+def sentence(error: BaseException) -> str:
+    """Return where NATS is, why it cannot be used, and the remedy."""
+    return f"{str(error).removesuffix('.')}; start it or correct NATS_URL."
+
+
 def _is_needed() -> bool:
     with database_block():
         return bool(Job.objects.filter(status__in=ACTIVE, dispatch_mode=DispatchMode.ASYNC_API).exists())

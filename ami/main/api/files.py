@@ -16,8 +16,9 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from ami.celery import outages
 from ami.main.permissions import ProjectRole
-from ami.main.services import file_urls, stored_files
+from ami.main.services import bucket_findings, file_urls, stored_files
 from ami.main.services.stored_files import Area, FileRefused
 
 logger = logging.getLogger(__name__)
@@ -202,5 +203,7 @@ def _from_bucket(request: Request, download: Download) -> HttpResponseBase:
         }
         address = default_storage.url(download.path, parameters=parameters, expire=REDIRECT_SECONDS)
     except (BotoCoreError, ClientError) as error:
+        outages.report(outages.BUCKET, bucket_findings.sentence, error)
         raise StorageUnreachable from error
+    outages.answered(outages.BUCKET, is_sure=True)
     return HttpResponseRedirect(address, headers={"Cache-Control": "private, no-store"})

@@ -25,7 +25,7 @@ def managed(topology: Topology, url: str, connection: Connection) -> Iterator[Fi
         yield from _reported(topology, api)
     except ManagementUnavailable as error:
         yield Finding(
-            "unseen",
+            "error" if url else "unseen",
             "management",
             f"Alarms, blocked connections, unknown queues and policies were not checked: {error}.",
         )

@@ -20,7 +20,15 @@ from ami.topology.topology import Topology
 def consumed(
     topology: Topology, connection: Connection, workers: Sequence[governors.Worker], rows: Sequence[WorkerRow] | None
 ) -> Iterator[Finding]:
-    held = {*governors.held_queues(workers), *reported.closed_queues(topology, rows)}
+    """Yield the queues that are missing, or that none of ``workers`` consumes without an operator wanting it so.
+
+    Without ``rows`` what operators want cannot be read: a queue whose worker answers may be paused.
+    """
+    if rows is None:
+        wanted = {queue for worker in workers for queue in worker.own_queues or ()}
+    else:
+        wanted = reported.closed_queues(topology, rows)
+    held = {*governors.held_queues(workers), *wanted}
     for state in queue_states(topology, connection):
         if state.messages is None:
             sentence = f"{state.queue} is not declared; run 'manage.py queues declare'."

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from django.conf import settings
-from django.db import DatabaseError
 
 from ami.celery.shown_time import shown_time
 from ami.celery.thread_database import database_block
@@ -26,11 +25,10 @@ REMEDIES = {
 }
 
 
-def findings(topology: Topology, rows: Sequence[WorkerRow] | None = None) -> Iterator[Finding]:
-    """Yield what the workers' rows, read here if they were not, and the operators' wishes tell."""
-    rows = overview.workers() if rows is None else rows
+def findings(topology: Topology, rows: Sequence[WorkerRow], *, has_broker: bool = True) -> Iterator[Finding]:
+    """Yield what the workers' rows and the operators' wishes tell; without the broker every worker is cut off."""
     for row in rows:
-        if remedy := REMEDIES.get(row.state):
+        if (remedy := REMEDIES.get(row.state)) and (has_broker or row.state != "cut off"):
             level = "error" if row.state in ("dead", "wedged", "cut off") else "warning"
             how = _start(topology, row.service) if row.state == "dead" else ""
             yield Finding(level, "worker-state", f"{row.node} is {row.state}: {remedy}{how}.", row.node)
@@ -68,27 +66,27 @@ def _disabled(row: Disabled) -> Finding:
     return Finding("warning", "disabled", f"{fact}. 'manage.py queues enable {name}' ends it.", name)
 
 
-def workers() -> Sequence[WorkerRow] | None:
-    """Return the workers' rows; None where the database does not answer."""
-    try:
-        with database_block():
-            return overview.workers()
-    except DatabaseError:
-        return None
+def workers() -> Sequence[WorkerRow]:
+    """Return the workers' rows.
+
+    Raises:
+        django.db.Error: the database did not answer.
+    """
+    with database_block():
+        return overview.workers()
 
 
-def closed_queues(topology: Topology, rows: Sequence[WorkerRow] | None) -> set[str]:
-    """Return the queues without a consumer because operators want it so: paused, or every worker parked."""
-    if rows is None:
-        return set()
-    try:
-        with database_block():
-            pauses = all_paused()
-        queues = {queue for row in rows for queue in row.queues}
-        parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
-        return parked | {row.queue for row in topology.workloads if row.queue in pauses}
-    except DatabaseError:
-        return set()
+def closed_queues(topology: Topology, rows: Sequence[WorkerRow]) -> set[str]:
+    """Return the queues without a consumer because operators want it so: paused, or every worker parked.
+
+    Raises:
+        django.db.Error: the database did not answer.
+    """
+    with database_block():
+        pauses = all_paused()
+    queues = {queue for row in rows for queue in row.queues}
+    parked = {queue for queue in queues if all(row.state == "parked" for row in rows if queue in row.queues)}
+    return parked | {row.queue for row in topology.workloads if row.queue in pauses}
 
 
 def _of_worker(row: WorkerRow, left: Sequence[str]) -> Iterator[Finding]:

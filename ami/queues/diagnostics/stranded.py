@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.db import Error
-
 from ami.admission.waiting_tasks import waiting_tasks
 from ami.celery.thread_database import database_block
 from ami.queues.diagnostics.finding import Finding
@@ -14,13 +12,11 @@ from ami.queues.governors import INSPECT_SECONDS
 def findings(app: Any, workers: Iterable[str]) -> list[Finding]:
     """Return what none of ``workers``, who have just answered, can run; nothing where one of them does not say.
 
-    Nor where the database does not: that is a finding of its own.
+    Raises:
+        django.db.Error: the database did not answer.
     """
-    try:
-        with database_block():
-            return list(_findings(app, set(workers)))
-    except Error:
-        return []
+    with database_block():
+        return list(_findings(app, set(workers)))
 
 
 def _findings(app: Any, workers: set[str]) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def counts(topology: Topology, connection: Connection) -> dict[str, int]:
             for queue, count in kept.items():
                 found[queue] = found.get(queue, 0) + count
         except Error as error:
-            logger.warning("Dead letters in the database not counted: %s", str(error).partition("\n")[0])
+            logger.warning("Dead letters in the database not counted: %s", error)
     return found
 
 

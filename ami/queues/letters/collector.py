@@ -9,7 +9,7 @@ from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import Error
 
-from ami.celery import batch_writes
+from ami.celery import batch_writes, outages
 from ami.celery.broker_kind import kind_of
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors, dead_letters
@@ -26,7 +26,8 @@ LOOK_SECONDS = 3.0
 #: A batch is written when it has so many bytes: a statement of this thread has a second.
 MOST_BYTES = 2 * 1024**2
 CLEAN_SECONDS = 3600.0
-COMPLAIN_SECONDS = 60.0
+#: What is not collected stays in its queue.
+UNCOLLECTED = "Dead letters not collected"
 
 
 class Collector:
@@ -34,7 +35,6 @@ class Collector:
 
     def __init__(self) -> None:
         self._replays = ReplayThread()
-        self._complained_at = float("-inf")
         self._next = self._lease_at = 0.0
         self._cleaned_at = time.monotonic()
         self._connection: Any = None
@@ -55,11 +55,11 @@ class Collector:
             self._replays.turn(app, now)
             self._collect(app)
         except Error as error:
-            self._complain(error, now)
+            outages.complain(UNCOLLECTED, error)
             self._next, self._most = now + TRY_SECONDS / 3, 1  # It may have been too much at once.
             self.close()
         except broker_errors.kinds() as error:
-            self._complain(error, now)
+            broker_errors.complain(UNCOLLECTED, error)
             self.close()
 
     def wake(self) -> None:
@@ -80,12 +80,6 @@ class Collector:
         if connection is not None:
             with suppress(Exception):
                 connection.release()
-
-    def _complain(self, error: BaseException, now: float) -> None:
-        """Log an error, at most once a minute: what is not collected stays in its queue."""
-        if now - self._complained_at >= COMPLAIN_SECONDS:
-            self._complained_at = now
-            logger.warning("Dead letters not collected: %s", str(error).partition("\n")[0] or repr(error))
 
     def _holds(self, name: str, now: float) -> bool:
         if now - self._lease_at < RENEW_SECONDS and self._lease_at:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import Error
 from django.db.models import BigIntegerField, CharField, Value
 
+from ami.celery import outages
 from ami.celery.process_name import name_of_this_process
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors
@@ -83,9 +84,9 @@ class ReplayThread:
                 with app.connection_for_write() as connection:
                     publish(connection)
             except Error as error:
-                logger.warning("Letters are published later: %s", str(error).partition("\n")[0])
+                outages.complain("Letters are published later", error)
             except broker_errors.kinds() as error:
-                logger.warning("Letters are published later: %r", error)
+                broker_errors.complain("Letters are published later", error)
             except Exception:
                 logger.exception("Letters are published later")
 

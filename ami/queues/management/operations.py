@@ -223,7 +223,10 @@ def _workers(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
 def _list(topology: Topology, __: Operator, ___: dict[str, Any]) -> Result:
     with current_app.connection_for_read() as connection:
         rows = overview.queues(topology, connection)
-    cells = [(row.queue, row.waiting, row.consumers, row.running, row.paused or "-") for row in rows]
+    cells = [
+        (row.queue, row.waiting, "held" if row.is_held else row.consumers, row.running, row.paused or "-")
+        for row in rows
+    ]
     return Result([asdict(row) for row in rows], cells, ("queue", "waiting", "consumers", "running", "paused"))
 
 

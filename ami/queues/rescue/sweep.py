@@ -10,6 +10,7 @@ from django.db import Error
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from ami.celery import outages
 from ami.celery.thread_database import short_connection
 from ami.queues import broker_errors, task_rows
 from ami.queues.management_api import ManagementUnavailable
@@ -74,7 +75,7 @@ class Sweep:
         except Error as error:
             self.database_answered(answered=False)
             self._next = now + LOOK_SECONDS
-            logger.debug("Sweep without the database: %s", error)
+            outages.complain("Dead workers not looked for", error)
             with short_connection():
                 self._writer.write_failed(now)
             return
@@ -106,7 +107,7 @@ class Sweep:
             try:
                 self._look_after(app, row)
             except Error as error:
-                logger.warning("Worker not looked after: %s", _line(error), extra={"worker": row.node})
+                logger.warning("Worker not looked after: %s", error, extra={"worker": row.node})
         self._forget_old(rows)
 
     def _ping(self, app: Any, suspects: list[Any]) -> None:

@@ -11,7 +11,7 @@ from celery.utils.log import get_logger
 from django.conf import settings
 from django.db import Error, connections
 
-from ami.celery import storable
+from ami.celery import outages, storable
 from ami.celery.thread_database import beside_forks, database_block
 from ami.environment.deferred import deferred
 from ami.telemetry.alerts import options, policy, rules, store
@@ -64,7 +64,7 @@ class Evaluator:
                 self.look(holder)
         except Error as error:
             self.forget()
-            logger.debug("Alerts not evaluated: %s", str(error).partition("\n")[0])
+            outages.complain("Alerts not evaluated", error)
         except Exception:
             self.forget()
             logger.exception("Alerts not evaluated; trying again")

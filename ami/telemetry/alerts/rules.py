@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 #: Where a finding comes from: while that cannot be asked, its alerts stay as they are.
 BROKER, MANAGEMENT, WORKERS, ROWS, BEAT, REDIS = "broker", "management", "workers", "rows", "beat", "redis"
-NATS, PROMISES, ALERTS, ALWAYS = "NATS", "promises", "alerts", "always"
+NATS, BUCKET, PROMISES, ALERTS, ALWAYS = "NATS", "bucket", "promises", "alerts", "always"
 
 PROBLEMS, ERRORS, UNSEEN, NEVER = ("error", "warning"), ("error",), ("unseen",), ()
 
@@ -25,6 +25,7 @@ RULES: Mapping[str, Rule] = {
     "blocked": Rule(MANAGEMENT, 60),
     "broker-unreachable": Rule(ALWAYS, 30),
     "nats-away": Rule(NATS, 30),
+    "bucket": Rule(BUCKET, 60),
     "calls-unsent": Rule(ROWS, 30),
     "worker-state": Rule(ROWS, 30),
     "no-beat": Rule(BEAT, 30),
@@ -52,8 +53,8 @@ RULES: Mapping[str, Rule] = {
     "withheld-tick": Rule(BEAT, 300),
     "set-aside": Rule(ROWS, 300),
     "redis-memory": Rule(REDIS, 300),
-    "source": Rule(ALWAYS, 300, UNSEEN),
-    "database": Rule(ALWAYS, 300, UNSEEN),
+    "source": Rule(ALWAYS, 300, (*UNSEEN, *ERRORS)),
+    "database": Rule(ALWAYS, 300),
     "paused": Rule(ROWS, 600),
     "parked": Rule(ROWS, 600),
     "disabled": Rule(ROWS, 600),
@@ -84,8 +85,8 @@ HIDES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("no-worker", "unseen"): (WORKERS,),
     ("no-worker", "starting"): (WORKERS,),
     ("management", "unseen"): (MANAGEMENT,),
-    ("database", "unseen"): (ROWS,),
-    ("no-beat", "unseen"): (BEAT,),
+    ("management", "error"): (MANAGEMENT,),
+    ("database", "error"): (ROWS, BEAT, WORKERS, BROKER, PROMISES, ALERTS),
     ("redis", "error"): (REDIS,),
     ("redis", "unseen"): (REDIS,),
 }

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ami.queues.diagnostics.finding import BROKER
 from ami.telemetry.snapshots.shape import Snapshot, WorkerFigures
 
 ERROR, WARNING, STARTING, UNSEEN, OK = "error", "warning", "starting", "unseen", "ok"
@@ -31,8 +32,9 @@ def judge(snapshot: Snapshot) -> Verdict:
 
 def _parts(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return what is wrong, the gravest first; without words where nothing is."""
-    # A broken promise is a finding, too.
-    levels = [each.level for each in snapshot.findings if each.name != "promise-broken"]
+    # A broken promise is a finding, too, and so is a broker that the snapshot did not see.
+    shown = ("promise-broken", BROKER) if snapshot.unseen else ("promise-broken",)
+    levels = [each.level for each in snapshot.findings if each.name not in shown]
     promised = [queue for queue in snapshot.queues if queue.promise != "none"]
     broken = sum(queue.promise == "broken" for queue in promised)
     all_workers = max(len({queue.service for queue in snapshot.queues}), len(snapshot.workers))
@@ -42,13 +44,14 @@ def _parts(snapshot: Snapshot) -> list[tuple[str, str]]:
     is_looked_at = snapshot.findings_at is not None
     return [
         (ERROR, nothing if is_idle and not snapshot.is_starting else ""),
+        (ERROR, _count(len(snapshot.unseen), "source", " away")),
         (ERROR, _count(levels.count("error"), "error")),
         (ERROR, f"{broken} of {len(promised)} promises broken" if broken else ""),
         (WARNING, _count(levels.count("warning"), "warning")),
         (STARTING, starting if snapshot.is_starting else ""),
         (UNSEEN, "no figures yet" if not snapshot.queues else ""),
         (UNSEEN, "" if is_looked_at else "the live check has not run yet"),
-        (UNSEEN, _count(levels.count("unseen") + len(snapshot.unseen), "source", " not seen")),
+        (UNSEEN, _count(levels.count("unseen"), "source", " not seen")),
     ]
 
 

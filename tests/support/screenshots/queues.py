@@ -127,7 +127,7 @@ def _findings() -> Any:
         "below 75 %.",
         "",
     )
-    for each in reported.findings(settings.ANTENNA_TOPOLOGY):
+    for each in reported.findings(settings.ANTENNA_TOPOLOGY, reported.workers()):
         yield FindingFigures(each.level, each.name, each.sentence, each.target)
 
 

@@ -7,7 +7,7 @@ from kombu.exceptions import OperationalError
 
 from ami.admission import picks, run_publisher
 from ami.admission.models import Call
-from ami.celery import bulk_publisher
+from ami.celery import bulk_publisher, outages
 from ami.celery.bulk_publisher import UnconfirmedTasks
 from tests.support.worker_tasks import admitted
 
@@ -21,29 +21,30 @@ def outgoing(count: int) -> list[picks.Outgoing]:
 
 
 @pytest.mark.parametrize(
-    ("error", "task"),
+    ("error", "said", "task"),
     [
-        (OperationalError("away"), None),
-        (UnconfirmedTasks(["id-0"], [], TimeoutError("away")), None),
-        (TypeError("away"), admitted.sent.name),
+        (OperationalError("away"), "Broker operation failed", None),
+        (UnconfirmedTasks(["id-0"], [], TimeoutError("away")), "Calls not confirmed", None),
+        (TypeError("away"), "Call not published: away", admitted.sent.name),
     ],
     ids=["refused", "unconfirmed", "of a call"],
 )
 def test_failing_publisher_logs_a_line_a_minute(
-    app: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception, task: str | None
+    app: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any, error: Exception, said: str, task: str | None
 ):
     def publish(*_: Any) -> Any:
         raise error
 
     monkeypatch.setattr(bulk_publisher, "publish_many", publish)
-    monkeypatch.setattr(run_publisher, "_complained_at", {})
+    for kept in ("_complained_at", "_outages"):
+        monkeypatch.setattr(outages, kept, {})
     picked = outgoing(3)
     for _ in range(5):
         run_publisher.publish(app, picked)
     (record,) = [each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
-    assert "away" in record.getMessage()
+    assert said in record.getMessage()
     assert getattr(record, "task", None) == task
-    now = run_publisher.time.monotonic()
-    monkeypatch.setattr(run_publisher.time, "monotonic", lambda: now + run_publisher.COMPLAIN_SECONDS)
+    now = outages.time.monotonic()
+    monkeypatch.setattr(outages.time, "monotonic", lambda: now + outages.AGAIN_SECONDS)
     run_publisher.publish(app, picked)
     assert len([each for each in caplog.records if each.levelname in ("WARNING", "ERROR")]) == 2

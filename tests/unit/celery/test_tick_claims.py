@@ -119,8 +119,9 @@ def test_tick_that_cannot_be_published_is_retried_less_and_less(
     claim = TickClaim.objects.get(entry__task=TASK)
     assert 4 <= claim.tries <= 8
     assert claim.repeats == 0
-    assert len([record for record in caplog.records if record.exc_info]) == 1
-    assert len(caplog.records) == claim.tries + 1
+    own = [record for record in caplog.records if record.name in ("celery.beat", "ami.celery.scheduler")]
+    assert len([record for record in own if record.exc_info]) == 1
+    assert len(own) == claim.tries + 1
     clock.elapsed += 300 + PATIENCE_SECONDS
     run_due(running)
     claim.refresh_from_db()

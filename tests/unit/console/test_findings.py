@@ -43,7 +43,10 @@ def test_lever_has_the_target_that_the_sentence_names():
         started_at=timezone.now(),
         seen_at=Now(),
     )
-    rows = [finding_row(FindingFigures(each.level, each.name, each.sentence)) for each in reported.findings(TOPOLOGY)]
+    rows = [
+        finding_row(FindingFigures(each.level, each.name, each.sentence))
+        for each in reported.findings(TOPOLOGY, reported.workers())
+    ]
     assert {(row.name, row.lever, row.target) for row in rows if row.lever} == {
         ("paused", "resume", QUEUE),
         ("disabled", "enable", TASK),

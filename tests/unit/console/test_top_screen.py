@@ -90,7 +90,7 @@ def test_names_cannot_send_escape_sequences_to_the_terminal():
         workers=(replace(worker("antenna", "celeryworker"), node=evil, why=evil),),
         unseen=(evil,),
     )
-    session = session_of(found, fault=evil, letters=(replace(GROUPS[0], task=evil, message=evil),))
+    session = session_of(found, faults=(evil,), letters=(replace(GROUPS[0], task=evil, message=evil),))
     for page in (QUEUES, WORKERS, LETTERS, FINDINGS):
         session.page = page
         assert all(each.isprintable() for each in "".join(shown(session, 140, 40))), page
@@ -112,8 +112,10 @@ def test_gauge_marks_where_the_worker_holds():
 
 def test_silent_database_is_said_with_the_age_of_the_figures():
     session = session_of(snapshot(), asked_at=time.monotonic() - 9)
-    assert "does not answer for 9 s" in shown(session)[1]
-    assert "The database does not answer: no" in shown(session_of(None, fault="The database does not answer: no"))[1]
+    assert "does not answer for 9 s" in shown(session)[0]
+    assert (
+        "The database does not answer: no" in shown(session_of(None, faults=("The database does not answer: no",)))[0]
+    )
 
 
 def test_pause_of_a_paused_queue_and_resume_of_another_are_not_asked_for():

@@ -93,7 +93,8 @@ def test_every_finding_and_check_has_a_row_in_operations() -> None:
     queues = ROOT / "ami" / "queues"
     telemetry = ROOT / "ami" / "telemetry"
     nats = ROOT / "ami" / "jobs" / "services" / "nats_findings.py"
-    paths = [*(queues / "diagnostics").glob("*.py"), queues / "letters" / "watch.py", nats]
+    bucket = ROOT / "ami" / "main" / "services" / "bucket_findings.py"
+    paths = [*(queues / "diagnostics").glob("*.py"), queues / "letters" / "watch.py", nats, bucket]
     paths += [telemetry / name for name in ("findings.py", "promise_findings.py", "alerts/receiver_findings.py")]
     sources = [path.read_text() for path in paths]
     # Each is written where it is found; a name that depends on the queue is put into a variable first.

@@ -45,9 +45,7 @@ def test_letters_of_no_queue_in_particular_are_left_where_they_are(act: str):
         queues("dead-letters", "antenna.dlq", "--replay", "--discard")
 
 
-@pytest.mark.parametrize(
-    "argv", [("declare",), ("rollout",), ("rollback", "--yes"), ("dead-letters",), ("governor",), ("check", "--live")]
-)
+@pytest.mark.parametrize("argv", [("declare",), ("rollout",), ("rollback", "--yes"), ("dead-letters",), ("governor",)])
 @pytest.mark.usefixtures("no_pauses")
 def test_broker_that_does_not_answer_is_one_sentence_without_its_password(argv: tuple[str, ...], settings: Any):
     with socket.socket() as closed:
@@ -57,6 +55,16 @@ def test_broker_that_does_not_answer_is_one_sentence_without_its_password(argv: 
             queues(*argv)
     assert f"Broker operation failed (amqp://antenna:**@127.0.0.1:{port}" in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+def test_live_check_without_the_broker_names_it_first_and_once(db: None):
+    out = io.StringIO()
+    with celery_at("amqp://antenna:s3cret@127.0.0.1:1//"), pytest.raises(SystemExit) as ended:
+        call_command("queues", "check", "--live", stdout=out)
+    said = out.getvalue()
+    assert ended.value.code == 1
+    assert said.splitlines()[1].startswith("error    broker-unreachable  Broker operation failed (amqp://antenna:**@")
+    assert said.count("Broker operation failed") == 1
 
 
 def test_tasks_lists_every_registered_task_once():

@@ -81,7 +81,7 @@ def worker_row(node: str, *queues: str, **fields: Any) -> None:
 @pytest.mark.django_db
 def test_parking_the_last_worker_of_a_queue_is_an_error(settings: Any):
     def parked() -> dict[str, tuple[str, bool]]:
-        found = diagnostics.reported.findings(settings.ANTENNA_TOPOLOGY)
+        found = diagnostics.reported.findings(settings.ANTENNA_TOPOLOGY, diagnostics.reported.workers())
         return {each.target: (each.level, QUEUE in each.sentence) for each in found if each.name == "parked"}
 
     worker_row("a", QUEUE, is_parked=True)

@@ -70,12 +70,13 @@ def test_workers_are_asked_only_where_calls_wait():
     assert (found(app), app.asked, waiting_tasks()) == ([], 0, [])
 
 
-def test_database_that_is_away_is_no_finding_of_calls(monkeypatch: pytest.MonkeyPatch):
+def test_database_that_is_away_is_not_the_calls_fault(monkeypatch: pytest.MonkeyPatch):
     def away() -> Any:
         raise OperationalError("away")
 
     monkeypatch.setattr(stranded, "waiting_tasks", away)
-    assert found(Answering()) == []
+    with pytest.raises(OperationalError):
+        found(Answering())
 
 
 def test_live_check_looks_for_stranded_calls(settings: Any, app: Any, monkeypatch: pytest.MonkeyPatch):

@@ -45,7 +45,7 @@ def broken(count: int) -> tuple[QueueFigures, ...]:
         (snapshot(findings=(ERROR, WARNING), queues=broken(4)), "error", "1 error, 4 of 4 promises broken, 1 warning"),
         (snapshot(findings=(WARNING, UNSEEN)), "warning", "1 warning, 1 source not seen"),
         (snapshot(findings=(UNSEEN,)), "unseen", "1 source not seen"),
-        (snapshot(unseen=("The broker does not answer.",)), "unseen", "1 source not seen"),
+        (snapshot(unseen=("The broker does not answer.",)), "error", "1 source away"),
         (snapshot(findings_at=None), "unseen", "The live check has not run yet"),
         (snapshot(workers=()), "error", "Nothing runs: 0 of 4 workers"),
         (snapshot(workers=workers(state="dead")), "error", "Nothing runs: 0 of 4 workers"),

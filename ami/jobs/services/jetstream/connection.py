@@ -17,7 +17,9 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NotFoundError
 
+from ami.celery import outages
 from ami.jobs.errors import NatsUnavailable
+from ami.queues.connection_reasons import reason
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,13 +54,15 @@ class Connection:
             raise NatsUnavailable(f"NATS at {_where()} failed a moment ago.")
         future = asyncio.run_coroutine_threadsafe(self._run(operation, seconds), self._loop)
         try:
-            return future.result(timeout=CONNECT_SECONDS + seconds + 1)
+            found = future.result(timeout=CONNECT_SECONDS + seconds + 1)
+            outages.answered(outages.NATS, is_sure=True)
+            return found
         except (NotFoundError, NatsUnavailable):
             raise
         except (OSError, TimeoutError, FutureTimeout, nats.errors.Error, APIError) as error:
             future.cancel()
             self._open_until = time.monotonic() + BREAKER_SECONDS
-            raise NatsUnavailable(f"NATS at {_where()} is unreachable: {type(error).__name__}.") from error
+            raise NatsUnavailable(f"NATS at {_where()} is unreachable: {reason(error)}.") from error
 
     async def _run(self, operation: Operation[T], seconds: float) -> T:
         client = await self._connected()

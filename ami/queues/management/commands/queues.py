@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import asdict
+from functools import partial
 from typing import IO, Any, cast
 
 from celery import current_app
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ami.celery import answer_limits
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.errors import did_you_mean
@@ -38,6 +40,9 @@ from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from ami.topology import broker
 from ami.topology.topology import Topology
+
+#: A statement that the database does not answer is given up after so many seconds.
+ANSWER_SECONDS = 30.0
 
 
 class Command(BaseCommand):
@@ -74,6 +79,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run one sub-command; a broker error is one sentence and exit code 1."""
+        answer_limits.limit(ANSWER_SECONDS)
         self.topology: Topology = settings.ANTENNA_TOPOLOGY
         self.json: bool = options["json"]
         if verb in added.RUNS:
@@ -159,6 +165,7 @@ class Command(BaseCommand):
             conf = current_app.conf
             servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
             found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)
+            found = diagnostics.gravest_first(found)
         cells = [(item.level, item.name, item.sentence) for item in found]
         self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
         if any(item.level == "error" for item in found):
@@ -168,8 +175,12 @@ class Command(BaseCommand):
 
     def _rollout(self, options: dict[str, Any]) -> None:
         with current_app.connection_for_read() as connection:
-            stage = rollout.stage(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL)
-        cells = [(state.queue, state.service, state.messages, state.consumers) for state in stage.queues]
+            held = partial(governors.held, current_app)
+            stage = rollout.stage(self.topology, connection, settings.RABBITMQ_MANAGEMENT_URL, held)
+        cells = [
+            (state.queue, state.service, state.messages, "held" if state.is_held else state.consumers)
+            for state in stage.queues
+        ]
         self._show(asdict(stage), cells, ("queue", "service", "messages", "consumers"))
         if not self.json:
             self.stdout.write(f"routing: {self.topology.routing}\nstage: {stage.name}\nnext: {stage.next_step}")

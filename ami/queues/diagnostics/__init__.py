@@ -18,6 +18,7 @@ from ami.queues import governors
 from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
+from ami.transports.objectstore.storage.errors import UnfitStorageError
 
 if TYPE_CHECKING:
     from ami.queues.diagnostics import redis_servers
@@ -35,7 +36,10 @@ def findings(topology: Topology, app: Any, management_url: str, servers: Iterabl
         kombu.exceptions.OperationalError: the broker itself does not answer.
     """
     with app.connection_for_read() as connection:
-        connection.ensure_connection(max_retries=1, timeout=5)
+        try:
+            connection.ensure_connection(max_retries=1, timeout=5)
+        except UnfitStorageError as error:
+            return _sorted([Finding("error", "storage", f"{error}."), *without_broker(topology)])
         answers, of_workers = workers.answers(topology, app)
         found = [
             *queues.consumed(topology, connection, governors.workers(answers)),

@@ -1,7 +1,9 @@
 """What a queue in a bucket is, whichever service keeps it: one blob at a name, or a journal below it."""
 
+import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ami.jqueue.adapters.storage.imported_jobs import import_blob
 from ami.jqueue.adapters.storage.moved import moved_to
@@ -12,6 +14,7 @@ from ami.jqueue.domain.errors import StorageError
 from ami.jqueue.ports.storage import ObjectStoragePort
 from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.verification import CONTENT, MARKER, verify_conditions
 
 if TYPE_CHECKING:
     # The client library is loaded by those who use it.
@@ -21,12 +24,18 @@ if TYPE_CHECKING:
 class BucketStorage(KeyedStorage):
     """The blob at ``name``, or with ``journal`` the journal below ``<name>/``."""
 
+    #: What the user's client takes for a version that no blob has.
+    no_version: ClassVar[str]
+
     def __init__(self, name: str, *, journal: bool, has_client: bool) -> None:
         if journal and has_client:
             raise ValueError("a journal uses no client of your own: leave 'journal' or the client out")
         super().__init__()
         self.journal = journal
         self._name = name
+        #: The object beside the queue on which conditional writes are tried.
+        self._marker = f"{name}.{MARKER}"
+        self._is_verified = False
         self._blob: ObjectStoragePort | None = None
 
     @property
@@ -40,7 +49,13 @@ class BucketStorage(KeyedStorage):
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         """Write the blob as `ObjectStoragePort` says; the first write creates only. A journal raises JQueueError."""
-        return await (super().write(content, if_match) if self.journal else self._port().write(content, if_match))
+        if self.journal:
+            return await super().write(content, if_match)
+        blob = self._port()
+        if not self._is_verified:
+            await self._verify()
+            self._is_verified = True
+        return await blob.write(content, if_match)
 
     def import_blob(self) -> int | None:
         """Import the blob into the journal below it; return the number of jobs, None where an earlier call did.
@@ -54,16 +69,37 @@ class BucketStorage(KeyedStorage):
             raise ValueError(f"there is no object '{self._name}'")
         if moved_to(stored.content) is not None:
             return None
-        return import_blob(open_store(objects, f"{self._name}/"), objects, self._name)
+        return import_blob(self._journal(objects), objects, self._name)
 
     def _port(self) -> ObjectStoragePort:
         if self._blob is None:
-            self._blob = self._client_blob() or ObjectBlob(self._objects(), self._name)
+            self._blob = self._client_blob(self._name) or ObjectBlob(self._objects(), self._name)
         return self._blob
 
+    async def _verify(self) -> None:
+        """Try conditional writes before the first one. Raises UnfitStorageError, StorageError."""
+        blob, loop = self._client_blob(self._marker), asyncio.get_running_loop()
+        if blob is None:
+            return await asyncio.to_thread(self._objects().verify, self._marker)
+
+        def done(write: Coroutine[Any, Any, str]) -> str:
+            return asyncio.run_coroutine_threadsafe(write, loop).result()
+
+        return await asyncio.to_thread(
+            verify_conditions,
+            lambda: done(blob.write(CONTENT)),
+            lambda: done(blob.write(CONTENT, self.no_version)),
+            self._url,
+        )
+
+    @property
     @abstractmethod
-    def _client_blob(self) -> ObjectStoragePort | None:
-        """Return the blob through the user's own client, None without one."""
+    def _url(self) -> str:
+        """Where the queue is."""
+
+    @abstractmethod
+    def _client_blob(self, name: str) -> ObjectStoragePort | None:
+        """Return the blob at ``name`` through the user's own client, None without one."""
 
     @abstractmethod
     def _objects(self) -> "CloudObjects":
@@ -77,4 +113,8 @@ class BucketStorage(KeyedStorage):
                 f"'{self._name}' is a queue in one blob: leave 'journal' out, or import it with "
                 f"python -m ami.jqueue import"
             )
+        return self._journal(objects)
+
+    def _journal(self, objects: "CloudObjects") -> Store:
+        objects.verify(self._marker)
         return open_store(objects, f"{self._name}/")

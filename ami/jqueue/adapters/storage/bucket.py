@@ -2,19 +2,19 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
 from ami.jqueue.adapters.storage.imported_jobs import import_blob
 from ami.jqueue.adapters.storage.moved import moved_to
 from ami.jqueue.adapters.storage.object_blob import ObjectBlob
 from ami.jqueue.core.codec import decode
 from ami.jqueue.core.keyed import KeyedStorage
-from ami.jqueue.domain.errors import StorageError
+from ami.jqueue.domain.errors import JQueueError, StorageError
 from ami.jqueue.ports.storage import ObjectStoragePort
 from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.queue.store import Store
-from ami.transports.objectstore.storage.verification import CONTENT, MARKER, verify_conditions
+from ami.transports.objectstore.storage.verification import CONTENT, MARKER, trial
 
 if TYPE_CHECKING:
     # The client library is loaded by those who use it.
@@ -69,7 +69,8 @@ class BucketStorage(KeyedStorage):
             raise ValueError(f"there is no object '{self._name}'")
         if moved_to(stored.content) is not None:
             return None
-        return import_blob(self._journal(objects), objects, self._name)
+        self._verify_objects(objects)
+        return import_blob(open_store(objects, f"{self._name}/"), objects, self._name)
 
     def _port(self) -> ObjectStoragePort:
         if self._blob is None:
@@ -78,19 +79,24 @@ class BucketStorage(KeyedStorage):
 
     async def _verify(self) -> None:
         """Try conditional writes before the first one. Raises UnfitStorageError, StorageError."""
-        blob, loop = self._client_blob(self._marker), asyncio.get_running_loop()
+        blob, error = self._client_blob(self._marker), None
         if blob is None:
-            return await asyncio.to_thread(self._objects().verify, self._marker)
+            return await asyncio.to_thread(self._verify_objects, self._objects())
+        versions, steps = {"create": None, "replace": self.no_version}, trial(self._url)
+        try:
+            with suppress(StopIteration):
+                while step := steps.send(error):
+                    error = await self._failure(blob, versions[step])
+        except StorageError as failure:
+            why = f"conditional writes are tried on '{self._marker}' first: {failure.cause}"
+            raise StorageError(f"{self._url} could not be written: {why}", failure.cause) from failure
 
-        def done(write: Coroutine[Any, Any, str]) -> str:
-            return asyncio.run_coroutine_threadsafe(write, loop).result()
-
-        return await asyncio.to_thread(
-            verify_conditions,
-            lambda: done(blob.write(CONTENT)),
-            lambda: done(blob.write(CONTENT, self.no_version)),
-            self._url,
-        )
+    async def _failure(self, marker: ObjectStoragePort, version: str | None) -> JQueueError | None:
+        try:
+            await marker.write(CONTENT, version)
+        except JQueueError as error:
+            return error
+        return None
 
     @property
     @abstractmethod
@@ -113,8 +119,10 @@ class BucketStorage(KeyedStorage):
                 f"'{self._name}' is a queue in one blob: leave 'journal' out, or import it with "
                 f"python -m ami.jqueue import"
             )
-        return self._journal(objects)
-
-    def _journal(self, objects: "CloudObjects") -> Store:
-        objects.verify(self._marker)
+        self._verify_objects(objects)
         return open_store(objects, f"{self._name}/")
+
+    def _verify_objects(self, objects: "CloudObjects") -> None:
+        # A user's test may keep them in memory.
+        if objects.is_remote:
+            objects.verify(self._marker)

@@ -96,12 +96,11 @@ class CloudObjects:
         Raises `UnfitStorageError` where the service does not keep them.
         """
         version = NO_VERSION[self.place.service]
-        once(
-            (self.place, marker),
-            lambda: verify_conditions(
-                lambda: self.create(marker, CONTENT), lambda: self.replace(marker, CONTENT, version), self.place
-            ),
-        )
+        writes = {
+            "create": lambda: self.create(marker, CONTENT),
+            "replace": lambda: self.replace(marker, CONTENT, version),
+        }
+        once((self.place, marker), lambda: verify_conditions(writes, self.place))
 
     def read(self, key: str) -> Stored | None:
         return self._storage.read(key)

@@ -7,12 +7,13 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ami.transports.objectstore.storage.errors import (
     CASConflictError,
+    JQueueError,
     StorageError,
     StorageFullError,
     UnfitStorageError,
@@ -49,32 +50,41 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def verify_conditions(create: Callable[[], object], replace: Callable[[], object], storage: object) -> None:
-    """Try both conditional writes on one object: two requests, three where the object did not exist yet.
+def trial(storage: object) -> Generator[str, JQueueError | None, None]:
+    """Yield ``create`` or ``replace``, and be sent what that write of the marker raised; two writes, three at first.
 
     ``create`` writes it only where there is none, ``replace`` only where it has a version that it never has. A service
     that refuses every write is not found here: its writes raise CASConflictError.
 
     Raises:
         UnfitStorageError: the service wrote in spite of a condition, or does not know it.
-        StorageError: the object may not be written, or the service does not answer.
+        StorageError: the marker may not be written, or the service does not answer.
     """
-    if not _is_refused(create, storage) and not _is_refused(create, storage):
+    if not _is_refused((yield "create"), storage) and not _is_refused((yield "create"), storage):
         raise _ignores("create-only (If-None-Match)", storage)
-    if not _is_refused(replace, storage):
+    if not _is_refused((yield "replace"), storage):
         raise _ignores("compare-and-set (If-Match)", storage)
 
 
-def _is_refused(write: Callable[[], object], storage: object) -> bool:
-    try:
-        write()
-    except CASConflictError:
-        return True
-    except StorageError as error:
-        if NOT_IMPLEMENTED.search(str(error.cause)):
-            raise UnfitStorageError(f"{storage} has no conditional writes: {error}; {REMEDY}") from error
-        raise
-    return False
+def verify_conditions(writes: Mapping[str, Callable[[], object]], storage: object) -> None:
+    """Do the `trial` of a storage with its two conditional writes of the marker."""
+    steps = trial(storage)
+    error: JQueueError | None = None
+    with suppress(StopIteration):
+        while step := steps.send(error):
+            error = None
+            try:
+                writes[step]()
+            except JQueueError as raised:
+                error = raised
+
+
+def _is_refused(error: JQueueError | None, storage: object) -> bool:
+    if isinstance(error, StorageError) and NOT_IMPLEMENTED.search(str(error.cause)):
+        raise UnfitStorageError(f"{storage} has no conditional writes: {error}; {REMEDY}") from error
+    if error is not None and not isinstance(error, CASConflictError):
+        raise error
+    return error is not None
 
 
 REMEDY = "use a service that has them, a folder, or RabbitMQ"

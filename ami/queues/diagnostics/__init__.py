@@ -14,17 +14,21 @@ from django.db import DatabaseError
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import governors
-from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
+from ami.queues.diagnostics import sources
 from ami.queues.diagnostics.finding import Finding
 from ami.topology.topology import Topology
 from ami.transports.objectstore.storage.errors import UnfitStorageError
 
 if TYPE_CHECKING:
-    from ami.queues.diagnostics import redis_servers
+    from ami.queues import governors
+    from ami.queues.diagnostics import beat, broker, calls, queues, redis_servers, reported, stranded, workers
     from ami.queues.diagnostics.redis_servers import RedisServer
 else:
-    redis_servers = deferred("ami.queues.diagnostics.redis_servers")
+    governors = deferred("ami.queues.governors")
+    beat, broker, calls, queues, redis_servers, reported, stranded, workers = (
+        deferred(f"ami.queues.diagnostics.{name}")
+        for name in ("beat", "broker", "calls", "queues", "redis_servers", "reported", "stranded", "workers")
+    )
 
 __all__ = ["Finding", "findings", "without_broker"]
 

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {"queues tasks": 1.5}
 REFERENCE = "check of an empty project"
-COMMANDS = ("queues tasks", "check", "migrate --plan", "tokens --help")
+COMMANDS = ("queues tasks", "queues --help", "check", "migrate --plan", "tokens --help")
 
 EMPTY = """
 import django
@@ -96,6 +96,9 @@ def measure(rounds: int) -> list[Measured]:
     own = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        # As installed: this project's modules are compiled, as the libraries' are.
+        own["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
+        own.pop("PYTHONDONTWRITEBYTECODE", None)
         (folder / "empty.py").write_text(EMPTY.format(apps=third_party()))
         (folder / "urls.py").write_text(URLS)
         bare = {key: value for key, value in own.items() if key not in ("DJANGO_SETTINGS_MODULE", "PYTHONPATH")}

@@ -297,3 +297,7 @@ class Look:
         for worker, since in self._missing_since.items():
             if now - since >= GONE_SECONDS and (count := runs.give_back(Q(worker=worker))):
                 logger.warning("Runs of an ended worker given back: %d", count, extra={"worker": worker})
+
+
+#: This process's, which `config` connects.
+DUTY = Dispatcher()

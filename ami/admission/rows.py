@@ -39,3 +39,7 @@ class DatabaseAdmission:
 
     def holds(self, begun: Begun) -> bool:
         return runs.holds(begun)
+
+
+#: This process's, which `config` connects.
+ADMISSION = DatabaseAdmission()

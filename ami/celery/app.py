@@ -38,12 +38,17 @@ class AntennaCelery(Celery):
     events_cls = "ami.celery.events:Events"
     control_cls = "ami.celery.control:Control"
 
+    #: What is called with the application once a worker is to start: other processes import none of it.
+    worker_parts: tuple[Callable[[Any], None], ...] = ()
+
     #: The settings of the broker that is published to, and its kind.
     _known_kind: tuple[Any, BrokerKind] | None = None
 
     @cached_property
     def Worker(self) -> Any:  # noqa: N802 - Celery's name.
-        """The class of what ``celery worker`` starts."""
+        """The class of what ``celery worker`` starts; the parts of a worker are installed first."""
+        for install in self.worker_parts:
+            install(self)
         return self.subclass_with_self("ami.celery.worker:Worker")
 
     @property

@@ -6,6 +6,8 @@ A module says, beside the import for tools that read the code::
         from ami.jobs.services import jetstream
     else:
         jetstream = deferred("ami.jobs.services.jetstream")
+
+``deferred("module:name")`` stands in for an object of a module.
 """
 
 from importlib import import_module
@@ -16,7 +18,7 @@ _deferred: set[str] = set()
 
 
 class _Module:
-    """Has the attributes of a module, which it imports for the first one that is asked for."""
+    """Has the attributes of a module, or of an object in it, which is imported for the first one that is asked for."""
 
     __slots__ = ("_name",)
 
@@ -24,18 +26,23 @@ class _Module:
         object.__setattr__(self, "_name", name)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self._name), name)
+        return getattr(_imported(self._name), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(import_module(self._name), name, value)
+        setattr(_imported(self._name), name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(import_module(self._name), name)
+        delattr(_imported(self._name), name)
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name) if name else import_module(module)
 
 
 def deferred(name: str) -> Any:
     """Return a stand-in for the module ``name``. Its first use raises what the import raises."""
-    _deferred.add(name)
+    _deferred.add(name.partition(":")[0])
     return _Module(name)
 
 

@@ -1,6 +1,6 @@
 """The tasks of the app `jobs`: slices, results, audits and reprocessing; thin wrappers around `ami.jobs.services`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from celery import Task, shared_task
@@ -11,15 +11,21 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from ami.admission.policies import Permits, Unique
 from ami.celery import staged_runs
+from ami.environment.deferred import deferred
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import audits, db_interrupt, ingest, job_slice, progress, stored_results
+from ami.jobs.services import db_interrupt, job_slice, progress, stored_results
 from ami.jobs.services.reprocess_jobs import create_jobs
 from ami.jobs.services.transitions import move
 from ami.ml.models import Pipeline
 from ami.queues.publish import publish_successor, republish
 from ami.queues.slices import Slice
+
+if TYPE_CHECKING:
+    from ami.jobs.services import audits, ingest
+else:
+    audits, ingest = deferred("ami.jobs.services.audits"), deferred("ami.jobs.services.ingest")
 
 #: Push jobs that call one processing service at the same time: one waits for it while the other one saves.
 MOST_JOBS_OF_A_SERVICE = 2

@@ -10,7 +10,7 @@ from ami.celery import outages
 from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.producer import Unconfirmed
 from ami.queues.connection_reasons import reason
-from ami.transports.objectstore.storage.errors import JQueueError
+from ami.transports.objectstore.storage.errors import JQueueError, UnfitStorageError
 
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
 #: The variable that the remedies name.
@@ -35,7 +35,14 @@ REMEDIES = {
 def kinds() -> tuple[type[BaseException], ...]:
     """Return what the configured broker's libraries raise."""
     transport = current_app.connection_for_read().transport
-    return (OperationalError, AMQPError, OSError, *transport.connection_errors, *transport.channel_errors)
+    return (
+        OperationalError,
+        AMQPError,
+        OSError,
+        UnfitStorageError,
+        *transport.connection_errors,
+        *transport.channel_errors,
+    )
 
 
 def sentence(error: BaseException, address: str = "", variable: str = VARIABLE) -> str:
@@ -85,6 +92,8 @@ def _why(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, AMQPError) and cause.reply_code in REMEDIES:
             text = plain_text(cause)
             return text, ADOPT if is_anothers(text) else REMEDIES[cause.reply_code]
+        if isinstance(cause, UnfitStorageError):
+            return str(cause), "correct CELERY_BROKER_URL"
         if isinstance(cause, JQueueError):
             return str(cause), "see whether the folder or bucket can be written to, or correct CELERY_BROKER_URL"
     return reason(error), UNREACHABLE

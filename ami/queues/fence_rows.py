@@ -28,3 +28,7 @@ class DatabaseFences:
         if connection.in_atomic_block:
             rows = rows.select_for_update()
         return rows.values_list("run", flat=True).first() is not None
+
+
+#: This process's, which `config` connects.
+FENCES = DatabaseFences()

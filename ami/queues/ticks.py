@@ -111,3 +111,7 @@ class DatabaseTickClaims:
 def _tick(row: Any) -> Tick:
     age = (row.now - row.claimed_since).total_seconds() if row.claimed_since else None
     return Tick(row.pk, row.number, row.task_id, row.claimed_at, row.runs, row.is_sent, row.tries, row.misfire, age)
+
+
+#: This process's, which `config` connects.
+CLAIMS = DatabaseTickClaims()

@@ -203,3 +203,7 @@ def _values(report: WorkerReport) -> list[Any]:
         "started_at": datetime.fromtimestamp(report.started_at, UTC),
     }
     return [field.get_db_prep_save(given[field.name], connection) for field in _FIELDS]
+
+
+#: This process's, which `config` connects.
+RECORDS = DatabaseWorkerRecords()

@@ -187,3 +187,7 @@ def _of_queue(queue: str, at: datetime, seen: BrokerFigures, rows: list[Any]) ->
         running=sum(len(row.running) for row in rows if queue in row.queues),
         consumers=seen.consumers.get(queue),
     )
+
+
+#: This process's, which `config` connects.
+DUTY = Sampler()

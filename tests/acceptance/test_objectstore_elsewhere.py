@@ -22,6 +22,7 @@ from ami.transports.objectstore.storage.cloud import CloudObjects
 from tests.support.place import ROOT, until
 from tests.support.s3_server import running
 from tests.support.soak import soak
+from tests.support.transports.careless_bucket import MATCH, NONE_MATCH, environment, served
 
 #: A worker starts in about two seconds, and on a machine with other work in a minute or two.
 LOADED_SECONDS = 270
@@ -89,6 +90,21 @@ def start(folder: Path, pool: str) -> subprocess.Popen[bytes]:
 
 def log(folder: Path, pool: str) -> str:
     return (folder / f"{pool}.log").read_text()
+
+
+@pytest.mark.parametrize("ignored", [MATCH, NONE_MATCH])
+def test_worker_refuses_a_bucket_that_ignores_conditions(ignored, tmp_path, monkeypatch):
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
+    monkeypatch.setenv("PLAIN_BROKER", "objectstore+s3://bucket/broker")
+    monkeypatch.setenv("PLAIN_FOLDER", str(tmp_path))
+    with served(ignores=(ignored,)) as careless:
+        for name, value in environment(careless).items():
+            monkeypatch.setenv(name, value)
+        worker = start(tmp_path, "solo")
+        assert worker.wait(LOADED_SECONDS) == 1
+    assert "s3://bucket/broker ignores the condition of a" in log(tmp_path, "solo")
+    assert "use a service that has them" in log(tmp_path, "solo")
 
 
 def test_two_writers_that_create_a_queue_at_once_lose_nothing(bucket):

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from ami.environment.deferred import deferred
 from ami.jobs.models import Job
 from ami.jobs.models.states import DispatchMode
-from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.job_images import collect
 from ami.jobs.services.job_kinds import SliceOfWork, job_kind
 from ami.jobs.services.pull_dispatch import dispatch
 
 if TYPE_CHECKING:
-    from ami.jobs.services import push_dispatch
+    from ami.jobs.services import expected_results, push_dispatch
 else:
+    expected_results = deferred("ami.jobs.services.expected_results")
     push_dispatch = deferred("ami.jobs.services.push_dispatch")
 
 
@@ -30,7 +30,7 @@ def advance(job: Job, work: SliceOfWork) -> bool:
         NatsUnavailable: try again later.
         PipelineNotConfigured: the job has no pipeline, or no service runs it.
     """
-    keep_names(job)
+    expected_results.keep_names(job)
     if job.collected_at is None and not collect(job, work):
         return False
     if job.dispatch_mode == DispatchMode.ASYNC_API:

@@ -17,19 +17,24 @@ from django.db import connection as database
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import database_errors, governors, starting
+from ami.queues import database_errors, starting
 from ami.queues.connection_reasons import READ_ONLY, Unusable
-from ami.queues.diagnostics import beat, broker, calls, queues, reported, sources, stranded, workers
+from ami.queues.diagnostics import sources
 from ami.queues.diagnostics.finding import BROKER, DATABASE, EXPECTED_AT_START, Finding, gravest_first
 from ami.queues.diagnostics.look import Look
-from ami.queues.overview import WorkerRow
 from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from ami.queues.diagnostics import redis_servers
+    from ami.queues import governors
+    from ami.queues.diagnostics import beat, broker, calls, queues, redis_servers, reported, stranded, workers
     from ami.queues.diagnostics.redis_servers import RedisServer
+    from ami.queues.overview import WorkerRow
 else:
-    redis_servers = deferred("ami.queues.diagnostics.redis_servers")
+    governors = deferred("ami.queues.governors")
+    beat, broker, calls, queues, redis_servers, reported, stranded, workers = (
+        deferred(f"ami.queues.diagnostics.{name}")
+        for name in ("beat", "broker", "calls", "queues", "redis_servers", "reported", "stranded", "workers")
+    )
 
 __all__ = ["Finding", "findings", "gravest_first", "without_broker"]
 

@@ -6,7 +6,8 @@ from typing import TypeVar
 from django.db import Error
 
 from ami.queues import broker_errors, database_errors
-from ami.queues.diagnostics.finding import BROKER, DATABASE, Finding
+from ami.queues.diagnostics.finding import BROKER, DATABASE, STORAGE, Finding
+from ami.transports.objectstore.storage.errors import UnfitStorageError
 
 #: What is found elsewhere and follows from a source that is away.
 FOLLOWS = {BROKER: ("late-tick", "calls-unsent")}
@@ -33,6 +34,8 @@ class Look:
             return ask()
         except Error as error:
             self.away.setdefault(DATABASE, Finding("error", DATABASE, database_errors.sentence(error)))
+        except UnfitStorageError as error:  # A broker's; it answers, and cannot be used.
+            self.away.setdefault(BROKER, Finding("error", STORAGE, f"{error}."))
         except broker_errors.kinds() as error:
             self.away.setdefault(BROKER, Finding("error", BROKER, broker_errors.sentence(error)))
         return None

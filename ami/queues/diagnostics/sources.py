@@ -19,8 +19,8 @@ _sources: dict[str, tuple[Source, tuple[str, ...]]] = {}
 
 
 def connect(name: str, source: Source, *needs: str) -> None:
-    """Ask ``source`` at each look, unless what it needs is away (``DATABASE``, ``BROKER`` of `finding`); connected again
-    under the same name, the last one.
+    """Ask ``source`` at each look, unless what it needs is away (``DATABASE``, ``BROKER`` of `finding`); connected
+    again under the same name, the last one.
     """
     _sources[name] = source, needs
 

@@ -131,3 +131,7 @@ def _refuse(queue: str, refused: list[Any], message: Any, error: Exception) -> N
     found = dead_letters.letter(queue, message)
     fields = {"queue": queue, "task": found.task, "task_id": found.task_id}
     logger.error("Dead letter left in its queue, the database refuses it: %r", error, extra=fields)
+
+
+#: This process's, which `config` connects.
+DUTY = Collector()

@@ -9,17 +9,12 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-TEXTS = {
-    "compact": "make one call of all waiting calls of a key, of a task that is unique or grouped",
-    "release": "free the key and the permit of a stuck call: its run is taken away, or its key goes on without it",
-}
-
 
 def add_arguments(parsers: dict[str, Any]) -> None:
     parsers["compact"].add_argument("task", help="the task's name")
     parsers["release"].add_argument("task_id", help="the id of a call; `queues staged --calls` lists those that hold")
     parsers["release"].add_argument("--drop", action="store_true", help="delete its calls, run none of them again")
-    for verb in TEXTS:
+    for verb in ("compact", "release"):
         parsers[verb].add_argument("--why", default="", help="reason, for the audit log and for who looks at it")
 
 

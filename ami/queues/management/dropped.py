@@ -10,8 +10,6 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-HELP = "show how many calls were merged or dropped, and why"
-
 
 def add_arguments(parser: Any) -> None:
     parser.add_argument("--task", default="", help="of this task only")
@@ -27,3 +25,6 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     cells = [(each.task, each.calls, each.why, shown_time(each.last_hour)) for each in found]
     data = [asdict(each) | {"last_hour": each.last_hour.isoformat()} for each in found]
     return Result(data, cells, ("task", "calls", "what became of them", "last hour"))
+
+
+RUNS = {"dropped": show}

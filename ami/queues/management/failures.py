@@ -14,7 +14,6 @@ from ami.queues.models import TaskFailure
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-HELP = "show why tasks failed: the newest tries, --causes, or the tries of one task with their tracebacks"
 MOST_SHOWN = 120
 
 
@@ -97,3 +96,6 @@ def _tries(task_id: str, rows: list[TaskFailure]) -> Result:
     ]
     text = "\n\n".join(f"Try {row.retries + 1}: {row.message}\n{row.traceback}".rstrip() for row in rows)
     return Result([failures.as_dict(row, with_traceback=True) for row in rows], cells, columns, text)
+
+
+RUNS = {"failures": show}

@@ -18,8 +18,6 @@ from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-HELP = "list, group, show, replay, edit and discard dead letters that are collected"
-
 
 def add_arguments(parser: Any) -> None:
     """Add one sub-command per operation."""
@@ -85,7 +83,7 @@ def run(topology: Topology, operator: Operator, options: dict[str, Any]) -> Resu
     Raises:
         Refused: the input is wrong; nothing was changed.
     """
-    return RUNS[options["what"]](topology, operator, options)
+    return ACTS[options["what"]](topology, operator, options)
 
 
 def _rows(topology: Topology, options: dict[str, Any]) -> Any:
@@ -178,7 +176,7 @@ def _letter(key: int) -> Letter:
     return row
 
 
-RUNS: dict[str, Callable[..., Result]] = {
+ACTS: dict[str, Callable[..., Result]] = {
     **letter_operations.RUNS,
     "list": _list,
     "causes": _causes,
@@ -187,3 +185,6 @@ RUNS: dict[str, Callable[..., Result]] = {
     "body": _body,
     "check": _check,
 }
+
+
+RUNS = {"letters": run}

@@ -11,14 +11,6 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-TEXTS = {
-    "limits": "list how many runs of tasks with permits or a rate there may be, and who changed it",
-    "limit": "set how many runs there may be, for the whole deployment; what runs goes on",
-    "unlimit": "go back to the number that the code declares",
-    "weights": "list the fair keys that get more work time than others, and who changed it",
-    "weigh": "set the weight of a fair key (a project): a multiple of the work time of others; 1 for as much",
-}
-
 
 def add_arguments(parsers: dict[str, Any]) -> None:
     for verb in ("limit", "unlimit"):

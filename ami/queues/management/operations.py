@@ -1,33 +1,36 @@
 """The sub-commands of ``manage.py queues`` that change what queues, workers and tasks do, and those that show it."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from celery import current_app
 
-from ami.admission import waiting_calls
 from ami.celery.shown_time import shown_time
-from ami.queues import audit_log, cancellations, confirmations, messages, overview, pauses, worker_operations
-from ami.queues.confirmations import Confirmed
-from ami.queues.management import (
-    calls,
-    dropped,
-    failures,
-    letters,
-    limits,
-    schedule_policies,
-    staged,
-    states,
-    statistics,
-)
+from ami.environment.deferred import deferred
+from ami.queues import audit_log
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result
+from ami.queues.management.verbs import MODULE_OF, MODULES, VerbParser
 from ami.queues.wishes import Operator, moment
 from ami.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from ami.admission import waiting_calls
+    from ami.queues import cancellations, confirmations, messages, overview
+    from ami.queues.confirmations import Confirmed
+else:
+    waiting_calls = deferred("ami.admission.waiting_calls")
+    cancellations, confirmations, messages, overview = (
+        deferred(f"ami.queues.{name}") for name in ("cancellations", "confirmations", "messages", "overview")
+    )
 
 
 def until(text: str) -> datetime:
@@ -64,15 +67,6 @@ def add_parsers(verbs: Any) -> None:
         "workers": "list the workers with what they run; with --dead exit 1 if one is dead",
         "list": "list the queues with what waits, who consumes, and who paused them",
         "audit": "show the latest entries of the audit log",
-        "failures": failures.HELP,
-        "letters": letters.HELP,
-        "staged": staged.HELP,
-        "dropped": dropped.HELP,
-        "statistics": statistics.HELP,
-        **limits.TEXTS,
-        **calls.TEXTS,
-        **schedule_policies.TEXTS,
-        **states.TEXTS,
     }
     parsers = {verb: verbs.add_parser(verb, help=text, description=text) for verb, text in texts.items()}
     for verb in ("pause", "resume", "drain", "purge", "peek", "move"):
@@ -98,16 +92,26 @@ def add_parsers(verbs: Any) -> None:
         parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
     parsers["purge"].add_argument("--count", type=int, help="do not ask; delete if about so many wait")
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
-    failures.add_arguments(parsers["failures"])
-    letters.add_arguments(parsers["letters"])
-    staged.add_arguments(parsers["staged"])
-    dropped.add_arguments(parsers["dropped"])
-    statistics.add_arguments(parsers["statistics"])
-    limits.add_arguments(parsers)
-    calls.add_arguments(parsers)
-    schedule_policies.add_arguments(parsers)
-    states.add_arguments(parsers, until)
     parsers["audit"].add_argument("--limit", type=positive, default=50, help="maximum number of entries")
+    for module, helps in MODULES.items():
+        found = {verb: verbs.add_parser(verb, help=text, description=text) for verb, text in helps.items()}
+        for parser in found.values():
+            parser.complete = partial(_add_options, module, found)
+
+
+def _add_options(module: str, parsers: dict[str, VerbParser]) -> None:
+    """Let a module add the options of all its verbs."""
+    for parser in parsers.values():
+        parser.complete = None
+    add = _module(module).add_arguments
+    if module == "states":
+        add(parsers, until)
+    else:
+        add(parsers[module] if tuple(parsers) == (module,) else parsers)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__package__}.{name}")
 
 
 def run(topology: Topology, verb: str, options: dict[str, Any]) -> Result:
@@ -116,15 +120,22 @@ def run(topology: Topology, verb: str, options: dict[str, Any]) -> Result:
     Raises:
         Refused: the input is wrong; nothing was changed.
     """
-    return RUNS[verb](topology, Operator(audit_log.command_user(), "command"), options)
+    name = MODULE_OF.get(verb)
+    run = _module(name).RUNS[verb] if name else RUNS[verb]
+    result: Result = run(topology, Operator(audit_log.command_user(), "command"), options)
+    return result
 
 
-def _confirming(operation: Callable[..., Confirmed], subject: str, *more: str) -> Callable[..., Result]:
+def _confirming(path: str, subject: str, *more: str) -> Callable[..., Result]:
+    """``path`` is the module of `ami.queues` and the function in it."""
+
     def confirm(topology: Topology, operator: Operator, options: dict[str, Any]) -> Result:
         named: dict[str, Any] = {name: options[name] for name in ("why", "until") if name in options}
         if "no_wait" in options:
             named["seconds"] = 0 if options["no_wait"] else confirmations.WAIT_SECONDS
         positional = [options[subject], *(options[name] for name in more)]
+        module, _, function = path.partition(":")
+        operation: Callable[..., Confirmed] = getattr(import_module(f"ami.queues.{module}"), function)
         found = operation(topology, *positional, operator, **named)
         states = (("confirmed", found.confirmed), ("not confirmed", found.missing), ("stale", found.stale))
         cells = [(node, state) for state, nodes in states for node in nodes]
@@ -243,13 +254,13 @@ def _counted(what: str, queue: str, count: int) -> Result:
 
 
 RUNS: dict[str, Callable[..., Result]] = {
-    "pause": _confirming(pauses.pause, "queue"),
-    "resume": _confirming(pauses.resume, "queue"),
-    "park": _confirming(worker_operations.park, "worker"),
-    "stop": _confirming(worker_operations.stop, "worker"),
-    "unpark": _confirming(worker_operations.unpark, "worker"),
-    "scale": _confirming(worker_operations.scale, "worker", "count"),
-    "restart": _confirming(worker_operations.restart, "worker"),
+    "pause": _confirming("pauses:pause", "queue"),
+    "resume": _confirming("pauses:resume", "queue"),
+    "park": _confirming("worker_operations:park", "worker"),
+    "stop": _confirming("worker_operations:stop", "worker"),
+    "unpark": _confirming("worker_operations:unpark", "worker"),
+    "scale": _confirming("worker_operations:scale", "worker", "count"),
+    "restart": _confirming("worker_operations:restart", "worker"),
     "drain": _drain,
     "purge": _purge,
     "move": _move,
@@ -258,13 +269,4 @@ RUNS: dict[str, Callable[..., Result]] = {
     "workers": _workers,
     "list": _list,
     "audit": _audit,
-    "failures": failures.show,
-    "letters": letters.run,
-    "staged": staged.show,
-    "dropped": dropped.show,
-    "statistics": statistics.show,
-    **limits.RUNS,
-    **calls.RUNS,
-    **schedule_policies.RUNS,
-    **states.RUNS,
 }

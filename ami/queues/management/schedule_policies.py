@@ -9,8 +9,6 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-TEXTS = {"misfire": "say what becomes of an entry's late ticks: nothing, one run for all of them, or one for each"}
-
 
 def add_arguments(parsers: dict[str, Any]) -> None:
     parsers["misfire"].add_argument("entry", help="the entry's name in the schedule")

@@ -13,8 +13,6 @@ from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-HELP = "list calls of tasks with a policy that are not on the broker yet, and what they wait for"
-
 
 def add_arguments(parser: Any) -> None:
     parser.add_argument("--queue", default="", help="of this queue only")
@@ -67,3 +65,6 @@ def _holders(which: dict[str, Any]) -> Result:
         for each in found
     ]
     return Result([asdict(each) | {"since": each.since.isoformat()} for each in found], cells, columns)
+
+
+RUNS = {"staged": show}

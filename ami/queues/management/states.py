@@ -14,15 +14,6 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-TEXTS = {
-    "states": "count what is initial, pending, computing, awaiting, failed and disabled, per queue",
-    "state": "say where one task is; exit 1 if there is no trace of it",
-    "snapshot": "what is queued, running, completed and failed per queue, and its workers, as JSON",
-    "disable": "set a task, or job:12, aside at its start until it is enabled; what runs goes on",
-    "enable": "let a disabled task or job run again; what was set aside goes to the tail of its queue",
-    "disabled": "list what is disabled, with how many messages are set aside",
-}
-
 
 def add_arguments(parsers: dict[str, Any], until: Callable[[str], Any]) -> None:
     parsers["state"].add_argument("task_id", help="the task's id")

@@ -10,8 +10,6 @@ from ami.queues.management.result import Result
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
-HELP = "show how much waits and runs and how many processes work, per queue or task"
-
 
 def add_arguments(parser: Any) -> None:
     parser.add_argument("--tasks", action="store_true", help="per task instead of per queue")
@@ -37,3 +35,6 @@ def show(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
         for each in found
     ]
     return Result([asdict(each) for each in found], cells, columns)
+
+
+RUNS = {"statistics": show}

@@ -247,3 +247,7 @@ def ping(app: Any, nodes: list[str]) -> set[str] | None:
         logger.warning("Workers not pinged: %s", error)
         return None
     return {node for reply in replies or () for node in reply}
+
+
+#: This process's, which `config` connects.
+SWEEPER = Sweep()

@@ -24,6 +24,7 @@ RULES: Mapping[str, Rule] = {
     "alarm": Rule(MANAGEMENT, 15),
     "blocked": Rule(MANAGEMENT, 60),
     "broker-unreachable": Rule(ALWAYS, 30),
+    "storage": Rule(ALWAYS, 30),
     "nats-away": Rule(NATS, 30),
     "bucket": Rule(BUCKET, 60),
     "calls-unsent": Rule(ROWS, 30),
@@ -81,6 +82,7 @@ LYING = ("dead-letters", "unrouted")
 #: By name and level: the sources that were not asked when a look shows it.
 HIDES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("broker-unreachable", "error"): (BROKER, MANAGEMENT, WORKERS, PROMISES, REDIS),
+    ("storage", "error"): (BROKER, MANAGEMENT, WORKERS, PROMISES, REDIS),
     ("no-worker", "error"): (WORKERS,),
     ("no-worker", "unseen"): (WORKERS,),
     ("no-worker", "starting"): (WORKERS,),

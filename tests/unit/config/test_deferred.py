@@ -33,6 +33,51 @@ assert admin.site.is_registered(Occurrence)
 """
 
 
+#: What workers, beat, the page and other verbs use.
+OTHERS = (
+    *FEW,
+    "rich",
+    "numpy",
+    "ami.celery.desired_state.step",
+    "ami.governor.bootstep",
+    "ami.jobs.services.ingest",
+    "ami.jobs.services.audits",
+    "ami.ml.schemas",
+    "ami.queues.adoption.operation",
+    "ami.queues.diagnostics.queues",
+    "ami.queues.letters.found",
+    "ami.queues.overview",
+    "ami.queues.rescue.sweep",
+    "ami.telemetry.sampler",
+    "ami.admission.dispatcher",
+    "ami.transports.objectstore.broker.broker_storage",
+)
+HELP = """
+import gc, sys
+from config.command_line import main
+try:
+    main(["manage.py", "queues", "limit", "--help"])
+except SystemExit as end:
+    assert not end.code
+found = [name for name in sys.argv[1:] if name in sys.modules]
+assert not found, found
+assert gc.isenabled()
+from config.celery_app import app
+app.Worker
+assert "ami.governor.bootstep" in sys.modules and "ami.celery.desired_state.step" in sys.modules
+"""
+
+
+@pytest.mark.processes
+def test_verb_of_queues_imports_nothing_of_others():
+    environment = {"DJANGO_SETTINGS_MODULE": "config.settings.test", "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *OTHERS], capture_output=True, text=True, env=environment, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--rate" in done.stdout
+
+
 @pytest.mark.processes
 def test_commands_do_not_import_what_few_processes_need():
     environment = {"DJANGO_SETTINGS_MODULE": "config.settings.test", "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}

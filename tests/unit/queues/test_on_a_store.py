@@ -19,6 +19,7 @@ from ami.topology.broker import UNROUTED
 from ami.topology.table import FALLBACK
 from ami.topology.topology import load
 from tests.support.place import celery_at
+from tests.support.transports.careless_bucket import MATCH, environment, served
 
 INGEST, AUDIT, RESULT = "antenna-ingest", "ami.jobs.tasks.audit_jobs", "ami.jobs.tasks.process_nats_pipeline_result"
 
@@ -254,6 +255,16 @@ def test_live_check_reports_queues_of_the_store(declared: dict[str, Any], channe
 def test_live_check_finds_a_queue_with_other_arguments(store: None, channel: Any, db: None):
     Queue(INGEST, durable=True)(channel).declare()
     assert {"arguments", "missing-queue"} <= found().keys()
+
+
+def test_live_check_finds_a_bucket_that_ignores_conditions(monkeypatch: pytest.MonkeyPatch, db: None):
+    with served(ignores=(MATCH,)) as bucket, celery_at(f"objectstore+s3://{uuid.uuid4().hex}"):
+        for name, value in environment(bucket).items():
+            monkeypatch.setenv(name, value)
+        rows = found(code=1)
+        with pytest.raises(CommandError, match="ignores the condition of .*; correct CELERY_BROKER_URL"):
+            queues("dead-letters")
+    assert "ignores the condition of a compare-and-set (If-Match) write" in rows["storage"]
 
 
 @pytest.mark.usefixtures("no_pauses")

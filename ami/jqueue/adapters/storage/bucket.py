@@ -1,17 +1,20 @@
 """What a queue in a bucket is, whichever service keeps it: one blob at a name, or a journal below it."""
 
+import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar
 
 from ami.jqueue.adapters.storage.imported_jobs import import_blob
 from ami.jqueue.adapters.storage.moved import moved_to
 from ami.jqueue.adapters.storage.object_blob import ObjectBlob
 from ami.jqueue.core.codec import decode
 from ami.jqueue.core.keyed import KeyedStorage
-from ami.jqueue.domain.errors import StorageError
+from ami.jqueue.domain.errors import JQueueError, StorageError
 from ami.jqueue.ports.storage import ObjectStoragePort
 from ami.transports.objectstore.queue.factory import open_store
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.verification import CONTENT, MARKER, trial
 
 if TYPE_CHECKING:
     # The client library is loaded by those who use it.
@@ -21,12 +24,18 @@ if TYPE_CHECKING:
 class BucketStorage(KeyedStorage):
     """The blob at ``name``, or with ``journal`` the journal below ``<name>/``."""
 
+    #: What the user's client takes for a version that no blob has.
+    no_version: ClassVar[str]
+
     def __init__(self, name: str, *, journal: bool, has_client: bool) -> None:
         if journal and has_client:
             raise ValueError("a journal uses no client of your own: leave 'journal' or the client out")
         super().__init__()
         self.journal = journal
         self._name = name
+        #: The object beside the queue on which conditional writes are tried.
+        self._marker = f"{name}.{MARKER}"
+        self._is_verified = False
         self._blob: ObjectStoragePort | None = None
 
     @property
@@ -40,7 +49,13 @@ class BucketStorage(KeyedStorage):
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
         """Write the blob as `ObjectStoragePort` says; the first write creates only. A journal raises JQueueError."""
-        return await (super().write(content, if_match) if self.journal else self._port().write(content, if_match))
+        if self.journal:
+            return await super().write(content, if_match)
+        blob = self._port()
+        if not self._is_verified:
+            await self._verify()
+            self._is_verified = True
+        return await blob.write(content, if_match)
 
     def import_blob(self) -> int | None:
         """Import the blob into the journal below it; return the number of jobs, None where an earlier call did.
@@ -54,16 +69,43 @@ class BucketStorage(KeyedStorage):
             raise ValueError(f"there is no object '{self._name}'")
         if moved_to(stored.content) is not None:
             return None
+        self._verify_objects(objects)
         return import_blob(open_store(objects, f"{self._name}/"), objects, self._name)
 
     def _port(self) -> ObjectStoragePort:
         if self._blob is None:
-            self._blob = self._client_blob() or ObjectBlob(self._objects(), self._name)
+            self._blob = self._client_blob(self._name) or ObjectBlob(self._objects(), self._name)
         return self._blob
 
+    async def _verify(self) -> None:
+        """Try conditional writes before the first one. Raises UnfitStorageError, StorageError."""
+        blob, error = self._client_blob(self._marker), None
+        if blob is None:
+            return await asyncio.to_thread(self._verify_objects, self._objects())
+        versions, steps = {"create": None, "replace": self.no_version}, trial(self._url)
+        try:
+            with suppress(StopIteration):
+                while step := steps.send(error):
+                    error = await self._failure(blob, versions[step])
+        except StorageError as failure:
+            why = f"conditional writes are tried on '{self._marker}' first: {failure.cause}"
+            raise StorageError(f"{self._url} could not be written: {why}", failure.cause) from failure
+
+    async def _failure(self, marker: ObjectStoragePort, version: str | None) -> JQueueError | None:
+        try:
+            await marker.write(CONTENT, version)
+        except JQueueError as error:
+            return error
+        return None
+
+    @property
     @abstractmethod
-    def _client_blob(self) -> ObjectStoragePort | None:
-        """Return the blob through the user's own client, None without one."""
+    def _url(self) -> str:
+        """Where the queue is."""
+
+    @abstractmethod
+    def _client_blob(self, name: str) -> ObjectStoragePort | None:
+        """Return the blob at ``name`` through the user's own client, None without one."""
 
     @abstractmethod
     def _objects(self) -> "CloudObjects":
@@ -77,4 +119,10 @@ class BucketStorage(KeyedStorage):
                 f"'{self._name}' is a queue in one blob: leave 'journal' out, or import it with "
                 f"python -m ami.jqueue import"
             )
+        self._verify_objects(objects)
         return open_store(objects, f"{self._name}/")
+
+    def _verify_objects(self, objects: "CloudObjects") -> None:
+        # A user's test may keep them in memory.
+        if objects.is_remote:
+            objects.verify(self._marker)

@@ -13,6 +13,7 @@ from ami.jqueue.core.keyed import KeyedStorage
 from ami.jqueue.domain.errors import StorageError
 from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.verification import verify_folder
 
 T = TypeVar("T")
 
@@ -52,12 +53,16 @@ class LocalFileSystemStorage(KeyedStorage, is_complete=True):
         """Write the file as `ObjectStoragePort` says; the first write creates only. A journal raises JQueueError."""
         if self.is_keyed:
             return await super().write(content, if_match)
-        return await asyncio.to_thread(self._accessed, lambda: self._blob.write(content, if_match))
+        return await asyncio.to_thread(self._accessed, lambda: self._write(content, if_match))
 
     def _read(self) -> tuple[bytes, str | None]:
         content, etag = self._blob.read()
         refuse_moved(self._place, content)
         return content, etag
+
+    def _write(self, content: bytes, if_match: str | None) -> str:
+        verify_folder(self._place.parent)
+        return self._blob.write(content, if_match)
 
     def _accessed(self, access: Callable[[], T]) -> T:
         refuse_interrupted(self._place)
@@ -79,4 +84,5 @@ class LocalFileSystemStorage(KeyedStorage, is_complete=True):
                 f"{self._place} is a file, not a journal: leave 'journal' out, or import it into a folder with "
                 f"python -m ami.jqueue import {self._place} FOLDER"
             )
+        verify_folder(self._place)
         return open_folder(self._place)

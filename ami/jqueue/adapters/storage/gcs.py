@@ -14,25 +14,17 @@ if TYPE_CHECKING:
 NOT_FOUND, PRECONDITION_FAILED = 404, 412
 
 
-class GCSStorage(BucketStorage, is_complete=True):
-    """The queue in the blob at ``blob_name``, or with ``journal`` below ``<blob_name>/``.
+class ClientBlob:
+    """One blob through the ``client`` of google-cloud-storage, which is the user's: on a thread, it is synchronous."""
 
-    Credentials are Google's application default ones. With a ``client`` of google-cloud-storage the blob is read and
-    written through that client, on a thread, since it is synchronous. google-cloud-storage is the user's own then: this
-    package neither needs nor installs it.
-    """
-
-    def __init__(self, bucket_name: str, blob_name: str, client: Any = None, *, journal: bool = False) -> None:
-        super().__init__(blob_name, journal=journal, has_client=client is not None)
-        self.bucket_name = bucket_name
-        self.blob_name = blob_name
-        self.client = client
+    def __init__(self, client: Any, bucket_name: str, blob_name: str) -> None:
+        self._client = client
+        self._bucket_name = bucket_name
+        self._blob_name = blob_name
 
     async def read(self) -> tuple[bytes, str | None]:
-        if self.client is None:
-            return await super().read()
         try:
-            content, etag = await asyncio.to_thread(self._sync_read)
+            content, etag = await asyncio.to_thread(self._read)
         except JQueueError:
             raise
         except Exception as error:
@@ -41,17 +33,15 @@ class GCSStorage(BucketStorage, is_complete=True):
         return content, etag
 
     async def write(self, content: bytes, if_match: str | None = None) -> str:
-        if self.client is None:
-            return await super().write(content, if_match)
         try:
-            return await asyncio.to_thread(self._sync_write, content, if_match)
+            return await asyncio.to_thread(self._write, content, if_match)
         except JQueueError:
             raise
         except Exception as error:
             raise self._failed("written", error) from error
 
-    def _sync_read(self) -> tuple[bytes, str | None]:
-        blob = self.client.bucket(self.bucket_name).blob(self.blob_name)
+    def _read(self) -> tuple[bytes, str | None]:
+        blob = self._client.bucket(self._bucket_name).blob(self._blob_name)
         try:
             content: bytes = blob.download_as_bytes()
         except Exception as error:
@@ -61,8 +51,8 @@ class GCSStorage(BucketStorage, is_complete=True):
         # The client takes it from the answer that held the content.
         return content, str(blob.generation)
 
-    def _sync_write(self, content: bytes, if_match: str | None) -> str:
-        blob = self.client.bucket(self.bucket_name).blob(self.blob_name)
+    def _write(self, content: bytes, if_match: str | None) -> str:
+        blob = self._client.bucket(self._bucket_name).blob(self._blob_name)
         # Generation 0 means: only where there is no blob yet.
         generation = int(if_match or 0)
         try:
@@ -76,13 +66,34 @@ class GCSStorage(BucketStorage, is_complete=True):
 
     @property
     def _url(self) -> str:
-        return f"gs://{self.bucket_name}/{self.blob_name}"
+        return f"gs://{self._bucket_name}/{self._blob_name}"
 
     def _failed(self, what: str, error: Exception) -> StorageError:
         return StorageError(f"{self._url} could not be {what}", error)
 
-    def _client_blob(self) -> ObjectStoragePort | None:
-        return None
+
+class GCSStorage(BucketStorage, is_complete=True):
+    """The queue in the blob at ``blob_name``, or with ``journal`` below ``<blob_name>/``.
+
+    Credentials are Google's application default ones. With a ``client`` of google-cloud-storage the blob is read and
+    written through that client. google-cloud-storage is the user's own then: this package neither needs nor installs
+    it.
+    """
+
+    no_version = "1"
+
+    def __init__(self, bucket_name: str, blob_name: str, client: Any = None, *, journal: bool = False) -> None:
+        super().__init__(blob_name, journal=journal, has_client=client is not None)
+        self.bucket_name = bucket_name
+        self.blob_name = blob_name
+        self.client = client
+
+    @property
+    def _url(self) -> str:
+        return f"gs://{self.bucket_name}/{self.blob_name}"
+
+    def _client_blob(self, name: str) -> ObjectStoragePort | None:
+        return None if self.client is None else ClientBlob(self.client, self.bucket_name, name)
 
     def _objects(self) -> "CloudObjects":
         from ami.transports.objectstore.storage.cloud import CloudObjects

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from ami.jqueue.adapters.storage.file_blob import FileBlob, HeldFile, names_to_disk, write_durably
@@ -10,6 +11,7 @@ from ami.jqueue.adapters.storage.imported_jobs import import_jobs
 from ami.jqueue.adapters.storage.moved import MARK_NAME, folder_mark, mark_of, moved_to, partial_of
 from ami.jqueue.core.codec import decode, encode
 from ami.transports.objectstore.journal.folder import FolderJournal
+from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.queue.store import Store
 
 
@@ -59,7 +61,8 @@ def _into_file(source: Path, target: Path) -> int | None:
     partial = partial_of(target)
     if _is_new(source, target, folder_mark(source)):
         storage = LocalFileSystemStorage(source, journal=True)
-        with storage.locked_store() as store:
+        # Nothing is promised there any more: neither locks nor links are tried.
+        with closing(open_folder(source)) as store, store.lock:
             state = storage.state(store)
             if not all(job.entrypoint for job in state.jobs):
                 raise ValueError(f"{source} is a queue of a Celery broker: its messages are not jobs")

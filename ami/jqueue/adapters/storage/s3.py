@@ -10,6 +10,8 @@ from ami.jqueue.ports.storage import ObjectStoragePort
 if TYPE_CHECKING:
     from ami.transports.objectstore.storage.cloud import CloudObjects
 
+#: An ETag that no object has.
+NO_VERSION = '"00000000000000000000000000000000"'
 MISSING = ("NoSuchKey", "404")
 CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
@@ -70,6 +72,8 @@ class S3Storage(BucketStorage, is_complete=True):
     through that session. aioboto3 is the user's own then: this package neither needs nor installs it.
     """
 
+    no_version = NO_VERSION
+
     def __init__(
         self,
         bucket: str,
@@ -91,10 +95,14 @@ class S3Storage(BucketStorage, is_complete=True):
         given = {"region_name": self.region_name, "endpoint_url": self.endpoint_url}
         return {name: value for name, value in given.items() if value}
 
-    def _client_blob(self) -> ObjectStoragePort | None:
+    @property
+    def _url(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    def _client_blob(self, name: str) -> ObjectStoragePort | None:
         if self.session is None:
             return None
-        return SessionBlob(self.session, self.bucket, self.key, self._client_kwargs())
+        return SessionBlob(self.session, self.bucket, name, self._client_kwargs())
 
     def _objects(self) -> "CloudObjects":
         from ami.transports.objectstore.storage.cloud import CloudObjects

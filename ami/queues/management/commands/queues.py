@@ -1,45 +1,45 @@
 """``manage.py queues``: a thin wrapper around every queue operation."""
 
+from __future__ import annotations
+
 import json
 import os
 from dataclasses import asdict
 from functools import partial
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from celery import current_app
 from django.conf import settings
 from django.core.checks import CheckMessage, run_checks
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from kombu import Connection
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ami.celery import answer_limits
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
+from ami.environment.deferred import deferred
 from ami.environment.errors import did_you_mean
-from ami.queues import (
-    audit_log,
-    broker_errors,
-    broker_queues,
-    dead_letters,
-    diagnostics,
-    governors,
-    messages,
-    rollout,
-    schedule,
-    tasks,
-)
+from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
-from ami.queues.letters import both
-from ami.queues.management import added, adopt, confirmation, operations
+from ami.queues.management import added, confirmation, operations
 from ami.queues.management.argument_types import positive
+from ami.queues.management.verbs import MODULE_OF, VerbParser
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
 from ami.topology import broker
 from ami.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from ami.queues import broker_queues, dead_letters, governors, messages, rollout, schedule, tasks
+    from ami.queues.letters import both
+    from ami.queues.management import adopt
+else:
+    both, adopt = deferred("ami.queues.letters.both"), deferred("ami.queues.management.adopt")
+    broker_queues, dead_letters, governors, messages, rollout, schedule, tasks = (
+        deferred(f"ami.queues.{name}")
+        for name in ("broker_queues", "dead_letters", "governors", "messages", "rollout", "schedule", "tasks")
+    )
 
 #: A statement that the database does not answer is given up after so many seconds.
 ANSWER_SECONDS = 30.0
@@ -54,14 +54,15 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add one sub-command per operation."""
-        verbs = parser.add_subparsers(dest="verb", required=True)
+        verbs = parser.add_subparsers(dest="verb", required=True, parser_class=VerbParser)
         verbs.add_parser("declare", help="declare queues, dead-letter queues, exchanges and policies")
         verbs.add_parser("tasks", help="list every registered task with its queue, rule and limits")
         check = verbs.add_parser("check", help="check tasks, routes and schedule; exit 1 on an error")
         check.add_argument("--live", action="store_true", help="check the broker, every worker and Redis, too")
         verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
         back = verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
-        adopt.add_options(verbs.add_parser("adopt", help="move a running application's messages into the split"))
+        adopting = verbs.add_parser("adopt", help="move a running application's messages into the split")
+        adopting.complete = lambda: adopt.add_options(adopting)
         verbs.add_parser("governor", help="show each worker's memory, state and reasons")
         letters = verbs.add_parser("dead-letters", help="count, list, replay or discard dead letters")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
@@ -76,6 +77,8 @@ class Command(BaseCommand):
         added.add_parsers(verbs)
         for verb in verbs.choices.values():
             verb.add_argument("--json", action="store_true", help="print JSON instead of a table")
+            if not parser.called_from_command_line:  # Django looks for the options of a call among those of all verbs.
+                verb.add_options()
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run one sub-command; a broker error is one sentence and exit code 1."""
@@ -85,7 +88,7 @@ class Command(BaseCommand):
         if verb in added.RUNS:
             added.RUNS[verb].run(options, cast(IO[str], self.stdout))
             return
-        if verb in operations.RUNS:
+        if verb in operations.RUNS or verb in MODULE_OF:
             self._operate(verb, options)
             return
         run = getattr(self, "_" + verb.replace("-", "_"))
@@ -276,6 +279,10 @@ class Command(BaseCommand):
         if self.json:
             self.stdout.write(json.dumps(data))
             return
+        from rich.console import Console  # JSON needs none of it.
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(*columns, box=None, pad_edge=False)
         for row in cells:
             # Text of messages is no markup.

@@ -26,9 +26,11 @@ from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.keys import NAME_BYTES as KEY_NAME_BYTES
 from ami.transports.objectstore.storage.port import Storage
 from ami.transports.objectstore.storage.reserve import Reserve
+from ami.transports.objectstore.storage.verification import verify_folder
 
 if TYPE_CHECKING:
     from ami.transports.objectstore.broker.timekeeper import Timekeeper
+    from ami.transports.objectstore.storage.cloud import CloudObjects
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +179,12 @@ def _remove(folder: Path, pid: int) -> None:
 
 
 def open_broker_storage(address: Address) -> BrokerStorage:
-    """Return this process's storage at an address; a forked child opens its own."""
+    """Return this process's storage at an address; a forked child opens its own.
+
+    Raises:
+        UnfitStorageError: the storage lacks what the promises of a broker rest on.
+        StorageError: the storage does not answer, or may not be written to.
+    """
     key = (os.getpid(), str(address))
     with _opening:
         broker = _opened.get(key)
@@ -223,7 +230,14 @@ def _storage(address: Address, reserve: Reserve | None) -> Storage:
     if address.scheme == "file":
         from ami.transports.objectstore.storage.folder import FolderObjects
 
+        verify_folder(address.folder)
         return FolderObjects(address.folder / "objects", reserve=reserve)
+    objects = _bucket(address)
+    objects.verify()
+    return objects
+
+
+def _bucket(address: Address) -> "CloudObjects":
     from ami.transports.objectstore.storage.cloud import CloudObjects
 
     if address.scheme == "s3":

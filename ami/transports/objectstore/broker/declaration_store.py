@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ami.transports.objectstore.broker.declarations import Declarations
-from ami.transports.objectstore.storage.errors import CASConflictError, StorageError
+from ami.transports.objectstore.storage.errors import CASConflictError, StorageError, UnfitStorageError
 from ami.transports.objectstore.storage.port import Storage
 
 KEY = "layout"
@@ -51,7 +51,8 @@ class DeclarationStore:
     def change(self, change: Callable[[Declarations], Declarations]) -> Declarations:
         """Change the declarations, on top of what others changed; return the new ones.
 
-        Raises what ``change`` raises, and CASConflictError when others were faster many times over.
+        Raises what ``change`` raises, CASConflictError when others were faster many times over, and UnfitStorageError
+        where the storage refuses all writes as conflicts.
         """
         with self._lock:
             declarations, version = self._known if self._known else self._read()
@@ -76,6 +77,8 @@ class DeclarationStore:
                     raise
                 self._known, self._read_at, self._signature = (changed, new), time.monotonic(), None
                 return changed
+        if not version:
+            raise UnfitStorageError(f"the storage refuses to create '{KEY}' because it exists, and has no such object")
         raise CASConflictError(f"another process changed the declarations first, {TRIES} times in a row")
 
     def _storage_signature(self) -> object:

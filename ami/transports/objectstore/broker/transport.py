@@ -21,7 +21,7 @@ from ami.transports.objectstore.broker.exclusive_queues import delete_queues
 from ami.transports.objectstore.broker.lease_renewer import LeaseRenewer, requeue_leases
 from ami.transports.objectstore.broker.notify import POLL_SECONDS as NOTIFY_POLL_SECONDS
 from ami.transports.objectstore.broker.notify import Listener
-from ami.transports.objectstore.storage.errors import JQueueError
+from ami.transports.objectstore.storage.errors import CASConflictError, JobNotFoundError, StorageError
 
 #: The pause between two polls of an idle remote storage, at first and at its longest.
 POLL_SECONDS, LONGEST_POLL_SECONDS = 1.0, 8.0
@@ -41,7 +41,8 @@ class Transport(virtual.Transport):
     #: What follows ``objectstore+`` in the alias of this class, by which kombu finds it when it switches to a URL.
     scheme = ""
     # RecoverableConnectionError: a consumer whose queue was deleted. A worker connects anew, and declares it.
-    connection_errors = (JQueueError, OSError, RecoverableConnectionError)
+    # Not UnfitStorageError: a process on such a storage ends.
+    connection_errors = (StorageError, CASConflictError, JobNotFoundError, OSError, RecoverableConnectionError)
     channel_errors = (AMQPError, ChannelError, InconsistencyError)
     # A refusal stays one: only a storage that failed is tried again.
     recoverable_connection_errors = connection_errors
@@ -110,7 +111,10 @@ class Transport(virtual.Transport):
         return self._broker[1]
 
     def establish_connection(self) -> Any:
-        """Raises ValueError for a URL that names no storage, StorageError when it does not answer."""
+        """Raises ValueError for a URL that names no storage, UnfitStorageError for one that keeps no promise.
+
+        StorageError when it does not answer.
+        """
         self.broker.backoff.check()
         self.broker.declarations.current(fresh=True)
         return super().establish_connection()

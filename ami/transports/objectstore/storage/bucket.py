@@ -24,6 +24,8 @@ READ_RETRIES = 2
 STORES: dict[str, Callable[..., ObjectStore]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
 #: The field by which each service distinguishes versions. Google compares generations; it only sends its ETags.
 VERSIONS = {"s3": "e_tag", "gs": "version", "az": "e_tag"}
+#: By service, a version that no object has.
+NO_VERSION = {"s3": '"00000000000000000000000000000000"', "gs": "1", "az": '"0x0000000000000000"'}
 
 #: Answers about a missing bucket. In answers about an object the key is quoted, so it cannot look like this.
 NO_BUCKET = re.compile("<Code>(NoSuchBucket|ContainerNotFound)</Code>|bucket does not exist")

@@ -3,10 +3,11 @@
 import os
 from urllib.parse import urlsplit
 
-from ami.transports.objectstore.storage.bucket import Bucket, Place, can_ask
+from ami.transports.objectstore.storage.bucket import NO_VERSION, Bucket, Place, can_ask
 from ami.transports.objectstore.storage.fork_safe import SubprocessStorage
 from ami.transports.objectstore.storage.keys import quoted
 from ami.transports.objectstore.storage.port import Storage, Stored
+from ami.transports.objectstore.storage.verification import CONTENT, MARKER, once, verify_conditions
 
 #: One request, from the first byte sent to the last one received.
 TIMEOUT_SECONDS = 20.0
@@ -88,6 +89,18 @@ class CloudObjects:
         """
         endpoint = endpoint or _environment("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
         return cls(_place("az", container, prefix, ("endpoint", endpoint), timeout_seconds, credentials))
+
+    def verify(self, marker: str = MARKER) -> None:
+        """Try both conditional writes on the object ``marker``, which stays; once per process and place.
+
+        Raises `UnfitStorageError` where the service does not keep them.
+        """
+        version = NO_VERSION[self.place.service]
+        writes = {
+            "create": lambda: self.create(marker, CONTENT),
+            "replace": lambda: self.replace(marker, CONTENT, version),
+        }
+        once((self.place, marker), lambda: verify_conditions(writes, self.place))
 
     def read(self, key: str) -> Stored | None:
         return self._storage.read(key)

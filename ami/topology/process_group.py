@@ -133,6 +133,8 @@ class ProcessGroup:
     def _start(self, commands: Sequence[Command]) -> None:
         prepare = _preparation()
         for command in commands:
+            if command.pulse:
+                command.pulse.unlink(missing_ok=True)
             process = subprocess.Popen(  # noqa: S603 - our own command lines.
                 list(command.argv),
                 env={**command.environment, "PYTHONUNBUFFERED": "1"},

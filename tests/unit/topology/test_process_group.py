@@ -173,9 +173,7 @@ def test_command_that_does_not_stop_in_its_time_is_killed():
 
 def test_what_a_command_started_ends_with_it(tmp_path: Path):
     file = tmp_path / "pid"
-    start = f"import subprocess
-open('{file}', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))
-"
+    start = f"import subprocess\nopen('{file}', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))\n"
     run(ingest=f"{READY}{start}{ASK}time.sleep(60)")
     until(lambda: not _runs(int(file.read_text())), 10, "it is killed")
 

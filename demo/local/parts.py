@@ -22,6 +22,8 @@ PYTHON = sys.executable
 POLLS = r'^$|"GET /(livez|favicon|static/|api/v2/jobs/|admin/\S*[?&]live=)\S* HTTP/1.1" (200|304) '
 #: Empty lines, and the tasks that each worker lists.
 LISTS = r"^\s*$|^  \. "
+#: Each try while web starts; every quarter of a minute a line of another kind says so.
+RETRIES = r"antenna retry .*reason=ConnectError"
 POLL_SECONDS = 0.3
 #: Processes that wait use a little of the processor, too.
 WORK_SECONDS = 10
@@ -51,7 +53,8 @@ def processing(place: LocalPlace, variables: Mapping[str, str], project: int, to
     """Return the service that pulls images and posts results."""
     argv = [PYTHON, "-m", "processing_service", "pull", "--antenna", place.web, "--token-env", "ANTENNA_TOKEN"]
     argv += ["--project", str(project), "--name", "local puller", "--pullers", "1", "--batch-size", "4"]
-    return Command("processing", argv, {**variables, "ANTENNA_TOKEN": token}, STOP_SECONDS, stage=PROCESSING)
+    own = {**variables, "ANTENNA_TOKEN": token}
+    return Command("processing", argv, own, STOP_SECONDS, quiet=RETRIES, stage=PROCESSING)
 
 
 def until(

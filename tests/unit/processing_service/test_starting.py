@@ -1,6 +1,7 @@
 """A processing service that starts before Antenna does: it registers as soon as Antenna answers."""
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -92,3 +93,17 @@ def test_refusal_ends_the_service(port: int, api: ThreadingHTTPServer):
 def test_service_that_runs_once_does_not_wait(port: int):
     with pytest.raises(AntennaError, match="ConnectError"):
         run_fleet(settings(port, once=True), threading.Event())
+
+
+def test_stop_while_antenna_is_away_is_no_error(port: int, api: ThreadingHTTPServer, caplog, monkeypatch):
+    stop = threading.Event()
+    thread = threading.Thread(target=run_fleet, args=(settings(port), stop))
+    thread.start()
+    assert _Api.registered.wait(20)
+    api.shutdown()
+    api.server_close()
+    until(lambda: "antenna retry path=jobs/" in caplog.text, 20)
+    stop.set()
+    thread.join(20)
+    assert "stopped while antenna was unreachable" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

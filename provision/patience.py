@@ -21,9 +21,10 @@ class Patience:
 
     def is_over(self, *signs: object) -> bool:
         """Whether nothing has moved; ``signs`` is what would change if it did."""
+        now = time.monotonic()
         if signs != self._signs:
-            self._signs, self._since = signs, time.monotonic()
-        return time.monotonic() - self._since > self.seconds
+            self._signs, self._since = signs, now
+        return now - self._since > self.seconds
 
 
 def processor_seconds(pid: int | None = None) -> int:

@@ -77,7 +77,7 @@ def _what_ran(job: dict[str, Any], captures: int, stations: int, seconds: float)
     database = connection.vendor
     return [
         ("when", f"{now - timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} to {now:%H:%M:%S} UTC, {seconds:.0f} s"),
-        ("job", f"{job['name']} (job {job['id']}): {project.PIPELINE} over {captures} captures of {stations} stations"),
+        ("job", f"{job['name']} (job {job['id']}): {project.PIPELINE} over {captures} captures, stations: {stations}"),
         ("meanwhile", "a capture reprocessed, an export, a service checked, a task that no rule claims, beat's ticks"),
         ("on", f"{urlsplit(celery_app.conf.broker_url).scheme}, {database}, {os.cpu_count()} cores"),
     ]

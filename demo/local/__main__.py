@@ -20,6 +20,7 @@ from demo.local.output import NAME_WIDTH, OWN, Output
 from demo.local.parts import PartFailed
 from demo.local.place import LocalPlace, NotUsable
 from demo.local.source_changes import SourceChanges
+from demo.local.terminal import take_foreground
 
 TERMINATED = 143
 LOOK_SECONDS = 0.5
@@ -36,12 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(TERMINATED))
     try:
+        take_foreground()
         with ExitStack() as stack:
             return _run(options, output, stack)
     except (NotUsable, PartFailed, ApiRefused) as error:
         output.fault(str(error))
         return 1
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Another one has nothing left to stop.
         output.say("Stopped; everything that was started has ended.")
         return 0
 

@@ -128,7 +128,8 @@ class Installation:
             uv = self._uv()
             argv = [uv, "pip", "install", "--quiet", "--python", self.python, "--require-hashes", *files]
             listing = _run([self.python, "-m", "pip", "config", "list"])
-            _run([*argv, *(["--reinstall"] if repairs else [])], uv_variables(listing, os.environ))
+            more = [*(["--reinstall"] if repairs else []), *([] if _has_cache(uv) else ["--no-cache"])]
+            _run([*argv, *more], uv_variables(listing, os.environ))
             tool = "uv"
         except (Failed, OSError) as error:
             say(f"pip installs them, since uv could not: {error}")
@@ -166,6 +167,16 @@ class Installation:
 
 def say(line: str) -> None:
     print(line, flush=True)
+
+
+def _has_cache(uv: str) -> bool:
+    """Whether uv can write to its cache: a home folder may be read-only."""
+    folder = Path(_run([uv, "cache", "dir"]).strip())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 def _plain(name: str) -> str:

@@ -1,12 +1,16 @@
 """`make run`: its login, its port, its parts, and what restarts them."""
 
+import fcntl
 import itertools
 import os
+import select
 import signal
 import stat
+import subprocess
 import sys
+import termios
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,7 @@ from demo.local.source_changes import SourceChanges
 from provision.patience import Patience
 from provision.ports import free_ports
 from provision.steps import SKIP_VARIABLE
-from tests.support.place import until
+from tests.support.place import ROOT, until
 
 SLEEPER = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
@@ -176,3 +180,50 @@ def test_demos_install_nothing_on_the_machine_unless_they_are_told(monkeypatch: 
             monkeypatch.setenv(SKIP_VARIABLE, given)
         leave_the_machine_alone()
         assert os.environ[SKIP_VARIABLE] == found
+
+
+#: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.
+UNDER_A_SHELL = """
+from demo.local.terminal import take_foreground
+import time
+take_foreground()
+try:
+    print("up", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.processes
+def test_ctrl_c_reaches_the_program_alone_and_not_make():
+    master, slave = os.openpty()
+    shell = subprocess.Popen(
+        ["sh", "-c", '"$0" -c "$1"; echo "the shell goes on"', sys.executable, UNDER_A_SHELL],
+        cwd=ROOT,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    shown = b""
+
+    def said(text: bytes) -> bool:
+        nonlocal shown
+        if select.select([master], [], [], 0.1)[0]:
+            with suppress(OSError):  # Everybody has closed it.
+                shown += os.read(master, 4096)
+        return text in shown
+
+    try:
+        until(lambda: said(b"up"), 30)
+        os.write(master, b"\x03")
+        until(lambda: said(b"the shell goes on"), 30, lambda: shown)
+        assert b"stopped" in shown
+        assert shell.wait(20) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)

@@ -40,6 +40,7 @@ def run(
     folders, manifest = gather(options, environment.media, console)
     queues = celery_app.topology.queues
     progress = Progress(console, processes, _depths)
+    progress.say("preparing the database, the queues and the schedule")
     project.migrate()
     demo = project.create(folders, environment.media)
     is_kept = bool(getattr(options, "keep", False))

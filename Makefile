@@ -8,18 +8,21 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | column -t -s '|'
 
-.venv/installed: requirements/local.txt
+# Two sets of packages: what `make demo` and `make run` need, and what developers and tests need.
+RUN := .venv/installed-run
+TEST := .venv/installed-test
+$(RUN): requirements/base.txt requirements/processing.txt
+$(TEST): requirements/local.txt
+$(RUN) $(TEST): .venv/installed-%: requirements/uv.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 is needed (set PYTHON=... to where it is)."; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(V) -m pip install --quiet --require-hashes -r requirements/local.txt
-	@touch $@
+	@$(PYTHON) -m provision.installation $*
 
-setup: .venv/installed ## Make .venv with the pinned requirements
+setup: $(TEST) ## Make .venv with the pinned requirements of developers and tests
 
-run: setup ## Run everything on this machine and restart it when the code changes; needs no service (PORT=8001)
+run: $(RUN) ## Run everything on this machine and restart it when the code changes; needs no service (PORT=8001)
 	@$(V) -m demo.local $(if $(PORT),--port '$(PORT)')
 
-demo: setup ## Run the main job end to end; needs no service (BROKER=rabbitmq, a URL or containers; CAPTURES=FOLDER; KEEP=1)
+demo: $(RUN) ## Run the main job end to end; needs no service (BROKER=rabbitmq, a URL or containers; CAPTURES=FOLDER; KEEP=1)
 ifeq ($(BROKER),containers)
 	@$(if $(KEEP),echo "KEEP=1 leaves no containers running: use 'make up', or KEEP=1 with another broker." >&2; exit 2)
 	@$(V) -m demo.containers $(if $(CAPTURES),--captures '$(CAPTURES)')
@@ -109,15 +112,14 @@ bench: setup ## Run the benchmarks, each with its reference
 	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.overhead
 
 requirements: setup ## Resolve requirements/*.in again and pin them with hashes
-	$(V) -m pip install --quiet uv
-	for name in base processing objects production local; do \
+	for name in uv base processing objects production local; do \
 	  .venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	    --custom-compile-command 'make requirements' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
 COMPOSE := docker compose -f docker-compose.yml -f docker-compose.worker.yml
 up: export ANTENNA_VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
-.env .env.services &: | setup
+.env .env.services &: | $(RUN)
 	$(V) -m provision dotenv --local
 
 up: .env .env.services ## Start everything in containers and return when all is healthy (makes .env and .env.services if missing)

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from celery import current_task, signals
@@ -49,6 +50,48 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         return json.dumps(line, default=str)
+
+
+class TicksAreDebug(logging.Filter):
+    """Makes lines that say that a task was sent, received and ended DEBUG where its entry of the schedule asked for it.
+
+    What such a task itself logs keeps its level.
+    """
+
+    def __init__(self, level: str) -> None:
+        super().__init__()
+        self._level: int = logging.getLevelNamesMapping()[level]
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.INFO and _is_tick(record):
+            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+        return record.levelno >= self._level
+
+
+def _is_tick(record: logging.LogRecord) -> bool:
+    if record.name == "celery.beat":
+        return "Sending due task" in record.msg
+    if record.name == "ami.admission.dispatcher" and "fetched" in record.msg:
+        return True  # A line for each of them follows.
+    if record.name not in (
+        "ami.admission.dispatcher",
+        "ami.celery.staged_runs",
+        "celery.worker.strategy",
+        "celery.app.trace",
+    ):
+        return False
+    data = getattr(record, "data", None)
+    name = data.get("name") if isinstance(data, dict) else getattr(record, "task", None)
+    if name is None and record.name == "ami.admission.dispatcher" and isinstance(record.args, tuple) and record.args:
+        name = record.args[0]
+    return name in _scheduled()
+
+
+@cache
+def _scheduled() -> frozenset[str]:
+    from ami.queues.schedule import declared
+
+    return frozenset(entry.task for entry in declared())
 
 
 #: By the values of ``ANTENNA_LOG_FORMAT``.

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from demo import arguments, brokers, captures
 from demo.client import ApiRefused
-from demo.environment import prepare
+from demo.environment import FolderInUse, lock, prepare
 from demo.processes import ProcessEnded, Processes
 from demo.progress import StepTimeout
 from provision.kind import NothingFound
@@ -31,9 +31,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Also if a shell started this with interrupts ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    brokers.leave_the_machine_alone()
     try:
         return _run(options, console)
-    except (StepTimeout, ProcessEnded, ApiRefused, NothingFound, NotADirectoryError, brokers.BrokerRefused) as error:
+    except (
+        FolderInUse,
+        StepTimeout,
+        ProcessEnded,
+        ApiRefused,
+        NothingFound,
+        NotADirectoryError,
+        brokers.BrokerRefused,
+    ) as error:
         console.print(f"[red]The demo failed:[/red] {error}", highlight=False, soft_wrap=True)
         return 1
     except KeyboardInterrupt:
@@ -61,8 +70,9 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         console.print(f"  {line}", highlight=False, soft_wrap=True)
 
     began = time.monotonic()
-    environment = prepare(options.folder.resolve())
     with ExitStack() as stack:
+        lock(options.folder.resolve(), stack)
+        environment = prepare(options.folder.resolve())
         console.print("[bold]Services[/bold]")
         variables = environment.variables(brokers.obtain(options.broker, environment.folder, stack, say))
         os.environ.update(variables)

@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from kombu import Connection
 
 from demo import brokers
+from demo.environment import BESIDE
 
 #: What the folder of an earlier run has; the demo empties no other one.
 OWN = {"media", "journal"}
-#: What `python -m demo.containers` keeps in the same folder.
-BESIDE = {"containers"}
 
 
 def broker(value: str) -> str:

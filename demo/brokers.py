@@ -38,6 +38,11 @@ class BrokerRefused(Exception):
     """The demo cannot run on that broker; the message has the reason, without the URL's password."""
 
 
+def leave_the_machine_alone() -> None:
+    """Let `provision` install no Debian package, unless the user has said which steps it skips."""
+    os.environ.setdefault(SKIP_VARIABLE, "apt")
+
+
 def broker(value: str) -> str:
     """Return ``value`` if it is a valid broker.
 

@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 
 from ami.topology.topology import load
-from demo import captures
+from demo import captures, report_archive
 from demo.compose_commands import STOP_SECONDS, ComposeCommands, ComposeFailed
 from demo.environment import COUNTS_SECONDS
 from provision import dotenv, env_files
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    report_archive.set_aside(folder)
     shutil.rmtree(folder / "report", ignore_errors=True)
     (log := folder / "compose.log").unlink(missing_ok=True)
     console = Console(width=None if sys.stdout.isatty() else 140)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +20,17 @@ from kombu import Connection
 from ami import transports
 from ami.topology import broker
 from ami.topology.topology import load
+from demo import report_archive
 
 DATABASE = "antenna_demo"
 CONNECT_SECONDS = 3
 #: Counts follow a change sooner than in a deployment: the demo takes about a minute.
 COUNTS_SECONDS = 5
+
+
+LOCK = "lock"
+#: What the demo leaves in its folder: what `python -m demo.containers` keeps there, earlier reports, its lock.
+BESIDE = {"containers", report_archive.EARLIER, LOCK}
 
 
 class Environment(Protocol):
@@ -100,9 +108,33 @@ class LocalEnvironment:
         }
 
 
+class FolderInUse(Exception):
+    """Another run has the folder; the message has the remedy."""
+
+
+def lock(folder: Path, stack: ExitStack) -> None:
+    """Make the folder, and keep a second run from it until ``stack`` exits.
+
+    Raises:
+        FolderInUse: another run has it.
+        OSError: it cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = stack.enter_context((folder / LOCK).open("w"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FolderInUse(f"It runs already in {folder}: stop it, or give another --folder.") from None
+
+
 def prepare(folder: Path) -> LocalEnvironment:
-    """Empty the demo's folder and choose free ports."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Empty the demo's folder but for earlier reports, and choose free ports."""
+    report_archive.set_aside(folder)
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in BESIDE:
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name not in BESIDE:
+            path.unlink()
     environment = LocalEnvironment(folder, *_free_ports(2))
     for inner in (environment.media, environment.journal):
         inner.mkdir(parents=True)

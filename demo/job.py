@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.db import connection
+from django.utils import timezone
 from rich.console import Console
 from rich.table import Table
 
@@ -35,6 +40,7 @@ def run(
     folders, manifest = gather(options, environment.media, console)
     queues = celery_app.topology.queues
     progress = Progress(console, processes, _depths)
+    progress.say("preparing the database, the queues and the schedule")
     project.migrate()
     demo = project.create(folders, environment.media)
     is_kept = bool(getattr(options, "keep", False))
@@ -45,17 +51,19 @@ def run(
     steps.await_antenna(queues)
     progress.say("starting the processing service, push and pull")
     steps.start_processing()
-    progress.say(f"{steps.sync()} captures synchronised from {len(folders)} stations and grouped into events")
+    captures = steps.sync()
+    progress.say(f"{captures} captures synchronised from {len(folders)} stations and grouped into events")
     job_id = steps.main_job()
     progress.say(f"job {job_id} runs; meanwhile people click and beat ticks")
     side_work = steps.start_side_work()
-    job = steps.finish(job_id, "the main job", 600)
+    job = steps.finish(job_id, "the main job")
     progress.say(f"job {job_id}: {job['status']}")
     _settle(steps, side_work, progress, environment)
     dead = _dead_letters()
     table = figures.by_queue(environment.journal, queues)
     results = list(checks.run(demo.project, job, dead, manifest))
-    page = report.write(environment.folder, demo.project, job, results, table, manifest, environment.media)
+    ran = _what_ran(job, captures, len(folders), time.monotonic() - began)
+    page = report.write(environment.folder, demo.project, job, results, table, manifest, environment.media, ran)
     _print(console, table, job, results)
     # The page of a deployment is in a volume, which no browser opens.
     where = "" if environment.is_deployed else f"Report: {page}\n"
@@ -65,13 +73,28 @@ def run(
     return 0 if all(check.passed for check in results) else 1
 
 
+def _what_ran(job: dict[str, Any], captures: int, stations: int, seconds: float) -> list[tuple[str, str]]:
+    now = timezone.now()
+    database = connection.vendor
+    return [
+        ("when", f"{now - timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} to {now:%H:%M:%S} UTC, {seconds:.0f} s"),
+        ("job", f"{job['name']} (job {job['id']}): {project.PIPELINE} over {captures} captures, stations: {stations}"),
+        ("meanwhile", "a capture reprocessed, an export, a service checked, a task that no rule claims, beat's ticks"),
+        ("on", f"{urlsplit(celery_app.conf.broker_url).scheme}, {database}, {os.cpu_count()} cores"),
+    ]
+
+
 def _settle(steps: Any, side_work: dict[str, Any], progress: Progress, environment: Environment) -> None:
     """Wait for the side work, for beat's tasks, and until the queues are empty."""
-    steps.finish(side_work["export"]["job"]["id"], "the export", 120)
-    steps.finish(side_work["reprocess"]["job_id"], "the reprocessed capture", 120)
-    progress.until("beat's checks", lambda: _ran(read(environment.journal), "check_processing_services_online"), 60)
-    progress.until("the unrouted task", lambda: _ran(read(environment.journal), "forgotten_by_the_table"), 60)
-    progress.until("crops and counts", lambda: not any(_depths().values()) and _counts_are_fresh(), 120)
+    steps.finish(side_work["export"]["job"]["id"], "the export")
+    steps.finish(side_work["reprocess"]["job_id"], "the reprocessed capture")
+    tick = "check_processing_services_online"
+    progress.until("a tick of beat's service check", lambda: _ran(read(environment.journal), tick))
+    forgotten = "forgotten_by_the_table"
+    progress.until("the task that no rule claims", lambda: _ran(read(environment.journal), forgotten))
+    progress.until(
+        "empty queues, all crops and fresh counts", lambda: not any(_depths().values()) and _counts_are_fresh()
+    )
 
 
 def _ran(records: Any, task: str) -> bool:
@@ -85,13 +108,13 @@ def _counts_are_fresh() -> bool:
 
 
 def _depths() -> dict[str, int]:
-    with celery_app.connection_for_read() as connection:
-        return {state.queue: state.messages or 0 for state in queue_states(celery_app.topology, connection)}
+    with celery_app.connection_for_read() as opened:
+        return {state.queue: state.messages or 0 for state in queue_states(celery_app.topology, opened)}
 
 
 def _dead_letters() -> dict[str, int]:
-    with celery_app.connection_for_read() as connection:
-        return counts(celery_app.topology, connection)
+    with celery_app.connection_for_read() as opened:
+        return counts(celery_app.topology, opened)
 
 
 def _print(console: Console, table: Any, job: dict[str, Any], results: Any) -> None:

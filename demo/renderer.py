@@ -45,7 +45,7 @@ def draw_nights(
     total = stations * nights * frames_per_night
     frames: list[DrawnFrame] = []
     for number in range(1, stations + 1):
-        station = _Station(folder, f"station-{number}", size, np.random.default_rng((seed, number)))
+        station = _Station(folder, station_name(number), size, np.random.default_rng((seed, number)))
         for night in range(nights):
             for frame in station.night(FIRST_NIGHT + timedelta(days=night), frames_per_night):
                 frames.append(frame)
@@ -54,6 +54,11 @@ def draw_nights(
     manifest = Manifest(folder=folder, seed=seed, size=size, frames=tuple(frames))
     manifest.write()
     return manifest
+
+
+def station_name(number: int) -> str:
+    """Return the name of a station's folder; ``number`` is from 1."""
+    return f"station-{number}"
 
 
 class _Station:

@@ -1,4 +1,4 @@
-"""The HTML report: checks, queues, stages, pictures with what was found, and the versions that ran."""
+"""The HTML report: what ran, waits per queue, pictures with what was found, checks, queues, stages, versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ami.environment.reader import read
 from ami.topology.image import Image
-from demo import report_pictures
+from demo import report_pictures, waits_chart
 from demo.checks import Check
 from demo.figures import QueueFigures
 from demo.ground_truth import Manifest
@@ -43,24 +43,32 @@ def write(
     figures: Sequence[QueueFigures],
     manifest: Manifest | None,
     media: Path,
+    ran: Sequence[tuple[str, str]] = (),
 ) -> Path:
-    """Write ``report/index.html`` below ``folder``, one file with its pictures in it; return its path."""
+    """Write ``report/index.html`` below ``folder``, one file with its pictures in it; return its path.
+
+    ``ran``: what was run and when, as names and texts.
+    """
     target = folder / "report"
     target.mkdir(exist_ok=True)
     truth = {path.name: boxes for path, boxes in manifest.boxes()} if manifest else {}
     body = "\n".join(
         [
             "<h1>Antenna: the main job</h1>",
-            _checks(checks),
-            "<h2>Queues</h2>",
-            _figures(figures),
-            "<h2>Stages of the job</h2>",
-            _stages(job),
+            _rows([*ran, ("checks", _outcome(checks))]),
+            "<h2>Waits per queue</h2>",
+            waits_chart.chart(figures),
             "<h2>Captures</h2>",
             _legend(bool(truth)),
             *report_pictures.captures(project, truth, media),
             "<h2>Crops</h2>",
             report_pictures.crops(project),
+            "<h2>Checks</h2>",
+            _checks(checks),
+            "<h2>Queues</h2>",
+            _figures(figures),
+            "<h2>Stages of the job</h2>",
+            _stages(job),
             "<h2>Versions</h2>",
             _versions(project),
         ]
@@ -68,7 +76,8 @@ def write(
     page = target / "index.html"
     page.write_text(
         f"<!doctype html><html lang=en><meta charset=utf-8>"
-        f"<meta name=viewport content='width=device-width'><title>Antenna demo</title><style>{STYLE}</style>{body}"
+        f"<meta name=viewport content='width=device-width'><title>Antenna demo</title>"
+        f"<style>{STYLE}{waits_chart.STYLE}</style>{body}"
     )
     return page
 
@@ -80,6 +89,11 @@ def _checks(checks: Sequence[Check]) -> str:
         for check in checks
     )
     return f"<table>{rows}</table>"
+
+
+def _outcome(checks: Sequence[Check]) -> str:
+    failed = [check.name for check in checks if not check.passed]
+    return f"{len(checks) - len(failed)} of {len(checks)} pass" + (f"; fail: {', '.join(failed)}" if failed else "")
 
 
 def _figures(figures: Sequence[QueueFigures]) -> str:
@@ -125,5 +139,9 @@ def _versions(project: Project) -> str:
     rows += [(each.task_type, version_of(each.name, each.version_name, each.version)) for each in algorithms]
     rows += [(name, version(name)) for name in ("Django", "celery", "kombu")]
     rows.append(("Python", platform.python_version()))
+    return _rows(rows)
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> str:
     cells = "".join(f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>" for name, text in rows)
     return f"<table>{cells}</table>"

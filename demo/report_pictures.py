@@ -37,12 +37,13 @@ class Crop:
 
 
 def captures(project: Project, truth: dict[str, list[Box]], media: Path) -> Iterable[str]:
-    """Yield a figure for each of some captures, spread over all of them; ``truth`` is by file name."""
+    """Yield a figure for each of some captures, spread over all with findings; ``truth`` is by file name."""
     from ami.main.models import SourceImage
     from ami.main.services.boxed_captures import boxes_of
 
     rows = SourceImage.objects.filter(project=project).select_related("deployment").order_by("deployment", "timestamp")
-    keys = list(rows.values_list("pk", flat=True))
+    with_findings = rows.filter(detections__bbox__isnull=False).distinct()
+    keys = list(with_findings.values_list("pk", flat=True)) or list(rows.values_list("pk", flat=True))
     chosen = keys[:: max(1, len(keys) // CAPTURES)][:CAPTURES]
     for capture in rows.filter(pk__in=chosen):
         boxes = boxes_of(capture)

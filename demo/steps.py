@@ -46,9 +46,9 @@ class Steps:
 
     def await_antenna(self, queues: tuple[str, ...]) -> None:
         """Wait for the web server, sign in, and wait for a worker per queue."""
-        self.progress.until("web server", self._web_lives, 60)
+        self.progress.until("the web server to answer", self._web_lives)
         self.client.log_in(self.demo.owner.email, self.demo.password)
-        self.progress.until("workers", lambda: self._workers_answer(len(queues)), 120)
+        self.progress.until(f"{len(queues)} workers to answer", lambda: self._workers_answer(len(queues)))
 
     def _web_lives(self) -> bool:
         try:
@@ -70,7 +70,7 @@ class Steps:
         pull += ["--token-env", "ANTENNA_TOKEN", "--project", str(self.demo.project.pk), "--name", "demo puller"]
         pull += ["--pullers", str(self.pullers), "--poll-seconds", "0.5", "--batch-size", "4"]
         self.processes.start("processing-pull", pull, ANTENNA_TOKEN=self.client.token)
-        self.progress.until("pipelines registered", self.pipeline_id, 60)
+        self.progress.until("the processing service to register its pipelines", self.pipeline_id)
 
     def pipeline_id(self) -> int | None:
         """Return the pipeline's primary key; None until the puller has registered it."""
@@ -81,7 +81,7 @@ class Steps:
         """Run each station's sync job, which registers and groups its captures; return the number of captures."""
         jobs = [self.client.post(f"deployments/{station.pk}/sync/")["job_id"] for station in self.demo.stations]
         for job in jobs:
-            self.finish(job, "captures synchronised", 120)
+            self.finish(job, f"the sync of {len(jobs)} stations")
         return int(self.client.get("captures/", limit=1, project=self.demo.project.pk)["count"])
 
     def main_job(self) -> int:
@@ -90,7 +90,7 @@ class Steps:
             "captures/collections/", {"name": "All captures", "project": self.demo.project.pk, "method": "full"}
         )
         populate = self.client.post(f"captures/collections/{collection['id']}/populate/")
-        self.finish(populate["job_id"], "collection populated", 60)
+        self.finish(populate["job_id"], "the collection of all captures")
         body = {
             "name": "Main job",
             "project": self.demo.project.pk,
@@ -116,8 +116,8 @@ class Steps:
         forgotten_by_the_table.delay()
         return started
 
-    def finish(self, job: int, what: str, seconds: float) -> dict[str, Any]:
-        """Wait until a job is final and return it. Raises `StepTimeout`."""
+    def finish(self, job: int, what: str) -> dict[str, Any]:
+        """Wait until a job is final and return it; ``what`` names it. Raises `StepTimeout`."""
 
         def final() -> dict[str, Any] | None:
             found = self._job(job)
@@ -126,7 +126,7 @@ class Steps:
         def stages() -> list[dict[str, Any]]:
             return list(self._job(job).get("progress", {}).get("stages", []))
 
-        done: dict[str, Any] = self.progress.until(what, final, seconds, stages)
+        done: dict[str, Any] = self.progress.until(f"{what}, job {job}", final, stages)
         return done
 
     def _job(self, job: int) -> dict[str, Any]:

@@ -31,14 +31,19 @@ Model = TypeVar("Model", bound=BaseModel)
 class AntennaError(Exception):
     """Antenna refused a request or was unreachable; `status` is the HTTP status, None without a response."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
+    def __init__(self, message: str, status: int | None = None, *, is_unreachable: bool = False) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.is_unreachable = status, is_unreachable
 
     @property
     def is_fatal(self) -> bool:
         """Whether a retry cannot help: the token or its permissions are wrong."""
         return self.status in (401, 403)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether Antenna did not answer, or a server error: it may be starting."""
+        return self.is_unreachable or (self.status or 0) >= 500
 
 
 class Antenna:
@@ -123,7 +128,9 @@ class Antenna:
             log.warning(event("antenna retry", path=path, reason=reason, failures=failures, wait_seconds=seconds))
             if waiting.wait(seconds):
                 break
-        raise AntennaError(f"{method} {path}: {reason} after {failures} attempts", status)
+        raise AntennaError(
+            f"{method} {path}: {reason} after {failures} attempts", status, is_unreachable=status is None
+        )
 
 
 def api_base(url: str) -> str:

@@ -14,6 +14,7 @@ from types import FrameType
 from ami.ml.schemas import AsyncPipelineRegistrationRequest
 from processing_service import catalogue
 from processing_service.antenna import Antenna, AntennaError
+from processing_service.backoff import Backoff
 from processing_service.downloads import Downloader, DownloadLimits
 from processing_service.images import ImageProcessor
 from processing_service.logs import event
@@ -21,6 +22,9 @@ from processing_service.pictures import MAX_PIXELS
 from processing_service.puller import Puller, PullSettings, WorkerName
 
 log = logging.getLogger(__name__)
+
+#: Antenna may start at the same time.
+STARTING = Backoff(longest_seconds=3.0)
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,36 @@ class FleetSettings:
 def run_fleet(settings: FleetSettings, stop: threading.Event) -> int:
     """Register and pull until `stop` is set or the settings end it; return the number of posted tasks.
 
-    `AntennaError` if the login or the registration fails, or the token is refused later.
+    While Antenna is unreachable it tries again. `AntennaError` if the login or the registration is refused, or the
+    token later.
     """
-    antenna = Antenna(settings.antenna, stop, settings.credentials.token)
+    antenna = Antenna(settings.antenna, stop, settings.credentials.token, STARTING)
     try:
-        token = _register(antenna, settings)
+        token = _registered(antenna, settings, stop)
     finally:
         antenna.close()
+    if token is None:
+        return 0
     with Downloader(settings.limits, stop) as downloader, ThreadPoolExecutor(settings.pullers) as threads:
         processor = ImageProcessor(downloader, settings.max_pixels)
         name = WorkerName()
         running = [threads.submit(_pull, settings, token, processor, stop, name) for _ in range(settings.pullers)]
         return sum(one.result() for one in running)
+
+
+def _registered(antenna: Antenna, settings: FleetSettings, stop: threading.Event) -> str | None:
+    """Register as soon as Antenna answers and return the token; None if `stop` is set before."""
+    while not stop.is_set():
+        try:
+            return _register(antenna, settings)
+        except AntennaError as error:
+            if stop.is_set():
+                break
+            is_finite = settings.pull.once or settings.pull.until_idle_seconds is not None
+            if is_finite or not error.is_passing:
+                raise
+            log.warning(event("antenna unreachable, trying again", error=error))
+    return None
 
 
 def _register(antenna: Antenna, settings: FleetSettings) -> str:

@@ -195,6 +195,9 @@ class Puller:
         try:
             return request()
         except AntennaError as error:
+            if error.is_passing and self._stop.is_set():
+                log.info(event("stopped while antenna was unreachable", error=error))
+                return None
             log.error(event("antenna refused", error=error))
             if error.is_fatal:
                 raise

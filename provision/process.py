@@ -15,7 +15,10 @@ from pathlib import Path
 
 from provision import guard, urls
 from provision.kind import Cancelled, Kind, LaunchSpec, Unavailable
+from provision.patience import Patience, processor_seconds
 
+#: A server that does not answer in its time, and works, is waited for; it does not when it is idle for so long.
+LONGEST_START_SECONDS, IDLE_SECONDS = 600.0, 10.0
 PROBE_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 0.1
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -80,8 +83,12 @@ class Process:
 
     def _wait_until_it_answers(self, cancelled: threading.Event) -> str:
         deadline = time.monotonic() + self.launch.start_seconds
+        patience, latest = Patience(IDLE_SECONDS), time.monotonic() + LONGEST_START_SECONDS
         last = "it did not answer"
-        while time.monotonic() < deadline:
+        # A slow start is not a missing service.
+        while (now := time.monotonic()) < deadline or (
+            now < latest and not patience.is_over(processor_seconds(self.pid or 0))
+        ):
             if cancelled.is_set():
                 raise Cancelled(self.kind.name)
             if not self.is_running:

@@ -8,23 +8,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from ami.topology import broker, command, compose, definitions, nats_login
+from ami.topology import broker, command, compose, definitions, nats_login, one_machine
 from ami.topology.accounts import NatsAccount, RabbitMQAccount, accounts
 from ami.topology.errors import TopologyError
 from ami.topology.kubernetes import cli
 from ami.topology.monitoring import cli as monitoring
 from ami.topology.overrides import AUTO, BOUNDS
 from ami.topology.process import Kind
-from ami.topology.process_group import Command, ProcessGroup
+from ami.topology.process_group import ProcessGroup
 from ami.topology.topology import Topology, load
-from ami.topology.workload import PARENT_MEMORY_KIB, Workload
 from ami.topology.written_file import write
 
 COMPOSE_FILE = "docker-compose.worker.yml"
-
-#: Beat has nothing to finish but the tick that it publishes.
-BEAT_GRACE_SECONDS = 10.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -94,39 +91,12 @@ def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -
 
 
 def _all(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    overrides = command.of_one_machine(topology, os.environ, arguments.concurrency, cores)
-    environ = {**os.environ, **overrides}
-    topology = load(environ)
-    only = arguments.only.split(",") if arguments.only else topology.queues
-    rows = [topology.workload(queue) for queue in dict.fromkeys(only)]
-    if arguments.concurrency:
-        _refuse_beyond_memory(rows, arguments.concurrency)
-    commands = [
-        Command(
-            row.key.lower(),
-            command.worker(topology, row.queue),
-            command.environment(environ, "worker"),
-            row.stop_grace_period_seconds,
-        )
-        for row in rows
-    ]
-    if refused := _preflight(commands[0].argv, dict(commands[0].environment)):
-        return refused
-    if arguments.beat:
-        commands.append(Command("beat", command.beat(), command.environment(environ, "beat"), BEAT_GRACE_SECONDS))
-    return ProcessGroup(commands).run()
-
-
-def _refuse_beyond_memory(rows: Sequence[Workload], concurrency: int) -> None:
-    """Refuse a concurrency at which the children of all workers together need more memory than the machine has."""
-    machine_kib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024
-    held = (machine_kib - len(rows) * PARENT_MEMORY_KIB) // sum(row.child_limit_kib for row in rows)
-    if concurrency > max(1, held):
-        raise TopologyError(
-            f"--concurrency {concurrency} is {concurrency * len(rows)} children in {len(rows)} workers, and this "
-            f"machine's memory holds {max(1, held)} in each; name at most that, or fewer queues with --only."
-        )
+    only = arguments.only.split(",") if arguments.only else ()
+    with TemporaryDirectory(prefix="antenna-") as folder:
+        commands = one_machine.commands(os.environ, Path(folder), arguments.concurrency, only, has_beat=arguments.beat)
+        if refused := _preflight(commands[0].argv, dict(commands[0].environment)):
+            return refused
+        return ProcessGroup(commands).run()
 
 
 def _exec(argv: list[str], process: Kind, arguments: argparse.Namespace) -> int:

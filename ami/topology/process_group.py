@@ -1,19 +1,25 @@
-"""Runs several commands under one parent until one ends or a signal stops all: one worker per queue, on a laptop."""
+"""Runs several commands under one parent, starts one again that ends or freezes, and stops all at a signal."""
 
 import ctypes
 import os
+import re
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TextIO
+
+from ami.topology import restarts
+from ami.topology.restarts import Freezes, Restarts
 
 #: What the first, second and third request to stop send: Celery's warm shutdown, its cold one, and the end.
 STOPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 #: How often ended children and signals are looked for while nothing is printed.
 POLL_SECONDS = 0.2
@@ -26,61 +32,109 @@ PR_SET_PDEATHSIG = 1  # man 2 prctl; Linux only.
 
 @dataclass(frozen=True)
 class Command:
-    """One command: the name that precedes each line of its output, and the seconds that it has to stop."""
+    """One command: the name that precedes each line of its output, and the seconds that it has to stop.
+
+    ``pulse``: the file that a worker's loop renews. Lines that ``quiet`` matches are not printed. Of several stages
+    the last is stopped first.
+    """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str]
     grace_seconds: float
+    pulse: Path | None = None
+    quiet: str = r"(?!)"
+    stage: int = 0
 
 
 @dataclass
 class Child:
-    """One running command. ``rest`` is the beginning of a line whose end is still to come."""
+    """One running command. ``rest`` is the beginning of a line whose end is still to come; ``sent`` counts `STOPS`."""
 
     command: Command
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     rest: bytes = b""
+    sent: int = 0
+    asked_at: float = 0.0
 
 
 class ProcessGroup:
-    """The children of one parent; each leads a process group, so that a terminal's Ctrl-C reaches the parent alone."""
+    """The children of one parent; each leads a process group, so that a terminal's Ctrl-C reaches the parent alone.
 
-    def __init__(self, commands: Sequence[Command], out: TextIO = sys.stdout) -> None:
-        self._commands, self._out = commands, out
-        self._width = max(len(command.name) for command in commands)
+    ``down``: the exit code of each command that ended too often and is not started again.
+    """
+
+    def __init__(self, commands: Sequence[Command] = (), out: TextIO = sys.stdout, name: str = "all") -> None:
+        self._out, self._name = out, name
+        self._width = max((len(command.name) for command in commands), default=len(name))
         self._selector = selectors.DefaultSelector()
+        self._commands = list(commands)
         self._children: list[Child] = []
-        self._requested = self._sent = 0
-        self._stopped_at = 0.0
+        self._restarts: dict[str, Restarts] = {}
+        self._due: dict[str, tuple[float, Command]] = {}
+        self._freezes = Freezes()
+        self._requested = 0
+        self.down: dict[str, int] = {}
 
     def run(self) -> int:
-        """Start all, print their output line by line, and return when all have ended.
+        """Start all, and return when all have ended: the first signal stops them, further ones insist.
 
-        The exit code is 0 after a signal. A command that ends by itself is named, stops the others, and its exit code
-        is returned: 128 and the signal's number if a signal ended it, 1 instead of 0.
+        The exit code is 0, or that of the first command that was given up: 128 and the signal's number if a signal
+        ended it, 1 instead of 0.
         """
-        code = 0
-        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = [signal.signal(number, self._request_stop) for number in handled]
+        with self._signals():
+            self._start(self._commands)
+            self._run()
+        return next(iter(self.down.values()), 0)
+
+    def start(self, *commands: Command) -> None:
+        """Start more commands; the caller calls `step`."""
+        self._width = max(self._width, *(len(command.name) for command in commands))
+        self._commands += commands
+        self._start(commands)
+
+    def step(self, seconds: float = POLL_SECONDS) -> bool:
+        """Print what comes within ``seconds``, and start again what ended or froze; False if all shall stop."""
+        self._kill_frozen()
+        self._reap()
+        for name, (due, command) in list(self._due.items()):
+            if time.monotonic() >= due:
+                del self._due[name]
+                self._start([command])
+        self._print_output(seconds)
+        return not self._requested
+
+    def stop(self) -> int:
+        """Stop all; return the number of signals that came meanwhile."""
+        before = self._requested = max(self._requested, 1)
+        with self._signals():
+            self._run()
+        return self._requested - before
+
+    def restart(self) -> None:
+        """Stop all and start them again, each with no end counted. Raises KeyboardInterrupt for a signal meanwhile."""
+        if self.stop():
+            raise KeyboardInterrupt
+        self._requested = 0
+        self.down.clear()
+        self._restarts.clear()
+        self._start(self._commands)
+
+    def _run(self) -> None:
         try:
-            self._start()
-            while self._children:
-                self._print_output(POLL_SECONDS)
-                code = self._reap() or code
+            while self._children or self._due:
+                self.step()
                 self._stop()
         finally:
             for child in self._children:
                 _kill(child)
-            for number, handler in zip(handled, before, strict=True):
-                signal.signal(number, handler)
-            self._selector.close()
-        return code
 
-    def _start(self) -> None:
+    def _start(self, commands: Sequence[Command]) -> None:
         prepare = _preparation()
-        for command in self._commands:
+        for command in commands:
+            if command.pulse:
+                command.pulse.unlink(missing_ok=True)
             process = subprocess.Popen(  # noqa: S603 - our own command lines.
                 list(command.argv),
                 env={**command.environment, "PYTHONUNBUFFERED": "1"},
@@ -96,38 +150,72 @@ class ProcessGroup:
             self._children.append(child)
             self._selector.register(child.output, selectors.EVENT_READ, child)
 
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = [signal.signal(number, self._request_stop) for number in REQUESTS]
+        try:
+            yield
+        finally:
+            for number, handler in zip(REQUESTS, before, strict=True):
+                signal.signal(number, handler)
+
     def _request_stop(self, *_: object) -> None:
         self._requested += 1
 
     def _stop(self) -> None:
-        """Send what was requested, and kill what has not stopped in its time."""
-        while self._sent < min(self._requested, len(STOPS)):
-            number = STOPS[self._sent]
-            self._sent += 1
-            self._stopped_at = self._stopped_at or time.monotonic()
-            self._say(f"{number.name} to {', '.join(child.command.name for child in self._children)}")
-            for child in self._children:
+        """Send the last stage what was requested, and kill what has not stopped in its time."""
+        if not self._requested or not self._children:
+            return
+        self._due.clear()
+        last = max(child.command.stage for child in self._children)
+        asked = [child for child in self._children if child.command.stage == last]
+        for at, number in enumerate(STOPS[: self._requested]):
+            if next_ones := [child for child in asked if child.sent == at]:
+                self._say(f"{number.name} to {', '.join(child.command.name for child in next_ones)}")
+            for child in next_ones:
+                child.sent += 1
+                child.asked_at = child.asked_at or time.monotonic()
                 if number is signal.SIGKILL:
                     _kill(child)
                 else:
                     child.process.send_signal(number)
-        for child in self._children:
-            if self._stopped_at and time.monotonic() > self._stopped_at + child.command.grace_seconds:
+        for child in asked:
+            if time.monotonic() > child.asked_at + child.command.grace_seconds:
                 _kill(child)
 
-    def _reap(self) -> int:
-        """Forget the children that have ended; return a code if one was not asked to."""
-        code = 0
+    def _kill_frozen(self) -> None:
+        """Kill what is frozen: a child of a pool is replaced by its parent, a command is started again."""
+        leaders = {child.process.pid: child for child in self._children}
+        for leader, pid, why in self._freezes.found({pid: each.command.pulse for pid, each in leaders.items()}):
+            child = leaders[leader]
+            process = "" if pid == leader else f" (process {pid})"
+            self._say(f"{child.command.name}{process} {why}; it is killed")
+            if pid == leader:
+                _kill(child)
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        """Forget the children that have ended, and plan the next start of those that were not asked to."""
         for child in [each for each in self._children if each.process.poll() is not None]:
             _kill(child)  # What it started and left.
             self._drain(child)
             self._children.remove(child)
-            ended = child.process.returncode
             if not self._requested:
-                code = 128 - ended if ended < 0 else ended or 1
-                self._say(f"{child.command.name} ended with exit code {ended}; stopping the others")
-                self._requested = 1
-        return code
+                self._plan(child.command, child.process.returncode)
+
+    def _plan(self, command: Command, code: int) -> None:
+        ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        wait = self._restarts.setdefault(command.name, Restarts()).wait_seconds(code, time.monotonic())
+        if wait is not None:
+            self._due[command.name] = (time.monotonic() + wait, command)
+            self._say(f"{command.name} {ended}; starting it again")
+            return
+        self.down[command.name] = 128 - code if code < 0 else code or 1
+        others = ", the others go on" if self._children or self._due else ""
+        minutes = f"{restarts.WITHIN_SECONDS / 60:.0f} minutes"
+        self._say(f"{command.name} {ended} after {restarts.TIMES} restarts in {minutes}; it stays down{others}")
 
     def _print_output(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
@@ -138,7 +226,9 @@ class ProcessGroup:
                 self._selector.unregister(child.output)
                 lines = [child.rest] if child.rest else []
             for line in lines:
-                self._print(child.command.name, line.decode(errors="replace"))
+                text = line.decode(errors="replace").rstrip("\r")
+                if not re.search(child.command.quiet, text):
+                    self._print(child.command.name, text)
 
     def _drain(self, child: Child) -> None:
         deadline = time.monotonic() + DRAIN_SECONDS
@@ -149,14 +239,21 @@ class ProcessGroup:
         child.output.close()
 
     def _say(self, sentence: str) -> None:
-        self._print("all", sentence)
+        self._print(self._name, sentence)
 
     def _print(self, name: str, line: str) -> None:
-        try:
-            print(f"{name:{self._width}} | {line}", file=self._out, flush=True)
-        except BrokenPipeError:  # Its reader has ended, like `head`. Python would flush it again at its own end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
+        if not printed(f"{name:{self._width}} | {line}", self._out):
             self._requested = max(self._requested, 1)
+
+
+def printed(line: str, out: TextIO) -> bool:
+    """Print a line; False if its reader has ended, as `head` and closed terminals do: the next lines go nowhere."""
+    try:
+        print(line, file=out, flush=True)
+    except OSError:  # Python would flush it again at its own end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        return False
+    return True
 
 
 def _kill(child: Child) -> None:

@@ -24,3 +24,8 @@ CACHES = caches(values.redis_url, values.antenna_keepalive_seconds)
 
 # Beside the folder broker: the workers of two checkouts would share a folder below /tmp, and one of them its records.
 os.environ.setdefault(of(GovernorVariables, "governor_state_dir").name, str(BASE_DIR / ".antenna" / "governor"))
+
+# A developer's terminal shows what somebody did: ticks at DEBUG, and nothing of the audit log, which has its rows.
+LOGGING["filters"] = {"ticks": {"()": "config.logs.TicksAreDebug", "level": LOG_LEVEL}}
+LOGGING["handlers"]["stderr"]["filters"] = ["ticks"]
+LOGGING["loggers"]["ami.audit"] = {"level": "WARNING"}

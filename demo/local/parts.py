@@ -1,65 +1,91 @@
-"""The parts of the local Antenna: web, the workers with beat, and the processing service."""
+"""The processes of the local Antenna: web, the workers with beat, and the processing service."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import httpx
 
-from demo.client import Client
-from demo.local.login import Login
+from ami.topology import one_machine
+from ami.topology.process_group import Command, ProcessGroup
+from demo.local.output import Output
 from demo.local.place import LocalPlace
-from demo.local.supervisor import Part, PartFailed, Supervisor
+from provision.patience import Patience, processor_seconds
 
 PYTHON = sys.executable
 #: What asks again and again: health, style sheets, pollers and the pages' live parts.
 POLLS = r'^$|"GET /(livez|favicon|static/|api/v2/jobs/|admin/\S*[?&]live=)\S* HTTP/1.1" (200|304) '
 #: Empty lines, and the tasks that each worker lists.
-LISTS = r"\| *$|\|   \. "
-START_SECONDS = 90.0
+LISTS = r"^\s*$|^  \. "
+#: Each try while web starts; every quarter of a minute a line of another kind says so.
+RETRIES = r"antenna retry .*reason=ConnectError"
 POLL_SECONDS = 0.3
+#: Processes that wait use a little of the processor, too.
+WORK_SECONDS = 10
+SAY_SECONDS = 10.0
+STOP_SECONDS = 8.0
 #: A worker finishes what it runs; the processes of a developer's machine are not waited for as long as deployed ones.
 WORKERS_STOP_SECONDS = 20.0
-PROCESSES_PER_QUEUE = "1" if (os.cpu_count() or 1) <= 4 else "2"
+PROCESSES_PER_QUEUE = 1 if (os.cpu_count() or 1) <= 4 else 2
+#: The order in which they are stopped, the last one first: who posts results before who takes them.
+WEB, WORKERS, PROCESSING = range(3)
 
 
-def antenna(place: LocalPlace) -> tuple[Part, Part]:
-    """Return web, and the workers with beat."""
-    web = [PYTHON, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
-    workers = [PYTHON, "-m", "ami.topology", "all", "--beat", "--concurrency", PROCESSES_PER_QUEUE]
-    return (
-        Part("web", web, {"DJANGO_DEBUG": "1"}, quiet=POLLS),
-        Part("workers", workers, prefix="", stop_seconds=WORKERS_STOP_SECONDS, quiet=LISTS),
-    )
+class PartFailed(Exception):
+    """Something that is needed does not run or does not move; the message has its name."""
 
 
-def processing(place: LocalPlace, project: int, token: str) -> Part:
+def antenna(place: LocalPlace, variables: Mapping[str, str]) -> list[Command]:
+    """Return web, the workers and beat."""
+    argv = [PYTHON, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
+    web = Command("web", argv, {**variables, "DJANGO_DEBUG": "1"}, STOP_SECONDS, quiet=POLLS, stage=WEB)
+    workers = one_machine.commands(variables, place.pulses, PROCESSES_PER_QUEUE, has_beat=True)
+    local = {"grace_seconds": WORKERS_STOP_SECONDS, "quiet": LISTS, "stage": WORKERS}
+    return [web, *(replace(each, **local) for each in workers)]
+
+
+def processing(place: LocalPlace, variables: Mapping[str, str], project: int, token: str) -> Command:
     """Return the service that pulls images and posts results."""
     argv = [PYTHON, "-m", "processing_service", "pull", "--antenna", place.web, "--token-env", "ANTENNA_TOKEN"]
     argv += ["--project", str(project), "--name", "local puller", "--pullers", "1", "--batch-size", "4"]
-    return Part("processing", argv, {"ANTENNA_TOKEN": token})
+    own = {**variables, "ANTENNA_TOKEN": token}
+    return Command("processing", argv, own, STOP_SECONDS, quiet=RETRIES, stage=PROCESSING)
 
 
-def await_web(place: LocalPlace, supervisor: Supervisor, login: Login) -> Client:
-    """Wait until web answers, and sign in.
+def until(
+    group: ProcessGroup,
+    output: Output,
+    what: str,
+    condition: Callable[[], Any],
+    signs: Callable[[], object] = lambda: processor_seconds() // WORK_SECONDS,
+) -> Any:
+    """Wait for a true result of ``condition`` as long as ``signs`` change, say what is waited for, and return it.
 
     Raises:
-        PartFailed: it ended, or did not answer in time.
+        PartFailed: a process ended too often, or nothing moved any more.
+        KeyboardInterrupt: the output was closed.
     """
-    deadline = time.monotonic() + START_SECONDS
-    while not _lives(place.web):
-        supervisor.check()
-        if time.monotonic() > deadline:
-            raise PartFailed(f"web did not answer at {place.web} within {START_SECONDS:.0f} s; its lines are above.")
-        time.sleep(POLL_SECONDS)
-    client = Client(place.web)
-    client.log_in(login.email, login.password)
-    return client
+    patience, said = Patience(), time.monotonic()
+    while not (answer := condition()):
+        if not group.step(POLL_SECONDS):
+            raise KeyboardInterrupt
+        if group.down:
+            raise PartFailed(f"{what}: {', '.join(group.down)} does not run; its last lines are above.")
+        if patience.is_over(signs()):
+            raise PartFailed(f"{what}: nothing has moved for {patience.seconds:.0f} s; the last lines are above.")
+        if time.monotonic() - said >= SAY_SECONDS:
+            said = time.monotonic()
+            output.say(f"waiting for {what}")
+    return answer
 
 
-def _lives(web: str) -> bool:
+def web_lives(web: str) -> bool:
+    """Return whether web answers."""
     try:
         return httpx.get(f"{web}/livez", timeout=5).status_code == 200
     except httpx.HTTPError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from demo.brokers import Say, private_nats
-from demo.environment import LocalEnvironment
+from demo.environment import FolderInUse, LocalEnvironment, lock
 from demo.local.login import Login, write_private
 from provision.kind import NothingFound
 from provision.ports import is_free
@@ -40,6 +39,11 @@ class LocalPlace:
         """The folder of captures and crops."""
         return self.folder / "media"
 
+    @property
+    def pulses(self) -> Path:
+        """The folder of the workers' pulses."""
+        return self.folder / "pulses"
+
     def claim(self, stack: ExitStack) -> None:
         """Make the folder, and keep a second run from it until ``stack`` exits.
 
@@ -47,12 +51,11 @@ class LocalPlace:
             NotUsable: another run has it, it cannot be written to, or the port is in use.
         """
         try:
-            for inner in (self.media, self.folder / "journal"):
+            for inner in (self.media, self.folder / "journal", self.pulses):
                 inner.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context((self.folder / "lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise NotUsable(f"It runs already in {self.folder}: stop it, or give another --folder.") from None
+            lock(self.folder, stack)
+        except FolderInUse as error:
+            raise NotUsable(str(error)) from None
         except OSError as error:
             raise NotUsable(f"{self.folder} cannot be used ({error.strerror}); give another --folder.") from None
         if not is_free(self.port):

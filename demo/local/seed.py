@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ami.main.models import Project, User
+from ami.jobs.models import Job
+from ami.main.models import ApiToken, Project, User
+from ami.main.services import tokens
+from ami.topology.process_group import ProcessGroup
 from demo import project as demo_project
 from demo.client import Client
+from demo.ground_truth import TRUTH_FILE
+from demo.local import parts
 from demo.local.login import Login
+from demo.local.output import Output
 from demo.local.place import LocalPlace
-from demo.local.supervisor import PartFailed, Supervisor
-from demo.renderer import draw_nights
+from demo.renderer import draw_nights, station_name
+from provision.patience import processor_seconds
 
 SEED = 7
-WAIT_SECONDS, POLL_SECONDS = 180.0, 0.5
+FOLDER = "captures"
+TOKEN = "local puller"  # noqa: S105 - its name
+ML = "ml"
 FINAL = ("SUCCESS", "FAILURE", "REVOKED")
 
 
 @dataclass(frozen=True)
 class Seeded:
-    """``station_ids`` are to be synchronised where the project ``is_new``."""
+    """The project, its stations, and the token of the service that works for it."""
 
     project_id: int
     station_ids: tuple[int, ...]
-    is_new: bool
+    token: str = field(repr=False)
 
 
 def prepare(login: Login) -> None:
@@ -40,54 +47,74 @@ def prepare(login: Login) -> None:
         user.save()
 
 
-def project(place: LocalPlace, login: Login, frames: int, say: Callable[[str], None]) -> Seeded:
-    """Return the project; in the first run draw its captures."""
+def project(place: LocalPlace, login: Login) -> Seeded:
+    """Return the project, made in the first run, with a new token for the processing service."""
     owner = User.objects.get(email=login.email)
-    if found := Project.objects.filter(owner=owner, name=demo_project.NAME).first():
-        return Seeded(found.pk, (), is_new=False)
-    target = place.media / "captures"
-    manifest = draw_nights(target, frames_per_night=frames, seed=SEED)
-    say(f"{len(manifest.frames)} captures drawn")
-    folders = sorted(path for path in target.iterdir() if path.is_dir())
-    made = demo_project.create(folders, place.media, owner)
-    return Seeded(made.project.pk, tuple(station.pk for station in made.stations), is_new=True)
+    found = Project.objects.filter(owner=owner, name=demo_project.NAME).first()
+    if found is None:
+        folder = place.media / FOLDER / station_name(1)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = demo_project.create([folder], place.media, owner).project
+    ApiToken.objects.filter(user=owner, name=TOKEN).revoke()
+    _, token = tokens.issue(owner, name=TOKEN, scope=ApiToken.Scope.WORKER, projects=[found])
+    return Seeded(found.pk, tuple(found.deployments.values_list("pk", flat=True)), token)
 
 
-def job(client: Client, seeded: Seeded, supervisor: Supervisor, say: Callable[[str], None]) -> int:
+def draw(place: LocalPlace, frames: int, group: ProcessGroup, output: Output) -> None:
+    """Draw the captures, unless they are there."""
+    target = place.media / FOLDER
+    if not (target / TRUTH_FILE).exists():
+        manifest = draw_nights(target, frames_per_night=frames, seed=SEED, progress=lambda *_: shown(group))
+        output.say(f"{len(manifest.frames)} captures drawn")
+
+
+def shown(group: ProcessGroup) -> None:
+    """Print what has come meanwhile."""
+    group.step(0)
+
+
+def has_job(seeded: Seeded) -> bool:
+    """Return whether there is a job to run: a first run may have been ended before it made one."""
+    return Job.objects.filter(project_id=seeded.project_id, job_type_key=ML).exists()
+
+
+def job(client: Client, seeded: Seeded, group: ProcessGroup, output: Output) -> int:
     """Synchronise the captures, and return a job over all of them that waits for its button.
 
     Raises:
-        PartFailed: a part ended, or a step took too long.
+        PartFailed: a process stays down, or nothing moved any more.
     """
 
-    def until(what: str, condition: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not (answer := condition()):
-            supervisor.check()
-            if time.monotonic() > deadline:
-                raise PartFailed(f"{what}: not within {WAIT_SECONDS:.0f} s; the lines of the parts are above.")
-            time.sleep(POLL_SECONDS)
-        return answer
+    def until(what: str, condition: Callable[[], Any], *jobs: int) -> Any:
+        def signs() -> object:
+            return [
+                (row["status"], row.get("progress")) for row in map(read, jobs)
+            ], processor_seconds() // parts.WORK_SECONDS
+
+        return parts.until(group, output, what, condition, signs)
+
+    def read(number: int) -> dict[str, Any]:
+        return dict(client.get(f"jobs/{number}/"))
 
     def is_done(number: int) -> bool:
-        return client.get(f"jobs/{number}/")["status"] in FINAL
+        return read(number)["status"] in FINAL
 
     def pipeline() -> int | None:
         found = client.get("ml/pipelines/", limit=100, project=seeded.project_id)["results"]
         return next((row["id"] for row in found if row["slug"] == demo_project.PIPELINE), None)
 
     synced = [client.post(f"deployments/{station}/sync/")["job_id"] for station in seeded.station_ids]
-    until("captures synchronised", lambda: all(is_done(each) for each in synced))
+    until("the captures to be synchronised", lambda: all(is_done(each) for each in synced), *synced)
     wanted = {"name": "All captures", "project": seeded.project_id, "method": "full"}
     collection = client.post("captures/collections/", wanted)
     populated = client.post(f"captures/collections/{collection['id']}/populate/")["job_id"]
-    until("collection populated", lambda: is_done(populated))
-    pipeline_id = until("pipeline registered", pipeline)
-    say("captures synchronised; a job waits for its button")
+    until("the collection to be populated", lambda: is_done(populated), populated)
+    pipeline_id = until("the processing service to register its pipelines", pipeline)
+    output.say("captures synchronised; a job waits for its button")
     body = {
         "name": "All captures",
         "project": seeded.project_id,
-        "job_type_key": "ml",
+        "job_type_key": ML,
         "pipeline": pipeline_id,
         "source_image_collection": collection["id"],
     }

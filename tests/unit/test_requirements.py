@@ -9,6 +9,8 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+from provision import installation
+from provision.installation import SETS
 from tests.support.imports import imports_of
 from tests.support.place import ROOT
 
@@ -16,6 +18,7 @@ from tests.support.place import ROOT
 PINNED = {
     "production": ("ami", "config"),
     "processing": ("processing_service",),
+    "run": ("demo", "provision", "processing_service"),
     "local": ("ami", "config", "demo", "provision", "benchmarks", "examples", "processing_service", "tests"),
 }
 OURS = {"ami", "config", "demo", "examples", "provision", "benchmarks", "processing_service", "tests", "manage"}
@@ -45,7 +48,9 @@ def owners_of_modules() -> Mapping[str, list[str]]:
 
 @functools.cache
 def pins(name: str) -> set[str]:
-    return {line.lower() for line in re.findall(r"^([\w.-]+)==", (ROOT / f"requirements/{name}.txt").read_text(), re.M)}
+    """Return the packages of a file, or of the files of a set that `make` installs."""
+    files = SETS.get(name, (name,))
+    return {package for file in files for package in installation.pins((ROOT / f"requirements/{file}.txt").read_text())}
 
 
 @pytest.mark.parametrize(("name", "folder"), [(name, folder) for name, folders in PINNED.items() for folder in folders])

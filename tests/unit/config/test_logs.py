@@ -12,7 +12,7 @@ from celery.utils.log import get_multiprocessing_logger
 from django.conf import settings
 
 from config import logs
-from config.logs import JsonFormatter, TextFormatter, task_fields
+from config.logs import JsonFormatter, TextFormatter, TicksAreDebug, task_fields
 from tests.support import forked_python
 
 TASK = {"task": "ami.jobs.tasks.run_job", "task_id": "7f", "queue": "antenna-ingest", "worker": "ingest@host"}
@@ -136,3 +136,36 @@ def test_setting_chooses_the_format_of_a_process(name: str):
         assert json.loads(last)["queue"] == "antenna"
     else:
         assert last.endswith("ami.queues: Queue depth unknown queue=antenna")
+
+
+def tick_record(name: str, message: str, *args: object, **more: object) -> logging.LogRecord:
+    record = logging.LogRecord(name, logging.INFO, __file__, 1, message, args, None)
+    vars(record).update(more)
+    return record
+
+
+TICK = "ami.main.tasks.update_stale_counts"
+
+
+@pytest.mark.parametrize("level", ["INFO", "DEBUG"])
+def test_lines_about_ticks_are_debug_and_others_keep_their_level(level):
+    ticks = [
+        tick_record("celery.beat", "Scheduler: Sending due task %s (%s)", TICK, TICK),
+        tick_record("celery.worker.strategy", "Task %(name)s received", data={"name": TICK}),
+        tick_record("celery.app.trace", "Task succeeded", data={"name": TICK}),
+        tick_record("ami.celery.staged_runs", "finished job", task=TICK),
+        tick_record("ami.admission.dispatcher", "Added job '%s' to queue", TICK),
+    ]
+    others = [
+        tick_record("celery.app.trace", "Task succeeded", data={"name": "ami.jobs.tasks.run_job"}),
+        tick_record("ami.admission.dispatcher", "Added job '%s' to queue", "ami.jobs.tasks.run_job"),
+        tick_record("ami.main.tasks", "3 counts mended", task=TICK),
+        tick_record("celery.beat", "beat: Starting..."),
+    ]
+    shown = TicksAreDebug(level)
+    assert [shown.filter(record) for record in ticks] == [level == "DEBUG"] * 5
+    assert {record.levelname for record in ticks} == {"DEBUG"}
+    assert all(shown.filter(record) and record.levelname == "INFO" for record in others)
+    failed = tick_record("celery.app.trace", "Task raised", data={"name": TICK})
+    failed.levelno = logging.ERROR
+    assert shown.filter(failed)

@@ -1,23 +1,34 @@
 """`make run`: its login, its port, its parts, and what restarts them."""
 
+import fcntl
+import itertools
 import os
+import select
 import signal
 import stat
 import subprocess
 import sys
-import time
-from contextlib import ExitStack
+import termios
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ami.topology import restarts
+from ami.topology.process_group import Command, ProcessGroup
+from demo.brokers import leave_the_machine_alone
+from demo.local import parts
+from demo.local.__main__ import watch
 from demo.local.login import Login
-from demo.local.output import Output
-from demo.local.parts import LISTS, POLLS
+from demo.local.output import NAME_WIDTH, OWN, Output
+from demo.local.parts import LISTS, POLLS, PartFailed
 from demo.local.place import LocalPlace, NotUsable
 from demo.local.source_changes import SourceChanges
-from demo.local.supervisor import Part, PartFailed, Supervisor
+from provision.patience import Patience
 from provision.ports import free_ports
+from provision.steps import SKIP_VARIABLE
 from tests.support.place import ROOT, until
 
 SLEEPER = "import time\nprint('up', flush=True)\ntime.sleep(600)"
@@ -77,46 +88,51 @@ def test_polls_and_lists_are_not_printed():
         assert re.search(POLLS, line), line
     for line in ('"GET /api/v2/jobs/9/ HTTP/1.1" 404 23', '"POST /api/v2/jobs/9/run/ HTTP/1.1" 202 23', "Traceback"):
         assert not re.search(POLLS, line), line
-    assert re.search(LISTS, "ingest       |   . ami.jobs.tasks.run_job")
-    assert not re.search(LISTS, "ingest       | ready.")
+    assert re.search(LISTS, "  . ami.jobs.tasks.run_job")
+    assert not re.search(LISTS, "ready.")
+
+
+def command(name: str, code: str, **more: Any) -> Command:
+    return Command(name, [sys.executable, "-c", code], os.environ, **{"grace_seconds": 8.0, **more})
 
 
 @pytest.fixture
-def supervisor():
-    found = Supervisor(dict(os.environ), Output())
-    yield found
-    found.stop()
-
-
-def part(name: str, code: str) -> Part:
-    return Part(name, [sys.executable, "-c", code])
+def group() -> Iterator[ProcessGroup]:
+    made = ProcessGroup(out=Output(), name=f"{OWN:{NAME_WIDTH}}")
+    yield made
+    made.stop()
 
 
 @pytest.mark.processes
-def test_lines_follow_their_parts_name_and_a_crash_is_said(supervisor: Supervisor, capfd: pytest.CaptureFixture[str]):
-    supervisor.start(part("web", SLEEPER), part("workers", "print('no such queue'); raise SystemExit(3)"))
-    shown = ""
-
-    def is_said() -> bool:
-        nonlocal shown
-        shown += capfd.readouterr().out
-        supervisor._say_ended()
-        return "workers ended with exit code 3" in shown and "web          | up" in shown
-
-    until(is_said, 20)
-    assert "workers      | no such queue" in shown
-    assert shown.count("workers ended with exit code 3") == 1
-    with pytest.raises(PartFailed, match="workers ended with exit code 3"):
-        supervisor.check()
+def test_start_that_waits_for_a_process_that_stays_down_says_so(
+    group: ProcessGroup, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(restarts, "WAITS_SECONDS", (0.0, 0.0, 0.0))
+    group.start(command("web", SLEEPER), command("ingest", "print('no such queue'); raise SystemExit(3)"))
+    with pytest.raises(PartFailed, match="the workers: ingest does not run"):
+        parts.until(group, Output(), "the workers", lambda: False)
+    shown = capfd.readouterr().out
+    assert "ingest       | no such queue" in shown
+    assert "ingest ended with exit code 3 after 3 restarts in 10 minutes; it stays down, the others go on" in shown
 
 
 @pytest.mark.processes
-def test_change_of_the_code_restarts_all_parts(supervisor: Supervisor, tmp_path: Path, capfd):
+def test_start_is_waited_for_as_long_as_something_moves(group: ProcessGroup, monkeypatch: pytest.MonkeyPatch):
+    group.start(command("web", SLEEPER))
+    monkeypatch.setattr(parts, "Patience", lambda: Patience(0.0))
+    moves = itertools.count()
+    assert parts.until(group, Output(), "web", lambda: next(moves) > 6, lambda: next(moves)), "it moves at every look"
+    with pytest.raises(PartFailed, match="web: nothing has moved"):
+        parts.until(group, Output(), "web", lambda: False, lambda: "the same")
+
+
+@pytest.mark.processes
+def test_change_of_the_code_restarts_all(group: ProcessGroup, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (tmp_path / "ami").mkdir()
     starts = tmp_path / "starts"
     code = f"import os, time\nopen({str(starts)!r}, 'a').write(f'{{os.getpid()}} ')\ntime.sleep(600)"
-    supervisor.start(part("web", code))
-    until(starts.exists, 20)
+    group.start(command("web", code))
+    until(lambda: group.step() and starts.exists(), 20)
 
     class Ended(Exception):
         pass
@@ -130,7 +146,7 @@ def test_change_of_the_code_restarts_all_parts(supervisor: Supervisor, tmp_path:
             return super().settled()
 
     with pytest.raises(Ended):
-        supervisor.watch(Changes(tmp_path, ("ami",)))
+        watch(group, Changes(tmp_path, ("ami",)), Output())
     first, second = map(int, starts.read_text().split())
     assert first != second
     assert not Path(f"/proc/{first}").exists()
@@ -138,35 +154,76 @@ def test_change_of_the_code_restarts_all_parts(supervisor: Supervisor, tmp_path:
 
 
 @pytest.mark.processes
-def test_nothing_runs_on_after_the_end_or_the_death_of_the_supervisor(tmp_path: Path):
-    code = (
-        "import os, sys, time\nfrom demo.local.output import Output\n"
-        "from demo.local.supervisor import Part, Supervisor\n"
-        "found = Supervisor(dict(os.environ), Output())\n"
-        f"found.start(Part('web', [sys.executable, '-c', {SLEEPER!r}]))\n"
-        "print(found._running[0].popen.pid, flush=True)\ntime.sleep(600)"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    try:
-        lines = [parent.stdout.readline() for _ in range(2)]
-        pid = next(int(line) for line in lines if line.strip().isdecimal())
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), 20)
-    finally:
-        parent.kill()
-        parent.stdout.close()
-        parent.wait()
+def test_who_posts_results_is_stopped_before_who_takes_them(capfd: pytest.CaptureFixture[str]):
+    group = ProcessGroup(out=Output(), name=OWN)
+    group.start(command("web", SLEEPER, stage=parts.WEB), command("processing", SLEEPER, stage=parts.PROCESSING))
+    assert group.stop() == 0
+    shown = capfd.readouterr().out
+    assert shown.index("SIGTERM to processing") < shown.index("SIGTERM to web")
 
 
 @pytest.mark.processes
-def test_part_that_ignores_the_request_to_stop_is_killed(capfd):
+def test_command_that_ignores_the_request_to_stop_is_killed(capfd: pytest.CaptureFixture[str]):
     code = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}"
-    supervisor = Supervisor(dict(os.environ), Output())
-    supervisor.start(Part("web", [sys.executable, "-c", code], stop_seconds=0.3))
-    popen = supervisor._running[0].popen
-    until(lambda: "| up" in capfd.readouterr().out, 20)
-    began = time.monotonic()
-    supervisor.stop()
+    group = ProcessGroup(out=Output(), name=OWN)
+    group.start(command("web", code, grace_seconds=0.3))
+    popen = group._children[0].process
+    until(lambda: group.step() and "| up" in capfd.readouterr().out, 20)
+    group.stop()
     assert popen.returncode == -signal.SIGKILL
-    assert time.monotonic() - began < 10
+
+
+def test_demos_install_nothing_on_the_machine_unless_they_are_told(monkeypatch: pytest.MonkeyPatch):
+    for given, found in ((None, "apt"), ("", ""), ("wheel", "wheel")):
+        monkeypatch.delenv(SKIP_VARIABLE, raising=False)
+        if given is not None:
+            monkeypatch.setenv(SKIP_VARIABLE, given)
+        leave_the_machine_alone()
+        assert os.environ[SKIP_VARIABLE] == found
+
+
+#: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.
+UNDER_A_SHELL = """
+from demo.local.terminal import take_foreground
+import time
+take_foreground()
+try:
+    print("up", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.processes
+def test_ctrl_c_reaches_the_program_alone_and_not_make():
+    master, slave = os.openpty()
+    shell = subprocess.Popen(
+        ["sh", "-c", '"$0" -c "$1"; echo "the shell goes on"', sys.executable, UNDER_A_SHELL],
+        cwd=ROOT,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(slave)
+    shown = b""
+
+    def said(text: bytes) -> bool:
+        nonlocal shown
+        if select.select([master], [], [], 0.1)[0]:
+            with suppress(OSError):  # Everybody has closed it.
+                shown += os.read(master, 4096)
+        return text in shown
+
+    try:
+        until(lambda: said(b"up"), 30)
+        os.write(master, b"\x03")
+        until(lambda: said(b"the shell goes on"), 30, lambda: shown)
+        assert b"stopped" in shown
+        assert shell.wait(20) == 0
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)

@@ -1,6 +1,8 @@
 """The report: one file, with what was found, where, when and by which version."""
 
+import os
 import re
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +10,10 @@ from PIL import Image
 
 from ami.main.models import Classification
 from ami.ml.models import Pipeline, ProjectPipelineConfig
-from demo import report
+from demo import environment, report, waits_chart
+from demo.checks import Check
+from demo.figures import QueueFigures
+from tests.support.place import ROOT
 from tests.support.product import factories
 
 pytestmark = pytest.mark.django_db
@@ -86,3 +91,46 @@ def test_version_has_its_name_where_there_is_one():
     named = SimpleNamespace(name="Moths", version_name="2026-06", version=4)
     assert report.version_of(named.name, named.version_name, named.version) == "Moths 2026-06"
     assert report.version_of("Moths", "", 4) == "Moths 4"
+
+
+def figures_of(queue: str, done: int, p50: float, p95: float) -> QueueFigures:
+    return QueueFigures(queue, done, 0, 0, p50, p95, p95, "worker", 1.0)
+
+
+def test_page_says_what_ran_then_waits_then_pictures(station, tmp_path):
+    found_on(station, tmp_path, 1)
+    waits = [figures_of("antenna-ingest", 9, 12.0, 1500.0), figures_of("antenna", 0, 0.0, 0.0)]
+    checks = [Check("recall", True, "1"), Check("every crop exists", False, "0 of 1")]
+    ran = [("when", "2026-11-28 12:00:00 to 12:01:00 UTC, 60 s")]
+    page = report.write(tmp_path, station.project, JOB, checks, waits, None, tmp_path / "media", ran).read_text()
+    order = ["12:01:00 UTC", "1 of 2 pass; fail: every crop exists", "class=chart", "Captures</h2>", "Checks</h2>"]
+    assert sorted(order, key=page.index) == order
+    chart = page.partition("class=chart")[2].partition("</svg>")[0]
+    for text in ("12 ms, p95 1.5 s", "ran nothing", "all on one queue (README)", "17.3 s"):
+        assert text in chart
+    p95, p50, one = (int(width) for width in re.findall(r"<rect[^>]* width='(\d+)'", chart))
+    assert p50 < p95 < one, "a longer wait is a longer bar"
+
+
+def test_figure_for_one_queue_is_the_readmes():
+    said = re.search(r"on one queue a quick task started after ([\d.]+) s \(p95\)", (ROOT / "README.md").read_text())
+    assert said
+    assert float(said[1]) * 1000 == waits_chart.ONE_QUEUE_P95_MS
+
+
+def test_last_three_reports_are_kept(tmp_path):
+    for number in range(6):
+        environment.prepare(tmp_path)
+        page = tmp_path / "report/index.html"
+        page.parent.mkdir()
+        page.write_text(str(number))
+        os.utime(page, (1_790_000_000 + number * 60,) * 2)
+    kept = [page.read_text(), *(each.read_text() for each in sorted((tmp_path / "reports").iterdir(), reverse=True))]
+    assert kept == ["5", "4", "3"]
+
+
+def test_second_demo_in_the_same_folder_is_refused(tmp_path):
+    with ExitStack() as stack:
+        environment.lock(tmp_path, stack)
+        with ExitStack() as second, pytest.raises(environment.FolderInUse, match="runs already"):
+            environment.lock(tmp_path, second)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ami.topology import restarts
 from ami.topology.process_group import Command, ProcessGroup
+from ami.topology.restarts import Freezes, Restarts
 from tests.support.place import until
 
 pytestmark = pytest.mark.processes
@@ -38,22 +40,97 @@ def command(name: str, script: str, grace_seconds: float = 30) -> Command:
 
 
 def test_each_line_carries_the_name_of_its_command():
-    script = "import sys\nprint('one')\nprint('two', file=sys.stderr)\nsys.stdout.write('rest')"
+    script = f"{READY}print('two', file=sys.stderr)\nsys.stdout.write('rest')\n{ASK}time.sleep(60)"
     _, lines = run(ingest=script)
-    assert lines[:2] == ["ingest | one", "ingest | two"]
+    assert lines[:2] == ["ingest | ready", "ingest | two"]
     assert "ingest | rest" in lines
 
 
-def test_command_that_ends_is_named_and_stops_the_others():
-    code, lines = run(ingest=WAIT, fallback=f"{READY}sys.exit(7)", beat=WAIT)
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "WAITS_SECONDS", (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "ended"),
+    [
+        ("sys.exit(7)", 7, "ended with exit code 7"),
+        ("", 1, "ended with exit code 0"),
+        ("os.kill(os.getpid(), 9)", 137, "was ended by SIGKILL"),
+    ],
+    ids=["7", "0", "KILL"],
+)
+def test_command_that_ends_is_started_again_three_times(script: str, code: int, ended: str, no_waits: None):
+    found, lines = run(fallback=READY + script)
+    assert found == code, "an end that nobody asked for is no success"
+    assert lines.count(f"all      | fallback {ended}; starting it again") == 3
+    assert lines.count("fallback | ready") == 4
+    assert lines[-1] == f"all      | fallback {ended} after 3 restarts in 10 minutes; it stays down"
+
+
+def test_others_go_on_when_one_stays_down(tmp_path: Path, no_waits: None):
+    starts = tmp_path / "starts"
+    starts.touch()
+    fourth = f"while len(open({str(starts)!r}).read()) < 4: time.sleep(0.01)\ntime.sleep(0.5)\n"
+    count = f"open({str(starts)!r}, 'a').write('x')\nsys.exit(7)"
+    code, lines = run(fallback=READY + count, ingest=f"{READY}{fourth}{ASK}time.sleep(60)")
+    assert (
+        "all      | fallback ended with exit code 7 after 3 restarts in 10 minutes; it stays down, the others go on"
+        in lines
+    )
     assert code == 7
-    assert "all      | fallback ended with exit code 7; stopping the others" in lines
-    assert "all      | SIGTERM to ingest, beat" in lines
+    assert lines[-1] == "all      | SIGTERM to ingest"
 
 
-@pytest.mark.parametrize(("script", "code"), [("", 1), ("import os\nos.kill(os.getpid(), 9)", 137)], ids=["0", "KILL"])
-def test_command_that_ends_unasked_is_never_a_success(script: str, code: int):
-    assert run(ingest=script, fallback=WAIT)[0] == code
+def test_planned_restart_is_not_counted(tmp_path: Path, no_waits: None):
+    file = tmp_path / "starts"
+    script = f"open({str(file)!r}, 'a').write('x')\nsys.exit(75 if len(open({str(file)!r}).read()) < 6 else 3)"
+    code, lines = run(ingest=READY + script)
+    assert code == 3
+    assert lines.count("all    | ingest ended with exit code 75; starting it again") == 5
+    assert lines.count("all    | ingest ended with exit code 3; starting it again") == 3
+
+
+def test_starts_are_counted_within_ten_minutes():
+    counted = Restarts()
+    assert [counted.wait_seconds(1, at) is not None for at in (0, 200, 400, 590, 601, 602)] == [
+        *(True, True, True, False),
+        *(True, False),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_stopped_command_is_killed_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_waits: None):
+    monkeypatch.setattr(restarts, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(restarts, "STOPPED_LOOKS", 5)
+    file = tmp_path / "starts"
+    freeze = f"open({str(file)!r}, 'a').write('x')\nif len(open({str(file)!r}).read()) < 2: os.kill(os.getpid(), 19)\n"
+    code, lines = run(ingest=READY + freeze + ASK + "time.sleep(60)")
+    assert code == 0
+    assert "all    | ingest was stopped by a signal for 5 s; it is killed" in lines
+    assert lines[-1] == "all    | SIGTERM to ingest"
+
+
+def test_worker_whose_pulse_stands_still_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(restarts, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(restarts, "SILENT_LOOKS", 6)
+    pulse, leaders = tmp_path / "pulse", {os.getpid(): tmp_path / "pulse"}
+    frozen = Freezes()
+
+    def found(looks: int) -> int:
+        return sum(len(list(frozen.found(leaders))) for _ in range(looks))
+
+    assert found(20) == 0, "it has not begun"
+    pulse.write_text("consumes\n")
+    assert found(5) == 0
+    os.utime(pulse, (1, 1))
+    assert found(5) == 0, "a new one counts anew"
+    assert found(9) == 1
+    pulse.write_text("without the broker\n")
+    assert found(20) == 0, "without a broker nothing renews it"
+    pulse.write_text("runs a task\n")
+    os.utime(pulse, (time.time() + 3600,) * 2)
+    assert found(20) == 0, "a solo worker's task may last so long"
 
 
 def test_signal_stops_all_and_is_a_success():
@@ -96,7 +173,8 @@ def test_command_that_does_not_stop_in_its_time_is_killed():
 
 def test_what_a_command_started_ends_with_it(tmp_path: Path):
     file = tmp_path / "pid"
-    run(ingest=f"import subprocess\nopen('{file}', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))")
+    start = f"import subprocess\nopen('{file}', 'w').write(str(subprocess.Popen(['sleep', '60']).pid))\n"
+    run(ingest=f"{READY}{start}{ASK}time.sleep(60)")
     until(lambda: not _runs(int(file.read_text())), 10, "it is killed")
 
 

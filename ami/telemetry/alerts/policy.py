@@ -120,10 +120,10 @@ def _joined(one: Seen, other: Seen) -> Seen:
 def changes(
     alerts: Mapping[Key, Alert], found: Mapping[Key, Seen], hidden: Collection[str], now: datetime, patience: Patience
 ) -> Iterator[Change]:
-    """Yield what a look at ``now`` changes; ``hidden`` are the sources that it did not see."""
+    """Yield what a look at ``now`` changes; ``hidden`` are the sources and findings that it did not see."""
     for key in {**alerts, **found}:
         is_merged = (key[0], "") in found
-        if key not in found and (is_merged or rules.of(key[0]).source in hidden):
+        if key not in found and (is_merged or not {key[0], rules.of(key[0]).source}.isdisjoint(hidden)):
             continue
         change = step(alerts.get(key), found.get(key), now, patience)
         if change.event or change.after != change.before:

@@ -79,13 +79,15 @@ RULES: Mapping[str, Rule] = {
 UNKNOWN = Rule(ALWAYS, 60)
 LYING = ("dead-letters", "unrouted")
 
-#: By name and level: the sources that were not asked when a look shows it.
+#: By name and level: the sources that were not asked when a look shows it, and the findings that it does not deny.
 HIDES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("broker-unreachable", "error"): (BROKER, MANAGEMENT, WORKERS, PROMISES, REDIS),
     ("storage", "error"): (BROKER, MANAGEMENT, WORKERS, PROMISES, REDIS),
     ("no-worker", "error"): (WORKERS,),
-    ("no-worker", "unseen"): (WORKERS,),
-    ("no-worker", "starting"): (WORKERS,),
+    ("no-worker", "unseen"): (WORKERS, "no-worker"),
+    ("no-worker", "starting"): (WORKERS, "no-worker"),
+    ("no-consumer", "starting"): ("no-consumer",),
+    ("no-beat", "starting"): (BEAT,),
     ("management", "unseen"): (MANAGEMENT,),
     ("management", "error"): (MANAGEMENT,),
     ("database", "error"): (ROWS, BEAT, WORKERS, BROKER, PROMISES, ALERTS),
@@ -101,7 +103,7 @@ def of(name: str, *, collects_letters: bool = True) -> Rule:
 
 
 def hidden(found: Iterable[tuple[str, str, str]]) -> frozenset[str]:
-    """Return the sources that a look did not see, from the names, levels and targets of its findings."""
+    """Return what a look did not see, sources and findings, from the names, levels and targets of its findings."""
     unseen: set[str] = set()
     for name, level, target in found:
         unseen.update(HIDES.get((name, level), ()))

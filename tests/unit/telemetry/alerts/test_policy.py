@@ -113,6 +113,17 @@ def test_source_that_failed_hides_its_own_findings_alone():
     assert rules.RULES["nats-away"].source in rules.hidden([("source", "unseen", "NATS")])
 
 
+def test_alert_stays_while_the_deployment_is_starting():
+    names = ("no-worker", "no-consumer", "no-beat")
+    watch = Watch()
+    watch.look(*(Seen(name, "", "error", "None.") for name in names), looks=5)
+    coming = [Seen(name, "", "starting", "Starting: None.") for name in names]
+    watch.look(*coming, looks=6, hidden=rules.hidden((each.name, each.level, each.target) for each in coming))
+    assert watch.events == ["firing"] * 3
+    watch.look(looks=2)
+    assert watch.events == ["firing"] * 3 + ["resolved"] * 3
+
+
 def test_flapping_alert_is_sent_ever_more_rarely():
     watch = Watch(Patience(PATIENCE.interval, None))
     for _ in range(60):  # An hour and a half: 75 s there, 30 s gone.

@@ -12,7 +12,7 @@ from django.db import connections
 
 from ami.celery.thread_database import database_block
 from ami.queues import diagnostics
-from ami.queues.diagnostics.finding import BROKER, Finding, gravest_first
+from ami.queues.diagnostics.finding import OF_BROKER, Finding, gravest_first
 from ami.telemetry import promise_findings, shared_values
 from ami.telemetry.alerts import shown
 from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
@@ -53,7 +53,7 @@ def for_alerts(max_age_seconds: float) -> list[FindingFigures]:
 
 def _is_over(finding: FindingFigures, snapshot: Snapshot) -> bool:
     """Whether the snapshot, which is newer, shows that a queue or worker was released since the look."""
-    if finding.name == BROKER:
+    if finding.name in OF_BROKER:
         return not snapshot.unseen
     if finding.name == "paused":
         return any(queue.queue == finding.target and queue.paused is None for queue in snapshot.queues)

@@ -11,6 +11,7 @@ from ami.console.levers import LEVERS, VIEW_JOBS
 from ami.console.page import Page
 from ami.console.tables import Column, Row, Table
 from ami.queues import start_commands
+from ami.queues.diagnostics.finding import OF_BROKER
 from ami.telemetry.snapshots import verdict
 from ami.telemetry.snapshots.shape import FindingFigures, QueueFigures, Snapshot, WorkerFigures
 
@@ -45,6 +46,7 @@ class OverviewPage(Page):
             "letters": _sum(queue.dead_letters for queue in snapshot.queues),
             "tells_delayed": any(queue.delayed is not None for queue in snapshot.queues),
             "verdict": verdict.judge(snapshot),
+            "unseen": () if any(each.name in OF_BROKER for each in snapshot.findings) else snapshot.unseen,
         }
 
     def tables(self, snapshot: Snapshot) -> list[Table]:

@@ -4,7 +4,7 @@ from celery import current_app
 from django.conf import settings
 
 from ami.queues import database_errors
-from ami.queues.diagnostics.finding import AWAY
+from ami.queues.diagnostics.finding import AWAY, OF_BROKER
 from ami.telemetry.broker_figures import link
 from ami.telemetry.snapshots.shape import FindingFigures, Snapshot
 
@@ -22,7 +22,8 @@ def without_database(error: BaseException) -> tuple[str, ...]:
 
 def away(snapshot: Snapshot) -> tuple[str, ...]:
     """Return a sentence about each source that did not answer, each once."""
-    found = [each.sentence for each in snapshot.findings if is_away(each)]
+    shown = OF_BROKER if snapshot.unseen else ()
+    found = [each.sentence for each in snapshot.findings if is_away(each) and each.name not in shown]
     return tuple(dict.fromkeys([*snapshot.unseen, *found]))
 
 

@@ -9,6 +9,8 @@ LEVELS = ("error", "warning", "starting", "unseen")
 DATABASE, BROKER = "database", "broker-unreachable"
 #: A broker's storage that loses messages.
 STORAGE = "storage"
+#: Both say of the broker that it cannot be used.
+OF_BROKER = (BROKER, STORAGE)
 AWAY = (DATABASE, BROKER, STORAGE, "management", "redis", "nats-away", "bucket", "source")
 #: What keeps users' work from running, the worst first; within a level it comes before everything else.
 HURTS_USERS = (

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ami.queues.diagnostics.finding import BROKER
+from ami.queues.diagnostics.finding import OF_BROKER
 from ami.telemetry.snapshots.shape import Snapshot, WorkerFigures
 
 ERROR, WARNING, STARTING, UNSEEN, OK = "error", "warning", "starting", "unseen", "ok"
@@ -33,7 +33,7 @@ def judge(snapshot: Snapshot) -> Verdict:
 def _parts(snapshot: Snapshot) -> list[tuple[str, str]]:
     """Return what is wrong, the gravest first; without words where nothing is."""
     # A broken promise is a finding, too, and so is a broker that the snapshot did not see.
-    shown = ("promise-broken", BROKER) if snapshot.unseen else ("promise-broken",)
+    shown = ("promise-broken", *OF_BROKER) if snapshot.unseen else ("promise-broken",)
     levels = [each.level for each in snapshot.findings if each.name not in shown]
     promised = [queue for queue in snapshot.queues if queue.promise != "none"]
     broken = sum(queue.promise == "broken" for queue in promised)

@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 from django.urls import reverse
 
+from ami.console.top import faults
 from ami.telemetry import series
 from ami.telemetry.series import Mark, Series
 from ami.telemetry.snapshots.shape import FindingFigures, JobFigures, Snapshot, Stop
@@ -88,8 +89,17 @@ def test_empty_deployment_says_what_to_do(db, monkeypatch, fresh_watchers):
 def test_what_could_not_be_seen_is_said(figures, viewer, monkeypatch):
     unread = tuple(replace(each, waiting=None, consumers=None, dead_letters=None) for each in figures.queues)
     console.show(monkeypatch, replace(figures, queues=unread, unseen=("The broker does not answer; start it.",)))
-    assert "The broker does not answer; start it." in overview(viewer)
+    assert overview(viewer).count("The broker does not answer; start it.") == 1
     assert viewer.get(reverse("console:queue", args=[QUEUE])).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["broker-unreachable", "storage"])
+def test_broker_that_is_away_is_said_once(figures, viewer, monkeypatch, name: str):
+    found = FindingFigures("error", name, "It does not answer; start it.")
+    away = replace(figures, findings=(found,), unseen=("It does not answer, as another process says.",))
+    console.show(monkeypatch, away)
+    assert overview(viewer).count("It does not answer") == 1
+    assert faults.away(away) == away.unseen
 
 
 def test_hostile_names_neither_break_nor_run(figures, operator, monkeypatch):

@@ -11,6 +11,7 @@ from tests.support import console
 
 ERROR, WARNING = FindingFigures("error", "alarm", "It is full."), FindingFigures("warning", "paused", "It is paused.")
 UNSEEN, BROKEN = FindingFigures("unseen", "management", "No."), FindingFigures("warning", "promise-broken", "Late.")
+UNFIT = FindingFigures("error", "storage", "It is unfit.")
 
 
 def snapshot(**values: Any) -> Snapshot:
@@ -46,6 +47,8 @@ def broken(count: int) -> tuple[QueueFigures, ...]:
         (snapshot(findings=(WARNING, UNSEEN)), "warning", "1 warning, 1 source not seen"),
         (snapshot(findings=(UNSEEN,)), "unseen", "1 source not seen"),
         (snapshot(unseen=("The broker does not answer.",)), "error", "1 source away"),
+        (snapshot(unseen=("It is unfit.",), findings=(UNFIT, ERROR)), "error", "1 source away, 1 error"),
+        (snapshot(findings=(UNFIT,)), "error", "1 error"),
         (snapshot(findings_at=None), "unseen", "The live check has not run yet"),
         (snapshot(workers=()), "error", "Nothing runs: 0 of 4 workers"),
         (snapshot(workers=workers(state="dead")), "error", "Nothing runs: 0 of 4 workers"),

@@ -73,12 +73,16 @@ def _looked(look: Look, rows: Sequence[WorkerRow] | None, topology: Topology) ->
     if rows is not None:
         look.add(lambda: _reported(topology, rows, has_broker=BROKER not in look.away), DATABASE)
     look.add(lambda: sources.findings(look.away))
+    missing = [each for each in look.found if each.name in EXPECTED_AT_START and each.level == "error"]
+    is_starting = bool(missing) and look.read(_is_starting, DATABASE)
     found = look.findings()
-    missing = [each for each in found if each.name in EXPECTED_AT_START and each.level == "error"]
-    if missing and look.read(_is_starting, DATABASE) is True:
-        coming = [replace(each, level="starting", sentence=f"Starting: {each.sentence}") for each in missing]
-        found = [*(each for each in found if each not in missing), *coming]
+    if is_starting:
+        found = [_coming(each) if each in missing else each for each in found]
     return gravest_first(found)
+
+
+def _coming(missing: Finding) -> Finding:
+    return replace(missing, level="starting", sentence=f"Starting: {missing.sentence}")
 
 
 def _is_starting() -> bool:

@@ -1,11 +1,13 @@
 """A source that does not answer is one finding, and what follows from it is left out."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import OperationalError
 from kombu.exceptions import OperationalError as BrokerError
 
+from ami.queues import diagnostics
 from ami.queues.diagnostics.finding import BROKER, DATABASE, Finding
 from ami.queues.diagnostics.look import Look
 
@@ -34,6 +36,23 @@ def test_source_that_goes_away_meanwhile_keeps_what_was_found_before():
     look = Look()
     look.add(lambda: raising(OperationalError("server closed the connection"), HELD))
     assert [each.name for each in look.findings()] == [DATABASE, "all-held"]
+
+
+def test_database_that_goes_away_at_the_end_of_a_look_is_said(settings: Any, monkeypatch: pytest.MonkeyPatch):
+    beat = Finding("error", "no-beat", "No beat runs")
+    monkeypatch.setattr(diagnostics.beat, "findings", lambda: [beat])
+    monkeypatch.setattr(diagnostics.reported, "workers", list)
+    for asked in ("_reported", "_is_starting"):
+        monkeypatch.setattr(diagnostics, asked, lambda *_, **__: [])
+    monkeypatch.setattr(diagnostics.sources, "findings", lambda _: [])
+    assert diagnostics.without_broker(settings.ANTENNA_TOPOLOGY) == [beat]
+
+    def away() -> bool:
+        raise OperationalError("server closed the connection")
+
+    monkeypatch.setattr(diagnostics, "_is_starting", away)
+    found = diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)
+    assert [each.name for each in found] == [DATABASE, "no-beat"]
 
 
 @pytest.mark.parametrize(

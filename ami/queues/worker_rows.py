@@ -27,8 +27,6 @@ from ami.queues.ticks import DatabaseTickClaims
 
 logger = get_logger(__name__)
 
-#: So often a worker that records failures deletes old ones.
-
 #: Columns that a beat leaves as they are: who is dead is decided elsewhere.
 _NOT_WRITTEN = ("seen_at", "verdict", "flagged_at")
 _FIELDS = tuple(field for field in Worker._meta.concrete_fields if field.name not in _NOT_WRITTEN)

@@ -1,8 +1,12 @@
 """What telemetry hears from the apps above it; `config` connects them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from __future__ import annotations
 
-from ami.telemetry.snapshots.shape import JobFigures
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ami.telemetry.snapshots.shape import JobFigures
 
 #: By (kind, status).
 JobCounts = Mapping[tuple[str, str], int]

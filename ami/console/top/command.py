@@ -7,7 +7,6 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 
 from ami.queues.management.added import SubCommand
-from ami.telemetry.snapshots.verdict import ERROR
 
 NOT_A_TERMINAL = "Not a terminal: printed once. --once says so, --json prints JSON."
 
@@ -27,6 +26,7 @@ def run(options: dict[str, Any], out: IO[str]) -> None:
         SystemExit: printed once, the verdict is an error, which a source that did not answer is, too; code 1.
     """
     from ami.console.top import faults, live, once, terminal  # Rich and the pages: no other command needs them.
+    from ami.telemetry.snapshots.verdict import ERROR
 
     if not (options["json"] or options["once"]):
         if terminal.is_usable(sys.stdin, out):

@@ -60,7 +60,6 @@ DIGESTS = re.compile(
 DAY_FIRST = re.compile(r"(?<![0-9])[0-3]?[0-9]([-_.: ])[0-3]?[0-9]\1$")
 
 OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})[-:.]?([0-9]{2})?", re.IGNORECASE)
-FIRST_YEAR = 2000
 #: The first two digits of an earlier year could be a month.
 FIRST_SHORT_YEAR = 2013
 EARLIEST_MINUTES_YEAR = 2010

@@ -3,18 +3,24 @@
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from ami.environment.deferred import deferred
 from ami.main.models.captures import SourceImage
 from ami.main.models.stations import Deployment, S3StorageSource
-from ami.main.services import capture_times, sync_report
+from ami.main.services import sync_report
 from ami.main.services.sources import SourceFile, pictures
 from ami.main.services.stale_marks import mark_stale, regroup_later
 from ami.main.services.times import doubt_of, station_time
 from ami.queues.slices import Slice
+
+if TYPE_CHECKING:
+    from ami.main.services import capture_times
+else:
+    capture_times = deferred("ami.main.services.capture_times")
 
 BATCH = 500
 UPDATED = ["timestamp", "public_base_url", "size", "last_modified", "updated_at"]

@@ -4,8 +4,8 @@ import re
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from ami.main.services.file_times import FIRST_YEAR
-
+#: An earlier time is none.
+FIRST_YEAR = 2000
 MAX_LENGTH = 100
 NUMBER = "[0-9]{1,2}"
 #: What a directive matches. Those whose text depends on the machine's language (%c, %x, %A, %Z) are left out.

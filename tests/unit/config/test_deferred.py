@@ -42,6 +42,7 @@ OTHERS = (
     "ami.governor.bootstep",
     "ami.jobs.services.ingest",
     "ami.jobs.services.audits",
+    "ami.main.services.file_times",
     "ami.ml.schemas",
     "ami.queues.adoption.operation",
     "ami.queues.diagnostics.queues",
@@ -49,6 +50,7 @@ OTHERS = (
     "ami.queues.overview",
     "ami.queues.rescue.sweep",
     "ami.telemetry.sampler",
+    "ami.telemetry.snapshots.shape",
     "ami.admission.dispatcher",
     "ami.transports.objectstore.broker.broker_storage",
 )

@@ -67,8 +67,8 @@ def ran_on(run: TaskRun | None, letters: Sequence[Letter], tries: Sequence[Any])
                 return row.queue
     node = (run.node if run else "") or (tries[0][0].node if tries else "")
     worker = Worker.objects.filter(node=node).only("queues").first() if node else None
-    if worker is not None and len(worker.queues) == 1:
-        return str(worker.queues[0])
+    if worker is not None:
+        return str(worker.queues[0]) if len(worker.queues) == 1 else ""
     # The start command names a worker by its row's key; its own row is deleted when it ends.
     return next((row.queue for row in rows if node.startswith(f"{row.key.lower()}@")), "")
 

@@ -49,10 +49,14 @@ def test_page_names_the_queue_that_a_task_ran_on():
     run_of("by-worker", "w1@here")
     run_of("by-name", "interactive@gone")
     run_of("unknown", "odd@gone")
-    shown = {name: text(client().get(f"/admin/queues/task/{name}/")) for name in ("by-worker", "by-name", "unknown")}
+    Worker.objects.create(node="interactive@two", host="a", queues=["antenna", "antenna-interactive"], pid=2, **now())
+    run_of("either", "interactive@two")
+    names = ("by-worker", "by-name", "unknown", "either")
+    shown = {name: text(client().get(f"/admin/queues/task/{name}/")) for name in names}
     for name in ("by-worker", "by-name"):
         assert "antenna-interactive</a>, where it ran" in shown[name]
-    assert "by its name; where it ran is not on record" in shown["unknown"]
+    for name in ("unknown", "either"):
+        assert "by its name; where it ran is not on record" in shown[name]
 
 
 def now() -> dict[str, Any]:

@@ -170,7 +170,7 @@ def test_station_whose_source_cannot_be_listed_says_why(station_page, settings):
 def test_station_with_unlikely_times_warns(station_page):
     early = factories.NIGHT.replace(year=2001)
     page = station_page(first_capture_timestamp=early, last_capture_timestamp=factories.NIGHT.replace(year=2099))
-    assert "before 2010 (2001-06-01 22:00 UTC) and in the future (2099-06-01 22:00 UTC)" in page
+    assert "before 2010 (2001-06-01 22:00:00 UTC) and in the future (2099-06-01 22:00:00 UTC)" in page
 
 
 def test_time_format_that_cannot_be_used_is_refused_in_the_form(browser):

@@ -39,10 +39,10 @@ def sentence(error: BaseException) -> str:
 
 def why(error: BaseException) -> str:
     """Return the reason and the remedy, for the end of a sentence."""
+    if state_of(error) in UNMIGRATED or str(error).startswith(("no such table", "no such column")):
+        return "it lacks a table or a column; 'python manage.py migrate' adds it."
     if found := _sqlite_reason(connections[DEFAULT_DB_ALIAS], error):
         return f"{found[0]}; {found[1]}."
-    if state_of(error) in UNMIGRATED:
-        return "it lacks a table or a column; 'python manage.py migrate' adds it."
     words = reason(error)
     return f"{words}; {REMEDIES.get(words, f'start the database or {CORRECT}')}."
 

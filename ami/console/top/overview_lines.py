@@ -73,7 +73,9 @@ def findings(snapshot: Snapshot, width: int, glyphs: Glyphs, most: int | None = 
     """
     shown = [_finding(finding, width, glyphs) for finding in snapshot.findings if not is_away(finding)]
     if not shown:
-        return [line("No other findings." if snapshot.findings else "No findings.", width, glyphs, FAINT)]
+        return [
+            line("No other findings." if snapshot.findings or snapshot.unseen else "No findings.", width, glyphs, FAINT)
+        ]
     if most is None or len(shown) <= most:
         return shown
     left = len(shown) - most + 1
@@ -90,7 +92,7 @@ def _finding(finding: FindingFigures, width: int, glyphs: Glyphs) -> Text:
 def whole_findings(snapshot: Snapshot, width: int) -> list[Text]:
     """Return the findings in full, over several lines each, with the name that the handbook has a row for."""
     if not snapshot.findings:
-        return [Text("No findings.")]
+        return [Text("No other findings." if snapshot.unseen else "No findings.")]
     found: list[Text] = []
     for finding in snapshot.findings:
         word, style = LEVELS.get(finding.level, (finding.level, ""))

@@ -1,13 +1,15 @@
 """A source that does not answer is one finding, and what follows from it is left out."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import DEFAULT_DB_ALIAS, OperationalError
 from kombu.exceptions import OperationalError as BrokerError
 
-from ami.queues import diagnostics
+from ami.queues import database_errors, diagnostics
 from ami.queues.diagnostics.finding import BROKER, DATABASE, Finding
 from ami.queues.diagnostics.look import Look
 
@@ -53,6 +55,13 @@ def test_database_that_goes_away_at_the_end_of_a_look_is_said(settings: Any, mon
     monkeypatch.setattr(diagnostics, "_is_starting", away)
     found = diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)
     assert [each.name for each in found] == [DATABASE, "no-beat"]
+
+
+@pytest.mark.parametrize("said", ["no such table: queues_worker", "no such column: queues_worker.version"])
+def test_file_that_was_not_migrated_is_to_be_migrated(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = SimpleNamespace(vendor="sqlite", settings_dict={"NAME": str(tmp_path / "db.sqlite3")})
+    monkeypatch.setattr(database_errors, "connections", {DEFAULT_DB_ALIAS: file})
+    assert "manage.py migrate" in database_errors.why(OperationalError(said))
 
 
 @pytest.mark.parametrize(

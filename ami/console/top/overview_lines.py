@@ -36,10 +36,13 @@ def title(snapshot: Snapshot, age_seconds: float, width: int, glyphs: Glyphs) ->
     running = sum(queue.running for queue in snapshot.queues)
     letters = _sum(queue.dead_letters for queue in snapshot.queues)
     totals = f"  {count(waiting, glyphs)} waiting, {running} running, {count(letters, glyphs)} letters"
-    is_short = shown.cell_len + len(found.words) + len(totals) > width
-    shown.append(found.worst if is_short else found.words, VERDICTS[found.level])
-    shown.append(totals, "not bold")
     old = f"{short(round(age_seconds, 1), glyphs)} old"
+    room = width - shown.cell_len - len(old) - 1
+    words = found.words if len(found.words) + len(totals) <= room else found.worst
+    if len(words) + len(totals) > room:
+        totals = totals.rpartition(",")[0]  # Each queue's row has its letters.
+    shown.append(words, VERDICTS[found.level])
+    shown.append(totals, "not bold")
     beat = f"beat {_beat(snapshot, age_seconds, glyphs)}"
     room = width - shown.cell_len - len(old) - 2
     if room >= len(beat) + 2:
@@ -73,9 +76,8 @@ def findings(snapshot: Snapshot, width: int, glyphs: Glyphs, most: int | None = 
     """
     shown = [_finding(finding, width, glyphs) for finding in snapshot.findings if not is_away(finding)]
     if not shown:
-        return [
-            line("No other findings." if snapshot.findings or snapshot.unseen else "No findings.", width, glyphs, FAINT)
-        ]
+        others = "other " if snapshot.findings or snapshot.unseen else ""
+        return [line(f"No {others}findings.", width, glyphs, FAINT)]
     if most is None or len(shown) <= most:
         return shown
     left = len(shown) - most + 1

@@ -110,6 +110,12 @@ def test_gauge_marks_where_the_worker_holds():
     assert any("███████░░░░┃░░ 50% 2.0GiB" in line for line in shown(session))
 
 
+def test_first_line_keeps_the_age_of_the_figures_beside_a_long_verdict():
+    for errors in range(1, 120, 7):
+        found = snapshot(findings=(FindingFigures("error", "x", "first"),) * errors, workers=())
+        assert shown(session_of(found))[0].endswith(" old"), errors
+
+
 def test_silent_database_is_said_with_the_age_of_the_figures():
     session = session_of(snapshot(), asked_at=time.monotonic() - 9)
     assert "does not answer for 9 s" in shown(session)[0]

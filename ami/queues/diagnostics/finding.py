@@ -7,11 +7,7 @@ from typing import Protocol, TypeVar
 LEVELS = ("error", "warning", "starting", "unseen")
 #: The names of findings about a source that did not answer; the first two are what others may need.
 DATABASE, BROKER = "database", "broker-unreachable"
-#: A broker's storage that loses messages.
-STORAGE = "storage"
-#: Both say of the broker that it cannot be used.
-OF_BROKER = (BROKER, STORAGE)
-AWAY = (DATABASE, BROKER, STORAGE, "management", "redis", "nats-away", "bucket", "source")
+AWAY = (DATABASE, BROKER, "storage", "management", "redis", "nats-away", "bucket", "source")
 #: What keeps users' work from running, the worst first; within a level it comes before everything else.
 HURTS_USERS = (
     *AWAY,
@@ -36,6 +32,8 @@ HURTS_USERS = (
 )
 #: What is no error while the deployment is starting.
 EXPECTED_AT_START = ("no-worker", "no-consumer", "no-beat")
+#: Both say of the broker that it cannot be used; the second is of a storage that loses messages.
+OF_BROKER = (BROKER, "storage")
 
 
 @dataclass(frozen=True)

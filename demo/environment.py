@@ -129,6 +129,7 @@ def lock(folder: Path, stack: ExitStack) -> None:
 
 def prepare(folder: Path) -> LocalEnvironment:
     """Empty the demo's folder but for earlier reports, and choose free ports."""
+    folder.mkdir(parents=True, exist_ok=True)
     report_archive.set_aside(folder)
     for path in folder.iterdir():
         if path.is_dir() and path.name not in BESIDE:

@@ -72,7 +72,7 @@ def delete_some(rows: "QuerySet[Any]", most: int = ROWS) -> int:
     """Delete the first ``most`` of these rows by their keys; return how many they were."""
     keys = list(rows.values_list("pk", flat=True)[:most])
     if keys:
-        rows.model._base_manager.filter(pk__in=keys).delete()
+        rows.filter(pk__in=keys).delete()
     return len(keys)
 
 
@@ -82,4 +82,4 @@ def delete_oldest(rows: "QuerySet[Any]", field: str, before: Any) -> int:
     Keys grow with time, so a table whose first rows are young is not read further.
     """
     first = rows.order_by("pk").values_list("pk", field)[:ROWS]
-    return delete_some(rows.model._base_manager.filter(pk__in=[pk for pk, at in first if at < before]))
+    return delete_some(rows.filter(pk__in=[pk for pk, at in first if at < before]))

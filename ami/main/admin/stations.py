@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
+from ami.celery.shown_time import shown_time
 from ami.main import tasks
 from ami.main.models import Deployment, Event, S3StorageSource
 from ami.main.services import capture_times, time_formats
@@ -87,7 +88,7 @@ class DeploymentAdmin(admin.ModelAdmin):
         """Warn of captures from before 2010 or in the future."""
         ends = (station.first_capture_timestamp, station.last_capture_timestamp) if station else ()
         now = timezone.now()
-        doubts = [f"{doubt} ({end:%Y-%m-%d %H:%M} UTC)" for end in ends if end and (doubt := doubt_of(end, now))]
+        doubts = [f"{doubt} ({shown_time(end)})" for end in ends if end and (doubt := doubt_of(end, now))]
         return f"⚠ Captures {' and '.join(doubts)}: check the camera's clock and the time zone." if doubts else "-"
 
     @admin.action(description="Refresh counts of selected stations", permissions=["change"])

@@ -93,7 +93,7 @@ def _asked_database() -> list[Finding]:
         cursor.execute("SELECT current_setting('transaction_read_only')" if is_postgres else "SELECT 'off'")
         is_read_only = cursor.fetchone() == ("on",)
     sentence = database_errors.sentence(Unusable(READ_ONLY))
-    return [Finding("error", DATABASE, sentence)] if is_read_only else []
+    return [Finding("error", "database", sentence)] if is_read_only else []
 
 
 def _of_broker(

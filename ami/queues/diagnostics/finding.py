@@ -7,9 +7,7 @@ from typing import Protocol, TypeVar
 LEVELS = ("error", "warning", "starting", "unseen")
 #: The names of findings about a source that did not answer; the first two are what others may need.
 DATABASE, BROKER = "database", "broker-unreachable"
-#: A broker's storage that loses messages.
-STORAGE = "storage"
-AWAY = (DATABASE, BROKER, STORAGE, "management", "redis", "nats-away", "bucket", "source")
+AWAY = (DATABASE, BROKER, "storage", "management", "redis", "nats-away", "bucket", "source")
 #: What keeps users' work from running, the worst first; within a level it comes before everything else.
 HURTS_USERS = (
     *AWAY,

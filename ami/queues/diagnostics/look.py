@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.db import Error
 
 from ami.queues import broker_errors, database_errors
-from ami.queues.diagnostics.finding import BROKER, DATABASE, STORAGE, Finding
+from ami.queues.diagnostics.finding import BROKER, DATABASE, Finding
 from ami.transports.objectstore.storage.errors import UnfitStorageError
 
 #: What is found elsewhere and follows from a source that is away.
@@ -33,11 +33,11 @@ class Look:
         try:
             return ask()
         except Error as error:
-            self.away.setdefault(DATABASE, Finding("error", DATABASE, database_errors.sentence(error)))
+            self.away.setdefault(DATABASE, Finding("error", "database", database_errors.sentence(error)))
         except UnfitStorageError as error:  # A broker's; it answers, and cannot be used.
-            self.away.setdefault(BROKER, Finding("error", STORAGE, f"{error}."))
+            self.away.setdefault(BROKER, Finding("error", "storage", f"{error}."))
         except broker_errors.kinds() as error:
-            self.away.setdefault(BROKER, Finding("error", BROKER, broker_errors.sentence(error)))
+            self.away.setdefault(BROKER, Finding("error", "broker-unreachable", broker_errors.sentence(error)))
         return None
 
     def findings(self) -> list[Finding]:

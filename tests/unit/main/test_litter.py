@@ -27,6 +27,8 @@ LITTER = {
     f".@__thumb/default{NAME}": "thumbnail",
     f".thumbnails/{NAME}": "thumbnail",
     "a/Thumbs.db": "thumbnail",
+    f"thumbnail/{NAME}": "thumbnail",
+    f"FOUND.001/{NAME}": "system",
     f"lost+found/{NAME}": "system",
     f"System Volume Information/{NAME}": "system",
     f"__MACOSX/{NAME}": "system",
@@ -36,9 +38,14 @@ LITTER = {
     f"{NAME}.TMP": "unfinished",
     f"{NAME}~": "unfinished",
     f"{NAME}.xmp": "unfinished",
+    f"{NAME}_original": "unfinished",
     "20220810232637.csv": "another kind",
+    "20220810232637.webm": "another kind",
     "20220810232637.MP4": "another kind",
     "20220810232637.sync-conflict-20220811-010203-ABC.jpg": "unfinished",
+    "20220810232637_conflict-20220811-010203.jpg": "unfinished",
+    "20220810232637 (conflicted copy 2022-08-11 010203).jpg": "unfinished",
+    "20220810232637 (Ann's conflicted copy 2022-08-11).jpg": "unfinished",
 }
 
 

@@ -15,7 +15,7 @@ SPLIT_DATE = r"(?P<year>20[0-9]{2})(?P<dash>[-_.: /])(?P<month>[0-9]{1,2})(?P=da
 SHORT_DATE = r"(?P<year>[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
 #: What macOS writes before the time, in several languages.
 AT = r"(?:at|um|om|à|a\u0300|às|a las|alle|kl\.)"
-GAP = rf"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,:+@ ]{{1,3}}|[ _]{AT}[ _])"
+GAP = rf"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,:+@ ]{{1,3}}|[-_ ]{AT}[-_ ])"
 FULL_TIME = r"(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})(?P<second>[0-9]{2})"
 #: What systems write for a colon that a file name must not have.
 COLON = r"[-_.:\ua789\uff1a\u2236\uf03a]"
@@ -25,13 +25,18 @@ SPLIT_TIME = (
     rf"(?P<colon> |{COLON})(?P<minute>[0-9]{{2}})(?P=colon)(?P<second>[0-9]{{2}})"
 )
 SPELT_TIME = r"(?P<hour>[0-9]{1,2})h(?P<minute>[0-9]{2})m(?:in)?(?P<second>[0-9]{2})s?"
-FRACTION = r"(?:(?P<point>[.,])?(?P<fraction>[0-9]{1,9}))?(?![0-9])"
-HALF = r"(?:[-_. ]{0,2}(?P<half>[AP])\.?[ ]?M(?![A-Z])\.?)?"
+#: Digits behind "-" or "_" are a counter, unless a zone or AM and PM follow them.
+POINT = r"[.,]|[-_](?=(?:[0-9]{3}){1,2}(?:Z(?![^\W_])|\+[0-9]|[-_ ]?[AP]\.?M(?![A-Z])))"
+FRACTION = rf"(?:(?P<point>{POINT})?(?P<fraction>[0-9]{{1,9}}))?(?![0-9])"
+#: In another language than English it is not read: Chinese, Japanese, Korean, Greek.
+OTHER_HALF = r"(?:[\u4e0a\u4e0b]?\u5348|\uc624[\uc804\ud6c4]|[\u03c0\u03bc]\.? ?\u03bc)"
+HALF = rf"(?![-_. (]{{0,2}}{OTHER_HALF})(?:[-_. (]{{0,2}}(?P<half>[AP])\.?[ ]?M(?![A-Z])\.?)?"
 #: "-0500" is a counter, unless the time is behind a "T"; with a colon it is a zone. Behind a "T" and a time in pairs,
 #: "-05-00" is one too.
+MINUTES = f"(?:{COLON}?(?:00|15|30|45))?"
 ZONE = (
-    r"(?P<zone>Z(?![^\W_])|[-_. (]{0,2}(?:UTC|GMT)(?:[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?![^\W_])"
-    rf"|[ _]?\+[0-9]{{2}}(?:{COLON}?[0-9]{{2}})?(?![0-9])|[ ]?-[0-9]{{2}}[:\ua789\uff1a\u2236\uf03a][0-9]{{2}}(?![0-9])"
+    rf"(?P<zone>Z(?![^\W_])|[-_. (]{{0,2}}(?:UTC|GMT)(?:[+-][0-9]{{1,2}}{MINUTES})?(?![^\W_])"
+    rf"|[ _]?\+[0-9]{{2}}{MINUTES}(?![0-9])|[ ]?-[0-9]{{2}}[:\ua789\uff1a\u2236\uf03a][0-9]{{2}}(?![0-9])"
     rf"|(?(t)(?:[ _]?-[0-9]{{4}}|(?:(?<={COLON}[0-9]{{2}})|(?<=\.[0-9]{{6}}))-[0-9]{{2}}{COLON}[0-9]{{2}})(?![0-9])"
     r"|(?!)))?"
 )
@@ -137,7 +142,8 @@ def _time_in_folder(folder: str, name: str) -> datetime | None:
     if date is None:
         return None
     times = (found for form in TIMES_ALONE if (found := form.search(name)))
-    return next((moment for found in times if (moment := _moment(found, date))), None)
+    moment = next((moment for found in times if (moment := _moment(found, date))), None)
+    return None if moment and f"{moment:%H%M%S}" in {f"{moment:%y%m%d}", f"{moment:%d%m%y}"} else moment
 
 
 def _moment(found: re.Match[str], date: re.Match[str] | None = None) -> datetime | None:

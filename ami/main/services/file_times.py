@@ -77,7 +77,7 @@ DIGESTS = re.compile(
     re.IGNORECASE,
 )
 #: A day and a month before the year.
-DAY_FIRST = re.compile(r"(?<![0-9])[0-3]?[0-9]([-_.: ])[0-3]?[0-9]\1$")
+DAY_FIRST = re.compile(r"(?<![0-9])(?!00?\D)[0-3]?[0-9]([-_.: ])(?!00?\D)[0-3]?[0-9]\1$")
 
 OFFSET = re.compile(rf"(?:[-. (]*(?:UTC|GMT))?([+-])([0-9]{{1,2}}){COLON}?([0-9]{{2}})?", re.IGNORECASE)
 FIRST_YEAR = 2000
@@ -128,12 +128,15 @@ def _spaced(text: str) -> str:
 
 def _stamps(forms: tuple[re.Pattern[str], ...], name: str) -> Iterator[tuple[int, tuple[int, datetime]]]:
     """Yield the start, the end and the time of each stamp in a name."""
+    ends = [0]
     for form in forms:
         place = 0
         while found := form.search(name, place):
-            moment = _moment(found)
+            behind = max(end for end in ends if end <= found.start())
+            moment = None if _is_day_first(found, behind) else _moment(found)
             place = found.end() if moment else found.start() + 1
             if moment:
+                ends.append(place)
                 yield found.start(), (found.end(), moment)
 
 
@@ -168,7 +171,7 @@ def _moment(found: re.Match[str], date: re.Match[str] | None = None) -> datetime
         )
     except ValueError:
         return None
-    return None if _has_other_reading(found, moment, short=year <= 99) else moment
+    return None if year <= 99 and _has_other_reading(found[0], moment) else moment
 
 
 def _hour(hour: int, half: str) -> int:
@@ -184,15 +187,18 @@ def _hour(hour: int, half: str) -> int:
     return hour % 12 + (12 if half == "P" else 0)
 
 
-def _has_other_reading(found: re.Match[str], moment: datetime, *, short: bool) -> bool:
-    """Whether the digits could be another time: a day first, a month first, or minutes without seconds."""
-    if not short:
-        dash, text = found.groupdict().get("dash"), found.string
-        return bool(dash and text.startswith(dash, found.end("day")) and DAY_FIRST.search(text, 0, found.start()))
+def _is_day_first(found: re.Match[str], behind: int) -> bool:
+    """Whether the year could end a date that begins with a day or a month, behind the stamp before it."""
+    dash, text = found.groupdict().get("dash"), found.string
+    return bool(dash and text.startswith(dash, found.end("day")) and DAY_FIRST.search(text, behind, found.start()))
+
+
+def _has_other_reading(text: str, moment: datetime) -> bool:
+    """Whether a text with a two-digit year could have a day or a month first, or minutes without seconds."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     if moment.year < FIRST_SHORT_YEAR or moment.replace(tzinfo=UTC) > tomorrow:
         return True
-    return any(EARLIEST_MINUTES_YEAR <= year <= tomorrow.year for year in _years_without_seconds(found[0][:12]))
+    return any(EARLIEST_MINUTES_YEAR <= year <= tomorrow.year for year in _years_without_seconds(text[:12]))
 
 
 def _years_without_seconds(digits: str) -> Iterator[int]:

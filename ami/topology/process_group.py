@@ -98,6 +98,8 @@ class ProcessGroup:
         """Print what comes within ``seconds``, and start again what ended or froze; False if all shall stop."""
         self._kill_frozen()
         self._reap()
+        if self._requested:
+            self._due.clear()
         for name, (due, command) in list(self._due.items()):
             if time.monotonic() >= due:
                 del self._due[name]
@@ -166,7 +168,6 @@ class ProcessGroup:
         """Send the last stage what was requested, and kill what has not stopped in its time."""
         if not self._requested or not self._children:
             return
-        self._due.clear()
         last = max(child.command.stage for child in self._children)
         asked = [child for child in self._children if child.command.stage == last]
         for at, number in enumerate(STOPS[: self._requested]):
@@ -257,7 +258,7 @@ def printed(line: str, out: TextIO) -> bool:
 
 
 def _kill(child: Child) -> None:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # The second is macOS's answer for one that has just ended.
         os.killpg(child.process.pid, signal.SIGKILL)
 
 

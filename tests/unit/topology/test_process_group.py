@@ -133,6 +133,17 @@ def test_worker_whose_pulse_stands_still_is_frozen(tmp_path: Path, monkeypatch: 
     assert found(20) == 0, "a solo worker's task may last so long"
 
 
+def test_stop_starts_nothing_that_waits_for_its_next_start(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(restarts, "WAITS_SECONDS", (GRACE_SECONDS,))
+    out = io.StringIO()
+    group = ProcessGroup(out=out)
+    group.start(command("ingest", f"{READY}sys.exit(7)"))
+    until(lambda: group.step() and group._due, 20)
+    group._due["ingest"] = (0.0, group._due["ingest"][1])  # It is due when the request comes.
+    assert group.stop() == 0
+    assert out.getvalue().count("ready") == 1
+
+
 def test_signal_stops_all_and_is_a_success():
     code, lines = run(ingest=WAIT, fallback=READY + ASK + "time.sleep(60)")
     assert code == 0

@@ -110,7 +110,8 @@ class Installation:
             say("making .venv")
             _run([sys.executable, "-m", "venv", str(self.folder)])
         repairs = self.unfinished.exists()
-        present = {_plain(each.name): each.version for each in distributions(path=[str(self._packages())])}
+        found = distributions(path=[str(self._packages())])
+        present = {_plain(each.name): each.version for each in found if each.name}  # None: half installed.
         missing = [package for package in wanted if repairs or present.get(package) != wanted[package]]
         self.unfinished.touch()
         if missing:

@@ -156,6 +156,8 @@ def test_interrupted_installation_is_repaired(shop: Shop):
     module = next((shop.root / ".venv/lib").glob("python*/site-packages/shopone.py"))
     module.unlink()  # A link to uv's cache.
     module.write_text("version = 'half'\n")
+    for file in ("METADATA", "RECORD"):
+        (module.parent / "shoptwo-1.0.dist-info" / file).unlink()
     shop.installation.unfinished.touch()
     shop.installation.install("run")
     assert shop.found() == {"shopone": "1.0", "shoptwo": "1.0"}

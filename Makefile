@@ -11,6 +11,8 @@ help: ## List the commands
 # Two sets of packages: what `make demo` and `make run` need, and what developers and tests need.
 RUN := .venv/installed-run
 TEST := .venv/installed-test
+# The Python that .venv was made with may be gone.
+$(shell [ -x $(V) ] || rm -f $(RUN) $(TEST))
 $(RUN): requirements/base.txt requirements/processing.txt
 $(TEST): requirements/local.txt
 $(RUN) $(TEST): .venv/installed-%: requirements/uv.txt

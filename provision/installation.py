@@ -108,6 +108,8 @@ class Installation:
     def _update(self, name: str, wanted: Mapping[str, str], before: set[str]) -> None:
         if not self._has_pip():
             say("making .venv")
+            for link in (self.folder / "bin").glob("python*"):  # venv keeps them, though their Python is gone.
+                link.unlink()
             _run([sys.executable, "-m", "venv", str(self.folder)])
         repairs = self.unfinished.exists()
         found = distributions(path=[str(self._packages())])

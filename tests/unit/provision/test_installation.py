@@ -46,14 +46,18 @@ def test_test_set_contains_the_run_set():
 
 
 class Shop:
-    """A checkout with three small packages, `uv` and an environment of its own."""
+    """A checkout with three small packages, `uv` and an environment of its own, whose Python is gone: the first
+    installation makes it again.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.installation = root, Installation(root)
         (root / "requirements").mkdir()
         (root / "wheels").mkdir()
         self.require("uv", "uv", uv_version())
-        subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
+        (root / ".venv/bin").mkdir(parents=True)
+        for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
+            (root / ".venv/bin" / name).symlink_to("/nowhere/python")
         (root / ".venv/bin/uv").symlink_to(UV)
 
     def require(self, file: str, *pairs: str) -> None:

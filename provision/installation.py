@@ -130,7 +130,7 @@ class Installation:
         try:
             uv = self._uv()
             argv = [uv, "pip", "install", "--quiet", "--python", self.python, "--require-hashes", *files]
-            listing = _run([self.python, "-m", "pip", "config", "list"])
+            listing = _run([self.python, "-m", "pip", "config", "list"], {"PIP_QUIET": "0"})
             more = [*(["--reinstall"] if repairs else []), *([] if _has_cache(uv) else ["--no-cache"])]
             _run([*argv, *more], uv_variables(listing, os.environ))
             tool = "uv"

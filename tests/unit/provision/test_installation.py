@@ -117,6 +117,7 @@ def shop(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "PIP_FIND_LINKS": str(tmp_path / "links"),
         "UV_CACHE_DIR": str(tmp_path / "cache"),
         "PIP_CONFIG_FILE": os.devnull,
+        "PIP_QUIET": "1",
     }.items():
         monkeypatch.setenv(variable, value)
     for variable in ("UV_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):

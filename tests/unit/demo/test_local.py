@@ -227,3 +227,34 @@ def test_ctrl_c_reaches_the_program_alone_and_not_make():
         shell.kill()
         shell.wait()
         os.close(master)
+
+
+UNMOVED = """
+import os
+from demo.local.terminal import take_foreground
+before = os.getpgrp()
+take_foreground()
+raise SystemExit(os.getpgrp() != before)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("is_piped", [True, False], ids=["pipeline", "another session's"])
+def test_terminal_that_others_need_is_not_taken(is_piped: bool):
+    """The reader of a pipeline, such as `less`, would be stopped for reading the keyboard from the background."""
+    master, slave = os.openpty()
+    try:
+        done = subprocess.run(
+            ["sh", "-c", '"$0" -c "$1"; exit $?', sys.executable, UNMOVED],
+            cwd=ROOT,
+            stdin=slave,
+            stdout=subprocess.PIPE if is_piped else slave,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if is_piped else None,
+            check=False,
+        )
+    finally:
+        os.close(slave)
+        os.close(master)
+    assert (done.returncode, done.stderr) == (0, b"")

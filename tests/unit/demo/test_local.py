@@ -9,8 +9,10 @@ import stat
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import pytest
 from ami.topology import restarts
 from ami.topology.process_group import Command, ProcessGroup
 from demo.brokers import leave_the_machine_alone
+from demo.environment import LocalEnvironment
 from demo.local import parts
 from demo.local.__main__ import watch
 from demo.local.login import Login
@@ -180,6 +183,23 @@ def test_demos_install_nothing_on_the_machine_unless_they_are_told(monkeypatch: 
             monkeypatch.setenv(SKIP_VARIABLE, given)
         leave_the_machine_alone()
         assert os.environ[SKIP_VARIABLE] == found
+
+
+def test_own_addresses_are_reached_without_the_proxy_of_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Web(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("no_proxy", "intranet.example")
+    with HTTPServer(("127.0.0.1", 0), Web) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        for name, value in LocalEnvironment(tmp_path, server.server_port, 1).variables({}).items():
+            monkeypatch.setenv(name, value)
+        assert parts.web_lives(f"http://127.0.0.1:{server.server_port}")
+    assert os.environ["NO_PROXY"].startswith("intranet.example,")
 
 
 #: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.

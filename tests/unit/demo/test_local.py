@@ -2,6 +2,7 @@
 
 import fcntl
 import itertools
+import json
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ import pytest
 from ami.topology import restarts
 from ami.topology.process_group import Command, ProcessGroup
 from demo.brokers import leave_the_machine_alone
+from demo.client import Client
 from demo.environment import LocalEnvironment
 from demo.local import parts
 from demo.local.__main__ import watch
@@ -29,6 +31,7 @@ from demo.local.output import NAME_WIDTH, OWN, Output
 from demo.local.parts import LISTS, POLLS, PartFailed
 from demo.local.place import LocalPlace, NotUsable
 from demo.local.source_changes import SourceChanges
+from demo.project import PIPELINE
 from provision.patience import Patience
 from provision.ports import free_ports
 from provision.steps import SKIP_VARIABLE
@@ -200,6 +203,36 @@ def test_own_addresses_are_reached_without_the_proxy_of_the_network(tmp_path: Pa
             monkeypatch.setenv(name, value)
         assert parts.web_lives(f"http://127.0.0.1:{server.server_port}")
     assert os.environ["NO_PROXY"].startswith("intranet.example,")
+
+
+class StartedAgain(BaseHTTPRequestHandler):
+    """Answers as the API does, and ends the connection at the first look at each address, as a killed web does."""
+
+    def do_GET(self) -> None:
+        if self.path in self.server.seen:  # type: ignore[attr-defined]
+            self._answer({"status": "SUCCESS", "results": [{"id": 3, "slug": PIPELINE}]})
+        self.server.seen.append(self.path)  # type: ignore[attr-defined]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer({"job_id": 1, "id": 9})
+
+    def _answer(self, body: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+
+def test_web_that_is_started_again_does_not_end_the_first_run():
+    from demo.local import seed
+
+    with HTTPServer(("127.0.0.1", 0), StartedAgain) as server:
+        web = Client(f"http://127.0.0.1:{server.server_port}")
+        server.seen = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert seed.job(web, seed.Seeded(1, (1,), "token"), ProcessGroup(out=Output(), name=OWN), Output()) == 9
+        assert len(set(server.seen)) == 2  # type: ignore[attr-defined]
+        server.shutdown()
 
 
 #: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.

@@ -132,6 +132,14 @@ def test_start_is_waited_for_as_long_as_something_moves(group: ProcessGroup, mon
         parts.until(group, Output(), "web", lambda: False, lambda: "the same")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+@pytest.mark.processes
+def test_work_of_who_waits_is_no_sign_that_something_moves():
+    code = "import time\nfrom provision.patience import processor_seconds as found\nbefore = found()\n"
+    code += "while time.process_time() < 1.3: pass\nraise SystemExit(found() - before)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
 @pytest.mark.processes
 def test_change_of_the_code_restarts_all(group: ProcessGroup, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (tmp_path / "ami").mkdir()

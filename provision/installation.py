@@ -174,7 +174,7 @@ def say(line: str) -> None:
 
 def _has_cache(uv: str) -> bool:
     """Whether uv can write to its cache: a home folder may be read-only."""
-    folder = Path(_run([uv, "cache", "dir"]).strip())
+    folder = Path(_run([uv, "cache", "dir"]).splitlines()[-1])  # After warnings.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -190,6 +190,15 @@ def test_other_bytes_than_pinned_are_refused_and_leave_no_stamp(shop: Shop):
     assert shop.found()["shopone"] == "1.0"
 
 
+@pytest.mark.processes
+def test_warning_of_uv_is_no_part_of_its_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
+    assert installation._has_cache(str(UV))
+    assert os.listdir() == ["cache"]
+
+
 def test_wrong_name_of_a_set_is_told(capsys: pytest.CaptureFixture[str]):
     assert installation.main(["all"]) == 2
     assert "run|test" in capsys.readouterr().out

@@ -250,7 +250,11 @@ class ProcessGroup:
 def printed(line: str, out: TextIO) -> bool:
     """Print a line; False if its reader has ended, as `head` and closed terminals do: the next lines go nowhere."""
     try:
-        print(line, file=out, flush=True)
+        try:
+            print(line, file=out, flush=True)
+        except BlockingIOError:  # Another program has the same terminal, and has set it so; the line is in the buffer.
+            os.set_blocking(out.fileno(), True)
+            out.flush()
     except OSError:  # Python would flush it again at its own end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return False

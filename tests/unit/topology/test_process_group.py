@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ami.topology import restarts
-from ami.topology.process_group import Command, ProcessGroup
+from ami.topology.process_group import Command, ProcessGroup, printed
 from ami.topology.restarts import Freezes, Restarts
 from tests.support.place import until
 
@@ -220,6 +222,23 @@ def test_closed_output_stops_all_without_a_traceback():
         parent.stdout.close()
         assert parent.stderr.read() == ""
         assert parent.wait(30) == 0
+
+
+def test_output_that_another_program_made_nonblocking_is_waited_for():
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while os.write(write, b"." * 4096):
+            pass
+    received: list[bytes] = []
+    with open(read, "rb") as source, open(write, "w") as out:
+        reader = threading.Thread(target=lambda: received.extend(source))
+        threading.Timer(0.1, reader.start).start()
+        assert printed("line", out)
+        assert printed("another", out)
+        out.close()
+        until(lambda: b"".join(received).endswith(b".line\nanother\n"), 20)
+        reader.join()
 
 
 def _runs(pid: int) -> bool:

@@ -1,18 +1,15 @@
 """`make run`: its login, its port, its parts, and what restarts them."""
 
-import fcntl
 import itertools
 import json
 import os
-import select
 import signal
 import stat
 import subprocess
 import sys
-import termios
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -196,7 +193,7 @@ def test_demos_install_nothing_on_the_machine_unless_they_are_told(monkeypatch: 
         assert os.environ[SKIP_VARIABLE] == found
 
 
-def test_own_addresses_are_reached_without_the_proxy_of_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_own_addresses_are_reached_past_the_networks_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     class Web(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -241,81 +238,3 @@ def test_web_that_is_started_again_does_not_end_the_first_run():
         assert seed.job(web, seed.Seeded(1, (1,), "token"), ProcessGroup(out=Output(), name=OWN), Output()) == 9
         assert len(set(server.seen)) == 2  # type: ignore[attr-defined]
         server.shutdown()
-
-
-#: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.
-UNDER_A_SHELL = """
-from demo.local.terminal import take_foreground
-import time
-take_foreground()
-try:
-    print("up", flush=True)
-    time.sleep(600)
-except KeyboardInterrupt:
-    print("stopped", flush=True)
-"""
-
-
-@pytest.mark.processes
-def test_ctrl_c_reaches_the_program_alone_and_not_make():
-    master, slave = os.openpty()
-    shell = subprocess.Popen(
-        ["sh", "-c", '"$0" -c "$1"; echo "the shell goes on"', sys.executable, UNDER_A_SHELL],
-        cwd=ROOT,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    shown = b""
-
-    def said(text: bytes) -> bool:
-        nonlocal shown
-        if select.select([master], [], [], 0.1)[0]:
-            with suppress(OSError):  # Everybody has closed it.
-                shown += os.read(master, 4096)
-        return text in shown
-
-    try:
-        until(lambda: said(b"up"), 30)
-        os.write(master, b"\x03")
-        until(lambda: said(b"the shell goes on"), 30, lambda: shown)
-        assert b"stopped" in shown
-        assert shell.wait(20) == 0
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(master)
-
-
-UNMOVED = """
-import os
-from demo.local.terminal import take_foreground
-before = os.getpgrp()
-take_foreground()
-raise SystemExit(os.getpgrp() != before)
-"""
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("is_piped", [True, False], ids=["pipeline", "another session's"])
-def test_terminal_that_others_need_is_not_taken(is_piped: bool):
-    """The reader of a pipeline, such as `less`, would be stopped for reading the keyboard from the background."""
-    master, slave = os.openpty()
-    try:
-        done = subprocess.run(
-            ["sh", "-c", '"$0" -c "$1"; exit $?', sys.executable, UNMOVED],
-            cwd=ROOT,
-            stdin=slave,
-            stdout=subprocess.PIPE if is_piped else slave,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if is_piped else None,
-            check=False,
-        )
-    finally:
-        os.close(slave)
-        os.close(master)
-    assert (done.returncode, done.stderr) == (0, b"")

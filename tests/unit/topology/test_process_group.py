@@ -224,7 +224,7 @@ def test_closed_output_stops_all_without_a_traceback():
         assert parent.wait(30) == 0
 
 
-def test_output_that_another_program_made_nonblocking_is_waited_for():
+def test_output_made_nonblocking_by_others_is_waited_for():
     read, write = os.pipe()
     os.set_blocking(write, False)
     with suppress(BlockingIOError):

@@ -54,7 +54,7 @@ check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .
 	$(V) -m ruff format --check .
 	$(V) -m mypy
-	.venv/bin/lint-imports --config pyproject.toml
+	$(V) .venv/bin/lint-imports --config pyproject.toml
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py check --fail-level WARNING
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null

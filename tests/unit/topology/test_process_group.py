@@ -71,16 +71,19 @@ def test_command_that_ends_is_started_again_three_times(script: str, code: int, 
 
 
 def test_others_go_on_when_one_stays_down(tmp_path: Path, no_waits: None):
-    starts = tmp_path / "starts"
-    starts.touch()
-    fourth = f"while len(open({str(starts)!r}).read()) < 4: time.sleep(0.01)\ntime.sleep(0.5)\n"
-    count = f"open({str(starts)!r}, 'a').write('x')\nsys.exit(7)"
-    code, lines = run(fallback=READY + count, ingest=f"{READY}{fourth}{ASK}time.sleep(60)")
+    file = tmp_path / "out"
+    wait = f"while 'stays down' not in open({str(file)!r}).read(): time.sleep(0.01)\n"
+    commands = [
+        command("fallback", f"{READY}sys.exit(7)"),
+        command("ingest", f"{READY}{wait}{ASK}time.sleep(60)"),
+    ]
+    with file.open("w") as out:
+        assert ProcessGroup(commands, out).run() == 7
+    lines = file.read_text().splitlines()
     assert (
         "all      | fallback ended with exit code 7 after 3 restarts in 10 minutes; it stays down, the others go on"
         in lines
     )
-    assert code == 7
     assert lines[-1] == "all      | SIGTERM to ingest"
 
 

@@ -46,6 +46,13 @@ def test_package_is_permissive_or_named(package):
         assert PERMISSIVE.search(terms), f"The terms of {package} are not known: {terms!r}"
 
 
+@pytest.mark.parametrize("package", sorted({*pinned()} - {*NOT_HERE}))
+def test_licence_lies_beside_the_package_or_is_named(package):
+    names = [file.name for file in metadata.files(package) if ".dist-info" in str(file)]
+    has_file = any(re.search("licen[cs]e|copying", name, re.IGNORECASE) for name in names)
+    assert has_file or f"`{package}`" in THIRD_PARTY, names
+
+
 def test_no_package_is_named_that_no_image_contains():
     table = THIRD_PARTY.partition("## Python packages")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE)) <= set(pinned())

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandParser
 
-from ami.queues.diagnostics.finding import BROKER, DATABASE, STORAGE
 from ami.queues.management.commands.queues import Command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -102,7 +101,6 @@ def test_every_finding_and_check_has_a_row_in_operations() -> None:
     found = r'(?:Finding(?:Figures)?\(\s*[^,]+,\s*|name, why = |Sign\()"([a-z-]+)"'
     names = {name for source in sources for name in re.findall(found, source)}
     assert names
-    names |= {DATABASE, BROKER, STORAGE}  # They are found in several places.
     table = OPERATIONS.partition("## What `queues check --live` finds")[2]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == names
     checks = set(re.findall(r'id="(queues\.[EW]\d+)"', (ROOT / "ami" / "queues" / "checks.py").read_text()))

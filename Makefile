@@ -11,6 +11,8 @@ help: ## List the commands
 # Two sets of packages: what `make demo` and `make run` need, and what developers and tests need.
 RUN := .venv/installed-run
 TEST := .venv/installed-test
+# The Python that .venv was made with may be gone.
+$(shell [ -x $(V) ] || rm -f $(RUN) $(TEST))
 $(RUN): requirements/base.txt requirements/processing.txt
 $(TEST): requirements/local.txt
 $(RUN) $(TEST): .venv/installed-%: requirements/uv.txt
@@ -52,7 +54,7 @@ check: setup ## Lint, types, layers, system checks, migrations, rendered files
 	$(V) -m ruff check .
 	$(V) -m ruff format --check .
 	$(V) -m mypy
-	.venv/bin/lint-imports --config pyproject.toml
+	$(V) .venv/bin/lint-imports --config pyproject.toml
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py check --fail-level WARNING
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py makemigrations --check --dry-run
 	DJANGO_SETTINGS_MODULE=config.settings.test $(V) manage.py spectacular --validate --fail-on-warn --file /dev/null

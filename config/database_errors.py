@@ -1,6 +1,6 @@
 """Says in one sentence why the database cannot be used: it does not answer, or it lacks migrations."""
 
-from ami.celery.database_away import is_away
+from ami.celery.database_away import UNMIGRATED, is_away, state_of
 from ami.queues import database_errors
 from ami.queues.connection_reasons import Unusable
 from config.waiting import migrations
@@ -17,7 +17,10 @@ def unusable() -> str:
 
 def failed(error: BaseException) -> str:
     """Return the same for a command that failed with ``error``; also where the database answers again."""
-    return unusable() or (database_errors.sentence(error) if is_away(error) else "")
+    if found := unusable():
+        return found
+    is_of_the_code = state_of(error) in UNMIGRATED or str(error).startswith("no such ")  # SQLite has no codes.
+    return database_errors.sentence(error) if is_away(error) and not is_of_the_code else ""
 
 
 def unreachable() -> str:

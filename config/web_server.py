@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from gunicorn.workers.gthread import ThreadWorker
 
 from ami.main.services.request_body import (
     DRAIN_BYTES,
+    DRAIN_SECONDS,
     LARGE_BYTES,
     SILENCE_SECONDS,
     SLOWEST_BYTES_PER_SECOND,
@@ -116,6 +118,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             conn.sock = DeadlineSocket(fileno=conn.sock.detach())
         super().enqueue_req(conn)
 
+    def handle(self, conn: Any) -> Any:
+        """Serve a request; where its connection ends, wait here for the client to read the answer.
+
+        gunicorn would wait in the loop, for up to two seconds; and who still sends a body must not lose the answer.
+        """
+        stays = super().handle(conn)
+        if not stays:
+            _end(conn.sock)
+        return stays
+
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request whose headers are here."""
         conn.sock.begin_body(_length(dict(req.headers)))
@@ -125,6 +137,19 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         finally:
             conn.sock.until = None
             conn.sock.seen = b""  # The next request may be one that was read with this one.
+
+
+def _end(client: Any) -> None:
+    """Say that the answer was the last, and discard what comes until the client closes, or `DRAIN_SECONDS`."""
+    until = time.monotonic() + DRAIN_SECONDS
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_WR)
+        while (left := until - time.monotonic()) > 0:
+            client.settimeout(left)
+            if not client.recv(PIECE_BYTES):
+                break
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RD)
 
 
 def _peek(client: Any) -> bytes:

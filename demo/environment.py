@@ -26,7 +26,8 @@ DATABASE = "antenna_demo"
 CONNECT_SECONDS = 3
 #: Counts follow a change sooner than in a deployment: the demo takes about a minute.
 COUNTS_SECONDS = 5
-
+#: Who asks for these uses no HTTP proxy, though the network may have one.
+OWN_HOSTS = ("127.0.0.1", "localhost")
 
 LOCK = "lock"
 #: What the demo leaves in its folder: what `python -m demo.containers` keeps there, earlier reports, its lock.
@@ -86,8 +87,11 @@ class LocalEnvironment:
         small = (os.cpu_count() or 2) <= 4
         sizes = {"INGEST": 2, "HOUSEKEEPING": 1, "INTERACTIVE": 2, "FALLBACK": 1} if small else {}
         concurrency = {f"ANTENNA_{key}_CONCURRENCY": str(size) for key, size in sizes.items()}
+        beside_proxy = ",".join(filter(None, [os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), *OWN_HOSTS]))
         return {
             **os.environ,
+            "no_proxy": beside_proxy,
+            "NO_PROXY": beside_proxy,
             **{name: value or "" for name, value in services.items()},
             **{name: os.environ.get(name, value) for name, value in concurrency.items()},
             "DJANGO_SETTINGS_MODULE": "config.settings.local",
@@ -129,6 +133,7 @@ def lock(folder: Path, stack: ExitStack) -> None:
 
 def prepare(folder: Path) -> LocalEnvironment:
     """Empty the demo's folder but for earlier reports, and choose free ports."""
+    folder.mkdir(parents=True, exist_ok=True)
     report_archive.set_aside(folder)
     for path in folder.iterdir():
         if path.is_dir() and path.name not in BESIDE:

@@ -139,8 +139,10 @@ def _rectangle(x: float, y: float, width: float, height: float, colour: str) -> 
 
 def _embedded(opened: Image.Image, side: int) -> str:
     """Return a thumbnail as a data URI."""
+    from ami.main.services.picture_memory import eight_bit
+
     opened.draft("RGB", (side, side))
-    image = opened.convert("RGB")
+    image = eight_bit(opened).convert("RGB")
     image.thumbnail((side, side))
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY, optimize=True)

@@ -139,6 +139,9 @@ class Downloader:
         declared = response.headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > self._limits.max_bytes:
             raise DownloadError(f"{shown(url)}: {declared} bytes, more than {self._limits.max_bytes}")
+        # It is unpacked by the piece, of any size, before it is bounded.
+        if len(response.headers.get_list("content-encoding", split_commas=True)) > 1:
+            raise DownloadError(f"{shown(url)}: compressed more than once")
         body = bytearray()
         for chunk in response.iter_bytes(_MIB // 4):
             body += chunk

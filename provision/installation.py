@@ -108,9 +108,12 @@ class Installation:
     def _update(self, name: str, wanted: Mapping[str, str], before: set[str]) -> None:
         if not self._has_pip():
             say("making .venv")
+            for link in (self.folder / "bin").glob("python*"):  # venv keeps them, though their Python is gone.
+                link.unlink()
             _run([sys.executable, "-m", "venv", str(self.folder)])
         repairs = self.unfinished.exists()
-        present = {_plain(each.name): each.version for each in distributions(path=[str(self._packages())])}
+        found = distributions(path=[str(self._packages())])
+        present = {_plain(each.name): each.version for each in found if each.name}  # None: half installed.
         missing = [package for package in wanted if repairs or present.get(package) != wanted[package]]
         self.unfinished.touch()
         if missing:
@@ -127,7 +130,7 @@ class Installation:
         try:
             uv = self._uv()
             argv = [uv, "pip", "install", "--quiet", "--python", self.python, "--require-hashes", *files]
-            listing = _run([self.python, "-m", "pip", "config", "list"])
+            listing = _run([self.python, "-m", "pip", "config", "list"], {"PIP_QUIET": "0"})
             more = [*(["--reinstall"] if repairs else []), *([] if _has_cache(uv) else ["--no-cache"])]
             _run([*argv, *more], uv_variables(listing, os.environ))
             tool = "uv"
@@ -171,7 +174,7 @@ def say(line: str) -> None:
 
 def _has_cache(uv: str) -> bool:
     """Whether uv can write to its cache: a home folder may be read-only."""
-    folder = Path(_run([uv, "cache", "dir"]).strip())
+    folder = Path(_run([uv, "cache", "dir"]).splitlines()[-1])  # After warnings.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -28,10 +28,12 @@ class Patience:
 
 
 def processor_seconds(pid: int | None = None) -> int:
-    """The whole seconds of processor time of a process (default: this one) and its descendants; 0 without /proc."""
-    root = os.getpid() if pid is None else pid
+    """The whole seconds of processor time of a process and its descendants; 0 without /proc.
+
+    Default: the descendants of this one alone. To look whether something moves takes processor time, too.
+    """
     ticks = 0
-    for each in [root, *descendants(root)]:
+    for each in descendants(os.getpid()) if pid is None else [pid, *descendants(pid)]:
         try:
             fields = Path(f"/proc/{each}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:

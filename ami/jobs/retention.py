@@ -10,7 +10,7 @@ from ami.admission.calls import has_call
 from ami.jobs.models import JobLog, StoredResult
 from ami.jobs.models.states import FINAL
 from ami.jobs.services import stored_results
-from ami.queues.models import Letter
+from ami.queues.models import Letter, TaskFailure
 from ami.queues.old_rows import ROWS, Kept, delete_some
 
 #: The newest lines of a job, which are kept.
@@ -21,7 +21,8 @@ def log_lines() -> int:
     """Delete old lines of jobs that are over, and of every job the oldest beyond `MOST_LINES`."""
     before = timezone.now() - timedelta(days=settings.ANTENNA_JOB_LOG_DAYS)
     old = JobLog.objects.filter(created_at__lt=before, job__status__in=FINAL).order_by("created_at")
-    deleted = delete_some(old)
+    if (deleted := delete_some(old)) == ROWS:
+        return deleted
     counted = JobLog.objects.order_by().values_list("job").annotate(lines=Count("pk")).filter(lines__gt=MOST_LINES)
     for job, lines in counted[:ROWS]:
         oldest = JobLog.objects.filter(job=job).order_by("created_at", "pk")
@@ -32,13 +33,16 @@ def log_lines() -> int:
 def results() -> int:
     """Delete results that were handled a day ago, and buried ones whose dead letter is gone.
 
-    One that is neither handled nor buried is still to come.
+    One that is neither handled nor buried is still to come. A letter that is not collected, or not yet, is no row.
     """
     handled = stored_results.purge()
+    if not settings.ANTENNA_COLLECT_LETTERS:
+        return handled
     before = timezone.now() - timedelta(days=settings.ANTENNA_LETTER_DAYS)
     buried = StoredResult.objects.filter(handled_at=None, created_at__lt=before).exclude(error="")
     has_letter = Exists(Letter.objects.filter(task_id=OuterRef("batch_id")))
-    gone = buried.exclude(has_letter).exclude(has_call("batch_id")).order_by("created_at")
+    died = Exists(TaskFailure.objects.filter(task_id=OuterRef("batch_id"), failed_at__gte=before))
+    gone = buried.exclude(has_letter | died | has_call("batch_id")).order_by("created_at")
     return handled + stored_results.delete(gone, ROWS - handled)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery.utils.log import get_logger
-from django.db import Error
 from django.db.models import QuerySet
 
 from ami.queues.schedule import modules
@@ -38,20 +37,17 @@ def declared() -> Iterator[Kept]:
 def purge(over: Callable[[], bool]) -> tuple[dict[str, int], bool]:
     """Delete a slice of each table in turn until nothing old is left, or ``over``.
 
-    Returns how many rows of each model were deleted, and whether no more are left. A table that the database refuses to
-    purge does not hold up the others.
-
-    Raises:
-        django.db.Error: the last refusal, after the others.
+    Returns how many rows of each model were deleted, and whether no more are left. A table that cannot be purged, or
+    whose files cannot be deleted, does not hold up the others; its error is raised after them.
     """
     due = list(declared())
     deleted: Counter[str] = Counter()
-    refused: Error | None = None
+    refused: Exception | None = None
     while due and not over():
         for kept in list(due):
             try:
                 count = kept.purge()
-            except Error as error:
+            except Exception as error:  # Also what a storage raises.
                 logger.warning("Old rows not deleted: %s", str(error).partition("\n")[0], extra={"model": kept.model})
                 refused, count = error, 0
             deleted[kept.model] += count
@@ -72,7 +68,7 @@ def delete_some(rows: "QuerySet[Any]", most: int = ROWS) -> int:
     """Delete the first ``most`` of these rows by their keys; return how many they were."""
     keys = list(rows.values_list("pk", flat=True)[:most])
     if keys:
-        rows.model._base_manager.filter(pk__in=keys).delete()
+        rows.filter(pk__in=keys).delete()
     return len(keys)
 
 
@@ -82,4 +78,4 @@ def delete_oldest(rows: "QuerySet[Any]", field: str, before: Any) -> int:
     Keys grow with time, so a table whose first rows are young is not read further.
     """
     first = rows.order_by("pk").values_list("pk", field)[:ROWS]
-    return delete_some(rows.model._base_manager.filter(pk__in=[pk for pk, at in first if at < before]))
+    return delete_some(rows.filter(pk__in=[pk for pk, at in first if at < before]))

@@ -98,6 +98,8 @@ class ProcessGroup:
         """Print what comes within ``seconds``, and start again what ended or froze; False if all shall stop."""
         self._kill_frozen()
         self._reap()
+        if self._requested:
+            self._due.clear()
         for name, (due, command) in list(self._due.items()):
             if time.monotonic() >= due:
                 del self._due[name]
@@ -166,7 +168,6 @@ class ProcessGroup:
         """Send the last stage what was requested, and kill what has not stopped in its time."""
         if not self._requested or not self._children:
             return
-        self._due.clear()
         last = max(child.command.stage for child in self._children)
         asked = [child for child in self._children if child.command.stage == last]
         for at, number in enumerate(STOPS[: self._requested]):
@@ -249,7 +250,11 @@ class ProcessGroup:
 def printed(line: str, out: TextIO) -> bool:
     """Print a line; False if its reader has ended, as `head` and closed terminals do: the next lines go nowhere."""
     try:
-        print(line, file=out, flush=True)
+        try:
+            print(line, file=out, flush=True)
+        except BlockingIOError:  # Another program has the same terminal, and has set it so; the line is in the buffer.
+            os.set_blocking(out.fileno(), True)
+            out.flush()
     except OSError:  # Python would flush it again at its own end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         return False
@@ -257,7 +262,7 @@ def printed(line: str, out: TextIO) -> bool:
 
 
 def _kill(child: Child) -> None:
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):  # The second is macOS's answer for one that has just ended.
         os.killpg(child.process.pid, signal.SIGKILL)
 
 

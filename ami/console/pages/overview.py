@@ -1,6 +1,6 @@
 """The overview: what is wrong, what each queue promises and does, and what runs."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.conf import settings
@@ -31,9 +31,9 @@ class OverviewPage(Page):
 
     def figures(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return the findings, the queues, beat, the tasks that run longest, and the jobs for who may see them."""
-        tasks = running_tasks(snapshot)
+        tasks, findings = running_tasks(snapshot), self._findings(snapshot)
         return {
-            "findings": [finding_row(finding) for finding in self._findings(snapshot)],
+            "findings": [finding_row(finding) for finding in findings],
             "queues": [(queue, *_not_well(queue, snapshot), _start(queue)) for queue in snapshot.queues],
             "start_beat": start_commands.of_beat(),
             "beats": snapshot.beats,
@@ -45,7 +45,7 @@ class OverviewPage(Page):
             "waiting": _sum(queue.waiting for queue in snapshot.queues),
             "letters": _sum(queue.dead_letters for queue in snapshot.queues),
             "tells_delayed": any(queue.delayed is not None for queue in snapshot.queues),
-            "verdict": verdict.judge(snapshot),
+            "verdict": verdict.judge(replace(snapshot, findings=findings)),
             "unseen": () if any(each.name in OF_BROKER for each in snapshot.findings) else snapshot.unseen,
         }
 
@@ -61,9 +61,9 @@ class OverviewPage(Page):
     def _sees_jobs(self) -> bool:
         return VIEW_JOBS in self.allowed
 
-    def _findings(self, snapshot: Snapshot) -> list[FindingFigures]:
+    def _findings(self, snapshot: Snapshot) -> tuple[FindingFigures, ...]:
         sees_jobs = self._sees_jobs() or LEVERS["enable"].needs in self.allowed
-        return [each for each in snapshot.findings if sees_jobs or not is_of_job(each)]
+        return tuple(each for each in snapshot.findings if sees_jobs or not is_of_job(each))
 
 
 def _not_well(queue: QueueFigures, snapshot: Snapshot) -> tuple[list[WorkerFigures], int]:

@@ -65,9 +65,11 @@ def _text(values: Any, tag: int) -> str:
 
 def _moment(stamp: str, offset: str) -> datetime | None:
     """Return the time that two texts of EXIF data name; an offset that is none is left out."""
-    padded = re.sub(r"(?<=[:/ ]) (?=[0-9](?![0-9]))", "0", stamp)
-    # Nothing is counted in EXIF data: what follows the seconds is a zone. Some texts have no end.
-    text = re.sub(r"[^0-9a-z]+$", "", re.sub(r"(?<=[0-9]) +(?=[0-9])", "T", padded, count=1), flags=re.IGNORECASE)
+    # Nothing is counted in EXIF data: what follows the seconds is a zone.
+    timed = re.sub(r"(?<=[0-9])\s+(?=[0-9])", "T", re.sub(r"(?<=[:/]) (?=[0-9])", "0", stamp), count=1)
+    padded = re.sub(r"(?<![0-9.,+-])([0-9])(?![0-9])", r"0\1", timed)
+    # Some texts have no end.
+    text = re.sub(r"[\W_\xff]+$", "", padded)
     moment = time_in_text(text)
     return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=zone_of(offset))
 

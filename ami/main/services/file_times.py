@@ -6,22 +6,39 @@ seconds, a counter that touches the stamp, epoch seconds. A station's own format
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import PurePosixPath
 
 FULL_DATE = r"(?P<year>20[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
 SPLIT_DATE = r"(?P<year>20[0-9]{2})(?P<dash>[-_.: /])(?P<month>[0-9]{1,2})(?P=dash)(?P<day>[0-9]{1,2})"
 SHORT_DATE = r"(?P<year>[0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
-GAP = r"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,:+@ ]{1,3}|[ _](?:at|um)[ _])"
+#: What macOS writes before the time, in several languages.
+AT = r"(?:at|um|om|à|a\u0300|às|a las|alle|kl\.)"
+GAP = rf"(?:[-_ ]?(?P<t>T)[-_ ]?|[-_.,:+@ ]{{1,3}}|[-_ ]{AT}[-_ ])"
 FULL_TIME = r"(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})(?P<second>[0-9]{2})"
-SPLIT_TIME = r"(?P<hour>[0-9]{1,2})(?P<colon>[-_.: ꞉])(?P<minute>[0-9]{2})(?P=colon)(?P<second>[0-9]{2})"
+#: What systems write for a colon that a file name must not have.
+COLON = r"[-_.:\ua789\uff1a\u2236\uf03a]"
+#: One digit before what is a time itself is a camera's number.
+SPLIT_TIME = (
+    r"(?P<hour>[0-9]{2}|[0-9](?!(?P<sign>[-_.: ])(?:[01][0-9]|2[0-3])(?:(?P=sign)[0-5][0-9]){2}(?![0-9])))"
+    rf"(?P<colon> |{COLON})(?P<minute>[0-9]{{2}})(?P=colon)(?P<second>[0-9]{{2}})"
+)
 SPELT_TIME = r"(?P<hour>[0-9]{1,2})h(?P<minute>[0-9]{2})m(?:in)?(?P<second>[0-9]{2})s?"
-FRACTION = r"(?:(?P<point>[.,])?(?P<fraction>[0-9]{1,9}))?(?![0-9])"
-HALF = r"(?:[-_ ]?(?P<half>[AP])\.?[ ]?M(?![A-Z])\.?)?"
-#: "-0500" is a counter, unless the time is behind a "T"; with a colon it is a zone.
+#: Digits behind "-" or "_" are a counter, unless a zone or AM and PM follow them.
+POINT = r"[.,]|[-_](?=(?:[0-9]{3}){1,2}(?:Z(?![^\W_])|\+[0-9]|[-_ ]?[AP]\.?M(?![A-Z])))"
+FRACTION = rf"(?:(?P<point>{POINT})?(?P<fraction>[0-9]{{1,9}}))?(?![0-9])"
+#: In another language than English it is not read: Chinese, Japanese, Korean, Greek.
+OTHER_HALF = r"(?:[\u4e0a\u4e0b]?\u5348|\uc624[\uc804\ud6c4]|[\u03c0\u03bc]\.? ?\u03bc)"
+HALF = rf"(?![-_. (]{{0,2}}{OTHER_HALF})(?:[-_. (]{{0,2}}(?P<half>[AP])\.?[ ]?M(?![A-Z])\.?)?"
+#: "-0500" is a counter, unless the time is behind a "T"; with a colon it is a zone. Behind a "T" and a time in pairs,
+#: "-05-00" is one too.
+MINUTES = f"(?:{COLON}?(?:00|15|30|45))?"
 ZONE = (
-    r"(?P<zone>Z(?![^\W_])|[ _]?(?:UTC|GMT)(?:[+-][0-9]{1,2}(?::?[0-9]{2})?)?(?![^\W_])"
-    r"|[ _]?\+[0-9]{2}(?:[-:.]?[0-9]{2})?(?![0-9])|[ ]?-[0-9]{2}:[0-9]{2}(?![0-9])|(?(t)[ ]?-[0-9]{4}(?![0-9])|(?!)))?"
+    rf"(?P<zone>Z(?![^\W_])|[-_. (]{{0,2}}(?:UTC|GMT)(?:[+-][0-9]{{1,2}}{MINUTES})?(?![^\W_])"
+    rf"|[ _]?\+[0-9]{{2}}{MINUTES}(?![0-9])|[ ]?-[0-9]{{2}}[:\ua789\uff1a\u2236\uf03a][0-9]{{2}}(?![0-9])"
+    rf"|(?(t)(?:[ _]?-[0-9]{{4}}|(?:(?<={COLON}[0-9]{{2}})|(?<=\.[0-9]{{6}}))-[0-9]{{2}}{COLON}[0-9]{{2}})(?![0-9])"
+    r"|(?!)))?"
 )
 TAIL = FRACTION + HALF + ZONE
 
@@ -38,14 +55,17 @@ STAMPS = _compiled(
     rf"(?<![0-9]){SPLIT_DATE}{GAP}{SPLIT_TIME}{TAIL}",
     rf"(?<![0-9]){SPLIT_DATE}{GAP}{SPELT_TIME}{TAIL}",
 )
-SHORT_STAMPS = _compiled(rf"(?<![0-9]){SHORT_DATE}{GAP}?{FULL_TIME}{TAIL}(?![^\W_])")
+SHORT_STAMPS = _compiled(
+    rf"(?<![0-9]){SHORT_DATE}{GAP}?{FULL_TIME}{TAIL}(?![^\W_])",
+    rf"(?<![0-9]){SHORT_DATE}{GAP}{SPLIT_TIME}{TAIL}(?![^\W_])",
+)
 FOLDERS = _compiled(rf"(?:^|/){FULL_DATE}$", rf"(?:^|/){SPLIT_DATE}$")
 
-#: At most two counters may follow a time that stands alone.
-COUNTERS = r"(?:[^0-9]+[0-9]{1,3}){0,2}[^0-9]*$"
-#: Six digits below 100000 are a counter as well as a time. Of four pairs, the time may be the first or the last three.
+#: At most two counters may follow a time that stands alone, behind those in brackets.
+COUNTERS = r"(?:\[[^\]]*\])*(?:[^0-9]+[0-9]{1,3}){0,2}[^0-9]*$"
+#: Six digits below 010000 are a counter as well as a time. Of four pairs, the time may be the first or the last three.
 TIMES_ALONE = _compiled(
-    rf"^(?P<t>T)?(?=[12]){FULL_TIME}{TAIL}{COUNTERS}",
+    rf"^(?:(?P<t>T)|(?!00)){FULL_TIME}{TAIL}{COUNTERS}",
     r"^(?:[^\W\d_]+[0-9]{0,3}[-_. ]+)*(?P<t>T)?"
     rf"(?![0-9]+[-_.: ](?:[01][0-9]|2[0-3])(?:[-_.: ][0-5][0-9]){{2}}(?![0-9])){SPLIT_TIME}{TAIL}{COUNTERS}",
     rf"^(?:[^\W\d_]+[0-9]{{0,3}}[-_. ]+)*(?P<t>T)?{SPELT_TIME}{TAIL}{COUNTERS}",
@@ -57,9 +77,9 @@ DIGESTS = re.compile(
     re.IGNORECASE,
 )
 #: A day and a month before the year.
-DAY_FIRST = re.compile(r"(?<![0-9])[0-3]?[0-9]([-_.: ])[0-3]?[0-9]\1$")
+DAY_FIRST = re.compile(r"(?<![0-9])(?!00?\D)[0-3]?[0-9]([-_.: ])(?!00?\D)[0-3]?[0-9]\1$")
 
-OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})[-:.]?([0-9]{2})?", re.IGNORECASE)
+OFFSET = re.compile(rf"(?:[-. (]*(?:UTC|GMT))?([+-])([0-9]{{1,2}}){COLON}?([0-9]{{2}})?", re.IGNORECASE)
 #: The first two digits of an earlier year could be a month.
 FIRST_SHORT_YEAR = 2013
 EARLIEST_MINUTES_YEAR = 2010
@@ -88,7 +108,7 @@ def time_in_text(text: str) -> datetime | None:
 def zone_of(text: str) -> timezone | None:
     """Return the zone of a text such as ``Z``, ``+02:00``, ``-0330`` or ``UTC+2``; None where it names none."""
     text = text.strip(" _\0").upper()
-    if text in {"Z", "UTC", "GMT"}:
+    if text.lstrip("-. (") in {"Z", "UTC", "GMT"}:
         return UTC
     if (found := OFFSET.fullmatch(text)) is None:
         return None
@@ -107,12 +127,15 @@ def _spaced(text: str) -> str:
 
 def _stamps(forms: tuple[re.Pattern[str], ...], name: str) -> Iterator[tuple[int, tuple[int, datetime]]]:
     """Yield the start, the end and the time of each stamp in a name."""
+    ends = [0]
     for form in forms:
         place = 0
         while found := form.search(name, place):
-            moment = _moment(found)
+            behind = max(end for end in ends if end <= found.start())
+            moment = None if _is_day_first(found, behind) else _moment(found)
             place = found.end() if moment else found.start() + 1
             if moment:
+                ends.append(place)
                 yield found.start(), (found.end(), moment)
 
 
@@ -121,7 +144,8 @@ def _time_in_folder(folder: str, name: str) -> datetime | None:
     if date is None:
         return None
     times = (found for form in TIMES_ALONE if (found := form.search(name)))
-    return next((moment for found in times if (moment := _moment(found, date))), None)
+    moment = next((moment for found in times if (moment := _moment(found, date))), None)
+    return None if moment and f"{moment:%H%M%S}" in {f"{moment:%y%m%d}", f"{moment:%d%m%y}"} else moment
 
 
 def _moment(found: re.Match[str], date: re.Match[str] | None = None) -> datetime | None:
@@ -146,7 +170,7 @@ def _moment(found: re.Match[str], date: re.Match[str] | None = None) -> datetime
         )
     except ValueError:
         return None
-    return None if _has_other_reading(found, moment, short=year <= 99) else moment
+    return None if year <= 99 and _has_other_reading(found[0], moment) else moment
 
 
 def _hour(hour: int, half: str) -> int:
@@ -162,14 +186,22 @@ def _hour(hour: int, half: str) -> int:
     return hour % 12 + (12 if half == "P" else 0)
 
 
-def _has_other_reading(found: re.Match[str], moment: datetime, *, short: bool) -> bool:
-    """Whether the digits could be another time: a day first, a month first, or minutes without seconds."""
-    if not short:
-        return bool(found.groupdict().get("dash") and DAY_FIRST.search(found.string, 0, found.start()))
+def _is_day_first(found: re.Match[str], behind: int) -> bool:
+    """Whether the year could end a date that begins with a day or a month, behind the stamp before it."""
+    dash, text = found.groupdict().get("dash"), found.string
+    return bool(dash and text.startswith(dash, found.end("day")) and DAY_FIRST.search(text, behind, found.start()))
+
+
+def _has_other_reading(text: str, moment: datetime) -> bool:
+    """Whether a text with a two-digit year could have a day or a month first, or minutes without seconds."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     if moment.year < FIRST_SHORT_YEAR or moment.replace(tzinfo=UTC) > tomorrow:
         return True
-    try:
-        return datetime.strptime(found[0], "%Y%m%d%H%M").year >= EARLIEST_MINUTES_YEAR  # noqa: DTZ007
-    except ValueError:
-        return False
+    return any(EARLIEST_MINUTES_YEAR <= year <= tomorrow.year for year in _years_without_seconds(text[:12]))
+
+
+def _years_without_seconds(digits: str) -> Iterator[int]:
+    """Yield the years of twelve digits that are a date, with the year or the day first, and a time without seconds."""
+    for form in ("%Y%m%d%H%M", "%d%m%Y%H%M"):
+        with suppress(ValueError):
+            yield datetime.strptime(digits, form).year  # noqa: DTZ007

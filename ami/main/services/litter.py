@@ -15,6 +15,7 @@ FOLDERS = {
     "@eadir": THUMBNAIL,
     "@__thumb": THUMBNAIL,
     "thumbnails": THUMBNAIL,
+    "thumbnail": THUMBNAIL,
     "thumbs": THUMBNAIL,
     "$recycle.bin": TRASH,
     "#recycle": TRASH,
@@ -30,7 +31,6 @@ FOLDERS = {
     "files_trashbin": TRASH,
     "lost+found": SYSTEM,
     "lost.dir": SYSTEM,
-    "found.000": SYSTEM,
     "system volume information": SYSTEM,
     "__macosx": SYSTEM,
     "temporary items": SYSTEM,
@@ -40,15 +40,18 @@ FOLDERS = {
     "@sharesnap": SYSTEM,
     "@tmp": SYSTEM,
 }
+CHECKED_DISK = re.compile(r"found\.[0-9]{3}")
 FILES = {"thumbs.db", "ehthumbs.db", "desktop.ini", "picasa.ini"}
 #: A copy that is not whole, or a file about the picture whose name it begins with.
 ENDINGS = re.compile(
-    r"\.(part|partial|filepart|crdownload|download|tmp|temp|bak|swp|thm)$|~$|\.(jpe?g|png|tiff?|webp)\.[a-z][a-z0-9_-]*$"
+    r"\.(part|partial|filepart|crdownload|download|tmp|temp|bak|swp|thm)$|~$|_original$|\.(jpe?g|png|tiff?|webp)\.[a-z][a-z0-9_-]*$"
 )
-SYNC_CONFLICT = ".sync-conflict-"
+#: A copy that Syncthing, Nextcloud or Dropbox named after the time of a conflict.
+CONFLICT = re.compile(r"\.sync-conflict-|_conflict-[0-9]{8}|\(.*conflicted copy")
 OTHER_ENDINGS = (
     *(".txt", ".csv", ".tsv", ".json", ".xml", ".html", ".log", ".md", ".pdf", ".xlsx", ".ini", ".db", ".zip", ".gz"),
-    *(".mp4", ".avi", ".mov", ".mkv", ".h264", ".wav", ".mp3"),
+    *(".mp4", ".avi", ".mov", ".mkv", ".h264", ".h265", ".webm", ".mpg", ".mpeg", ".wmv", ".3gp", ".m4v", ".lrv"),
+    *(".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac", ".yaml", ".yml", ".toml", ".tar", ".7z", ".rar", ".sqlite"),
 )
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp")
 
@@ -63,13 +66,15 @@ def litter_of(path: str, size: int) -> str:
     for folder in folders:
         if reason := FOLDERS.get(folder) or (TRASH if folder.startswith(".trash") else ""):
             return reason
+        if CHECKED_DISK.fullmatch(folder):
+            return SYSTEM
         if folder.startswith("."):
             return THUMBNAIL if "thumb" in folder else HIDDEN
     if name in FILES:
         return THUMBNAIL
     if name.startswith((".", "~$")):
         return HIDDEN
-    if SYNC_CONFLICT in name or (ENDINGS.search(name) and not name.endswith(PICTURE_ENDINGS)):
+    if CONFLICT.search(name) or (ENDINGS.search(name) and not name.endswith(PICTURE_ENDINGS)):
         return UNFINISHED
     if name.endswith(OTHER_ENDINGS):
         return OTHER_KIND

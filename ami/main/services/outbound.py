@@ -74,14 +74,27 @@ def client(**options: Any) -> httpx.Client:
     """Return a client for URLs that users entered; requests and redirects may raise `EndpointRefused`."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         options["transport"] = CheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
-    return httpx.Client(verify=trusted(), **options)
+    return httpx.Client(verify=trusted(), event_hooks={"response": [_refuse_nested_codings]}, **options)
 
 
 def async_client(**options: Any) -> httpx.AsyncClient:
     """Return the asynchronous version of `client`."""
     if settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS:
         options["transport"] = AsyncCheckedTransport(limits=NO_KEEPALIVE, verify=trusted())
-    return httpx.AsyncClient(verify=trusted(), **options)
+    return httpx.AsyncClient(verify=trusted(), event_hooks={"response": [_refuse_nested_codings_async]}, **options)
+
+
+def _refuse_nested_codings(response: httpx.Response) -> None:
+    """Refuse a body that is compressed more than once: it is unpacked by the piece, of any size, before it is bounded.
+
+    Of one coding a piece of 64 KiB becomes 64 MiB at most.
+    """
+    if len(response.headers.get_list("Content-Encoding", split_commas=True)) > 1:
+        raise httpx.DecodingError("The response is compressed more than once.", request=response.request)
+
+
+async def _refuse_nested_codings_async(response: httpx.Response) -> None:
+    _refuse_nested_codings(response)
 
 
 def fetch(

@@ -25,13 +25,13 @@ class Shortage(NamedTuple):
     is_lasting: bool
 
 
-def shortage(picture: "Image.Image", size: tuple[int, int]) -> Shortage | None:
+def shortage(picture: "Image.Image", size: tuple[int, int], cropped: int = 0) -> Shortage | None:
     """Return why the process has too little memory for an opened picture of this full size, None where it has enough.
 
-    The picture may be about to be decoded at a fraction of its size.
+    The picture may be about to be decoded at a fraction of its size, and crops of up to ``cropped`` pixels to be cut.
     """
     room = memory_limit.room()
-    if room is None or (needed := needed_kib(picture, size)) <= room.now_kib:
+    if room is None or (needed := needed_kib(picture, size, cropped)) <= room.now_kib:
         return None
     width, height = size
     kind = f"{picture.mode}, progressive" if _coefficient_bytes(picture, size) else picture.mode
@@ -44,12 +44,12 @@ def shortage(picture: "Image.Image", size: tuple[int, int]) -> Shortage | None:
     )
 
 
-def needed_kib(picture: "Image.Image", size: tuple[int, int]) -> int:
-    """Return what decoding the opened picture and converting it to RGB takes at most at once, in KiB."""
+def needed_kib(picture: "Image.Image", size: tuple[int, int], cropped: int = 0) -> int:
+    """Return what decoding the opened picture, converting it to RGB and a crop take at most at once, in KiB."""
     pixels = picture.width * picture.height
     decoded = pixels * DECODED.get(picture.mode, OTHER_DECODED) + _coefficient_bytes(picture, size)
     converted = pixels * CONVERTED.get(picture.mode, OTHER_CONVERTED)
-    return max(decoded, converted) // 1024 + MARGIN_KIB
+    return max(decoded, converted, (pixels + cropped) * CONVERTED["RGB"]) // 1024 + MARGIN_KIB
 
 
 def baseline_kib(megapixels: int) -> int:

@@ -142,10 +142,15 @@ def _allowed_folders() -> list[str]:
 
 def _descend(folder: Path, prefix: str, after: str, most: int | None) -> Iterator[SourceFile]:
     # Sort folders with a trailing "/", so that "a.b" and "a/b" have the order of their full paths.
-    with os.scandir(folder) as scan:
-        entries = sorted(
-            islice(scan, most), key=lambda entry: entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
-        )
+    try:
+        with os.scandir(folder) as scan:
+            entries = sorted(
+                islice(scan, most), key=lambda entry: entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+            )
+    except PermissionError as error:
+        if litter_of(f"{folder.name}/", size=1):  # Such as lost+found, which only root may read.
+            return
+        raise SourceError(f"Folder {folder} cannot be read; permit it to the user of the workers.") from error
     for entry in entries:
         path = prefix + entry.name
         if entry.is_dir(follow_symlinks=False):

@@ -1,6 +1,7 @@
 """Small pictures of captures and crops, for pages: whatever the storage is, they come from our own origin."""
 
 import io
+import threading
 
 from django.conf import settings
 from PIL import Image
@@ -18,6 +19,10 @@ MOST_BYTES = 64 * 1024**2
 FORMATS = ("JPEG", "PNG")
 #: A picture that is published elsewhere is fetched in a request for so long.
 FETCH_SECONDS = 10.0
+#: So many at once, and so long does another one wait: a host that sends a header every few seconds stalls its thread
+#: for hours, and each picture takes memory.
+MOST_FETCHES, FETCH_WAIT_SECONDS = 2, 3.0
+_fetching = threading.BoundedSemaphore(MOST_FETCHES)
 
 
 class NoThumbnail(Exception):
@@ -43,6 +48,15 @@ def published_thumbnail(url: str, side: int = SIDE) -> bytes:
     Raises:
         NoThumbnail: there is none.
     """
+    if not _fetching.acquire(timeout=FETCH_WAIT_SECONDS):
+        raise NoThumbnail(f"{MOST_FETCHES} other published pictures are being fetched")
+    try:
+        return _small(_fetched(url), side)
+    finally:
+        _fetching.release()
+
+
+def _fetched(url: str) -> bytes:
     import httpx
 
     from ami.main.services import outbound
@@ -52,7 +66,7 @@ def published_thumbnail(url: str, side: int = SIDE) -> bytes:
             answer = outbound.fetch(client, "GET", url, MOST_BYTES, FETCH_SECONDS).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL, outbound.EndpointRefused, ValueError) as error:
         raise NoThumbnail(f"{type(error).__name__}: {error}"[:200]) from error
-    return _small(answer.content, side)
+    return answer.content
 
 
 def _small(data: bytes, side: int) -> bytes:

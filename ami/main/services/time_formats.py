@@ -49,6 +49,8 @@ def problem_of(form: str) -> str:
             return f"'%{name}' occurs twice. {EXAMPLE}"
     if "I" in names and "p" not in names:
         return f"'%I' needs '%p': without AM or PM an hour is two hours. {EXAMPLE}"
+    if "p" in names and "I" not in names:
+        return f"'%p' needs '%I': beside '%H' it is not read. {EXAMPLE}"
     missing = next((part for part, some in PARTS.items() if form and not set(some) & set(names)), "")
     return f"Needs {missing}. {EXAMPLE}" if missing else _refused_by_strptime(form)
 

@@ -3,6 +3,7 @@
 import io
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from django.core.files.base import ContentFile
@@ -69,7 +70,7 @@ def _crop_capture(image: SourceImage, detections: list[Detection]) -> int:
     """Crop one capture; crops already stored are saved even if a later detection fails."""
     done: list[Detection] = []
     try:
-        rgb = open_picture(read(image))
+        rgb = open_picture(read(image), partial(_largest, detections))
         for detection in detections:
             detection.path = _store(detection, rgb)
             done.append(detection)
@@ -88,9 +89,18 @@ def _save_paths(detections: list[Detection]) -> None:
     Detection.objects.bulk_update(detections, ["path"], batch_size=500)
 
 
+def _largest(detections: Iterable[Detection], width: int, height: int) -> int:
+    """Return the pixels of the largest crop that is less than the whole picture."""
+    boxes = (clamped(detection.bbox, width, height) for detection in detections)
+    pixels = [(right - left) * (bottom - top) for left, top, right, bottom in boxes]
+    return max((each for each in pixels if each < width * height), default=0)
+
+
 def _store(detection: Detection, picture: "Image.Image") -> str:
-    buffer = io.BytesIO()
-    picture.crop(clamped(detection.bbox, picture.width, picture.height)).save(buffer, "JPEG", quality=QUALITY)
+    buffer, box = io.BytesIO(), clamped(detection.bbox, *picture.size)
+    # A copy of the whole would take as much memory again.
+    crop = picture if box == (0, 0, *picture.size) else picture.crop(box)
+    crop.save(buffer, "JPEG", quality=QUALITY)
     return default_storage.save(name_of(detection), ContentFile(buffer.getvalue()))
 
 

@@ -4,6 +4,7 @@ import io
 import struct
 import warnings
 import zlib
+from collections.abc import Callable
 
 from django.conf import settings
 from PIL import Image, UnidentifiedImageError
@@ -19,8 +20,10 @@ FORMATS = ("JPEG", "PNG")
 BROKEN = (OSError, ValueError, SyntaxError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
 
 
-def open_picture(data: bytes) -> Image.Image:
+def open_picture(data: bytes, cropped: Callable[[int, int], int] = lambda *_: 0) -> Image.Image:
     """Return the decoded picture as RGB in its stored pixels, before EXIF's orientation; of several frames the first.
+
+    ``cropped`` is given its width and height, and returns the pixels of the largest crop that is cut from it.
 
     Raises:
         PictureRefused: not a JPEG or PNG, or more than ANTENNA_MAX_MEGAPIXELS; nothing was decoded.
@@ -33,7 +36,7 @@ def open_picture(data: bytes) -> Image.Image:
             # Warnings about a size that is refused below, and about broken metadata that is not read.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
-                _measure(picture)
+                _measure(picture, cropped(*picture.size))
                 picture.load()
         picture = eight_bit(picture)
         return picture if picture.mode == "RGB" else picture.convert("RGB")
@@ -45,7 +48,7 @@ def open_picture(data: bytes) -> Image.Image:
         raise CaptureUnreadable(f"the picture is broken: {error}"[:500]) from error
 
 
-def _measure(picture: Image.Image) -> None:
+def _measure(picture: Image.Image, cropped: int) -> None:
     width, height = picture.size
     most = settings.ANTENNA_MAX_MEGAPIXELS
     if width * height > most * 1_000_000:
@@ -53,5 +56,5 @@ def _measure(picture: Image.Image) -> None:
             f"the picture has {width} x {height} pixels ({width * height / 1e6:.1f} megapixels), "
             f"more than ANTENNA_MAX_MEGAPIXELS={most}."
         )
-    if short := shortage(picture, picture.size):
+    if short := shortage(picture, picture.size, cropped):
         raise (PictureTooLarge if short.is_lasting else MemoryOccupied)(short.sentence)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from string import Template
 
 import pytest
 import yaml
@@ -56,6 +57,24 @@ def test_proxy_cannot_fill_memory_or_disk_and_has_no_rights():
     written = re.findall(r"^ *(?:pid|\w+_temp_path) (\S+);", config, re.M)
     assert len(written) == 6
     assert [path for path in written if not path.startswith(("/bodies", "/tmp/"))] == []
+
+
+@pytest.mark.parametrize("address", ["/api/v2/jobs/7/result/", "/api/v2/projects/12/pipelines/"])
+def test_proxy_leaves_the_limit_of_large_bodies_to_web(address: str):
+    """A worker registers maps of 29,176 classes, some MB each, for each of its pipelines."""
+    config = (ROOT / "compose/proxy/nginx.conf").read_text()
+    pattern, rules = re.findall(r"location ~ (\S+) \{(.*?)\n        \}", config, re.S)[0]
+    assert {"client_max_body_size 0;", "proxy_request_buffering off;"} <= {line.strip() for line in rules.splitlines()}
+    target = re.findall(r"proxy_pass http://\$web(\S+)\$is_args\$args;", rules)[0]
+    for spelling in (address, address.removesuffix("/")):
+        named = re.fullmatch(pattern.replace("(?<", "(?P<"), spelling)
+        assert named, "the proxy takes 16 MiB"
+        assert Template(target).substitute(named.groupdict()) == spelling
+
+
+def test_proxy_says_to_web_that_each_connection_closes():
+    """Nginx says so by itself only before 1.29.7; web drains a refused body for as long as the header tells."""
+    assert "proxy_set_header Connection close;" in (ROOT / "compose/proxy/nginx.conf").read_text()
 
 
 @pytest.mark.parametrize("name", ["web", "rabbitmq", "redis", "postgres", "nats"])

@@ -336,4 +336,4 @@ def test_a_semicolon_in_a_password_shows_nothing_of_it(url: str):
 
 def test_unknown_error_is_named_by_its_class():
     assert reason(ValueError("amqp://antenna:secret@rabbitmq")) == "the connection fails (ValueError)"
-    assert reason(OSError(113, "No route to host")) == "no route to host"
+    assert reason(OSError(113, "No route to host")) == "its network cannot be reached"

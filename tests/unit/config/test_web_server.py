@@ -6,9 +6,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
+from gunicorn.util import close_graceful
 
 from ami.main.services import request_body
 from config import web_server
@@ -63,6 +65,33 @@ def test_rest_of_a_refused_body_that_drips_is_not_awaited(ends, monkeypatch):
     finally:
         ended.set()
         dripping.join(10)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_client_that_stays_is_awaited_by_a_thread_and_not_in_the_loop(monkeypatch, goes_on):
+    monkeypatch.setattr(web_server, "DRAIN_SECONDS", 0.1)
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as theirs:
+        ours = DeadlineSocket(fileno=server.accept()[0].detach())
+        monkeypatch.setattr(web_server.ThreadWorker, "handle", lambda *_: ours.sendall(b"an answer") or False)
+
+        def send() -> None:
+            with suppress(OSError):
+                while goes_on and not ended.wait(0.01):
+                    theirs.send(b"the rest of a body")
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            assert web_server.Worker.__new__(web_server.Worker).handle(SimpleNamespace(sock=ours)) is False
+            assert theirs.recv(100) == b"an answer"
+            in_loop = threading.Thread(target=close_graceful, args=(ours, 3600), daemon=True)
+            in_loop.start()
+            in_loop.join(10)
+            assert not in_loop.is_alive()
+        finally:
+            ended.set()
+            sending.join(10)
 
 
 @pytest.mark.parametrize(

@@ -247,9 +247,6 @@ WRONG = {
         (*QUEUES, "dead-letters", "antenna.dlq", "--dry-run"), "--dry-run shows what", "add one of them"
     ),
     "declare without a broker": Row((*QUEUES, "declare"), "127.0.0.1:{closed}", START_BROKER, NO_BROKER),
-    "check as JSON without a broker": Row(
-        (*QUEUES, "check", "--live", "--json"), "127.0.0.1:{closed}", START_BROKER, NO_BROKER
-    ),
     "governor without a worker": Row((*QUEUES, "governor"), "No worker answered within 2 s", "start them"),
     # tokens.
     "token of an unknown account": Row(

@@ -47,6 +47,12 @@ def test_staff_without_permission_read_no_job_in_any_form(db):
             assert all((NAME in table.content.decode()) == sees for table in tables)
 
 
+def test_verdict_counts_no_finding_that_is_not_shown(db, figures, monkeypatch):
+    console.show(monkeypatch, replace(figures, findings=(OF_JOB,), findings_at=figures.taken_at))
+    pages = [console.client_of(*may).get(reverse("console:overview")).content.decode() for may in ((), ("view_job",))]
+    assert ["1 warning" in page.lower() for page in pages] == [False, True]
+
+
 def test_part_rendered_for_one_is_not_sent_to_another(db):
     address = reverse("console:overview")
     seer, other = console.client_of("view_job"), console.client_of()

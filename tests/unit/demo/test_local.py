@@ -1,16 +1,16 @@
 """`make run`: its login, its port, its parts, and what restarts them."""
 
-import fcntl
 import itertools
+import json
 import os
-import select
 import signal
 import stat
 import subprocess
 import sys
-import termios
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import pytest
 from ami.topology import restarts
 from ami.topology.process_group import Command, ProcessGroup
 from demo.brokers import leave_the_machine_alone
+from demo.client import Client
+from demo.environment import LocalEnvironment
 from demo.local import parts
 from demo.local.__main__ import watch
 from demo.local.login import Login
@@ -26,6 +28,7 @@ from demo.local.output import NAME_WIDTH, OWN, Output
 from demo.local.parts import LISTS, POLLS, PartFailed
 from demo.local.place import LocalPlace, NotUsable
 from demo.local.source_changes import SourceChanges
+from demo.project import PIPELINE
 from provision.patience import Patience
 from provision.ports import free_ports
 from provision.steps import SKIP_VARIABLE
@@ -126,6 +129,14 @@ def test_start_is_waited_for_as_long_as_something_moves(group: ProcessGroup, mon
         parts.until(group, Output(), "web", lambda: False, lambda: "the same")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+@pytest.mark.processes
+def test_work_of_who_waits_is_no_sign_that_something_moves():
+    code = "import time\nfrom provision.patience import processor_seconds as found\nbefore = found()\n"
+    code += "while time.process_time() < 1.3: pass\nraise SystemExit(found() - before)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
 @pytest.mark.processes
 def test_change_of_the_code_restarts_all(group: ProcessGroup, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     (tmp_path / "ami").mkdir()
@@ -182,48 +193,48 @@ def test_demos_install_nothing_on_the_machine_unless_they_are_told(monkeypatch: 
         assert os.environ[SKIP_VARIABLE] == found
 
 
-#: As `make` runs it: the shell is in the terminal's foreground group and would end by the same Ctrl-C.
-UNDER_A_SHELL = """
-from demo.local.terminal import take_foreground
-import time
-take_foreground()
-try:
-    print("up", flush=True)
-    time.sleep(600)
-except KeyboardInterrupt:
-    print("stopped", flush=True)
-"""
+def test_own_addresses_are_reached_past_the_networks_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Web(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("no_proxy", "intranet.example")
+    with HTTPServer(("127.0.0.1", 0), Web) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        for name, value in LocalEnvironment(tmp_path, server.server_port, 1).variables({}).items():
+            monkeypatch.setenv(name, value)
+        assert parts.web_lives(f"http://127.0.0.1:{server.server_port}")
+    assert os.environ["NO_PROXY"].startswith("intranet.example,")
 
 
-@pytest.mark.processes
-def test_ctrl_c_reaches_the_program_alone_and_not_make():
-    master, slave = os.openpty()
-    shell = subprocess.Popen(
-        ["sh", "-c", '"$0" -c "$1"; echo "the shell goes on"', sys.executable, UNDER_A_SHELL],
-        cwd=ROOT,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    shown = b""
+class StartedAgain(BaseHTTPRequestHandler):
+    """Answers as the API does, and ends the connection at the first look at each address, as a killed web does."""
 
-    def said(text: bytes) -> bool:
-        nonlocal shown
-        if select.select([master], [], [], 0.1)[0]:
-            with suppress(OSError):  # Everybody has closed it.
-                shown += os.read(master, 4096)
-        return text in shown
+    def do_GET(self) -> None:
+        if self.path in self.server.seen:  # type: ignore[attr-defined]
+            self._answer({"status": "SUCCESS", "results": [{"id": 3, "slug": PIPELINE}]})
+        self.server.seen.append(self.path)  # type: ignore[attr-defined]
 
-    try:
-        until(lambda: said(b"up"), 30)
-        os.write(master, b"\x03")
-        until(lambda: said(b"the shell goes on"), 30, lambda: shown)
-        assert b"stopped" in shown
-        assert shell.wait(20) == 0
-    finally:
-        shell.kill()
-        shell.wait()
-        os.close(master)
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer({"job_id": 1, "id": 9})
+
+    def _answer(self, body: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+
+def test_web_that_is_started_again_does_not_end_the_first_run():
+    from demo.local import seed
+
+    with HTTPServer(("127.0.0.1", 0), StartedAgain) as server:
+        web = Client(f"http://127.0.0.1:{server.server_port}")
+        server.seen = []  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert seed.job(web, seed.Seeded(1, (1,), "token"), ProcessGroup(out=Output(), name=OWN), Output()) == 9
+        assert len(set(server.seen)) == 2  # type: ignore[attr-defined]
+        server.shutdown()

@@ -1,5 +1,7 @@
 """The report: one file, with what was found, where, when and by which version."""
 
+import base64
+import io
 import os
 import re
 from contextlib import ExitStack
@@ -10,7 +12,7 @@ from PIL import Image
 
 from ami.main.models import Classification
 from ami.ml.models import Pipeline, ProjectPipelineConfig
-from demo import environment, report, waits_chart
+from demo import environment, report, report_pictures, waits_chart
 from demo.checks import Check
 from demo.figures import QueueFigures
 from tests.support.place import ROOT
@@ -134,3 +136,11 @@ def test_second_demo_in_the_same_folder_is_refused(tmp_path):
         environment.lock(tmp_path, stack)
         with ExitStack() as second, pytest.raises(environment.FolderInUse, match="runs already"):
             environment.lock(tmp_path, second)
+
+
+def test_capture_with_16_bits_of_grey_is_shown_as_it_is():
+    ramp = Image.new("I;16", (256, 8))
+    ramp.putdata([x * 256 for x in range(256)] * 8)
+    _, _, data = report_pictures._embedded(ramp, 256).partition(",")
+    shown = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert all(abs(shown.getpixel((x, 4))[0] - x) < 8 for x in range(256))

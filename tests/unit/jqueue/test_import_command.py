@@ -17,6 +17,7 @@ from ami.transports.objectstore.queue.commands import Enqueue
 from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.storage.cloud import CloudObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from ami.transports.objectstore.storage.verification import verify_folder
 
 WORKING = Job.new("t", b"2").with_status(JobStatus.IN_PROGRESS).with_heartbeat(datetime.now(UTC) + timedelta(hours=12))
 STATE = QueueState(jobs=(Job.new("t", b"1"), WORKING, Job.new("t", b"3").with_status(JobStatus.DEAD)), version=9)
@@ -38,6 +39,7 @@ EXPECTED = {job.id: (job.payload, job.status, job.created_at) for job in STATE.j
 def file(tmp_path):
     path = tmp_path / "queue.json"
     path.write_bytes(encode(STATE))
+    verify_folder(tmp_path)  # What fails or kills an import below is a step of its own.
     return path
 
 

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from ami.jqueue import DirectQueue, GCSStorage, LocalFileSystemStorage, S3Storage
+from ami.jqueue.adapters.storage import filesystem, local_import
 from ami.jqueue.domain.errors import UnfitStorageError
 from ami.transports.objectstore.storage import verification
 from tests.support.transports.careless_bucket import MATCH, NONE_MATCH, environment, served
@@ -101,3 +102,27 @@ def test_queue_in_a_folder(journal, module, name, tmp_path, monkeypatch):
             enqueue(LocalFileSystemStorage(tmp_path / "queue", journal=journal))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     enqueue(LocalFileSystemStorage(tmp_path / "queue", journal=journal))
+
+
+def test_folder_is_tried_where_a_link_leads(tmp_path, monkeypatch):
+    """The folder of the link may be read-only, or on another disk."""
+    tried = []
+    monkeypatch.setattr(filesystem, "verify_folder", tried.append)
+    (tmp_path / "queue").symlink_to(tmp_path / "elsewhere" / "queue")
+    (tmp_path / "elsewhere").mkdir()
+    enqueue(LocalFileSystemStorage(tmp_path / "queue"))
+    assert tried == [tmp_path / "elsewhere"]
+
+
+def test_queue_is_not_imported_into_a_folder_that_is_unfit(tmp_path, monkeypatch):
+    queue = DirectQueue(LocalFileSystemStorage(tmp_path / "file"))
+    asyncio.run(queue.enqueue("task", b"payload"))
+
+    def refuse(folder):
+        assert folder == tmp_path / "target"
+        raise UnfitStorageError("no locks")
+
+    monkeypatch.setattr(local_import, "verify_folder", refuse)
+    with pytest.raises(UnfitStorageError):
+        local_import.import_queue(tmp_path / "file", tmp_path / "target" / "journal")
+    assert len(asyncio.run(queue.read_state()).jobs) == 1

@@ -73,6 +73,7 @@ SPELLINGS = {
     "2022:08:10:23:26:37": "",
     "2022:08:10 23:26:37.\xff": "",
     "2022:08:10 11:26:37 PM": "",
+    "2022:08:10\t23:26:37\n": "",
     "2022:08:10 23:26:37.50": ".500000",
     "2022:08:10 23:26:37+02:00": "+02:00",
     "2022:08:10 23:26:37-0500": "-05:00",
@@ -85,8 +86,14 @@ def test_time_is_read_in_any_spelling_seen(text: str):
     assert str(time_in_exif(picture(taken=text))) == f"2022-08-10 23:26:37{SPELLINGS[text]}"
 
 
-def test_padded_digits_and_the_hour_24_are_read():
-    assert str(time_in_exif(picture(taken="2022: 8:10 24: 5: 3"))) == "2022-08-10 00:05:03"
+@pytest.mark.parametrize("text", ["2022: 8:10 24: 5: 3", "2022:8:10 24:5:3", "2022-8-10 0:5:03"])
+def test_single_digits_and_the_hour_24_are_read(text: str):
+    assert str(time_in_exif(picture(taken=text))) == "2022-08-10 00:05:03"
+
+
+@pytest.mark.parametrize("half", ["下午", "오후", "μμ"])
+def test_half_of_the_day_in_another_language_is_not_left_out(half: str):
+    assert time_in_exif(picture(taken=f"2022:08:10 11:26:37 {half}".encode())) is None
 
 
 @pytest.mark.parametrize("offset", ["Z", "+02:00", "+0200", "+2", "UTC+02:00", "-03:30", "+05:45\0"])

@@ -1,11 +1,15 @@
 """Files beside pictures that are no captures."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from ami.main.models import SourceImage
-from ami.main.services import capture_times, station_sync
+from ami.main.services import capture_times, sources, station_sync
 from ami.main.services.capture_times import SMALL_BYTES
 from ami.main.services.litter import is_picture, litter_of
+from ami.main.services.sources import SourceError
 from ami.main.services.station_sync import SyncState, sync
 from tests.support.product.factories import Turn
 from tests.support.product.image_files import SMALLEST_JPEG
@@ -27,6 +31,8 @@ LITTER = {
     f".@__thumb/default{NAME}": "thumbnail",
     f".thumbnails/{NAME}": "thumbnail",
     "a/Thumbs.db": "thumbnail",
+    f"thumbnail/{NAME}": "thumbnail",
+    f"FOUND.001/{NAME}": "system",
     f"lost+found/{NAME}": "system",
     f"System Volume Information/{NAME}": "system",
     f"__MACOSX/{NAME}": "system",
@@ -36,9 +42,14 @@ LITTER = {
     f"{NAME}.TMP": "unfinished",
     f"{NAME}~": "unfinished",
     f"{NAME}.xmp": "unfinished",
+    f"{NAME}_original": "unfinished",
     "20220810232637.csv": "another kind",
+    "20220810232637.webm": "another kind",
     "20220810232637.MP4": "another kind",
     "20220810232637.sync-conflict-20220811-010203-ABC.jpg": "unfinished",
+    "20220810232637_conflict-20220811-010203.jpg": "unfinished",
+    "20220810232637 (conflicted copy 2022-08-11 010203).jpg": "unfinished",
+    "20220810232637 (Ann's conflicted copy 2022-08-11).jpg": "unfinished",
 }
 
 
@@ -102,6 +113,26 @@ def test_litter_becomes_no_capture_and_is_counted_by_reason(litter, regex):
 def test_only_folders_below_the_stations_own_are_litter(litter):
     station = station_of(litter, data_source_subdir=".cache")
     assert (sync(station, SyncState(), Turn()).synced, SourceImage.objects.get().path) == (1, f".cache/{NAME}")
+
+
+@pytest.mark.django_db
+@pytest.mark.sqlite
+def test_closed_folder_stops_a_sync_unless_it_is_litter(tmp_path, settings, monkeypatch):
+    settings.ANTENNA_LOCAL_SOURCE_ROOTS = [str(tmp_path)]
+    for path in (NAME, f"lost+found/{NAME}", f"night/{NAME}"):
+        write(tmp_path, path, SMALLEST_JPEG)
+    closed, scandir = {"lost+found"}, os.scandir
+
+    def scan(folder):  # The tests may run as root, who may read all.
+        if Path(folder).name in closed:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(sources.os, "scandir", scan)
+    assert sync(station_of(tmp_path), SyncState(), Turn()).synced == 2
+    closed.add("night")
+    with pytest.raises(SourceError, match="night cannot be read"):
+        sync(station_of(tmp_path), SyncState(), Turn())
 
 
 @pytest.mark.django_db

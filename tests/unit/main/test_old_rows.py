@@ -29,6 +29,7 @@ from ami.queues.models import (
     RefusedRequests,
     Replay,
     TaskCount,
+    TaskFailure,
     TaskRun,
 )
 from tests.support.product import factories
@@ -127,6 +128,7 @@ def test_old_rows_of_every_table_are_deleted_and_young_ones_stay(caplog: pytest.
 
 def test_what_is_still_needed_stays(settings: Any) -> None:
     settings.ANTENNA_AUDIT_DAYS = settings.ANTENNA_JOB_LOG_DAYS = 1
+    settings.ANTENNA_COLLECT_LETTERS = True
     schedule = ScheduledExport.objects.create(name="x", project=factories.project(), format="f", enabled=False)
     schedule.last_export = export(ANCIENT)
     schedule.save()
@@ -162,6 +164,18 @@ def test_what_is_still_needed_stays(settings: Any) -> None:
 FIRST = {"body": b"", "headers": "{}", "properties": "{}", "first_collected_at": NOW, "first_reason": "r"}
 
 
+def test_buried_result_stays_while_its_letter_may_be_a_message(settings: Any) -> None:
+    young = {"retries": 0, "delivery": 0, "task": "t", "kind": "error", "exception": "E", "cause": "c"}
+    TaskFailure.objects.create(task_id="died just now", failed_at=NOW, **young)
+    result(ANCIENT, handled=False, error="x", batch_id="died just now")
+    assert purged() == {}, "it is not collected yet"
+    TaskFailure.objects.all().delete()
+    settings.ANTENNA_COLLECT_LETTERS = False
+    assert purged() == {}, "it lies in its queue"
+    settings.ANTENNA_COLLECT_LETTERS = True
+    assert purged() == {"jobs.StoredResult": 1}
+
+
 def test_job_keeps_its_newest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_jobs, "MOST_LINES", 3)
     few, many = (line(NOW, JobStatus.STARTED).job for _ in "ab")
@@ -184,14 +198,15 @@ def test_a_slice_deletes_at_most_a_thousand_rows_and_has_a_successor(monkeypatch
     assert not AuditEntry.objects.exists()
 
 
-def test_table_that_cannot_be_purged_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OperationalError("locked"), ConnectionError("bucket away")])
+def test_table_that_cannot_be_purged_holds_up_no_other(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def broken() -> int:
-        raise OperationalError("locked")
+        raise error
 
     session(ANCIENT)
     kept = [old_rows.Kept("queues.Broken", broken), *old_rows.declared()]
     monkeypatch.setattr(old_rows, "declared", lambda: iter(kept))
-    with pytest.raises(OperationalError):
+    with pytest.raises(type(error)):
         old_rows.purge(lambda: False)
     assert not Session.objects.exists()
 

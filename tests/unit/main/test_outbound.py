@@ -57,7 +57,7 @@ def enforced(settings):
 class Server(ThreadingHTTPServer):
     """Serves on one loopback address and records the Host of each request; may redirect."""
 
-    def __init__(self, address: str, port: int = 0, redirect: str = "") -> None:
+    def __init__(self, address: str, port: int = 0, redirect: str = "", coding: str = "identity") -> None:
         self.hosts: list[str] = []
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,6 +66,7 @@ class Server(ThreadingHTTPServer):
                 handler.send_response(307 if redirect else 200)
                 if redirect:
                     handler.send_header("Location", redirect)
+                handler.send_header("Content-Encoding", coding)
                 handler.send_header("Content-Length", "2")
                 handler.end_headers()
                 handler.wfile.write(b"ok")
@@ -289,3 +290,15 @@ def test_response_is_bounded_in_decompressed_bytes_and_in_time():
             outbound.fetch(client, "GET", "http://service.example/", 1000, 10)
         with pytest.raises(httpx.ReadTimeout):
             outbound.fetch(client, "GET", "http://service.example/", 1024**2, -1)
+
+
+@BOTH
+@pytest.mark.parametrize("codings", ["gzip, gzip", "identity,gzip , deflate"])
+def test_body_that_is_compressed_twice_is_refused_unread(serve, settings, call, codings):
+    """Of one coding a piece becomes a thousand times larger at most, of two a million times."""
+    settings.ANTENNA_ALLOWED_ENDPOINTS = ("127.0.0.1",)
+    server = serve(coding=codings)
+    for is_checked in (True, False):
+        settings.ANTENNA_REFUSE_INTERNAL_ENDPOINTS = is_checked
+        with pytest.raises(httpx.DecodingError, match="compressed more than once"):
+            call(f"http://127.0.0.1:{server.port}/")

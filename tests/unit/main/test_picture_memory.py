@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from PIL import Image, ImageFile
 
 from ami.governor import memory_limit
 from ami.governor.memory_limit import Room
+from ami.main.services import thumbnails
 from ami.main.services.picture_memory import MARGIN_KIB, eight_bit, needed_kib
-from ami.main.services.thumbnails import NoThumbnail, thumbnail
+from ami.main.services.thumbnails import NoThumbnail, published_thumbnail, thumbnail
 from ami.ml.errors import MemoryOccupied, PictureTooLarge
 from ami.ml.services.pictures import open_picture
 from processing_service.pictures import open_picture as service_picture
 from tests.support import forked_python
+from tests.support.product.http_services import files_served
 from tests.support.product.image_files import header_of_jpeg, saved
 
 MIB = 1024
@@ -53,6 +56,7 @@ for path in sys.argv[1:]:
     if not os.fork():
         os.write(theirs, str(peak(path)).encode())
         os._exit(0)
+    os.close(theirs)  # Else a child that fails would be waited for without end.
     os.wait()
     peaks.append(int(os.read(ours, 99)))
 print(json.dumps(peaks))
@@ -162,6 +166,20 @@ def test_thumbnail_of_a_large_baseline_picture_takes_little(monkeypatch) -> None
     path = stored("baseline.jpg", drawn("RGB"))
     monkeypatch.setattr(memory_limit, "room", lambda: Room(MARGIN_KIB + 2 * MIB, MARGIN_KIB + 2 * MIB))
     assert opened(thumbnail(path)).size == (240, 240)
+
+
+def test_hosts_that_stall_hold_some_threads_of_web_and_not_all(monkeypatch) -> None:
+    monkeypatch.setattr(thumbnails, "FETCH_WAIT_SECONDS", 0.01)
+    with files_served({"/1.jpg": drawn("RGB", 300)}) as url:
+        with ExitStack() as stalled:
+            for _ in range(thumbnails.MOST_FETCHES):
+                stalled.enter_context(thumbnails._fetching)
+            with pytest.raises(NoThumbnail, match="2 other published pictures are being fetched"):
+                published_thumbnail(f"{url}/1.jpg")
+        for _ in range(3):
+            with pytest.raises(NoThumbnail, match="404"):
+                published_thumbnail(f"{url}/2.jpg")
+        assert opened(published_thumbnail(f"{url}/1.jpg")).size == (240, 240)
 
 
 def test_jpeg_of_several_scans_counts_like_a_progressive_one() -> None:

@@ -55,6 +55,8 @@ def test_name_of_another_format_has_no_time(form, name):
         ("%Y-%m-%d", "an hour"),
         ("%Y-%m-%d_%H", "a minute"),
         ("%Y-%m-%d_%I-%M", "needs '%p'"),
+        ("%Y-%m-%d_%H-%M-%S %p", "needs '%I'"),
+        ("%Y-%m-%d_%p_%M", "needs '%I'"),
         ("%Y-%m-%d_%H-%M_%q", "'%q' is not known"),
         ("%Y-%m-%d_%H-%M_%Z", "'%Z' is not known"),
         ("%c", "'%c' is not known"),

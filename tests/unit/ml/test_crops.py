@@ -11,6 +11,7 @@ from PIL import Image
 from ami.governor import memory_limit
 from ami.governor.memory_limit import Room
 from ami.main.models import Detection
+from ami.main.services.picture_memory import MARGIN_KIB
 from ami.ml.services import crops
 from ami.ml.tasks import create_detection_images
 from tests.support.product import image_files
@@ -110,6 +111,28 @@ def test_picture_that_no_process_could_decode_is_not_retried(world: World, monke
     assert (ended.state, asked.call_count) == ("FAILURE", tries)
     assert f"capture {capture.pk}: the picture has 200 x 120 pixels" in str(ended.result)
     assert "its process may still take 8 MiB" in str(ended.result)
+
+
+@pytest.mark.parametrize(("box", "is_made"), [([-9, 0, 1e9, 3000], True), ([0, 0, 2999, 3000], False)])
+def test_memory_of_a_large_crop_is_counted_except_of_the_whole_picture(world: World, monkeypatch, box, is_made) -> None:
+    [capture] = world.captures(1)
+    detect(world, capture, [0, 0, 20, 10], box)
+    replace(capture, image_files.jpeg((3000, 3000)))
+    twice = 2 * 4 * 3000 * 3000 // 1024 + MARGIN_KIB
+    monkeypatch.setattr(memory_limit, "room", lambda: Room(twice - 1024, twice - 1024))
+    monkeypatch.setattr(Image.Image, "crop", small_crop)
+    if is_made:
+        assert crops.make_crops([capture.pk]) == 2
+        with default_storage.open(Detection.objects.latest("pk").path) as file:
+            assert Image.open(file).size == (3000, 3000)
+    else:
+        with pytest.raises(crops.CropsRefused, match="decoding takes 100 MiB"):
+            crops.make_crops([capture.pk])
+
+
+def small_crop(picture: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    assert box[2] - box[0] < 1000, "was copied"
+    return picture.resize((box[2] - box[0], box[3] - box[1]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Pictures over connections that a server closes, and from servers that are down: whose fault it is."""
 
+import gzip
 import socket
 import threading
 import time
@@ -87,6 +88,14 @@ def test_answer_is_the_networks_fault_or_the_pictures(answer: bytes, fault: type
         downloader.fetch(url, ONE)
     assert type(raised.value) is fault
     assert "secret" not in str(raised.value)
+
+
+def test_picture_that_is_compressed_twice_is_refused_before_it_is_unpacked() -> None:
+    twice = gzip.compress(gzip.compress(bytes(50_000)))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: {len(twice)}\r\n\r\n"
+    refused = pytest.raises(DownloadError, match="compressed more than once")
+    with answers(head.encode() + twice) as (url, _), Downloader() as downloader, refused:
+        downloader.fetch(url, ONE)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/none.jpg", "http://no-such-host.invalid/none.jpg"])

@@ -46,14 +46,18 @@ def test_test_set_contains_the_run_set():
 
 
 class Shop:
-    """A checkout with three small packages, `uv` and an environment of its own."""
+    """A checkout with three small packages, `uv` and an environment of its own, whose Python is gone: the first
+    installation makes it again.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.installation = root, Installation(root)
         (root / "requirements").mkdir()
         (root / "wheels").mkdir()
         self.require("uv", "uv", uv_version())
-        subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
+        (root / ".venv/bin").mkdir(parents=True)
+        for name in ("python", "python3", f"python3.{sys.version_info.minor}"):
+            (root / ".venv/bin" / name).symlink_to("/nowhere/python")
         (root / ".venv/bin/uv").symlink_to(UV)
 
     def require(self, file: str, *pairs: str) -> None:
@@ -113,6 +117,7 @@ def shop(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "PIP_FIND_LINKS": str(tmp_path / "links"),
         "UV_CACHE_DIR": str(tmp_path / "cache"),
         "PIP_CONFIG_FILE": os.devnull,
+        "PIP_QUIET": "1",
     }.items():
         monkeypatch.setenv(variable, value)
     for variable in ("UV_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
@@ -156,6 +161,8 @@ def test_interrupted_installation_is_repaired(shop: Shop):
     module = next((shop.root / ".venv/lib").glob("python*/site-packages/shopone.py"))
     module.unlink()  # A link to uv's cache.
     module.write_text("version = 'half'\n")
+    for file in ("METADATA", "RECORD"):
+        (module.parent / "shoptwo-1.0.dist-info" / file).unlink()
     shop.installation.unfinished.touch()
     shop.installation.install("run")
     assert shop.found() == {"shopone": "1.0", "shoptwo": "1.0"}
@@ -181,6 +188,15 @@ def test_other_bytes_than_pinned_are_refused_and_leave_no_stamp(shop: Shop):
     shop.require("base", "shopone", "1.0")
     shop.installation.install("run")
     assert shop.found()["shopone"] == "1.0"
+
+
+@pytest.mark.processes
+def test_warning_of_uv_is_no_part_of_its_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("SSL_CERT_DIR", "/nowhere")
+    assert installation._has_cache(str(UV))
+    assert os.listdir() == ["cache"]
 
 
 def test_wrong_name_of_a_set_is_told(capsys: pytest.CaptureFixture[str]):

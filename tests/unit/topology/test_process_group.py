@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ami.topology import restarts
-from ami.topology.process_group import Command, ProcessGroup
+from ami.topology.process_group import Command, ProcessGroup, printed
 from ami.topology.restarts import Freezes, Restarts
 from tests.support.place import until
 
@@ -69,16 +71,19 @@ def test_command_that_ends_is_started_again_three_times(script: str, code: int, 
 
 
 def test_others_go_on_when_one_stays_down(tmp_path: Path, no_waits: None):
-    starts = tmp_path / "starts"
-    starts.touch()
-    fourth = f"while len(open({str(starts)!r}).read()) < 4: time.sleep(0.01)\ntime.sleep(0.5)\n"
-    count = f"open({str(starts)!r}, 'a').write('x')\nsys.exit(7)"
-    code, lines = run(fallback=READY + count, ingest=f"{READY}{fourth}{ASK}time.sleep(60)")
+    file = tmp_path / "out"
+    wait = f"while 'stays down' not in open({str(file)!r}).read(): time.sleep(0.01)\n"
+    commands = [
+        command("fallback", f"{READY}sys.exit(7)"),
+        command("ingest", f"{READY}{wait}{ASK}time.sleep(60)"),
+    ]
+    with file.open("w") as out:
+        assert ProcessGroup(commands, out).run() == 7
+    lines = file.read_text().splitlines()
     assert (
         "all      | fallback ended with exit code 7 after 3 restarts in 10 minutes; it stays down, the others go on"
         in lines
     )
-    assert code == 7
     assert lines[-1] == "all      | SIGTERM to ingest"
 
 
@@ -131,6 +136,17 @@ def test_worker_whose_pulse_stands_still_is_frozen(tmp_path: Path, monkeypatch: 
     pulse.write_text("runs a task\n")
     os.utime(pulse, (time.time() + 3600,) * 2)
     assert found(20) == 0, "a solo worker's task may last so long"
+
+
+def test_stop_starts_nothing_that_waits_for_its_next_start(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(restarts, "WAITS_SECONDS", (GRACE_SECONDS,))
+    out = io.StringIO()
+    group = ProcessGroup(out=out)
+    group.start(command("ingest", f"{READY}sys.exit(7)"))
+    until(lambda: group.step() and group._due, 20)
+    group._due["ingest"] = (0.0, group._due["ingest"][1])  # It is due when the request comes.
+    assert group.stop() == 0
+    assert out.getvalue().count("ready") == 1
 
 
 def test_signal_stops_all_and_is_a_success():
@@ -209,6 +225,23 @@ def test_closed_output_stops_all_without_a_traceback():
         parent.stdout.close()
         assert parent.stderr.read() == ""
         assert parent.wait(30) == 0
+
+
+def test_output_made_nonblocking_by_others_is_waited_for():
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while os.write(write, b"." * 4096):
+            pass
+    received: list[bytes] = []
+    with open(read, "rb") as source, open(write, "w") as out:
+        reader = threading.Thread(target=lambda: received.extend(source))
+        threading.Timer(0.1, reader.start).start()
+        assert printed("line", out)
+        assert printed("another", out)
+        out.close()
+        until(lambda: b"".join(received).endswith(b".line\nanother\n"), 20)
+        reader.join()
 
 
 def _runs(pid: int) -> bool:

@@ -61,7 +61,8 @@ class LocalFileSystemStorage(KeyedStorage, is_complete=True):
         return content, etag
 
     def _write(self, content: bytes, if_match: str | None) -> str:
-        verify_folder(self._place.parent)
+        # What a link names is replaced, not the link.
+        verify_folder(self._place.resolve().parent)
         return self._blob.write(content, if_match)
 
     def _accessed(self, access: Callable[[], T]) -> T:

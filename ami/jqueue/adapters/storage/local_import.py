@@ -13,6 +13,7 @@ from ami.jqueue.core.codec import decode, encode
 from ami.transports.objectstore.journal.folder import FolderJournal
 from ami.transports.objectstore.queue.factory import open_folder
 from ami.transports.objectstore.queue.store import Store
+from ami.transports.objectstore.storage.verification import verify_folder
 
 
 def import_queue(source: Path, target: Path) -> int | None:
@@ -23,7 +24,7 @@ def import_queue(source: Path, target: Path) -> int | None:
     ``source`` is the queue, or both raise StorageError.
 
     Returns the number of jobs; None where an earlier call had imported them. Raises ValueError for paths that cannot
-    be imported, StorageError for a file that is not a queue, OSError.
+    be imported, StorageError for a file that is not a queue, UnfitStorageError, OSError.
     """
     source, target = source.absolute(), target.absolute()
     if source == target:
@@ -43,6 +44,7 @@ def _into_folder(held: HeldFile, source: Path, target: Path) -> int | None:
     partial = partial_of(target)
     if _is_new(source, target, held.content):
         state = decode(held.content)
+        verify_folder(target.parent)
         shutil.rmtree(partial, ignore_errors=True)
         # A new folder has no power failure behind it.
         journal = FolderJournal(partial, power_failure=b"")
@@ -66,6 +68,7 @@ def _into_file(source: Path, target: Path) -> int | None:
             state = storage.state(store)
             if not all(job.entrypoint for job in state.jobs):
                 raise ValueError(f"{source} is a queue of a Celery broker: its messages are not jobs")
+            verify_folder(target.parent)
             target.parent.mkdir(parents=True, exist_ok=True)
             write_durably(partial, encode(state))
             names_to_disk(partial.parent)

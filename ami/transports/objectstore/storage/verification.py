@@ -125,7 +125,7 @@ def _verify_folder(folder: Path) -> None:
 def _try_files(one: Path, other: Path, folder: Path) -> None:
     for path in (one, other):
         path.touch()
-    with _supported("locks (flock)", folder), open(one, "rb") as first, open(one, "rb") as second:
+    with _supported("locks (flock)", folder), open(one, "r+b") as first, open(one, "r+b") as second:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -198,6 +198,19 @@ def test_folder_without_an_operation_is_refused(module, name, call, fact, tmp_pa
     verify_folder(tmp_path)
 
 
+def test_locks_are_tried_on_files_that_are_open_for_writing(tmp_path, monkeypatch):
+    """As a queue's are: a network file system refuses an exclusive lock of others."""
+    flock = fcntl.flock
+
+    def network(file, operation):
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", network)
+    verify_folder(tmp_path)
+
+
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_folder_that_is_read_only_is_an_error_of_the_storage(number, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "mkdir", fails(number))

@@ -82,7 +82,7 @@ def queue_levers(console: Console) -> None:
     until(lambda: console.place.depth(QUEUE) == 3, SECONDS, "three messages wait")
     console.pull("move", QUEUE, to=OTHER, limit="1")
     assert (console.place.depth(QUEUE), console.place.depth(OTHER)) == (2, 1)
-    console.pull("purge", OTHER)
+    console.pull("purge", OTHER, count="1")
     assert console.place.depth(OTHER) == 0
     console.pull("resume", QUEUE)
     until(lambda: console.ran(second) and console.ran(third), SECONDS, "what was left runs")
@@ -105,7 +105,7 @@ def worker_levers(console: Console) -> None:
     until(lambda: console.runs(held), SECONDS, "a task runs")
     console.pull("stop", console.node)
     until(lambda: not console.runs(held) and console.place.depth(QUEUE) == 1, SECONDS, "its message is back")
-    console.pull("purge", QUEUE)
+    console.pull("purge", QUEUE, count="1")
     console.pull("unpark", console.node)
 
 

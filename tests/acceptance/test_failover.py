@@ -69,7 +69,7 @@ def test_beat_sends_again_soon_after_a_failover(place: Place):
     until(lambda: place.depth(HOUSEKEEPING) >= 2, 40)
     with read_only():
         beat = place.processes[-1]
-        until(lambda: "read-only" in beat.text, 30, "beat was refused")
+        until(lambda: "accepts no writes" in beat.text, 30, "beat was refused")
     before, began = place.depth(HOUSEKEEPING), time.monotonic()
     until(lambda: place.depth(HOUSEKEEPING) > before, 60, lambda: beat.text[-3000:])
     assert time.monotonic() - began < 20

@@ -171,7 +171,7 @@ def test_database_away_keeps_pauses_and_tasks_run_on(place: Place):
         place.queues("pause", QUEUE)
         database.cut()
         waiting = place.send(f"{T}.succeed", queue=QUEUE)
-        until(lambda: "last known wishes hold" in worker.text + other.text, seconds=20, what="it is noticed")
+        until(lambda: "(DATABASE_URL) cannot be used" in worker.text + other.text, seconds=40, what="it is noticed")
         began, ran = time.monotonic(), []
         while time.monotonic() - began < AWAY_SECONDS:
             ran.append(place.send(f"{T}.succeed", queue=OTHER))

@@ -27,7 +27,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
     done = place.queues("rollout", check=False, routing="single")
     stage = done.json
     assert (done.code, stage["name"], stage["may_split"]) == (1, "without workers", False)
-    assert "celeryworker_ingest" in stage["next_step"]
+    assert "python -m ami.topology worker antenna-ingest" in stage["next_step"]
 
     place.workers(*SPLIT, ANTENNA_ROUTING="single")
     # A worker consumes as soon as its children are up, a moment after it has said that it is ready.

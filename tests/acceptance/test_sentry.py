@@ -60,7 +60,8 @@ def test_failing_task_of_a_real_worker_is_reported_without_its_secrets(place: Pl
         task = use_token.apply_async((0, CANARY), queue=QUEUE, connection=connection).id
 
     def reported() -> list[dict]:
-        return [each for each in server.events() if each.get("tags", {}).get("celery_task_id") == task]
+        found = [each for each in server.events() if each.get("tags", {}).get("celery_task_id") == task]
+        return [each for each in found if "exception" in each]
 
     event = until(reported, 40, "the failure is reported")[0]
     assert worker.stop() == 0

@@ -48,7 +48,7 @@ def run(stage: Stage, report: Report, parts: Sequence[str], chooser: random.Rand
 def _parts(
     stage: Stage, client: Client, people: People, report: Report, chooser: random.Random, short: bool
 ) -> dict[str, Callable[[], Any]]:
-    most, most_pages, most_opened = (18, 16, 150) if short else (500, 400, 1000)
+    most, most_pages, most_opened = (24, 16, 150) if short else (500, 400, 1000)
     return {
         "access": lambda: access.attack(client, people, report, chooser, most),
         "admin": lambda: pages.attack(client, people, report, chooser, most_pages, most_opened),

@@ -31,6 +31,10 @@ def send(pids: list[int], number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    for text in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except FileNotFoundError:  # It has ended meanwhile.
+        return
+    for text in children.split():
         yield int(text)
         yield from _descendants(int(text))

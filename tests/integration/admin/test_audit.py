@@ -60,7 +60,7 @@ def offered(person, rf):
 ANSWERS = {
     "confirmed": "yes",
     "why": "a test",
-    "count": "1",
+    "count": "0",
     "to": "antenna-housekeeping",
     "limit": "",
     "task": "",

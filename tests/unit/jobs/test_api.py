@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import DatabaseError
 from rest_framework.test import APIClient
 
 from ami.admission.models import Call
@@ -87,7 +86,7 @@ def test_result_without_its_call_is_not_stored(transactional_db, monkeypatch) ->
     client.force_authenticate(world.user)
 
     def fail(*_, **__):
-        raise DatabaseError
+        raise RuntimeError
 
     monkeypatch.setattr("ami.jobs.tasks.process_nats_pipeline_results.apply_async", fail)
     [capture] = world.captures(1)

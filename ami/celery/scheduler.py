@@ -175,7 +175,8 @@ class Scheduler(DatabaseScheduler):
                 raise  # Celery logs it with its traceback: once is enough.
             logger.error("Message Error: tick of %s not sent, trying again in %.0f s: %s", entry.name, seconds, error)
             return None
-        outages.answered(outages.CONFIRMATIONS, is_sure=True)
+        for source in (outages.BROKER, outages.CONFIRMATIONS):  # A producer may have connected again by itself.
+            outages.answered(source, is_sure=True)
         self._ticks.sent(tick)
         return result
 

@@ -31,7 +31,9 @@ def _publish(request: HttpRequest, what: str, task: Any, rows: list[Any], name: 
 def _shown(time: datetime | str) -> str:
     if isinstance(time, str):
         return time
-    return shown_time(time) if time.tzinfo else f"{time:%Y-%m-%d %H:%M:%S}, the station's time"
+    if time.tzinfo:
+        return shown_time(time)
+    return f"{time.isoformat(sep=' ', timespec='seconds')}, the station's time"
 
 
 @admin.register(Deployment)

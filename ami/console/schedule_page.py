@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET
 from ami.celery.tick_claims import MISFIRES
 from ami.console import list_page
 from ami.console.levers import Lever, add
-from ami.queues import schedule_operations, schedule_rows, start_commands, starting, ticks
+from ami.queues import schedule_operations, schedule_rows, start_commands, startup, ticks
 from ami.queues.admin_site.operation_actions import Field, Operation
 from ami.queues.diagnostics.beat import SILENT
 from ami.queues.models import Beat
@@ -39,7 +39,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "has_enabled": any(row.is_enabled for row in rows),
         "start_beat": start_commands.of_beat(),
     }
-    context["is_starting"] = not context["is_beating"] and starting.is_starting()
+    context["is_starting"] = not context["is_beating"] and startup.is_starting()
     if list_page.PART in request.GET:
         return list_page.part(request, "schedule_table", context)
     return list_page.page(request, "schedule", "Schedule", "schedule", context)

@@ -8,7 +8,7 @@ from celery.utils.log import get_logger
 from django.db import Error
 
 from ami.celery.thread_database import short_connection
-from ami.queues import starting
+from ami.queues import startup
 from ami.telemetry.sampler import Sampler
 
 logger = get_logger(__name__)
@@ -28,7 +28,7 @@ def _run(name: str) -> None:
     if time.monotonic() - IMPORTED_AT < NEW_SECONDS:
         try:
             with short_connection():
-                starting.begin_unless_running()
+                startup.begin_unless_running()
         except Error as error:
             logger.debug("Start not noted: %s", str(error).partition("\n")[0])
     while True:

@@ -17,7 +17,7 @@ from django.db import connection as database
 
 from ami.celery.thread_database import database_block
 from ami.environment.deferred import deferred
-from ami.queues import database_errors, starting
+from ami.queues import database_errors, startup
 from ami.queues.connection_reasons import READ_ONLY, Unusable
 from ami.queues.diagnostics import sources
 from ami.queues.diagnostics.finding import BROKER, DATABASE, EXPECTED_AT_START, Finding, gravest_first
@@ -87,7 +87,7 @@ def _coming(missing: Finding) -> Finding:
 
 def _is_starting() -> bool:
     with database_block():
-        return starting.is_starting()
+        return startup.is_starting()
 
 
 def _asked_database() -> list[Finding]:

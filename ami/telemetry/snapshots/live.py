@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.queues import overview, starting
+from ami.queues import overview, startup
 from ami.queues.letters import rows as letters
 from ami.queues.models import Worker
 from ami.queues.rescue import processes
@@ -55,7 +55,7 @@ def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
         jobs=ports.jobs(),
         unseen=(seen.unseen,) if seen.unseen else (),
         delayed=seen.delayed,
-        is_starting=not (beats and all(queue.workers for queue in queues)) and starting.is_starting(),
+        is_starting=not (beats and all(queue.workers for queue in queues)) and startup.is_starting(),
     )
 
 

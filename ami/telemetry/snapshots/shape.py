@@ -162,7 +162,7 @@ class Snapshot:
 
     ``findings_at`` is when the findings were looked for, which is less often. ``delayed`` counts the delayed messages
     of all queues: RabbitMQ does not say for which queue they are. ``is_starting``: workers or beats are missing, and
-    the deployment was just started (`ami.queues.starting`).
+    the deployment was just started (`ami.queues.startup`).
     """
 
     taken_at: float

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from ami.queues import starting
+from ami.queues import startup
 
 
 class Command(BaseCommand):
@@ -20,4 +20,4 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, skip_checks=False)
         call_command("queues", "declare")
         call_command("queues", "schedule")
-        starting.begin()
+        startup.begin()

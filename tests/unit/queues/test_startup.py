@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from ami.queues import diagnostics, starting
+from ami.queues import diagnostics, startup
 from ami.queues.models import Beat, Lease, Worker
 from tests.support.brokers import celery_at
 
@@ -26,24 +26,24 @@ def beat(age: timedelta, seen: timedelta = NOW) -> None:
 
 def test_start_is_noted_for_a_while(django_assert_num_queries: Any):
     with django_assert_num_queries(1):
-        assert not starting.is_starting()  # Freshly migrated, and nothing was started.
-    starting.begin()
-    assert starting.is_starting()
+        assert not startup.is_starting()  # Freshly migrated, and nothing was started.
+    startup.begin()
+    assert startup.is_starting()
     Lease.objects.update(until=timezone.now() - timedelta(seconds=1))
-    assert not starting.is_starting()
+    assert not startup.is_starting()
 
 
 def test_web_process_beside_living_ones_notes_no_start():
     worker("old@a", LONG)
-    starting.begin_unless_running()
-    assert not starting.is_starting()
+    startup.begin_unless_running()
+    assert not startup.is_starting()
     Worker.objects.update(seen_at=timezone.now() - LONG)  # Killed with its host.
     beat(LONG)
-    starting.begin_unless_running()
-    assert not starting.is_starting()
+    startup.begin_unless_running()
+    assert not startup.is_starting()
     Beat.objects.all().delete()
-    starting.begin_unless_running()
-    assert starting.is_starting()
+    startup.begin_unless_running()
+    assert startup.is_starting()
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_findings_of_a_start_are_no_errors(broker: Any, settings: Any):
         return {each.name: each.level for each in diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)}
 
     assert levels()["no-beat"] == "error"
-    starting.begin()
+    startup.begin()
     (found,) = (each for each in diagnostics.without_broker(settings.ANTENNA_TOPOLOGY) if each.name == "no-beat")
     assert (found.level, found.sentence[:20]) == ("starting", "Starting: No beat ru")
     Lease.objects.all().delete()

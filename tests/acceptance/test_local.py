@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from demo.client import Client
+from provision.guard import descendants
 from provision.ports import free_ports
 from tests.support.checkout import copy_checkout
-from tests.support.pid_namespace import descendants
 from tests.support.place import ROOT, until
 from tests.support.services import URLS
 

@@ -13,6 +13,7 @@ import pytest
 from django.db.models.functions import Now
 
 from ami.queues.models import AuditEntry, DesiredState, Worker
+from provision.guard import descendants
 from tests.support import pid_namespace
 from tests.support.cut_relay import cut_relay
 from tests.support.firewall import forgetful_network
@@ -144,7 +145,7 @@ def test_late_commit_of_a_worker_that_was_frozen_elsewhere_is_refused(place: Pla
     frozen = place.worker(QUEUE, "--hostname", "frozen@%h", inside=pid_namespace.ELSEWHERE)
     task = place.send(f"{HELD}.commit_after", 8, queue=QUEUE)
     until(lambda: has_begun(place, task, "frozen"), seconds=20, what="the task runs")
-    parent, *children = pid_namespace.descendants(frozen.popen.pid)
+    parent, *children = descendants(frozen.popen.pid)
     pid_namespace.send([parent, *children], signal.SIGSTOP)
     rescuer = place.worker(QUEUE, "--hostname", "rescuer@%h")
     until(lambda: has_begun(place, task, "rescuer"), seconds=RESCUED_SECONDS, what="the task started again")

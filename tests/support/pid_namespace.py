@@ -3,8 +3,6 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,21 +18,6 @@ def skip_without() -> None:
         pytest.skip(f"NO PROCESS NAMESPACE HERE (needs root, unshare): {error}")
 
 
-def descendants(pid: int) -> list[int]:
-    """Return what a process has started, and they in turn, as pids of this namespace, parents first."""
-    return list(_descendants(pid))
-
-
 def send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         os.kill(pid, number)
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except FileNotFoundError:  # It has ended meanwhile.
-        return
-    for text in children.split():
-        yield int(text)
-        yield from _descendants(int(text))

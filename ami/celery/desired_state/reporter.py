@@ -184,8 +184,7 @@ class Reporter:
         if (silent := answer.oldest_beat_seconds) > LATE_SECONDS:
             # A worker has missed a beat: look again when it is to be pinged, not up to ten seconds later.
             self._due_at = min(self._due_at, time.monotonic() + max(TURN_SECONDS, SUSPECT_SECONDS - silent))
-        if self.away_since is not None:
-            self.away_since = None
+        self.away_since = None
         if answer.wishes != before.wishes:
             try:
                 self._file.write(answer.wishes)

@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from django.conf import settings
-from django.urls import reverse
 
 from ami.console.findings import finding_row, is_of_job
 from ami.console.levers import LEVERS, VIEW_JOBS
@@ -104,10 +103,6 @@ def running_tasks(snapshot: Snapshot) -> list[dict[str, Any]]:
         for task in worker.running
     ]
     return sorted(rows, key=lambda row: -row["running_seconds"])
-
-
-def queue_address(queue: str) -> str:
-    return reverse("console:queue", args=[queue])
 
 
 QUEUE_COLUMNS = (

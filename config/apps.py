@@ -33,7 +33,7 @@ class CompositionConfig(AppConfig):
 
     def ready(self) -> None:
         """Report errors where Sentry is configured; complete the task routes; connect beat's claims, the workers' rows,
-        admission, the old application's tasks to their adoption, telemetry's listeners, the sub-commands of `queues`
+        admission, telemetry's listeners, the sub-commands of `queues`
         from layers above, and the cache's table to `migrate`. What only workers, beat or the page use is deferred.
         """
         from ami.admission import deployment
@@ -43,10 +43,8 @@ class CompositionConfig(AppConfig):
         from ami.environment.deferred import deferred
         from ami.jobs.errors import NatsUnavailable
         from ami.jobs.services import job_slice
-        from ami.jobs.services import old_tasks as antenna
         from ami.main.services import leases
         from ami.queues import admission_facts, broker_errors, database_errors
-        from ami.queues.adoption import old_tasks
         from ami.queues.diagnostics import sources
         from ami.queues.management import added
         from ami.queues.rescue import gone
@@ -94,7 +92,6 @@ class CompositionConfig(AppConfig):
             source = deferred(path)
             sources.connect(name, lambda source=source: source.findings(), *needs)
         added.connect("alerts", alerts.COMMAND)
-        old_tasks.connect(antenna.table())
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
         gc.enable()  # After `manage.py` has switched it off.
 

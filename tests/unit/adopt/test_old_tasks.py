@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from ami.adopt import old_results
+from ami.adopt.becomes import CannotRun, Dropped, RunsAs
+from ami.adopt.old_tasks import BECOMES
 from ami.jobs.models import StoredResult
-from ami.jobs.services import old_results
 from ami.jobs.services.ingest import parse_text
-from ami.jobs.services.old_tasks import BECOMES
 from ami.jobs.services.stored_results import load
-from ami.queues.adoption.old_tasks import CannotRun, Dropped, RunsAs, connected
 from ami.queues.tasks import load_tasks
 from tests.support.adopting import fates
 from tests.support.product.job_setup import World
@@ -33,8 +33,7 @@ def _words(entry: Any) -> tuple[str, str]:
     return "dropped" if isinstance(entry, Dropped) else "dead letter", entry.because
 
 
-def test_table_is_connected_and_names_only_tasks_that_exist(app: Any):
-    assert connected().becomes is BECOMES
+def test_table_names_only_tasks_that_exist(app: Any):
     load_tasks()
     tasks = {entry.task for entry in BECOMES.values() if isinstance(entry, RunsAs)}
     assert tasks <= set(app.tasks)

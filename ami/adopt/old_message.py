@@ -5,10 +5,10 @@ from typing import Any
 
 from kombu import serialization
 
+from ami.adopt.becomes import Arguments, CannotRun
 from ami.celery import decompression
 from ami.celery.amqp_properties import UNREADABLE
 from ami.celery.task_message import describe
-from ami.queues.adoption.old_tasks import Arguments, CannotRun
 
 #: The serializer that the old application used; no other can be read without running code.
 ACCEPTED = "application/json"

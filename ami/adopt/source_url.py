@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from ami.adopt.errors import WrongSource
 from ami.environment.errors import EnvironmentRefused
 from ami.environment.secret_files import read_files
-from ami.queues.adoption.errors import WrongSource
 
 SCHEMES = ("amqp", "amqps", "pyamqp")
 EXAMPLE = "amqp://USER:PASSWORD@HOST:5672/VHOST"

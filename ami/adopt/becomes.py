@@ -1,8 +1,7 @@
-"""The port through which the product says what becomes of each task of the old application; `config` connects it."""
+"""The words in which `ami.adopt.old_tasks` says what becomes of each task of the old application."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 Arguments = dict[str, Any]
@@ -56,24 +55,3 @@ class Buried:
 
 
 Becomes = RunsAs | Dropped | Buried
-
-
-@dataclass(frozen=True)
-class OldTasks:
-    """What becomes of each old task, by name, and how large a body may be when it is decompressed."""
-
-    becomes: Mapping[str, Becomes]
-    max_body_bytes: int
-
-
-_connected = OldTasks(MappingProxyType({}), 0)
-
-
-def connect(tasks: OldTasks) -> None:
-    global _connected
-    _connected = tasks
-
-
-def connected() -> OldTasks:
-    """Return the product's table; empty where none is connected."""
-    return _connected

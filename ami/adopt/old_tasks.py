@@ -1,26 +1,17 @@
-"""What becomes of each of the 23 tasks of the Antenna before the split, when its messages are adopted.
-
-It stands here because the tasks and the rows that they need are the product's; `config` connects it to the operation.
-"""
+"""What becomes of each of the 23 tasks of the Antenna before the split, when its messages are adopted."""
 
 from collections.abc import Callable
 from types import MappingProxyType
 
-from django.conf import settings
 from django.db.models import Model
 
-from ami.jobs.services import old_results
+from ami.adopt import old_results
+from ami.adopt.becomes import Arguments, Becomes, Buried, CannotRun, Dropped, RunsAs
 from ami.jobs.services.result_batches import HANDLE_RESULT
 from ami.main.models import Deployment, Project, SourceImage, SourceImageCollection
-from ami.queues.adoption.old_tasks import Arguments, Becomes, Buried, CannotRun, Dropped, OldTasks, RunsAs
 
 HEARTBEAT = Dropped("a service's heartbeat; its next request is another")
 RESAVE = Buried("it saves rows again by their names; use the admin's actions that recount")
-
-
-def table() -> OldTasks:
-    """Return what becomes of each task."""
-    return OldTasks(BECOMES, settings.ANTENNA_RESULT_MAX_BYTES)
 
 
 def _needs(model: type[Model], parameter: str) -> Callable[[Arguments], None]:

@@ -1,15 +1,15 @@
 """Plans what becomes of one message of an old queue. Reads only."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from django.db import DataError
 
+from ami.adopt.becomes import Arguments, Becomes, Buried, CannotRun, Dropped, RunsAs
+from ami.adopt.old_message import OldMessage, by_name
 from ami.celery.task_message import MalformedMessage, describe, has_expired, seconds_ahead
-from ami.queues.adoption.old_message import OldMessage, by_name
-from ami.queues.adoption.old_tasks import Arguments, Buried, CannotRun, Dropped, OldTasks, RunsAs
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
 from ami.topology.workload import Workload
@@ -68,10 +68,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans by the product's table, this application's own tasks, and the topology."""
+    """Plans by the table of old tasks, this application's own tasks, and the topology.
+
+    ``max_body_bytes`` bounds a body when it is decompressed.
+    """
 
     topology: Topology
-    old: OldTasks
+    becomes: Mapping[str, Becomes]
+    max_body_bytes: int
     registered: Collection[str]
 
     def plan(self, message: OldMessage) -> Plan:
@@ -81,7 +85,7 @@ class Planner:
         name = message.task
         if not name:
             return self.buried(message, NOT_A_TASK)
-        becomes = self.old.becomes.get(name) or (RunsAs(name) if name in self.registered else None)
+        becomes = self.becomes.get(name) or (RunsAs(name) if name in self.registered else None)
         try:
             if isinstance(becomes, (RunsAs, Dropped)) and has_expired(message):
                 return Plan(Outcome.DROPPED, name, why=EXPIRED)
@@ -98,11 +102,11 @@ class Planner:
     def _runs(self, message: OldMessage, entry: RunsAs) -> Plan:
         if entry.task not in self.registered:
             return self.buried(message, f"this application has no task {entry.task}")
-        if message.task not in self.old.becomes:
+        if message.task not in self.becomes:
             return Plan(Outcome.RUNS, message.task, entry.task, self._home(message, entry.task))
         call = None
         try:
-            args, kwargs, embed = message.decoded(self.old.max_body_bytes)
+            args, kwargs, embed = message.decoded(self.max_body_bytes)
             call = Call(entry.convert(by_name(args, kwargs, entry.parameters)), embed, entry)
             entry.check(call.arguments)
         except CannotRun as error:

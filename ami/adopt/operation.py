@@ -7,19 +7,19 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from celery import current_app
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
 from kombu import Connection
 
+from ami.adopt.bridge import Bridge, End
+from ami.adopt.errors import AdoptionRefused, OldBrokerFailed, StorageFailed
+from ami.adopt.old_broker import OldBroker
+from ami.adopt.old_tasks import BECOMES
+from ami.adopt.plan import Planner
+from ami.adopt.split import Split
+from ami.adopt.tally import Line, Tally
 from ami.celery.broker_kind import kind_of
 from ami.queues import broker_errors
-from ami.queues.adoption import old_tasks
-from ami.queues.adoption.bridge import Bridge, End
-from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, StorageFailed
-from ami.queues.adoption.old_broker import OldBroker
-from ami.queues.adoption.plan import Planner
-from ami.queues.adoption.preview import preview
-from ami.queues.adoption.split import Split
-from ami.queues.adoption.tally import Line, Tally
 from ami.queues.queue import queue_states
 from ami.queues.tasks import load_tasks
 from ami.topology.topology import Topology
@@ -43,14 +43,22 @@ class Watcher:
 
 
 def planned(old: OldBroker, topology: Topology) -> Counter[Line]:
-    """Return what would become of the messages that wait in the old queues. Moves nothing.
+    """Return what would become of the messages that wait. They are read and return to their queues, in order.
 
     Raises:
         WrongSource, AdoptionRefused, OldBrokerFailed: see `adopt`.
     """
     with current_app.connection_for_write() as new, old:
         _refuse(old, new, topology)
-        return preview(old, _planner(topology))
+        planner, found = _planner(topology), Counter[Line]()
+        for state in old.existing():
+            # Not more than there are now: publishers may go on.
+            for _ in range(state.messages or 0):
+                message = old.get(state.name)
+                if message is None:
+                    break
+                found[Line.of(state.name, planner.plan(message))] += 1
+        return found
 
 
 def adopt(
@@ -122,4 +130,5 @@ def _refuse(old: OldBroker, new: Connection, topology: Topology) -> None:
 
 def _planner(topology: Topology) -> Planner:
     load_tasks()
-    return Planner(topology, old_tasks.connected(), current_app.tasks)
+    most_bytes: int = settings.ANTENNA_RESULT_MAX_BYTES  # type: ignore[misc]  # A schema's variable.
+    return Planner(topology, BECOMES, most_bytes, current_app.tasks)

@@ -9,11 +9,11 @@ from amqp.exceptions import AccessRefused, NotFound, ResourceLocked
 from celery import current_app
 from kombu import Connection
 
+from ami.adopt.errors import AdoptionRefused, OldBrokerFailed, WrongSource
+from ami.adopt.old_message import OldMessage
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
 from ami.queues import broker_errors
-from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, WrongSource
-from ami.queues.adoption.old_message import OldMessage
 
 #: The old application's queues, since it had three.
 QUEUES = ("antenna", "jobs", "ml_results")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
+from ami.adopt.errors import StorageFailed
+from ami.adopt.old_broker import OldBroker
+from ami.adopt.old_message import OldMessage
+from ami.adopt.plan import OF_THE_MESSAGE, Outcome, Plan, Planner
+from ami.adopt.split import Split
+from ami.adopt.tally import Tally
 from ami.celery.task_message import describe
-from ami.queues.adoption.errors import StorageFailed
-from ami.queues.adoption.old_broker import OldBroker
-from ami.queues.adoption.old_message import OldMessage
-from ami.queues.adoption.plan import OF_THE_MESSAGE, Outcome, Plan, Planner
-from ami.queues.adoption.split import Split
-from ami.queues.adoption.tally import Tally
 
 #: Messages of one queue in a turn: so often the consumers are looked for, and the other queues get their turn.
 TURN = 100

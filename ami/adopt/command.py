@@ -1,4 +1,4 @@
-"""The verb ``adopt`` of ``manage.py queues``: a thin wrapper around `ami.queues.adoption`."""
+"""The verb ``adopt`` of ``manage.py queues``: a thin wrapper around `ami.adopt.operation`."""
 
 import argparse
 import os
@@ -9,17 +9,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
+from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from ami.queues.adoption import operation
-from ami.queues.adoption.bridge import End
-from ami.queues.adoption.errors import AdoptionRefused, OldBrokerFailed, StorageFailed, WrongSource
-from ami.queues.adoption.old_broker import QUEUES, OldBroker
-from ami.queues.adoption.plan import Outcome
-from ami.queues.adoption.source_url import read_url
-from ami.queues.adoption.tally import Line, Tally
+from ami.adopt import operation
+from ami.adopt.bridge import End
+from ami.adopt.errors import AdoptionRefused, OldBrokerFailed, StorageFailed, WrongSource
+from ami.adopt.old_broker import QUEUES, OldBroker
+from ami.adopt.plan import Outcome
+from ami.adopt.source_url import read_url
+from ami.adopt.tally import Line, Tally
+from ami.queues import audit_log, broker_errors
+from ami.queues.management import table
 from ami.topology.topology import Topology
 
 COLUMNS = ("old queue", "task", "messages", "what", "runs as", "in", "because")
@@ -70,31 +73,47 @@ def _minutes(text: str) -> float:
     return value
 
 
-#: The result as data, as rows of ``COLUMNS``, and in a closing sentence.
-Result = tuple[dict[str, Any], list[tuple[Any, ...]], str]
-
-
-def run(topology: Topology, options: dict[str, Any]) -> Result:
-    """Run the verb.
+def run(options: dict[str, Any], out: IO[str]) -> None:
+    """Run the verb and print its result; what moves messages is recorded.
 
     Raises:
         CommandError: with exit code 2 for a wrong input, else 1.
     """
+    if options["dry_run"]:
+        _run(options, out)
+        return
+    name = options["from_env"]
+    # What is not a variable's name may be the URL or its password.
+    place = f" at {name}" if name in os.environ or f"{name}_FILE" in os.environ else ""
+    with audit_log.recorded("queues adopt", who=audit_log.command_user(), which=f"the old queues{place}"):
+        _run(options, out)
+
+
+def _run(options: dict[str, Any], out: IO[str]) -> None:
+    topology: Topology = settings.ANTENNA_TOPOLOGY
     if options["silent_minutes"] is not None and not options["follow"]:
         raise CommandError("--silent-minutes needs --follow; add it, or leave both out.", returncode=2)
     try:
-        old = OldBroker(read_url(options["from_env"], os.environ), options["from_env"], _queues(options))
+        queues = tuple(dict.fromkeys(options["queue"] or QUEUES))
+        old = OldBroker(read_url(options["from_env"], os.environ), options["from_env"], queues)
         if options["dry_run"]:
             counts = operation.planned(old, topology)
-            return {"planned": _dicts(counts)}, _cells(counts), f"{sum(counts.values())} messages wait; none was moved."
-        return _adopt(old, topology, options)
+            data: dict[str, Any] = {"planned": _dicts(counts)}
+            closing = f"{sum(counts.values())} messages wait; none was moved."
+        else:
+            data, counts, closing = _adopt(old, topology, options)
     except WrongSource as error:
         raise CommandError(str(error), returncode=2) from error
     except (AdoptionRefused, OldBrokerFailed, StorageFailed) as error:
         raise CommandError(str(error)) from error
+    except broker_errors.kinds() as error:
+        raise CommandError(broker_errors.sentence(error)) from error
+    table.write(out, data, _cells(counts), COLUMNS, as_json=options["json"])
+    if not options["json"]:
+        out.write(f"{closing}\n")
 
 
-def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> Result:
+def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> tuple[dict[str, Any], Counter[Line], str]:
     minutes = options["silent_minutes"] or SILENT_MINUTES
     seconds = minutes * 60 if options["follow"] else None
     progress = Progress(sys.stderr)
@@ -110,7 +129,7 @@ def _adopt(old: OldBroker, topology: Topology, options: dict[str, Any]) -> Resul
         "all_runs": {"messages": _dicts(tally.counts), "possibly_doubled": tally.possibly_doubled},
     }
     silence = f"The old publishers have been silent for {minutes:g} minutes. " if seconds else ""
-    return data, _cells(tally.run), f"{silence}{_summary(tally)}"
+    return data, tally.run, f"{silence}{_summary(tally)}"
 
 
 def _summary(tally: Tally) -> str:
@@ -135,10 +154,6 @@ def _cells(counts: Counter[Line]) -> list[tuple[Any, ...]]:
         (line.queue, line.task, number, line.outcome, line.runs_as or None, line.to or None, line.why or None)
         for line, number in sorted(counts.items())
     ]
-
-
-def _queues(options: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(options["queue"] or QUEUES))
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from ami.queues.adoption.errors import AdoptionRefused
-from ami.queues.adoption.old_message import OldMessage, one_line
-from ami.queues.adoption.plan import UNKNOWN, UNREADABLE, Outcome, Plan
-from ami.queues.models import Adoption
+from ami.adopt.errors import AdoptionRefused
+from ami.adopt.models import Adoption
+from ami.adopt.old_message import OldMessage, one_line
+from ami.adopt.plan import UNKNOWN, UNREADABLE, Outcome, Plan
 
 LONGEST_NAME = 255
 

@@ -15,13 +15,13 @@ from kombu.transport.native_delayed_delivery import (
 )
 from kombu.utils.json import dumps
 
+from ami.adopt.old_message import OldMessage, one_line
+from ami.adopt.plan import Plan
 from ami.celery.app import PUBLISHED_HEADER
 from ami.celery.broker_kind import kind_of
 from ami.celery.message_copy import REASON_HEADER, REASON_KIND_HEADER, fresh, publish
 from ami.celery.message_guard import MAX_REASON
 from ami.celery.task_message import seconds_ahead
-from ami.queues.adoption.old_message import OldMessage, one_line
-from ami.queues.adoption.plan import Plan
 from ami.topology import broker
 from ami.topology.table import FALLBACK
 

@@ -12,16 +12,16 @@ from django.core.management import CommandError, call_command
 from kombu.compression import decompress
 from kombu.utils.json import dumps
 
-from ami.queues.adoption.bridge import Bridge
-from ami.queues.adoption.errors import AdoptionRefused, StorageFailed, WrongSource
-from ami.queues.adoption.old_broker import OldBroker
-from ami.queues.adoption.old_message import OldMessage, by_name
-from ami.queues.adoption.old_tasks import CannotRun, OldTasks, RunsAs
-from ami.queues.adoption.plan import Call, Outcome, Plan, Planner
-from ami.queues.adoption.source_url import read_url
-from ami.queues.adoption.split import Split, _content
-from ami.queues.adoption.tally import Tally
-from ami.queues.management import adopt
+from ami.adopt import command
+from ami.adopt.becomes import CannotRun, RunsAs
+from ami.adopt.bridge import Bridge
+from ami.adopt.errors import AdoptionRefused, StorageFailed, WrongSource
+from ami.adopt.old_broker import OldBroker
+from ami.adopt.old_message import OldMessage, by_name
+from ami.adopt.plan import Call, Outcome, Plan, Planner
+from ami.adopt.source_url import read_url
+from ami.adopt.split import Split, _content
+from ami.adopt.tally import Tally
 from ami.topology.topology import load
 
 URL = "amqp://antenna:s3cret@rabbitmq:5672/antenna"
@@ -42,7 +42,7 @@ def message(body: Any = None, *, redelivered: bool = False, task_id: str = "1", 
 
 
 def plan(of: OldMessage, *registered: str) -> Any:
-    return Planner(load({}), OldTasks({}, 1000), registered or ("t",)).plan(of)
+    return Planner(load({}), {}, 1000, registered or ("t",)).plan(of)
 
 
 @pytest.mark.django_db
@@ -178,7 +178,7 @@ def nested(*_: Any) -> dict[str, Any]:
 )
 def test_message_that_cannot_be_handled_is_buried_and_the_next_one_moves(entry: RunsAs, why: str):
     old, tally, split = OneQueue(), Tally("h:1/v"), KeepingSplit()
-    Bridge(old, split, Planner(load({}), OldTasks({"t": entry}, 1000), ("t",)), tally, lambda: None, Event()).run()
+    Bridge(old, split, Planner(load({}), {"t": entry}, 1000, ("t",)), tally, lambda: None, Event()).run()
     assert old.left == 0
     assert [(plan.outcome, plan.why) for plan in split.buried] == [(Outcome.BURIED, why)]
     assert split.ran == []
@@ -234,8 +234,8 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "piped"])
 def test_progress_is_one_line_on_a_terminal_and_lines_when_piped(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch):
     clock = itertools.count(0, 11)
-    monkeypatch.setattr(adopt, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    progress, tally = adopt.Progress(stream), Tally("h:1/v")
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    progress, tally = command.Progress(stream), Tally("h:1/v")
     for task_id in ("1", "2"):
         tally.done(message(task_id=task_id), plan(message()))
         progress.moved(tally)
@@ -303,7 +303,7 @@ class FailingSplit(Split):
 @pytest.mark.parametrize("publishing", [False, True], ids=["while storing", "while publishing"])
 def test_message_whose_publish_fails_is_counted_once(publishing: bool):
     entry = RunsAs("t", store=Failing(0 if publishing else 3))
-    planner = Planner(load({}), OldTasks({"t": entry}, 1000), ("t",))
+    planner = Planner(load({}), {"t": entry}, 1000, ("t",))
     old, tally, split = OneQueue(), Tally("h:1/v"), FailingSplit(3 if publishing else 0)
     for _ in range(3):
         before = sum(tally.run.values())

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Sequence
 from datetime import date, time
-from typing import Any
+from typing import Any, TypeGuard
 
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
+from ami.adopt.becomes import Arguments, CannotRun
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.services import stored_results
-from ami.queues.adoption.old_tasks import Arguments, CannotRun
 
 #: Most keys in one query.
 KEYS = 10_000
@@ -99,7 +99,7 @@ def _objects(items: Any) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
 
 

@@ -7,8 +7,10 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib.admin.apps import SimpleAdminConfig
-from django.core.management import call_command
-from django.db.models.signals import post_migrate
+from django.core.management import CommandError, call_command
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models.signals import post_migrate, pre_migrate
 
 #: By source, the module of an app above the queues whose ``findings`` it is, and the sources that it needs.
 FINDINGS = {
@@ -92,8 +94,17 @@ class CompositionConfig(AppConfig):
             source = deferred(path)
             sources.connect(name, lambda source=source: source.findings(), *needs)
         added.connect("alerts", alerts.COMMAND)
+        pre_migrate.connect(refuse_earlier, sender=apps.get_app_config("main"), dispatch_uid="antenna_earlier")
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
         gc.enable()  # After `manage.py` has switched it off.
+
+
+def refuse_earlier(using: str, **_: Any) -> None:
+    """Refuse to migrate a database that an earlier version made; `migrate` asks before it changes anything."""
+    from config.waiting import migrations
+
+    if migrations.EARLIER in MigrationRecorder(connections[using]).applied_migrations():
+        raise CommandError(f"{connections[using].settings_dict['NAME']} cannot be migrated: {migrations.MADE_EARLIER}.")
 
 
 def create_cache_table(using: str, **_: Any) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib.admin.apps import SimpleAdminConfig
-from django.core.management import call_command
-from django.db.models.signals import post_migrate
+from django.core.management import CommandError, call_command
+from django.db import connections
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models.signals import post_migrate, pre_migrate
 
 #: By source, the module of an app above the queues whose ``findings`` it is, and the sources that it needs.
 FINDINGS = {
@@ -33,7 +35,7 @@ class CompositionConfig(AppConfig):
 
     def ready(self) -> None:
         """Report errors where Sentry is configured; complete the task routes; connect beat's claims, the workers' rows,
-        admission, the old application's tasks to their adoption, telemetry's listeners, the sub-commands of `queues`
+        admission, telemetry's listeners, the sub-commands of `queues`
         from layers above, and the cache's table to `migrate`. What only workers, beat or the page use is deferred.
         """
         from ami.admission import deployment
@@ -43,10 +45,8 @@ class CompositionConfig(AppConfig):
         from ami.environment.deferred import deferred
         from ami.jobs.errors import NatsUnavailable
         from ami.jobs.services import job_slice
-        from ami.jobs.services import old_tasks as antenna
         from ami.main.services import leases
         from ami.queues import admission_facts, broker_errors, database_errors
-        from ami.queues.adoption import old_tasks
         from ami.queues.diagnostics import sources
         from ami.queues.management import added
         from ami.queues.rescue import gone
@@ -94,9 +94,17 @@ class CompositionConfig(AppConfig):
             source = deferred(path)
             sources.connect(name, lambda source=source: source.findings(), *needs)
         added.connect("alerts", alerts.COMMAND)
-        old_tasks.connect(antenna.table())
+        pre_migrate.connect(refuse_earlier, sender=apps.get_app_config("main"), dispatch_uid="antenna_earlier")
         post_migrate.connect(create_cache_table, sender=apps.get_app_config("main"), dispatch_uid="antenna_cache")
         gc.enable()  # After `manage.py` has switched it off.
+
+
+def refuse_earlier(using: str, **_: Any) -> None:
+    """Refuse to migrate a database that an earlier version made; `migrate` asks before it changes anything."""
+    from config.waiting import migrations
+
+    if migrations.EARLIER in MigrationRecorder(connections[using]).applied_migrations():
+        raise CommandError(f"{connections[using].settings_dict['NAME']} cannot be migrated: {migrations.MADE_EARLIER}.")
 
 
 def create_cache_table(using: str, **_: Any) -> None:

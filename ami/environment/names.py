@@ -1,4 +1,4 @@
-"""Finds variables that nothing reads: misspelt, cut short, or from an earlier version."""
+"""Finds variables that nothing reads: misspelt, cut short, or of the system before."""
 
 import difflib
 import re
@@ -86,7 +86,7 @@ def distance(one: str, other: str) -> int:
 
 
 def superseded(environ: Mapping[str, str], successors: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each variable of an earlier version; ``successors`` says what is read instead."""
+    """Yield a sentence for each variable of the system before; ``successors`` says what is read instead."""
     for name in sorted(environ):
         if environ[name] and name in successors:
             yield f"{name} is not read any more: {successors[name]}."

@@ -21,11 +21,8 @@ from ami.queues.slices import Slice
     ignore_result=True,
     **RETRIES,
 )
-def run_export(self: Task, export_id: int, project_id: int | None = None) -> None:  # noqa: ARG001 - of its permits
-    """Write an export, in slices, at most two of a project at once; a finished or deleted one is skipped.
-
-    A message of an earlier version has no ``project_id``: it is not limited.
-    """
+def run_export(self: Task, export_id: int, project_id: int) -> None:  # noqa: ARG001 - of its permits
+    """Write an export, in slices, at most two of a project at once; a finished or deleted one is skipped."""
     export = DataExport.objects.select_related("project").filter(pk=export_id).first()
     if export is not None and not writer.advance(export, Slice(self)):
         publish_successor(self, export_id=export_id, project_id=export.project_id)

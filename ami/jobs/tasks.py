@@ -50,8 +50,7 @@ WAITS_HEADER = "antenna_waits"
 def run_job(self: Task, job_id: int, project_id: int | None = None, service_id: int | None = None) -> None:
     """Run one slice of a job and publish the next, until the job is finished.
 
-    ``service_id`` names the processing service that a push job calls; a message of an earlier version has neither it
-    nor the project.
+    ``service_id`` names the processing service that a push job calls.
 
     An error is retried three times, then the job fails and the message is buried. While NATS is unreachable the job
     waits without limit; this never fails it (hazard 11).
@@ -128,18 +127,13 @@ def _record_failure(
     ignore_result=True,
     on_failure=_record_failure,
 )
-def process_nats_pipeline_result(
-    job_id: int,
-    result_key: str | None = None,
-    reply_subject: str | None = None,
-    result_data: dict[str, Any] | None = None,
-) -> None:
-    """Save one result of a pull worker: a stored one of a batch by its key, or ``result_data`` of an older publisher.
+def process_nats_pipeline_result(job_id: int, result_key: str, reply_subject: str | None = None) -> None:
+    """Save one stored result of a pull worker by its key.
 
     It is a message: a call that is a row would cost more than the result.
     """
     with db_interrupt.cancel_query_on_soft_limit():
-        ingest.handle(job_id, result_key=result_key, reply_subject=reply_subject, result_data=result_data)
+        ingest.handle(job_id, result_key, reply_subject)
 
 
 @shared_task(

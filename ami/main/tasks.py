@@ -15,13 +15,9 @@ from ami.main.services import (
     bulk_deletion,
     capture_sets,
     counts,
-    detection_projects,
-    float_conversion,
-    leases,
     public_urls,
     recounts,
     sessions,
-    stale_marks,
     station_sync,
 )
 from ami.queues import old_rows
@@ -81,7 +77,6 @@ def refresh_project_calculated_fields(
     self: Task,
     project_id: int,
     after: Sequence[int] = (0, 0),
-    marked: bool = False,  # noqa: ARG001 - of an earlier version
 ) -> None:
     """Recount all events and stations of a project, in slices."""
     if left := recounts.recount_project(project_id, Slice(self), after):
@@ -100,24 +95,6 @@ def update_counts(self: Task, kind: str, pks: Sequence[int]) -> None:
     """Recount objects that were marked stale, each once for all its marks, in slices."""
     if left := recounts.recount(kind, pks, Slice(self)):
         publish_successor(self, kind=kind, pks=left)
-
-
-@shared_task(bind=True, name="ami.main.tasks.update_stale_counts", **ALONE, **RETRIES)
-def update_stale_counts(self: Task) -> bool:
-    """Hand over marks of an earlier version and fill copied columns; the next tick continues. Whether all is done."""
-    turn = Slice(self)
-    stale_marks.hand_over()
-    return detection_projects.fill(turn)
-
-
-@shared_task(bind=True, name="ami.main.tasks.update_float_lists", **ALONE, **RETRIES)
-def update_float_lists(self: Task) -> bool | None:
-    """Convert scores and logits that an earlier version wrote as JSON, in slices; the next tick continues.
-
-    Returns whether all are converted; None when another worker holds the lease.
-    """
-    with leases.held("update_float_lists") as held:
-        return None if held is None else float_conversion.convert(*held, Slice(self))
 
 
 @shared_task(bind=True, name="ami.main.tasks.purge_old_rows", **ALONE, **RETRIES)

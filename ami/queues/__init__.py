@@ -5,7 +5,7 @@
 - ``queue``, ``broker_queues``: our queues, and every queue on the broker.
 - ``dead_letters``, ``shovel``: list, replay and discard buried messages; move messages.
 - ``rollout``: from one queue to one per workload, and back.
-- ``adoption``, ``models``: moves a running application's messages into the split, and its progress.
+- ``models``: what the operations keep in the database.
 - ``schedule``, ``schedule_forms``: the declared schedule in beat's tables, and its forms.
 - ``ticks``: the claims of beat's ticks in the database.
 - ``tasks``: every registered task with its queue and limits.

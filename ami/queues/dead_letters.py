@@ -23,7 +23,7 @@ class DeadLetter:
     """One buried message.
 
     ``reason`` is the broker's (rejected, delivery_limit, expired, maxlen), ``unrouted``, or ``malformed`` for what a
-    worker buried before its task started, or ``not adopted``; ``detail`` says the same in a sentence. ``letter`` is the
+    worker buried before its task started; ``detail`` says the same in a sentence. ``letter`` is the
     number of its row, None for a message that is not collected yet.
     """
 

@@ -34,14 +34,14 @@ class NoWorkerAnswered(Exception):
 class Worker:
     """One worker that answered. ``governor`` is its ``Governor.info()``, None without a governor.
 
-    ``own_queues`` are those that it was started for, even if their consumer was cancelled; None in an earlier version.
+    ``own_queues`` are those that it was started for, even if their consumer was cancelled.
     """
 
     name: str
     queues: tuple[str, ...]
     is_ours: bool
     governor: Mapping[str, Any] | None
-    own_queues: tuple[str, ...] | None = None
+    own_queues: tuple[str, ...] = ()
 
     @property
     def mode(self) -> str:
@@ -150,8 +150,8 @@ def as_dicts(found: list[Worker]) -> list[dict[str, Any]]:
 def _worker(name: str, stats: Mapping[str, Any]) -> Worker:
     topology = stats.get("topology")
     queues = tuple(topology["queues"]) if topology else ()
-    own = topology.get("own_queues") if topology else None
-    return Worker(name, queues, topology is not None, stats.get("governor"), None if own is None else tuple(own))
+    own = tuple(topology["own_queues"]) if topology else ()
+    return Worker(name, queues, topology is not None, stats.get("governor"), own)
 
 
 def _memory(status: Mapping[str, Any]) -> str:

@@ -88,7 +88,7 @@ class DatabaseTickClaims:
         return waiting_ticks.why_withheld(entry)
 
     def beat_started(self, beat: str) -> None:
-        # Code of an earlier version deletes entries without their claims.
+        # Of entries that were deleted while a beat claimed their tick.
         TickClaim.objects.exclude(entry__in=PeriodicTask.objects.values("pk")).delete()
         Beat.objects.filter(seen_at__lt=Now() - FORGET).delete()
         Beat.objects.update_or_create(name=beat, defaults={"started_at": Now(), "seen_at": Now()})

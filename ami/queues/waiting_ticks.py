@@ -39,7 +39,7 @@ class Readers:
 
         A tick has ended when its task has, when it was revoked or purged, and at the latest after its ``expires`` plus
         the hard time limit; but that time runs only while its queue is read, or an unread queue would fill up. Where no
-        worker of the queue ever reported itself, as in an earlier version, there are no ends to wait for.
+        worker of the queue ever reported itself, there are no ends to wait for.
         """
         if claim.claimed_at is None or claim.ended_at is not None or not claim.is_sent:
             return ""

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from ami.celery.staged_calls import dispatching
 from ami.jobs.tasks import process_nats_pipeline_result
-from ami.main.tasks import update_stale_counts
+from ami.main.tasks import purge_old_rows
 from ami.queues import publish
 from ami.queues.models import AuditEntry, Beat, Letter, TaskFailure, Worker
 from benchmarks import telemetry
@@ -57,7 +57,7 @@ def fill(size: Size) -> int:
 def _publish(count: int) -> None:
     def each(number: int) -> Any:
         if number % OTHERS == 0:
-            return publish.signature(update_stale_counts)
+            return publish.signature(purge_old_rows)
         key = f"results/{number % 500}/{number:032x}.json"
         return publish.signature(process_nats_pipeline_result, job_id=number % 500, result_key=key, reply_subject="r")
 

@@ -40,7 +40,7 @@ def settings_page() -> str:
             parts.append(f"\n`{prefix('<KEY>')}<NAME>` sets any of these for one queue.\n")
         if concern is Services:
             parts.append("\nThese stand in `.env.services`; Antenna's processes do not see them.\n")
-    parts.append("\n## Variables of earlier versions\n\nReported at start, and otherwise ignored.\n\n")
+    parts.append("\n## Variables of the Antenna before\n\nReported at start, and otherwise ignored.\n\n")
     parts.append("| variable | instead |\n|---|---|\n")
     parts += [f"| `{name}` | {instead} |\n" for name, instead in SUCCESSORS.items()]
     return "".join(parts)

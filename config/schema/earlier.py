@@ -1,4 +1,4 @@
-"""Variables of earlier versions and of the system before: what is read instead."""
+"""Variables of the Antenna before, and those that belong in another file: what is read instead."""
 
 _SERVICES = "it belongs in .env.services, for the services beside Antenna's processes"
 
@@ -20,9 +20,6 @@ SUCCESSORS = {
     "DJANGO_READ_DOT_ENV_FILE": "no settings read .env; Compose does",
     "EXTERNAL_BASE_URL": "set ANTENNA_PUBLIC_URL",
     "EXTERNAL_HOSTNAME": "set ANTENNA_PUBLIC_URL",
-    "RABBITMQ_ERLANG_COOKIE": "set ERLANG_COOKIE in .env.services",
-    "RABBITMQ_ERLANG_COOKIE_FILE": "set ERLANG_COOKIE_FILE in .env.services",
-    "ANTENNA_SERVE_MEDIA": "files open by signed links",
     "RABBITMQ_DEFAULT_USER": "set RABBITMQ_USER in .env.services",
     "RABBITMQ_DEFAULT_PASS": "set RABBITMQ_PASSWORD in .env.services",
     "RABBITMQ_PASSWORD": _SERVICES,

@@ -57,6 +57,7 @@ INSTALLED_APPS = [
     "ami.jobs",
     "ami.exports",
     "ami.console",
+    "ami.adopt",
     "config.apps.CompositionConfig",
 ]
 MIDDLEWARE = [

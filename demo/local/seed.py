@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from django.core.management.base import CommandError
 
 from ami.jobs.models import Job
 from ami.main.models import ApiToken, Project, User
@@ -18,7 +19,7 @@ from demo.ground_truth import TRUTH_FILE
 from demo.local import parts
 from demo.local.login import Login
 from demo.local.output import Output
-from demo.local.place import LocalPlace
+from demo.local.place import LocalPlace, NotUsable
 from demo.renderer import draw_nights, station_name
 from provision.patience import processor_seconds
 
@@ -40,7 +41,10 @@ class Seeded:
 
 def prepare(login: Login) -> None:
     """Create or migrate the tables, declare the queues and the schedule, and make the login."""
-    demo_project.migrate(is_quick=False)
+    try:
+        demo_project.migrate(is_quick=False)
+    except CommandError as error:
+        raise NotUsable(str(error)) from error
     user = User.objects.filter(email=login.email).first()
     if user is None:
         User.objects.create_superuser(email=login.email, password=login.password)

@@ -1,5 +1,6 @@
 """The split's promise: a flood on ingest, or five long exports, delays neither beat's ticks nor a person's click."""
 
+import json
 import time
 from datetime import timedelta
 
@@ -10,6 +11,8 @@ from django.utils import timezone
 
 from ami.exports.services.requests import request_export
 from ami.jobs.models import Job, JobImage
+from ami.jobs.services import stored_results
+from ami.jobs.services.result_batches import HANDLE_RESULT
 from ami.main.models import Detection, Occurrence, SourceImage
 from ami.main.services.boxes import bbox_key
 from ami.ml.models import ProcessingService
@@ -41,13 +44,13 @@ class Flood:
         self.sent = 0
 
     def publish(self, count: int) -> None:
-        """Publish so many results in the older publishers' form, the body inside the message."""
-        captures = self._captures(count)
+        """Store so many results, and publish a message for each."""
+        found = [{"reply_subject": "", "result": self.world.found(each, boxes=0)} for each in self._captures(count)]
+        rows = stored_results.store_many(self.job, [("", json.dumps(item).encode()) for item in found])
         with self.place.app.producer_pool.acquire(block=True) as producer:
-            for capture in captures:
-                body = {"job_id": self.job.pk, "result_data": self.world.found(capture, boxes=0), "reply_subject": ""}
-                task = "ami.jobs.tasks.process_nats_pipeline_result"
-                self.place.send(task, kwargs=body, producer=producer)
+            for row in rows:
+                body = {"job_id": self.job.pk, "result_key": row.key, "reply_subject": ""}
+                self.place.send(HANDLE_RESULT, kwargs=body, producer=producer)
 
     def _captures(self, count: int) -> list[SourceImage]:
         begin = timezone.now() - timedelta(days=300)

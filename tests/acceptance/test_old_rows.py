@@ -9,7 +9,7 @@ from django.utils import timezone
 from ami.queues.models import AuditEntry
 from tests.support.place import Place, new_place, until
 
-PURGE, BESIDE = "ami.main.tasks.purge_old_rows", "ami.main.tasks.update_stale_counts"
+PURGE, BESIDE = "ami.main.tasks.purge_old_rows", "ami.jobs.tasks.audit_jobs"
 HOUSEKEEPING, MANY = "antenna-housekeeping", 12_500
 
 

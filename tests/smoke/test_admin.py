@@ -10,7 +10,7 @@ import pytest
 from tests.support.containers.deployment import Deployment
 from tests.support.containers.engine import until
 
-SCHEDULED = "ami.main.tasks.update_stale_counts"
+SCHEDULED = "ami.main.tasks.purge_old_rows"
 
 
 class Browser:

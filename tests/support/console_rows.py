@@ -173,7 +173,7 @@ def _running(task_id: str, now: Any) -> dict[str, Any]:
 
 def _schedule() -> None:
     every, _ = IntervalSchedule.objects.get_or_create(every=1, period="minutes")
-    task, now = "ami.main.tasks.update_stale_counts", timezone.now()
+    task, now = "ami.main.tasks.purge_old_rows", timezone.now()
     for number in range(20):
         entry = PeriodicTask.objects.create(name=f"each {number}", task=task, interval=every, last_run_at=now)
         TickClaim.objects.create(entry=entry, number=1, task_id=f"tick-{number}", claimed_at=now, ends=1)

@@ -9,7 +9,7 @@ from ami.celery.app import PUBLISH_ID_HEADER
 from ami.queues.letters import rows
 from ami.queues.models import Letter
 
-QUEUE, TASK = "antenna-ingest.dlq", "ami.main.tasks.update_stale_counts"
+QUEUE, TASK = "antenna-ingest.dlq", "ami.main.tasks.purge_old_rows"
 
 
 def letter(number: int, body: Any = None, **headers: Any) -> Letter:

@@ -7,7 +7,6 @@ from typing import Any
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
-from pydantic import TypeAdapter, ValidationError
 
 from ami.jobs.errors import NatsUnavailable, ResultMissing
 from ami.jobs.models import Job, JobImage, StoredResult
@@ -15,13 +14,11 @@ from ami.jobs.services import jetstream, job_completion, job_results, result_bat
 from ami.jobs.services.expected_results import Expected, canonical
 from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import settle_failed
-from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult, TaskResult
+from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult
 from ami.ml.services import checked_results, wire
 from ami.ml.services.wire import Names
 
 logger = logging.getLogger(__name__)
-
-_parser: TypeAdapter[PipelineResultsResponse | PipelineResultsError] = TypeAdapter(TaskResult)
 
 #: What is not a result's fault: the whole batch is tried again.
 TRANSIENT = (OperationalError, InterfaceError, SoftTimeLimitExceeded)
@@ -33,27 +30,21 @@ class ResultRefused(ValueError):
 
 @dataclass
 class Item:
-    """One result with its reply subject, and its row unless an older publisher put the result into the message."""
+    """One stored result with its reply subject."""
 
     reply_subject: str
     result: Any
-    row: StoredResult | None = None
+    row: StoredResult
     images: set[int] = field(default_factory=set)
     failed_image: int | None = None
 
     @property
     def is_handled(self) -> bool:
-        return self.row is not None and self.row.handled_at is not None
+        return self.row.handled_at is not None
 
 
-def handle(
-    job_id: int,
-    *,
-    result_key: str | None = None,
-    reply_subject: str | None = None,
-    result_data: dict[str, Any] | None = None,
-) -> None:
-    """Save one result, as a batch of it alone; whatever is wrong with it is raised.
+def handle(job_id: int, result_key: str, reply_subject: str | None) -> None:
+    """Save one stored result, as a batch of it alone; whatever is wrong with it is raised.
 
     Raises:
         ResultMissing: the stored body is missing.
@@ -64,11 +55,8 @@ def handle(
     if (job := _job(job_id)) is None:
         logger.warning("Result %s dropped: job %s was deleted", result_key, job_id, extra={"job": job_id})
         return
-    if result_key is None:
-        item = Item(reply_subject or "", parse(result_data))
-    else:
-        item = _item(_stored(result_key))
-        item.reply_subject = reply_subject or ""
+    item = _item(_stored(result_key))
+    item.reply_subject = reply_subject or ""
     _save(job, [item])
     _finish(job, [item])
 
@@ -99,7 +87,7 @@ def handle_batch(job_id: int, result_ids: Iterable[int]) -> None:
             logger.info("Saving %s results one by one: %r", len(wave), error, extra={"job": job_id})
             bad += _save_one_by_one(job, wave)
     refused = {row.pk for row in bad}
-    _finish(job, [item for item in items if item.row is None or item.row.pk not in refused])
+    _finish(job, [item for item in items if item.row.pk not in refused])
     if bad:
         result_batches.publish_alone(bad)
 
@@ -138,19 +126,6 @@ def _item(row: StoredResult) -> Item:
     row.body = None
     checked = checked_results.read(text) if row.wire_version == wire.version() else None
     return Item(row.reply_subject, checked or parse_text(text), row)
-
-
-def parse(data: Any) -> PipelineResultsResponse | PipelineResultsError:
-    """Return the wire model of a result.
-
-    Raises:
-        ResultRefused: names the field and the error.
-    """
-    try:
-        return _parser.validate_python(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ResultRefused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def parse_text(text: bytearray) -> PipelineResultsResponse | PipelineResultsError:
@@ -204,7 +179,7 @@ def _save(job: Job, items: Sequence[Item]) -> None:
     def finish() -> None:
         failed = [item for item in new if isinstance(item.result, PipelineResultsError)]
         _fail(job, sorted(failed, key=lambda item: item.failed_image or 0))
-        stored_results.mark_handled(item.row for item in new if item.row)
+        stored_results.mark_handled(item.row for item in new)
 
     locked = {item.failed_image for item in new if item.failed_image is not None}
     job_results.save_responses(job, responses, locked=locked, finish=finish)
@@ -227,7 +202,6 @@ def _save_one_by_one(job: Job, items: Iterable[Item]) -> list[StoredResult]:
         except TRANSIENT:
             raise
         except Exception as error:
-            assert item.row is not None
             logger.info("Result %s not saved: %r", item.row.key, error, extra={"job": job.pk})
             bad.append(item.row)
     return bad

@@ -14,7 +14,6 @@ from ami.main.api.files import FileLinks, file_action, file_response, picture
 from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
 from ami.main.api.parameters import project_asked
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
-from ami.main.services import detection_projects
 from ami.main.services.keyset import Order
 from ami.main.services.stored_files import CROP
 
@@ -191,11 +190,6 @@ class DetectionViewSet(FileLinks, ProjectScoped, viewsets.ReadOnlyModelViewSet[D
     def get_serializer_class(self) -> type[DetectionSerializer]:
         """Return the serializer; a single detection comes with its history."""
         return DetectionHistorySerializer if self.action == "retrieve" else DetectionSerializer
-
-    @property
-    def project_lookup(self) -> str:  # type: ignore[override]
-        """The lookup to the project: through the capture until every detection has a copy."""
-        return "project" if detection_projects.complete() else "source_image__project"
 
     def get_queryset(self) -> QuerySet[Detection]:
         """Return the visible detections; the keys of a station's or a session's come from their occurrences.

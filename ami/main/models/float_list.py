@@ -6,7 +6,6 @@ from array import array
 from typing import Any
 
 from django.db import models
-from django.db.models.query_utils import DeferredAttribute
 
 BYTES_EACH = 8
 
@@ -28,36 +27,8 @@ def unpack(content: bytes | memoryview) -> list[float]:
     return packed.tolist()
 
 
-class FloatListAttribute(DeferredAttribute):
-    """The list; of a row that an earlier version wrote, that of the field's ``json_field``."""
-
-    def __get__(self, instance: Any, cls: Any = None) -> Any:
-        value = super().__get__(instance, cls)
-        if instance is None or value is not None:
-            return value
-        old = getattr(instance, self.field.json_field) or []
-        try:
-            # PostgreSQL's JSON gives a large float back as an integer.
-            return unpack(pack(old))
-        except (TypeError, OverflowError):
-            return old
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.field.attname] = value
-
-
 class FloatListField(models.BinaryField):
-    """A list of floats. NULL: the row has it in ``json_field``, as JSON, until it is converted."""
-
-    descriptor_class = FloatListAttribute
-
-    def __init__(self, *args: Any, json_field: str = "", **kwargs: Any) -> None:
-        self.json_field = json_field
-        super().__init__(*args, **kwargs)
-
-    def deconstruct(self) -> Any:
-        name, path, args, kwargs = super().deconstruct()
-        return name, path, args, {**kwargs, "json_field": self.json_field}
+    """A list of floats."""
 
     def from_db_value(self, value: Any, *_: Any) -> list[float] | None:
         return None if value is None else unpack(value)

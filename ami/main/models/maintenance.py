@@ -6,23 +6,6 @@ from django.db import models
 from ami.main.models.base import TimestampedModel
 
 
-class StaleCount(models.Model):
-    """A mark of an earlier version that an object's calculated fields are out of date; it becomes a call.
-
-    ``kind`` is event, deployment, project or sessions. The table goes with the next version: its workers write none.
-    """
-
-    kind = models.CharField(max_length=16)
-    object_pk = models.BigIntegerField()
-    marked_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["kind", "object_pk"])]
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.object_pk}"
-
-
 class Lease(models.Model):
     """An exclusive, expiring right to do the named work; see `ami.main.services.leases`.
 

@@ -50,15 +50,13 @@ class Detection(TimestampedModel):
     """A detector's box on a capture; with ``bbox`` NULL a null marker: the detector ran and found nothing.
 
     ``bbox`` is ``[x1, y1, x2, y2]`` in pixels; ``path`` is the crop in the default storage, empty until it exists.
-    ``project`` is a copy of the capture's, for lists; None only in rows older than the column, until
-    `ami.main.services.detection_projects` has filled them.
+    ``project`` is a copy of the capture's, for lists.
     """
 
     project = models.ForeignKey(
         Project,
         # They are deleted with their capture.
         on_delete=models.DO_NOTHING,
-        null=True,
         editable=False,
         related_name="detections",
         db_index=False,
@@ -97,7 +95,6 @@ class Detection(TimestampedModel):
             models.Index(fields=["source_image", "-created_at"]),
             models.Index(fields=["detection_algorithm", "id"], name="detections_by_algorithm"),
             models.Index(fields=["project", "id"], condition=Q(bbox__isnull=False), name="detections_of_project"),
-            models.Index(fields=["id"], condition=Q(project__isnull=True), name="detections_without_project"),
         ]
 
     def __str__(self) -> str:
@@ -129,11 +126,11 @@ class Classification(TimestampedModel):
     """A classifier's result for a detection; ``scores[i]`` and ``logits[i]`` belong to label i of the category map.
 
     A newer job's row replaces an older job's as the current one and leaves it as it is (decision 0045). ``job_id`` is
-    None in rows older than the column, and stays when the job is deleted.
+    None in rows that no job made, and stays when the job is deleted.
     """
 
     #: The fields that may be long, for ``defer()``.
-    LONG_LISTS = ("scores", "logits", "scores_json", "logits_json")
+    LONG_LISTS = ("scores", "logits")
 
     # Other indexes, below, begin with these keys.
     detection = models.ForeignKey(Detection, on_delete=models.CASCADE, related_name="classifications", db_index=False)
@@ -157,11 +154,8 @@ class Classification(TimestampedModel):
     )
     taxon = models.ForeignKey(Taxon, on_delete=models.SET_NULL, null=True, blank=True, related_name="classifications")
     score = models.FloatField(null=True, blank=True)
-    scores = FloatListField(default=list, blank=True, null=True, db_column="scores_f64", json_field="scores_json")
-    logits = FloatListField(default=list, blank=True, null=True, db_column="logits_f64", json_field="logits_json")
-    #: What an earlier version wrote, until `ami.main.services.float_conversion` has converted it.
-    scores_json = models.JSONField(null=True, blank=True, editable=False, db_column="scores")
-    logits_json = models.JSONField(null=True, blank=True, editable=False, db_column="logits")
+    scores = FloatListField(default=list, blank=True)
+    logits = FloatListField(default=list, blank=True)
     terminal = models.BooleanField(default=True)
     timestamp = models.DateTimeField(null=True, blank=True)
     applied_to = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="derived")

@@ -6,17 +6,12 @@ The calls of one kind are one run (`GroupBy` of ``update_counts``), `ANTENNA_COU
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from django.db import transaction
-
-from ami.main.models.maintenance import StaleCount
 from ami.queues.publish import publish_many, signature
 
 UPDATE_COUNTS, REGROUP = "ami.main.tasks.update_counts", "ami.main.tasks.regroup_events"
 KINDS = ("event", "deployment", "project")
 #: Keys of one call; a group's run has those of many.
 MOST_KEYS = 1000
-#: Marks of an earlier version that are handed over at once.
-MOST_MARKS = 5000
 
 
 def mark_stale(kind: str, pks: Iterable[int | None]) -> None:
@@ -53,14 +48,3 @@ def regroup_later(pks: Iterable[int]) -> None:
 
     stations = Deployment.objects.filter(pk__in=list(pks)).order_by("pk").values_list("pk", "project_id")
     publish_many([signature(regroup_events, deployment_id=pk, project_id=project) for pk, project in stations])
-
-
-def hand_over() -> int:
-    """Make calls of marks that an earlier version has written; return how many marks."""
-    with transaction.atomic():
-        rows = list(StaleCount.objects.order_by("pk").values_list("pk", "kind", "object_pk")[:MOST_MARKS])
-        for kind in KINDS:
-            mark_stale(kind, [key for _, each, key in rows if each == kind])
-        regroup_later(sorted({key for _, each, key in rows if each == "sessions"}))
-        StaleCount.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
-    return len(rows)

@@ -37,14 +37,10 @@ def _findings() -> Iterator[Finding]:
     if not enabled:
         return
     if not any(age < SILENT for age in beats.values()):
-        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. {_start()}")
+        start = f"Start it: '{start_commands.of_beat()}'."
+        yield Finding("error", "no-beat", f"{_last(beats)}; enabled entries: {len(enabled)}. {start}")
         return
     yield from _late(enabled)
-
-
-def _start() -> str:
-    beat = start_commands.of_beat()
-    return f"Start it: '{beat}'. A beat of an earlier version is not seen: if one runs, do not start a second."
 
 
 def _last(beats: dict[str, timedelta]) -> str:

@@ -25,7 +25,7 @@ def consumed(
     Without ``rows`` what operators want cannot be read: a queue whose worker answers may be paused.
     """
     if rows is None:
-        wanted = {queue for worker in workers for queue in worker.own_queues or ()}
+        wanted = {queue for worker in workers for queue in worker.own_queues}
     else:
         wanted = reported.closed_queues(topology, rows)
     held = {*governors.held_queues(workers), *wanted}
@@ -46,17 +46,9 @@ def _remedy(topology: Topology, state: QueueState, workers: Sequence[governors.W
     """Return the end of the sentence: who runs without a consumer and how to add it, or what to start.
 
     A worker whose consumer was cancelled (``celery control cancel_consumer``) no longer consumes the queue, but was
-    started for it. One of an earlier version does not report that: its node name, which the start command makes of the
-    row's key, tells it.
+    started for it.
     """
-    node = f"{topology.workload(state.queue).key.lower()}@"
-
-    def is_its_worker(worker: governors.Worker) -> bool:
-        if worker.own_queues is None:
-            return worker.is_ours and worker.name.startswith(node)
-        return state.queue in worker.own_queues
-
-    idle = [worker.name for worker in workers if is_its_worker(worker) and state.queue not in worker.queues]
+    idle = [each.name for each in workers if state.queue in each.own_queues and state.queue not in each.queues]
     if not idle:
         return f"; start its worker: '{start_commands.of_worker(topology.workload(state.queue))}'."
     how = f"run 'celery -A {APP} control add_consumer {state.queue} -d {','.join(idle)}'."

@@ -91,7 +91,7 @@ def _limits(topology: Topology, worker: str, stats: Mapping[str, Any]) -> Iterat
 
 def _lacking(topology: Topology, queues: Sequence[str], stats: Mapping[str, Any]) -> list[str]:
     """Return the limits that a worker lacks, if a row of its queues has them: only prefork pools do."""
-    pool, limits = stats.get("pool"), stats.get("limits")
+    pool = stats.get("pool")
     has_rows = any(row.pool == PREFORK for row in topology.workloads if row.queue in queues)
     if not has_rows or not isinstance(pool, Mapping):  # "N/A" without a pool.
         return []
@@ -103,8 +103,7 @@ def _lacking(topology: Topology, queues: Sequence[str], stats: Mapping[str, Any]
         "a soft time limit": not soft,
         "a hard time limit": not hard,
         "recycling by tasks": pool["max-tasks-per-child"] in (None, "N/A"),
-        # A worker of an earlier version does not report it.
-        "a memory limit": limits is not None and not limits["max_memory_per_child"],
+        "a memory limit": not stats["limits"]["max_memory_per_child"],
     }
     return [limit for limit, is_missing in lacks.items() if is_missing]
 

@@ -1,6 +1,5 @@
 """What the queue operations keep in the database."""
 
-from ami.queues.models.adoption import Adoption
 from ami.queues.models.audit_entry import AuditEntry
 from ami.queues.models.beat import Beat
 from ami.queues.models.desired_state import DesiredState
@@ -16,7 +15,6 @@ from ami.queues.models.tick_claim import TickClaim
 from ami.queues.models.worker import Worker
 
 __all__ = [
-    "Adoption",
     "AuditEntry",
     "Beat",
     "DesiredState",

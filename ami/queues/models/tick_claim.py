@@ -9,7 +9,7 @@ from ami.celery.tick_claims import MISFIRES, NONE
 class TickClaim(models.Model):
     """One row per entry, changed only by conditional updates on ``number`` and ``tries``."""
 
-    # No constraint: code of an earlier version, which does not know this table, can delete entries.
+    # No constraint: an entry may be deleted while a beat claims its tick.
     entry = models.OneToOneField(
         PeriodicTask, on_delete=models.CASCADE, primary_key=True, related_name="+", db_constraint=False
     )

@@ -37,8 +37,9 @@ class Worker(models.Model):
     repairs = models.JSONField(default=dict, help_text="how often each kind of drift was repaired")
     running = models.JSONField(default=list, help_text="what runs: id, task, pid, started, attempt, KiB, progress")
     unaccounted = models.PositiveIntegerField(default=0, help_text="delivered messages that it does not run")
-    # Null in the row of a worker of an earlier version.
-    totals = models.JSONField(null=True, help_text="what its tasks waited and ran, since its start, by queue and task")
+    totals = models.JSONField(
+        default=dict, help_text="what its tasks waited and ran since its start, by queue and task"
+    )
     governor = models.JSONField(null=True, help_text="memory, thresholds and reasons of its governor")
     verdict = models.CharField(
         max_length=32, blank=True, db_default="", help_text="why it was flagged; empty when it is well"

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
-from ami.jobs.services import ingest, jetstream, job_slice, operations
+from ami.jobs.services import jetstream, job_slice, operations
 from ami.jobs.services.audits import streams
 from ami.jobs.services.job_slice import Next
 from ami.jobs.services.progress import progress
@@ -22,6 +22,7 @@ from ami.ml.services import heartbeats
 from tests.support.place import until
 from tests.support.product.job_setup import Now, World
 from tests.support.product.result_messages import handle_message, keep_result_messages
+from tests.support.product.results import handle_result
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_incident_27_settled_images_are_acknowledged_not_handed_out(
     captures = world.captures(2)
     job = started(world, number, captures)
     assert len(fetch(client, job, 2)) == 2
-    ingest.handle(job.pk, result_data=world.found(captures[0]))
+    handle_result(job.pk, result=world.found(captures[0]))
     handed = []
     while not handed:
         handed = fetch(client, job, 2)
@@ -139,7 +140,7 @@ def test_hazard_10_redelivered_run_job_continues_without_a_reset(world: World, n
     job.refresh_from_db()
     job_slice.run_slice(job, "second", Now())
     [delivery] = jetstream.fetch(number, 1)
-    ingest.handle(number, result_data=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
+    handle_result(number, result=world.found(captures[[c.pk for c in captures].index(delivery.image_id)]))
     job.refresh_from_db()
     job_slice.run_slice(job, "second", Now())
     states = sorted(JobImage.objects.filter(job=job).values_list("state", flat=True))
@@ -170,7 +171,7 @@ def test_incident_30_a_poison_image_fails_alone(
     job = started(world, number, captures)
     assert len(fetch(client, job, 3)) == 3
     for capture in captures[:2]:
-        ingest.handle(job.pk, result_data=world.found(capture))
+        handle_result(job.pk, result=world.found(capture))
     job.refresh_from_db()
     while job.status == JobStatus.STARTED:
         fetch(client, job, 3)
@@ -337,7 +338,7 @@ def test_incident_29_error_after_publishing_keeps_job_and_messages(
     assert {task["image_id"] for task in tasks} == set(by_id)
     for task in tasks:
         found = world.found(by_id[task["image_id"]])
-        ingest.handle(number, reply_subject=task["reply_subject"], result_data=found)
+        handle_result(number, reply_subject=task["reply_subject"], result=found)
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
 

@@ -18,7 +18,7 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState, JobStatus
-from ami.jobs.services import claim_extension, db_interrupt, ingest, job_slice, stored_results
+from ami.jobs.services import claim_extension, db_interrupt, job_slice, stored_results
 from ami.jobs.services import job_results as saving
 from ami.jobs.services.transitions import move
 from ami.jobs.signals import job_status_changed
@@ -26,6 +26,7 @@ from ami.jobs.tasks import process_nats_pipeline_result
 from ami.main.models import Classification, Detection, Occurrence, Taxon
 from tests.support.product.job_setup import Now, World
 from tests.support.product.result_messages import handle_message, keep_result_messages
+from tests.support.product.results import handle_result
 
 AT_ONCE = 8
 TRIES = 6
@@ -64,7 +65,7 @@ def test_hazard_4_concurrent_duplicates_of_a_result_are_one_set_of_rows(world: W
     captures = world.captures(3)
     job = world.running(captures)
     result = world.found(*captures, boxes=4)
-    at_once(lambda _: ingest.handle(job.pk, result_data=result))
+    at_once(lambda _: handle_result(job.pk, result=result))
     assert Detection.objects.count() == Classification.objects.count() == Occurrence.objects.count() == 12
     assert Taxon.objects.count() == 1
     assert sum(JobImage.objects.values_list("detections_count", flat=True)) == 12
@@ -75,7 +76,7 @@ def test_two_jobs_over_the_same_captures_at_once_are_one_set_of_rows(world: Worl
     captures = world.captures(4)
     jobs = [world.running(captures) for _ in range(4)]
     results = [world.found(*order, boxes=3) for order in (captures, captures[::-1])]
-    at_once(lambda index: ingest.handle(jobs[index % 4].pk, result_data=results[index % 2]))
+    at_once(lambda index: handle_result(jobs[index % 4].pk, result=results[index % 2]))
     assert Detection.objects.count() == Occurrence.objects.count() == 12
     assert set(Job.objects.values_list("status", flat=True)) == {JobStatus.SUCCESS}
 
@@ -86,7 +87,7 @@ def test_incident_34_many_results_of_one_job_at_once_settle_each_image_once(worl
     finished: list[str] = []
     job_status_changed.connect(listener := lambda new, **_: finished.append(new), weak=False)
     try:
-        at_once(lambda i: [ingest.handle(job.pk, result_data=world.found(c)) for c in captures[i::AT_ONCE]])
+        at_once(lambda i: [handle_result(job.pk, result=world.found(c)) for c in captures[i::AT_ONCE]])
     finally:
         job_status_changed.disconnect(listener)
     assert finished == [JobStatus.SUCCESS]
@@ -143,7 +144,7 @@ def test_incident_34_posts_and_ingest_do_not_wait_for_the_job_row(world: World, 
             at_once(handle, 20)
     assert written == []
     assert JobImage.objects.unsettled().count() == 1
-    ingest.handle(job.pk, result_data=world.found(captures[20]))
+    handle_result(job.pk, result=world.found(captures[20]))
     assert Job.objects.get(pk=job.pk).status == JobStatus.SUCCESS
 
 

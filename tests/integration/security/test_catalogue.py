@@ -9,12 +9,12 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
-from ami.jobs.services import ingest
 from ami.main.models import Classification, Detection, Identification, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse, ProcessingServiceStatusResponse
 from ami.ml.tasks import check_processing_service
 from tests.support.product import factories
+from tests.support.product.results import handle_result
 from tests.support.product.tenants import Tenant
 
 
@@ -82,7 +82,7 @@ def test_slug_registered_first_elsewhere_keeps_the_owners_labels(mine: Tenant, t
     register(theirs.client, theirs.world.project.pk, described("sheet", ["Moth", "Beetle"]))
     pipeline = next(row for row in rows(theirs.client, "ml/pipelines/") if row["slug"] == "sheet")
     job = finished_job(theirs, pipeline["id"])
-    ingest.handle(job.pk, result_data=found(theirs, "sheet", "Beetle"))
+    handle_result(job.pk, result=found(theirs, "sheet", "Beetle"))
     saved = Classification.objects.get(detection__source_image=theirs.capture, algorithm__key="sheet-cls")
     assert saved.category_map.labels == ["Moth", "Beetle"]
     assert saved.algorithm_id in [algorithm["id"] for algorithm in pipeline["algorithms"]]
@@ -141,9 +141,9 @@ def test_polling_a_slug_marks_no_service_of_another_project_as_seen(mine: Tenant
 def test_result_does_not_register_another_projects_pipeline(mine: Tenant, theirs: Tenant) -> None:
     Detection.objects.filter(source_image=mine.capture).delete()
     register(theirs.client, theirs.world.project.pk, described("sheet", ["Moth"]))
-    ingest.handle(mine.job.pk, result_data=found(mine, "sheet", "Moth"))
+    handle_result(mine.job.pk, result=found(mine, "sheet", "Moth"))
     borrowed = {**found(mine, "sheet", "Moth"), "pipeline": mine.world.pipeline.slug}
-    ingest.handle(mine.job.pk, result_data=borrowed)
+    handle_result(mine.job.pk, result=borrowed)
     lines = list(mine.job.log_entries.order_by("pk").values_list("message", flat=True))
     assert "of pipeline 'sheet'" in lines[-2]
     assert "'sheet-cls', 'sheet-det'" in lines[-1]
@@ -154,7 +154,7 @@ def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Tenant, theirs: 
     result = mine.world.found(theirs.capture, boxes=50)
     for number, detection in enumerate(result["detections"]):
         detection["classifications"][0]["classification"] = f"Invented {number}"
-    ingest.handle(mine.job.pk, result_data=result)
+    handle_result(mine.job.pk, result=result)
     assert not Taxon.objects.filter(name__startswith="Invented").exists()
     assert not Detection.objects.filter(
         source_image=theirs.capture, classifications__algorithm__key="cls-mine"
@@ -163,7 +163,7 @@ def test_result_about_no_image_of_the_job_creates_no_taxa(mine: Tenant, theirs: 
 
 
 def test_taxa_of_another_project_are_neither_listed_nor_read(mine: Tenant, theirs: Tenant) -> None:
-    ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
+    handle_result(theirs.job.pk, result=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     checklist = factories.taxon("Noctua comes")
     secret = Taxon.objects.get(name="Secretaria ignota")
     names = [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
@@ -183,12 +183,12 @@ def test_taxon_of_an_identification_is_listed_for_the_project(mine: Tenant, thei
 
 def test_result_keeps_a_shared_taxon_shared(mine: Tenant, theirs: Tenant) -> None:
     checklist = factories.taxon("Noctua comes")
-    ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label=checklist.name))
+    handle_result(theirs.job.pk, result=theirs.world.found(theirs.capture, label=checklist.name))
     assert checklist.name in [row["name"] for row in rows(mine.client, "taxa/?limit=500")]
 
 
 def test_taxa_of_a_deleted_project_do_not_become_shared(mine: Tenant, theirs: Tenant) -> None:
-    ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
+    handle_result(theirs.job.pk, result=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     assert theirs.client.delete(f"/api/v2/projects/{theirs.world.project.pk}/").status_code == 204
     assert not rows(mine.client, "taxa/?name=Secretaria")
 
@@ -247,7 +247,7 @@ def test_user_registers_a_shared_service_in_own_projects_only(
 
 @pytest.mark.parametrize("kind", ["ml/pipelines", "ml/algorithms", "taxa"])
 def test_filter_by_another_project_shows_no_row_of_it(mine: Tenant, theirs: Tenant, kind: str) -> None:
-    ingest.handle(theirs.job.pk, result_data=theirs.world.found(theirs.capture, label="Secretaria ignota"))
+    handle_result(theirs.job.pk, result=theirs.world.found(theirs.capture, label="Secretaria ignota"))
     visible = rows(mine.client, f"{kind}/?project={theirs.world.project.pk}&limit=500")
     assert visible == rows(mine.client, f"{kind}/?project={2**40}&limit=500")
     assert "theirs" not in str(visible)

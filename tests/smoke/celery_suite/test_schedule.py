@@ -10,8 +10,8 @@ from tests.support.containers.deployment import Deployment
 from tests.support.containers.engine import until
 from tests.support.containers.faults import restarts
 
-#: Beat sends it every 15 seconds.
-TASK = "ami.main.tasks.update_stale_counts"
+#: Beat sends it every minute.
+TASK = "ami.jobs.tasks.audit_jobs"
 RAN = re.compile(rf"Task {re.escape(TASK)}\[\S+\] succeeded")
 
 

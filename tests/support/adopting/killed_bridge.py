@@ -48,7 +48,7 @@ def _in_fork(prepare: Callable[[], None], argv: list[str]) -> int:
 
 def _die_at(point: str, number: int) -> None:
     """Kill this process at the ``number``-th message that reaches ``point``."""
-    from ami.queues.adoption import bridge, old_broker, split, tally
+    from ami.adopt import bridge, old_broker, split, tally
 
     if point == "stored":
         _wrap(split, "publish", number, before=True)

@@ -84,7 +84,7 @@ def pipeline() -> Pipeline:
 
 
 #: A task that is registered.
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.main.tasks.purge_old_rows"
 
 
 def failure_of(task: str) -> TaskFailure:

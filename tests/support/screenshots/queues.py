@@ -277,7 +277,7 @@ def _worker(
 
 def _schedule() -> None:
     schedule.synchronise()
-    PeriodicTask.objects.filter(task="ami.main.tasks.update_float_lists").update(enabled=False)
+    PeriodicTask.objects.filter(task="ami.main.tasks.purge_old_rows").update(enabled=False)
     _ticks()
 
 

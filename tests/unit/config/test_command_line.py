@@ -54,7 +54,7 @@ def test_celery_call_publishes_where_results_are_in_the_database(run: Run, migra
     copy(migrated, database)
     place = {**LOCAL, "DATABASE_URL": f"sqlite:///{database}", "CELERY_BROKER_URL": f"objectstore+file://{tmp_path}/b"}
     assert run("manage.py", "queues", "declare", **place).returncode == 0
-    done = run("-m", "celery", "-A", "config", "call", "ami.main.tasks.update_stale_counts", **place)
+    done = run("-m", "celery", "-A", "config", "call", "ami.main.tasks.purge_old_rows", **place)
     assert (done.returncode, done.stderr) == (0, "")
     rollout = run("manage.py", "queues", "rollback", "--dry-run", "--json", **place)
     assert json.loads(rollout.stdout)["antenna-housekeeping"] == 1

@@ -44,7 +44,7 @@ OTHERS = (
     "ami.jobs.services.audits",
     "ami.main.services.file_times",
     "ami.ml.schemas",
-    "ami.queues.adoption.operation",
+    "ami.adopt.operation",
     "ami.queues.diagnostics.queues",
     "ami.queues.letters.found",
     "ami.queues.overview",

@@ -144,7 +144,7 @@ def tick_record(name: str, message: str, *args: object, **more: object) -> loggi
     return record
 
 
-TICK = "ami.main.tasks.update_stale_counts"
+TICK = "ami.main.tasks.purge_old_rows"
 
 
 @pytest.mark.parametrize("level", ["INFO", "DEBUG"])

@@ -33,7 +33,7 @@ def test_rendered_files_document_every_variable_once():
     documented = [name for text in texts for name, _ in ASSIGNMENT.findall(text)]
     assert sorted(documented) == sorted(set(documented))
     assert set(DECLARED) <= set(documented)
-    page = FILES["docs/settings.md"]().partition("## Variables of earlier versions")[0]
+    page = FILES["docs/settings.md"]().partition("## Variables of the Antenna before")[0]
     assert [name for name in DECLARED if page.count(f"| `{name}` |") != 1] == []
 
 

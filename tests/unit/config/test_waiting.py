@@ -4,6 +4,7 @@ import contextlib
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -201,6 +202,20 @@ def test_the_missing_migrations_are_those_of_django_s_plan(run: Run, migrated: P
     for plan, ours in compared:
         assert plan == ours
     assert run(*WAITING, *SAY, **local(tmp_path)).stderr == ""
+
+
+@processes
+def test_database_of_an_earlier_version_is_refused_with_the_remedy(run: Run, start, migrated: Path, tmp_path: Path):
+    database = tmp_path / "x.sqlite3"
+    copy(migrated, database)
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DELETE FROM django_migrations WHERE app = 'main' AND name != '0001_initial'")
+        connection.execute("INSERT INTO django_migrations VALUES (NULL, 'main', '0002_login_attempts', '2026-01-01')")
+    done = run("manage.py", "migrate", **local(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"CommandError: {database} cannot be migrated: {migrations.MADE_EARLIER}.\n")
+    process = start(*SAY, **local(tmp_path))
+    until(lambda: f"(DATABASE_URL): {migrations.MADE_EARLIER}" in process.text, 60, "a process that starts says so")
 
 
 @processes

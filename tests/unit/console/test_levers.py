@@ -63,7 +63,7 @@ def test_viewer_may_not_look_at_messages(viewer):
     assert (viewer.get(address).status_code, viewer.post(address).status_code) == (403, 403)
 
 
-NODE, TASK, RUN = "ingest@here", "ami.main.tasks.update_stale_counts", "some-task"
+NODE, TASK, RUN = "ingest@here", "ami.main.tasks.purge_old_rows", "some-task"
 PACED = admitted.paced.name
 #: What each lever that is a wish writes for the target: kind, name, aspect, value; None: a time.
 WISHES = {

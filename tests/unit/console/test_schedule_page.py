@@ -18,7 +18,7 @@ from tests.support.brokers import celery_at
 from tests.support.console_pages import buttons, client, few_statements, text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
-SCHEDULE, TASK = "/admin/queues/schedule/", "ami.main.tasks.update_stale_counts"
+SCHEDULE, TASK = "/admin/queues/schedule/", "ami.main.tasks.purge_old_rows"
 
 
 def entry(name: str = "ours", late_seconds: float = 0, **fields: Any) -> PeriodicTask:

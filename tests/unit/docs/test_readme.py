@@ -10,7 +10,7 @@ FOLDERS = re.findall(r"^\| `(ami/[\w/]+|config)/` \| [^|]+ \| (.+) \|$", (ROOT /
 
 
 def test_every_module_of_the_folder_list_exists() -> None:
-    assert len(FOLDERS) == 15
+    assert len(FOLDERS) >= 15
     named = [ROOT / folder / name for folder, modules in FOLDERS for name in re.findall(r"`([\w/]+)`", modules)]
     missing = [path for path in named if not (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())]
     assert missing == []

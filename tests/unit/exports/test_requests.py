@@ -188,7 +188,7 @@ def test_a_long_export_publishes_its_successor(project, monkeypatch):
     later = []
     monkeypatch.setattr(tasks, "publish_successor", lambda task, **kwargs: later.append(kwargs))
     export = DataExport.objects.create(project=project, format=CSV)
-    tasks.run_export.apply(kwargs={"export_id": export.pk}, throw=True)
+    tasks.run_export.apply(kwargs={"export_id": export.pk, "project_id": export.project_id}, throw=True)
     assert later == [{"export_id": export.pk, "project_id": project.pk}]
     tasks.run_export.apply(kwargs=later[0], throw=True)
     export.refresh_from_db()

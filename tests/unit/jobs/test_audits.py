@@ -15,6 +15,7 @@ from ami.jobs.services.audits import stalled_jobs
 from ami.jobs.services.transitions import move
 from ami.main.models import Detection, Occurrence
 from tests.support.product.job_setup import World
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -146,7 +147,7 @@ def test_incident_47_broken_rows_are_counted(world: World, published) -> None:
 
     [capture] = world.captures(1)
     job = world.running([capture])
-    ingest.handle(job.pk, result_data=world.found(capture))
+    handle_result(job.pk, result=world.found(capture))
     assert sum(audits.audit_data_integrity().values()) == 1  # the crop, which is not made here
     Occurrence.objects.update(determination=None)
     assert audits.audit_data_integrity()["occurrences_without_determination"] == 1

@@ -11,11 +11,11 @@ from rest_framework.test import APIClient
 from ami.exports.services.formats.occurrences_json import OccurrencesJson
 from ami.exports.services.formats.row import COLUMNS, records
 from ami.jobs.models import Job
-from ami.jobs.services import ingest
 from ami.jobs.services.audits.data_integrity import audit_data_integrity
 from ami.main.models import Classification, Detection, Occurrence, SourceImage
 from ami.main.services.determinations import determine
 from tests.support.product.job_setup import World
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -26,7 +26,7 @@ def no_crops(monkeypatch):
 
 
 def save(world: World, job: Job, capture: SourceImage, label: str, score: float, boxes: int = 1) -> None:
-    ingest.handle(job.pk, result_data=world.found(capture, label=label, score=score, boxes=boxes))
+    handle_result(job.pk, result=world.found(capture, label=label, score=score, boxes=boxes))
 
 
 def rows() -> list[tuple[Any, ...]]:

@@ -6,11 +6,12 @@ import pytest
 
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import ingest, job_slice
+from ami.jobs.services import job_slice
 from ami.main.models import Classification, Detection, Occurrence
 from ami.ml.models import Algorithm, ProcessingService
 from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -92,7 +93,7 @@ def test_with_both_flags_boxes_are_classified_again_and_history_grows(world: Wor
     world.project.save()
     [capture] = world.captures(1)
     first = world.running([capture])
-    ingest.handle(first.pk, result_data=world.found(capture, boxes=2, label="Old"))
+    handle_result(first.pk, result=world.found(capture, boxes=2, label="Old"))
     second, seen = pushed(world, [capture])
     assert len(seen[0]["detections"]) == Detection.objects.count() == 2
     rows = Classification.objects.order_by("pk").values_list("job", "taxon__name", "is_current")

@@ -8,11 +8,12 @@ from rest_framework.test import APIClient
 
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import ingest, job_slice
+from ami.jobs.services import job_slice
 from ami.jobs.services.job_slice import Next
 from ami.main.models import Classification, Detection, Occurrence, SourceImage, SourceImageCollection, TaxaList, Taxon
 from ami.ml.models import Algorithm
 from tests.support.product.job_setup import Now, World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -27,7 +28,7 @@ def collection(world: World) -> SourceImageCollection:
     """Three captures of 200 x 120 with two boxes of 30 x 40 each; the classes score 0.9 and 0.1."""
     captures = world.captures(3)
     SourceImage.objects.update(width=200, height=120)
-    ingest.handle(world.running(captures).pk, result_data=world.found(*captures, boxes=2))
+    handle_result(world.running(captures).pk, result=world.found(*captures, boxes=2))
     made = SourceImageCollection.objects.create(name="set", project=world.project, method="manual")
     made.images.set(captures)
     return made

@@ -18,6 +18,7 @@ from ami.ml.api import bodies, gate
 from ami.ml.services import image_results, wire
 from tests.support.product.job_setup import World
 from tests.support.product.result_messages import keep_result_messages
+from tests.support.product.results import handle_result
 
 YEARS = "results.0.result.results.detections.0"
 
@@ -176,14 +177,14 @@ def test_message_published_around_the_api_is_refused_with_its_field(world, chang
         ingest.handle(job.pk, result_key=row.key)
     if key == "detections":
         with pytest.raises(ingest.ResultRefused, match=field):
-            ingest.handle(job.pk, result_data=found)
+            handle_result(job.pk, result=found)
 
 
 def test_invalid_reply_subject_is_never_published(world, monkeypatch) -> None:
     monkeypatch.setattr(ingest.jetstream, "acknowledge", lambda *_, **__: pytest.fail("acknowledged"))
     job = world.running([capture := world.captures(1)[0]])
     subject = f"$JS.ACK.job_{job.pk}.c.1.1.1.0.0\r\nPUB x 0"
-    ingest.handle(job.pk, result_data=world.found(capture), reply_subject=subject)
+    handle_result(job.pk, result=world.found(capture), reply_subject=subject)
     assert Detection.objects.count() == 1
 
 

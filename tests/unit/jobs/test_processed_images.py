@@ -8,7 +8,7 @@ from django.db.models import F
 
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import DispatchMode, ImageState, JobStatus
-from ami.jobs.services import ingest, job_images, ml_job
+from ami.jobs.services import job_images, ml_job
 from ami.jobs.services.expected_results import keep_names
 from ami.jobs.services.job_completion import complete_if_settled
 from ami.jobs.services.progress import progress
@@ -16,6 +16,7 @@ from ami.jobs.services.transitions import move
 from ami.main.models import Classification, Detection, SourceImage
 from ami.ml.models import Algorithm
 from tests.support.product.job_setup import Now, World
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -44,7 +45,7 @@ def processed(world: World, captures: list[SourceImage], result: Any = None, **f
     job = started(world.job(captures, **fields))
     assert job_images.collect(job, Now())
     for capture in captures:
-        ingest.handle(job.pk, result_data=result or world.found(capture, boxes=2))
+        handle_result(job.pk, result=result or world.found(capture, boxes=2))
     return job
 
 
@@ -67,9 +68,9 @@ def test_second_run_hands_out_only_what_failed(world: World) -> None:
     first = started(world.job(captures))
     assert job_images.collect(first, Now())
     for capture in captures[:2]:
-        ingest.handle(first.pk, result_data=world.found(capture))
-    ingest.handle(first.pk, result_data=world.found(captures[2], boxes=0))
-    ingest.handle(first.pk, result_data={"error": "no picture", "image_id": str(captures[3].pk)})
+        handle_result(first.pk, result=world.found(capture))
+    handle_result(first.pk, result=world.found(captures[2], boxes=0))
+    handle_result(first.pk, result={"error": "no picture", "image_id": str(captures[3].pk)})
     second = started(world.job(captures))
     assert job_images.collect(second, Now())
     assert list(JobImage.objects.filter(job=second).values_list("source_image", flat=True)) == [captures[3].pk]

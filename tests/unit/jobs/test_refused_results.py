@@ -15,6 +15,7 @@ from ami.main.models import Classification, Detection, SourceImage, Taxon
 from ami.ml.models import Algorithm, Pipeline
 from tests.support.product.job_setup import World, new_world
 from tests.support.product.result_messages import keep_result_messages
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -260,8 +261,7 @@ def test_equal_refusals_are_one_and_a_right_result_comes_after(rig: Rig) -> None
 
 
 def test_a_stored_result_of_another_pipeline_fails_its_delivery_and_saves_nothing(rig: Rig) -> None:
-    """As a publisher of an earlier version would store it."""
-    ingest.handle(rig.job.pk, result_data=rig.good(pipeline="second")["result"], reply_subject="r1")
+    handle_result(rig.job.pk, result=rig.good(pipeline="second")["result"], reply_subject="r1")
     assert (rig.states, Detection.objects.count()) == (f"{C} {F} {C}", 0)
     assert "job runs 'pipe-world'" in rig.log
 

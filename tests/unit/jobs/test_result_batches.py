@@ -19,6 +19,7 @@ from ami.jobs.tasks import process_nats_pipeline_results
 from ami.main.models import Classification, Detection, Occurrence
 from ami.ml.services import wire
 from tests.support.product.job_setup import World
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -189,7 +190,7 @@ def test_large_response_is_saved_in_several_transactions(world: World, published
     monkeypatch.setattr(job_results, "MOST_DETECTIONS", 3)
     captures = world.captures(5)
     job = world.running(captures)
-    ingest.handle(job.pk, result_data=world.found(*captures, boxes=2))
+    handle_result(job.pk, result=world.found(*captures, boxes=2))
     assert Detection.objects.count() == 10
     assert JobImage.objects.filter(state=ImageState.PROCESSED, detections_count=2).count() == 5
 

@@ -16,6 +16,7 @@ from ami.main.models import ApiToken, User
 from ami.main.services import tokens
 from ami.ml.schemas import PipelineResultsError
 from tests.support.product.job_setup import World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
@@ -75,7 +76,7 @@ def test_late_result_of_a_lost_image_corrects_what_is_said(world: World) -> None
     job = failed_job(world, "lost after 2 deliveries", "404", more=2)
     assert job_completion.complete_if_settled(job.pk)
     lost = JobImage.objects.filter(job=job, error__startswith="lost").get().source_image
-    ingest.handle(job.pk, result_data=world.found(lost))
+    handle_result(job.pk, result=world.found(lost))
     job.refresh_from_db()
     assert JobImage.objects.filter(job=job, state=ImageState.FAILED).count() == 1
     assert progress_of([job])[job.pk]["errors"] == ["1 image failed: 404"]

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from ami.jobs.models import Job, StoredResult
 from ami.jobs.models.states import JobStatus
-from ami.jobs.services import job_kinds, job_slice, operations
+from ami.jobs.services import job_kinds, job_slice, operations, stored_results
 from ami.jobs.services.job_kinds import job_kind
 from ami.jobs.services.transitions import move
 from ami.jobs.tasks import process_nats_pipeline_result, run_job
@@ -149,16 +149,15 @@ def test_an_unregistered_algorithm_fails_the_task_and_is_noted_on_the_result(wor
     assert "unregistered" in StoredResult.objects.get().error
 
 
-def test_an_older_publishers_whole_result_makes_crops_too(world: World) -> None:
+def test_a_result_that_is_a_message_of_its_own_makes_crops(world: World) -> None:
     from django.core.files.storage import default_storage
 
     from ami.main.models import Detection
 
     [capture] = world.captures(1)
     job = world.running([capture])
-    process_nats_pipeline_result.apply(
-        kwargs={"job_id": job.pk, "result_data": world.found(capture, boxes=2), "reply_subject": "r"}, throw=True
-    )
+    key = stored_results.store(job, "r", world.found(capture, boxes=2)).key
+    process_nats_pipeline_result.apply(kwargs={"job_id": job.pk, "result_key": key, "reply_subject": "r"}, throw=True)
     for detection in Detection.objects.all():
         assert detection.path.startswith(f"detections/{detection.pk}-")
         assert default_storage.exists(detection.path)
@@ -167,7 +166,7 @@ def test_an_older_publishers_whole_result_makes_crops_too(world: World) -> None:
 
 
 def test_a_result_of_a_deleted_job_is_dropped(world: World) -> None:
-    process_nats_pipeline_result.apply(kwargs={"job_id": 10**9, "result_data": {}}, throw=True)
+    process_nats_pipeline_result.apply(kwargs={"job_id": 10**9, "result_key": "gone"}, throw=True)
 
 
 def test_incident_25_a_job_without_images_is_finished_at_once(world: World) -> None:

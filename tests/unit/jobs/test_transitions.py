@@ -9,6 +9,7 @@ from ami.jobs.services import operations
 from ami.jobs.services.progress import progress
 from ami.jobs.services.transitions import ALLOWED, move
 from tests.support.product.job_setup import World
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -38,10 +39,9 @@ def test_incident_40_saving_a_stale_copy_changes_no_status(world: World) -> None
 def test_incident_33_early_errors_do_not_fail_the_job(world: World) -> None:
     captures = world.captures(4)
     job = world.running(captures)
-    from ami.jobs.services import ingest
 
     for capture in captures[:2]:
-        ingest.handle(job.pk, result_data={"error": "cold", "image_id": str(capture.pk)})
+        handle_result(job.pk, result={"error": "cold", "image_id": str(capture.pk)})
     job.refresh_from_db()
     shown = progress(job)
     assert job.status == JobStatus.STARTED
@@ -51,14 +51,13 @@ def test_incident_33_early_errors_do_not_fail_the_job(world: World) -> None:
 
 @pytest.mark.parametrize(("failed", "final_status"), [(2, JobStatus.SUCCESS), (3, JobStatus.FAILURE)])
 def test_more_than_half_failed_is_a_failure(world: World, failed: int, final_status: JobStatus, monkeypatch) -> None:
-    from ami.jobs.services import ingest
 
     monkeypatch.setattr("ami.jobs.services.job_results.publish_crops", lambda images: None)
     captures = world.captures(4)
     job = world.running(captures)
     for index, capture in enumerate(captures):
         error = {"error": "x", "image_id": str(capture.pk)}
-        ingest.handle(job.pk, result_data=error if index < failed else world.found(capture))
+        handle_result(job.pk, result=error if index < failed else world.found(capture))
     job.refresh_from_db()
     assert job.status == final_status
     [process] = [stage for stage in progress(job)["stages"] if stage["key"] == "process"]

@@ -13,7 +13,7 @@ from tests.support.product.image_files import SMALLEST_JPEG
 pytestmark = pytest.mark.django_db
 
 MODELS = [model for label in ("main", "exports") for model in apps.get_app_config(label).get_models()]
-HIDDEN = {"StaleCount", "ExportPart"}
+HIDDEN = {"ExportPart"}
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from ami.admission.models import Call
-from ami.main.models import Deployment, Event, Identification, StaleCount
+from ami.main.models import Deployment, Event, Identification
 from ami.main.services import counts, recounts, sessions, stale_marks
-from ami.main.tasks import update_stale_counts
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 from tests.support.product.stale import forget, marked, recount_marked
@@ -150,15 +149,6 @@ def test_thousands_of_keys_are_a_few_calls(station, monkeypatch):
     stale_marks.mark_stale_counts(events=[1, 2, 3, 3, None], deployments=[4])
     assert marked() == {("event", 1), ("event", 2), ("event", 3), ("deployment", 4)}
     assert Call.objects.count() == 3
-
-
-def test_marks_of_an_earlier_version_become_calls(station):
-    forget()
-    pairs = [("event", 1), ("event", 1), ("deployment", station.pk), ("project", 3), ("sessions", station.pk)]
-    StaleCount.objects.bulk_create([StaleCount(kind=kind, object_pk=pk) for kind, pk in pairs])
-    assert update_stale_counts.apply().get()
-    assert marked() == set(pairs)
-    assert not StaleCount.objects.exists()
 
 
 def test_identification_beats_classifications_until_withdrawn(station):

@@ -3,10 +3,7 @@
 import pytest
 
 from ami.main.models import Detection, SourceImage
-from ami.main.services import detection_projects
-from ami.main.tasks import update_stale_counts
 from tests.support.product import factories
-from tests.support.product.factories import Turn
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
@@ -45,35 +42,13 @@ def test_detections_follow_a_moved_capture(capture):
     assert projects(capture) == {third.pk}
 
 
-def test_older_detections_are_filled_in_steps(capture, monkeypatch):
-    monkeypatch.setattr(detection_projects, "STEP", 2)
-    for _ in range(5):
-        factories.detection(capture)
-    Detection.objects.update(project=None)
-    assert not detection_projects.fill(Turn(1))
-    assert Detection.objects.filter(project=None).count() == 3
-    assert not detection_projects.complete()
-    assert detection_projects.fill(Turn())
-    assert projects(capture) == {capture.project_id}
-
-
-def test_list_is_right_before_they_are_filled(client, project):
+def test_list_has_the_detections_of_visible_projects(client, project):
     mine, other = (
         factories.detection(factories.capture(factories.station(project))),
         factories.detection(factories.capture(factories.station())),
     )
-    for filled in (True, False):
-        if not filled:
-            Detection.objects.update(project=None)
-        page = client.get("/api/v2/detections/").json()
-        assert [row["id"] for row in page["results"]] == [mine.pk]
-        assert client.get(f"/api/v2/detections/?project={project.pk}").json()["count"] == 1
-        assert client.get(f"/api/v2/detections/?project={other.source_image.project_id}").json()["count"] == 0
-        assert client.get(f"/api/v2/detections/{other.pk}/").status_code == 404
-
-
-def test_tick_fills_older_detections(capture):
-    factories.detection(capture)
-    Detection.objects.update(project=None)
-    update_stale_counts.apply().get()
-    assert projects(capture) == {capture.project_id}
+    page = client.get("/api/v2/detections/").json()
+    assert [row["id"] for row in page["results"]] == [mine.pk]
+    assert client.get(f"/api/v2/detections/?project={project.pk}").json()["count"] == 1
+    assert client.get(f"/api/v2/detections/?project={other.source_image.project_id}").json()["count"] == 0
+    assert client.get(f"/api/v2/detections/{other.pk}/").status_code == 404

@@ -24,7 +24,6 @@ INGEST, HOUSEKEEPING, INTERACTIVE = "antenna-ingest", "antenna-housekeeping", "a
         ("refresh_deployment_calculated_fields", INGEST),
         ("refresh_project_calculated_fields", INGEST),
         ("update_counts", HOUSEKEEPING),
-        ("update_stale_counts", HOUSEKEEPING),
         ("update_public_urls", HOUSEKEEPING),
         ("regroup_events", HOUSEKEEPING),
         ("sync_source_images", HOUSEKEEPING),

@@ -6,13 +6,13 @@ import pytest
 from django.apps import apps
 
 from ami.jobs.models import Job
-from ami.jobs.services import ingest
 from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse
 from ami.ml.services.registration import register_pull_service
 from tests.support.product.factories import occurrence
 from tests.support.product.job_setup import World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -45,10 +45,10 @@ def adopted(world: World) -> Pipeline:
 
 def test_capture_processed_anew_keeps_its_boxes_and_occurrences(shared: World) -> None:
     [capture] = shared.captures(1)
-    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=2, label="Old", score=0.99))
+    handle_result(shared.running([capture]).pk, result=shared.found(capture, boxes=2, label="Old", score=0.99))
     before = set(Occurrence.objects.values_list("pk", flat=True))
     shared.pipeline = adopted(shared)
-    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=2, label="New", score=0.6))
+    handle_result(shared.running([capture]).pk, result=shared.found(capture, boxes=2, label="New", score=0.6))
     assert set(Occurrence.objects.values_list("pk", flat=True)) == before
     assert set(Occurrence.objects.values_list("determination__name", flat=True)) == {"New"}
     for rows in (Detection.objects.all(), Classification.objects.current()):
@@ -58,18 +58,18 @@ def test_capture_processed_anew_keeps_its_boxes_and_occurrences(shared: World) -
 
 def test_null_marker_of_the_shared_detector_becomes_the_own_ones(shared: World) -> None:
     [capture] = shared.captures(1)
-    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=0))
+    handle_result(shared.running([capture]).pk, result=shared.found(capture, boxes=0))
     shared.pipeline = adopted(shared)
-    ingest.handle(shared.running([capture]).pk, result_data=shared.found(capture, boxes=0))
+    handle_result(shared.running([capture]).pk, result=shared.found(capture, boxes=0))
     assert Detection.objects.get().detection_algorithm.project == shared.project
 
 
 def test_job_that_began_on_the_shared_pipeline_is_saved_with_the_own_algorithms(shared: World) -> None:
     captures = shared.captures(2)
     job = shared.running(captures)
-    ingest.handle(job.pk, result_data=shared.found(captures[0]))
+    handle_result(job.pk, result=shared.found(captures[0]))
     adopted(shared)
-    ingest.handle(job.pk, result_data=shared.found(captures[1]))
+    handle_result(job.pk, result=shared.found(captures[1]))
     job.refresh_from_db()
     assert (job.status, job.pipeline) == ("SUCCESS", shared.pipeline)
     owners = Detection.objects.order_by("source_image").values_list("detection_algorithm__project", flat=True)
@@ -83,7 +83,7 @@ def test_captures_of_another_project_keep_the_shared_algorithms(shared: World) -
     other.pipeline = shared.pipeline
     job = other.running([capture])
     adopted(shared)
-    ingest.handle(job.pk, result_data=shared.found(capture))
+    handle_result(job.pk, result=shared.found(capture))
     assert Detection.objects.get().detection_algorithm == shared.detector
     assert Classification.objects.get().algorithm == shared.classifier
 
@@ -99,7 +99,7 @@ def test_shared_algorithm_of_no_pipeline_of_the_project_is_not_registered(shared
     names = {"slugs": [other.pipeline.slug], "algorithms": [shared.detector.key, other.classifier.key]}
     Job.objects.filter(pk=job.pk).update(cursor={"pipeline": names})
     with pytest.raises(PipelineNotConfigured, match=shared.detector.key):
-        ingest.handle(job.pk, result_data=result)
+        handle_result(job.pk, result=result)
     assert not Detection.objects.exists()
 
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from ami.jobs.models import JobImage
-from ami.jobs.services import ingest, job_slice
+from ami.jobs.services import job_slice
 from ami.jobs.services.reprocess_jobs import pipeline_for
 from ami.main.models import Classification, Detection, Occurrence, Project
 from ami.ml.models import Algorithm, AlgorithmAlias, Pipeline, PipelineAlias, ProcessingService, ProjectPipelineConfig
@@ -19,6 +19,7 @@ from ami.ml.services.name_lookup import NameLookup
 from ami.ml.services.registration import Registered, RegistrationRefused, register_pull_service
 from tests.support.product.http_services import push_service, served
 from tests.support.product.job_setup import Now, World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -166,7 +167,7 @@ def test_results_under_either_names_are_one(world: World) -> None:
         for part in (detection, *detection["classifications"]):
             part["algorithm"]["key"] += "-2"
     for result in (first, second):
-        ingest.handle(world.running([capture]).pk, result_data=result)
+        handle_result(world.running([capture]).pk, result=result)
         assert JobImage.objects.filter(state="processed").exists()
     assert Detection.objects.count() == Occurrence.objects.count() == Classification.objects.current().count() == 2
     assert set(Detection.objects.values_list("detection_algorithm", flat=True)) == {world.detector.pk}
@@ -252,13 +253,13 @@ def test_capture_of_the_shared_algorithms_processed_under_other_keys_has_no_seco
     shared = new_world("shared", own=False)
     [capture] = shared.captures(1)
     result = shared.found(capture)
-    ingest.handle(shared.running([capture]).pk, result_data=result)
+    handle_result(shared.running([capture]).pk, result=result)
     enter(shared, described(shared, "mine", "-2"))
     shared.pipeline = Pipeline.objects.get(project=shared.project)
     again = {**result, "pipeline": "mine"}
     for part in (again["detections"][0], *again["detections"][0]["classifications"]):
         part["algorithm"]["key"] += "-2"
-    ingest.handle(shared.running([capture]).pk, result_data=again)
+    handle_result(shared.running([capture]).pk, result=again)
     assert Detection.objects.count() == Occurrence.objects.count() == Classification.objects.current().count() == 1
     assert Detection.objects.get().detection_algorithm.project == shared.project
 

@@ -10,6 +10,7 @@ from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingS
 from ami.ml.schemas import PipelineConfigResponse
 from ami.ml.services.registration import RegistrationRefused, register, register_pull_service
 from tests.support.product.job_setup import World, new_world
+from tests.support.product.results import handle_result
 
 pytestmark = pytest.mark.sqlite
 
@@ -176,11 +177,10 @@ def test_job_may_not_be_given_another_projects_pipeline(world: World) -> None:
 
 
 def test_project_is_deleted_with_its_pipelines_algorithms_and_findings(world: World) -> None:
-    from ami.jobs.services import ingest
     from ami.main.models import Detection
 
     [capture] = world.captures(1)
-    ingest.handle(world.running([capture]).pk, result_data=world.found(capture))
+    handle_result(world.running([capture]).pk, result=world.found(capture))
     register_pull_service("mine", world.project.pk, [config(world, "own")])
     assert Detection.objects.exists()
     world.project.delete()

@@ -70,20 +70,20 @@ def test_live_check_without_the_broker_names_it_first_and_once(db: None):
 def test_tasks_lists_every_registered_task_once():
     rows = json.loads(queues("tasks", "--json"))
     assert sorted(row["task"] for row in rows) == registered()
-    counts = next(row for row in rows if row["task"] == "ami.main.tasks.update_stale_counts")
+    counts = next(row for row in rows if row["task"] == "ami.main.tasks.purge_old_rows")
     assert (counts["queue"], counts["by_person"], counts["by_beat"], counts["every_seconds"]) == (
         "antenna-housekeeping",
         "antenna-interactive",
         "antenna-housekeeping",
-        15,
+        600,
     )
 
 
 def test_table_for_people_names_rule_limits_and_trigger():
     text = queues("tasks")
-    (line,) = [line for line in text.splitlines() if line.startswith("ami.main.tasks.update_stale_counts")]
+    (line,) = [line for line in text.splitlines() if line.startswith("ami.main.tasks.purge_old_rows")]
     assert all(
-        word in line for word in ("antenna-housekeeping", "ami.main.tasks.update_*", "240/300", "beat, each 15 s")
+        word in line for word in ("antenna-housekeeping", "ami.main.tasks.purge_*", "240/300", "beat, each 600 s")
     )
 
 

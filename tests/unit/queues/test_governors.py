@@ -58,7 +58,7 @@ def topology(settings: Any) -> Topology:
 
 
 def answer(topology: Topology, queue: str, governor: dict[str, Any] | None = None) -> dict[str, Any]:
-    known = {"fingerprint": topology.fingerprint, "routing": topology.routing, "queues": [queue]}
+    known = {"fingerprint": topology.fingerprint, "routing": topology.routing, "queues": [queue], "own_queues": [queue]}
     return {"topology": known} | ({} if governor is None else {"governor": governor})
 
 

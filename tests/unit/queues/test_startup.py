@@ -54,7 +54,7 @@ def broker(settings: Any):
 
 def test_findings_of_a_start_are_no_errors(broker: Any, settings: Any):
     interval = IntervalSchedule.objects.create(every=60, period="seconds")
-    PeriodicTask.objects.create(name="ours", task="ami.main.tasks.update_stale_counts", interval=interval)
+    PeriodicTask.objects.create(name="ours", task="ami.main.tasks.purge_old_rows", interval=interval)
 
     def levels() -> dict[str, str]:
         return {each.name: each.level for each in diagnostics.without_broker(settings.ANTENNA_TOPOLOGY)}

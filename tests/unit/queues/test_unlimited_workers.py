@@ -19,14 +19,14 @@ SOLO = {"implementation": "celery.concurrency.solo:TaskPool", "max-tasks-per-chi
 
 def found(*queues: str, pool: Any, table: Topology | None = None, **stats: Any) -> dict[str, str]:
     table = table or load({})
-    known = {"fingerprint": table.fingerprint, "routing": table.routing, "queues": list(queues)}
-    answers = {"celery@a": {"topology": known, "pool": pool, **stats}}
+    known = {"fingerprint": table.fingerprint, "routing": table.routing}
+    known |= {"queues": list(queues), "own_queues": list(queues)}
+    answers = {"celery@a": {"topology": known, "pool": pool, "limits": {"max_memory_per_child": 524288}, **stats}}
     return {finding.name: finding.sentence for finding in worker_findings(table, answers)}
 
 
 def test_worker_with_its_rows_limits_is_nothing_to_report():
     assert found(FALLBACK, pool=PREFORK, limits={"max_memory_per_child": 524288}) == {}
-    assert found(FALLBACK, pool=PREFORK) == {}  # Of a version that does not report its memory limit.
     assert found(FALLBACK, pool="N/A") == {}  # While it starts.
 
 
@@ -39,11 +39,10 @@ def test_worker_of_several_queues_is_named_with_its_queues():
 @pytest.mark.parametrize(
     ("pool", "limits", "lacking"),
     [
-        # What `celery -A config worker -c 2` of an earlier version answered.
         (
             PREFORK | {"timeouts": [0, 0], "max-tasks-per-child": "N/A"},
-            None,
-            "a soft time limit, a hard time limit, recycling by tasks",
+            {"max_memory_per_child": 0},
+            "a soft time limit, a hard time limit, recycling by tasks, a memory limit",
         ),
         (PREFORK | {"timeouts": [240, 0]}, None, "a hard time limit"),
         (PREFORK, {"max_memory_per_child": 0}, "a memory limit"),

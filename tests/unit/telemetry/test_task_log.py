@@ -14,7 +14,7 @@ from ami.telemetry import task_log
 from ami.topology.router import ORIGIN_HEADER
 from config import celery_app
 
-TASK = "ami.main.tasks.update_stale_counts"
+TASK = "ami.main.tasks.purge_old_rows"
 
 
 @pytest.fixture

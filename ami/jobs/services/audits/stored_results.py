@@ -17,8 +17,8 @@ AT_ONCE = 500
 def audit_stored_results() -> dict[str, int]:
     """Publish results again that are unhandled after 5 minutes, then 10, 20, ...
 
-    A result is stored together with its call: only one whose call was purged or released by hand, or was made by an
-    earlier version, has none. A result whose task was buried is not published again: its letter is there.
+    A result is stored together with its call: only one whose call was purged or released by hand has none. A result
+    whose task was buried is not published again: its letter is there.
     """
     now = timezone.now()
     old = now - timedelta(seconds=WAIT_SECONDS)

@@ -33,7 +33,7 @@ class ObjectBlob:
         if stored is not None:
             refuse_moved(self._key, stored.content)
         if not self._has_no_journal:
-            # An earlier version kept a journal there without being asked to.
+            # The queue may have been opened with a journal.
             if self._objects.list(f"{self._key}/"):
                 raise StorageError(f"a journal is kept below '{self._key}/': open it with journal=True")
             self._has_no_journal = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import asdict
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -21,7 +19,7 @@ from ami.environment.deferred import deferred
 from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
-from ami.queues.management import added, confirmation, operations
+from ami.queues.management import added, confirmation, operations, table
 from ami.queues.management.argument_types import positive
 from ami.queues.management.verbs import MODULE_OF, VerbParser
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
@@ -33,9 +31,8 @@ from ami.topology.topology import Topology
 if TYPE_CHECKING:
     from ami.queues import broker_queues, dead_letters, governors, messages, rollout, schedule, tasks
     from ami.queues.letters import both
-    from ami.queues.management import adopt
 else:
-    both, adopt = deferred("ami.queues.letters.both"), deferred("ami.queues.management.adopt")
+    both = deferred("ami.queues.letters.both")
     broker_queues, dead_letters, governors, messages, rollout, schedule, tasks = (
         deferred(f"ami.queues.{name}")
         for name in ("broker_queues", "dead_letters", "governors", "messages", "rollout", "schedule", "tasks")
@@ -61,8 +58,6 @@ class Command(BaseCommand):
         check.add_argument("--live", action="store_true", help="check the broker, every worker and Redis, too")
         verbs.add_parser("rollout", help="show rollout status and next step; exit 1 if messages would be stranded")
         back = verbs.add_parser("rollback", help="move the messages of the split queues to the fallback queue")
-        adopting = verbs.add_parser("adopt", help="move a running application's messages into the split")
-        adopting.complete = lambda: adopt.add_options(adopting)
         verbs.add_parser("governor", help="show each worker's memory, state and reasons")
         letters = verbs.add_parser("dead-letters", help="count, list, replay or discard dead letters")
         letters.add_argument("queue", nargs="?", help="list the oldest letters of this queue")
@@ -216,12 +211,6 @@ class Command(BaseCommand):
                 "next: set ANTENNA_ROUTING=single for every process and keep the fallback worker running."
             )
 
-    def _adopt(self, options: dict[str, Any]) -> None:
-        data, cells, closing = adopt.run(self.topology, options)
-        self._show(data, cells, adopt.COLUMNS)
-        if not self.json:
-            self.stdout.write(closing)
-
     def _governor(self, options: dict[str, Any]) -> None:
         try:
             found = governors.query(current_app)
@@ -276,25 +265,13 @@ class Command(BaseCommand):
             self.stderr.write(f"{queue}: {count} moved")
 
     def _show(self, data: Any, cells: list[Any], columns: tuple[str, ...]) -> None:
-        if self.json:
-            self.stdout.write(json.dumps(data))
-            return
-        from rich.console import Console  # JSON needs none of it.
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(*columns, box=None, pad_edge=False)
-        for row in cells:
-            # Text of messages is no markup.
-            table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-        console = Console(file=cast(IO[str], self.stdout), width=None if self.stdout.isatty() else 240)
-        console.print(table)
+        table.write(cast(IO[str], self.stdout), data, cells, columns, as_json=self.json)
 
 
 def _changes_something(verb: str, options: dict[str, Any]) -> bool:
     if options.get("dry_run"):
         return False
-    return verb in {"declare", "rollback", "adopt", "schedule"} or bool(options.get("replay") or options.get("discard"))
+    return verb in {"declare", "rollback", "schedule"} or bool(options.get("replay") or options.get("discard"))
 
 
 def _destroys(verb: str, options: dict[str, Any]) -> bool:
@@ -307,10 +284,6 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 
 
 def _subject(options: dict[str, Any]) -> str:
-    if name := options.get("from_env"):
-        # What is not a variable's name may be the URL or its password.
-        is_variable = name in os.environ or f"{name}_FILE" in os.environ
-        return f"the old queues at {name}" if is_variable else "the old queues"
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
 

@@ -1,13 +1,11 @@
 """Sweeps queues whose messages expire: dead letters are moved, and the next sweep is marked."""
 
 import time
-from contextlib import suppress
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.dead_letters import move_dead_letters
-from ami.transports.objectstore.broker.expiry_marks import is_invisible
 from ami.transports.objectstore.queue.commands import Sweep
-from ami.transports.objectstore.storage.errors import CASConflictError, JQueueError
+from ami.transports.objectstore.storage.errors import JQueueError
 
 #: The shortest time between two sweeps of a queue.
 PAUSE_SECONDS = 0.02
@@ -17,9 +15,6 @@ KEPT_SECONDS = 10.0
 
 #: A queue whose sweep fails is swept again after so long.
 FAILED_SECONDS = 30.0
-
-#: The name of an object that says that the broker's publishers mark what expires.
-MARKED = "expiry-marks"
 
 
 def sweep(broker: BrokerStorage, queue: str) -> None:
@@ -62,14 +57,3 @@ def sweep_or_mark(broker: BrokerStorage, queue: str) -> None:
     except JQueueError as error:
         broker.log_once(f"Expired messages cannot be moved; trying again: {error}", queue=queue)
         broker.expiry_marks.mark(queue, time.time() + FAILED_SECONDS)
-
-
-def sweep_unmarked(broker: BrokerStorage) -> None:
-    """Sweep the queues that may hold messages without a mark: those of a broker that an older version wrote, once."""
-    if broker.storage.read(MARKED) is not None:
-        return
-    records = broker.declarations.current(fresh=True).queues
-    for queue in [name for name, record in records.items() if not is_invisible(record)]:
-        sweep_or_mark(broker, queue)
-    with suppress(CASConflictError):
-        broker.storage.create(MARKED, b"1")

@@ -7,7 +7,6 @@ import weakref
 
 from ami.transports.objectstore.broker.broker_storage import BrokerStorage
 from ami.transports.objectstore.broker.election import Election, LockElection, RecordElection
-from ami.transports.objectstore.broker.expiry import sweep_unmarked
 from ami.transports.objectstore.broker.notify import Listener
 from ami.transports.objectstore.broker.open_slots import OpenSlots
 from ami.transports.objectstore.broker.wheel import FOLDER
@@ -113,7 +112,6 @@ class _Run:
         listener = Listener()
         listener.watch(FOLDER, self._broker.wheel.bell)
         self._listener = listener
-        sweep_unmarked(self._broker)
         return listener
 
     def _wait(self, listener: Listener, until: float) -> None:

@@ -72,7 +72,7 @@ def test_a_strange_delayed_message_does_not_hold_up_the_others(folder_url, prope
     declare(connection, QUEUE)
     due = time.time() + 0.3
     wheel = connection.transport.broker.wheel
-    # As an earlier version stored it.
+    # Past what is checked at a publish.
     stored = {
         "body": "x",
         "headers": {},

@@ -21,7 +21,7 @@ from ami.environment.deferred import deferred
 from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
-from ami.queues.management import added, confirmation, operations
+from ami.queues.management import added, confirmation, operations, table
 from ami.queues.management.argument_types import positive
 from ami.queues.management.verbs import MODULE_OF, VerbParser
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
@@ -279,16 +279,7 @@ class Command(BaseCommand):
         if self.json:
             self.stdout.write(json.dumps(data))
             return
-        from rich.console import Console  # JSON needs none of it.
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(*columns, box=None, pad_edge=False)
-        for row in cells:
-            # Text of messages is no markup.
-            table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-        console = Console(file=cast(IO[str], self.stdout), width=None if self.stdout.isatty() else 240)
-        console.print(table)
+        table.show(cast(IO[str], self.stdout), columns, cells)
 
 
 def _changes_something(verb: str, options: dict[str, Any]) -> bool:

@@ -13,5 +13,5 @@ def show(out: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) ->
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         # Text of messages and findings is no markup.
-        table.add_row(*(Text("-" if cell in (None, "") else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     Console(file=out, width=None if out.isatty() else 240).print(table)

@@ -94,7 +94,7 @@ def _text(at: datetime | None) -> str | None:
 def _table(out: IO[str], columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     for row in rows:
         row.update({name: shown_time(row[name]) for name in TIMES if row.get(name)})
-    table.show(out, columns, ([row[column.replace(" ", "_")] for column in columns] for row in rows))
+    table.show(out, columns, ([row[column.replace(" ", "_")] or None for column in columns] for row in rows))
 
 
 COMMAND = SubCommand(

@@ -14,7 +14,6 @@ def add_parsers(verbs: Any) -> None:
     rules = verbs.add_parser("alerts", help="print Prometheus's alert rules, with this environment's numbers")
     rules.add_argument(
         "--runbook",
-        default="",
         type=_absolute,
         metavar="URL",
         help="absolute address of the handbook, to which #ANCHOR is appended; without it rules have no runbook_url",
@@ -31,7 +30,7 @@ def _absolute(url: str) -> str:
 
 
 def alert_rules(topology: Topology, arguments: argparse.Namespace) -> None:
-    _put(alerts.render(topology, arguments.runbook), arguments.file)
+    _put(alerts.render(topology, arguments.runbook or ""), arguments.file)
 
 
 def grafana_dashboard(topology: Topology, arguments: argparse.Namespace) -> None:

@@ -71,7 +71,6 @@ class Sampler:
 
     def end(self, name: str) -> None:
         """Write what is counted and give the lease up."""
-        self._alerts.forget()
         if self._holds:
             self._count_at = 0.0
             self._write(name)
@@ -88,7 +87,6 @@ class Sampler:
 
     def _lose(self) -> None:
         self._holds = False
-        self._alerts.forget()
         self._samples, self._before, self._written = [], None, {}
         self._count_at = 0.0
         self._link.close()

@@ -43,11 +43,11 @@ class Alerts(Variables):
     )
     antenna_email_from: str = variable("antenna@localhost", "The sender of e-mails.")
     antenna_alert_interval_seconds: int = variable(
-        15, "Seconds between two looks for what is wrong; each asks every worker.", low=1, high=300
+        60, "Seconds between two looks for what is wrong; each asks every worker.", low=1, high=300
     )
     antenna_alert_duration_factor: float = variable(
         1.0,
-        "Multiplies how long each finding lasts before it is an alert; 0: it is one when it is seen.",
+        "Multiplies how long each finding lasts before it is an alert, and is gone before that is over; 0: at once.",
         low=0,
         high=100,
     )

@@ -1,24 +1,25 @@
 """``manage.py queues alerts``: what fires, what was sent, whether the receivers work; ``test`` tries them."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import IO, Any
 
-from django.db.models import Exists, OuterRef, Q
+from django.conf import settings
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.celery.shown_time import shown_time
+from ami.queues.management import table
 from ami.queues.management.added import SubCommand
-from ami.telemetry.alerts import notices, options, store
-from ami.telemetry.alerts.policy import Alert, Event, State
-from ami.telemetry.models import Alert as AlertRow
-from ami.telemetry.models import AlertReceiver
+from ami.telemetry.alerts import notices, options, receiver_findings
+from ami.telemetry.alerts.policy import Event
+from ami.telemetry.models import Alert
 
-RECENT = timedelta(hours=24)
-ORDER = {State.FIRING: 0, State.PENDING: 1, State.RESOLVED: 2}
-TIMES = ("since", "over_at", "last_sent", "next_try")
+ORDER = ("firing", "pending", "resolved")
+TIMES = ("since", "over_at")
 OFF = "Nothing is evaluated: set ANTENNA_ALERT_WEBHOOK_URL, or ANTENNA_ALERT_EMAIL and EMAIL_URL."
+NO_LINK = "Set ANTENNA_PUBLIC_URL: without it alerts have no link to the handbook."
 
 
 def add_arguments(parser: Any) -> None:
@@ -32,26 +33,21 @@ def run(asked: dict[str, Any], out: IO[str]) -> None:
     if asked["act"] == "test":
         _test(asked["json"], out)
         return
-    alerts, receivers = listed(), states()
-    columns: tuple[str, ...]
+    alerts, receivers = listed(), receiver_findings.states()
     if asked["json"]:
         out.write(json.dumps({"alerts": alerts, "receivers": receivers}) + "\n")
         return
     if alerts:
-        columns = ("state", "name", "target", "level", "since", "over at", "sent", "sentence")
-        _table(out, columns, [_cells(alert, columns) for alert in alerts])
+        _table(out, ("state", "name", "target", "level", "since", "over at", "sent", "sentence"), alerts)
     else:
         out.write("No alert fires, none has in the last 24 hours.\n" if receivers else f"{OFF}\n")
     if receivers:
-        columns = ("receiver", "state", "last sent", "since", "tries", "why")
-        _table(out, columns, [_cells(row, columns) for row in receivers])
+        _table(out, ("receiver", "state", "waiting", "since", "tries", "why"), receivers)
 
 
 def listed() -> list[dict[str, Any]]:
     """Return the alerts that fire, are pending, or were over in the last 24 hours, in that order."""
-    waits = Exists(store.unsent().filter(alert=OuterRef("pk")))
-    wanted = ~Q(state=State.RESOLVED) | Q(resolved_at__gt=Now() - RECENT)
-    rows: Any = AlertRow.objects.filter(wanted).annotate(waits=waits).order_by("since", "pk")
+    rows = Alert.objects.filter(Q(resolved_at=None) | Q(resolved_at__gt=Now() - options.KEPT)).order_by("since", "pk")
     return [
         {
             "state": row.state,
@@ -59,76 +55,47 @@ def listed() -> list[dict[str, Any]]:
             "target": row.target,
             "level": row.level,
             "since": _text(row.fired_at or row.since),
-            "over_at": _text(row.resolved_at) if row.state == State.RESOLVED else None,
-            "sent": None if row.state == State.PENDING else "waits" if row.waits else "yes",
-            "flaps": row.flaps,
+            "over_at": _text(row.resolved_at),
+            "sent": None if row.fired_at is None else "yes" if options.is_sent(row) else "waits",
             "sentence": row.sentence,
         }
-        for row in sorted(rows, key=lambda row: ORDER.get(row.state, 3))
+        for row in sorted(rows, key=lambda row: ORDER.index(row.state))
     ]
-
-
-def states() -> list[dict[str, Any]]:
-    """Return how each configured receiver is."""
-    rows = AlertReceiver.objects.in_bulk()
-    return [_state(name, rows.get(name) or AlertReceiver(name=name)) for name in options.receivers()]
-
-
-def _state(name: str, row: AlertReceiver) -> dict[str, Any]:
-    return {
-        "receiver": name,
-        "state": "fails" if row.failures else "works" if row.sent_at else "not used yet",
-        "last_sent": _text(row.sent_at),
-        "since": _text(row.failing_since),
-        "tries": row.failures or None,
-        "next_try": _text(row.next_try_at),
-        "why": row.error or None,
-    }
 
 
 def _test(as_json: bool, out: IO[str]) -> None:
     from ami.telemetry.alerts import receivers
 
+    now = timezone.now()
     sentence = "This is a test of the alerts; nothing is wrong."
-    alert = Alert("test", "", "warning", sentence, State.FIRING, timezone.now())
-    body = {**notices.body(alert, Event.TEST), "id": 0, "sent_at": timezone.now().isoformat(timespec="seconds")}
+    alert = Alert(name="test", level="warning", sentence=sentence, since=now, fired_at=now)
     outcomes = []
     for name in options.receivers():
         try:
-            receivers.send(name, body)
-            outcomes.append({"receiver": name, "sent": True, "why": None})
+            receivers.send(name, notices.body(alert, Event.TEST))
+            outcomes.append({"receiver": name, "test": "accepted", "sent": True, "why": None})
         except receivers.NotSent as error:
-            outcomes.append({"receiver": name, "sent": False, "why": str(error)})
+            outcomes.append({"receiver": name, "test": "not sent", "sent": False, "why": str(error)})
     if as_json:
         out.write(json.dumps(outcomes) + "\n")
     elif outcomes:
-        rows = [[row["receiver"], "accepted" if row["sent"] else "not sent", row["why"]] for row in outcomes]
-        _table(out, ("receiver", "test", "why"), rows)
+        _table(out, ("receiver", "test", "why"), outcomes)
+        out.write("" if settings.ANTENNA_PUBLIC_URL else f"{NO_LINK}\n")
     else:
         out.write(f"{OFF}\n")
     if not outcomes or not all(row["sent"] for row in outcomes):
         raise SystemExit(1)
 
 
-def _cells(row: dict[str, Any], columns: tuple[str, ...]) -> list[Any]:
-    values = {name: shown_time(value) if name in TIMES else value for name, value in row.items()}
-    return [values[column.replace(" ", "_")] for column in columns]
-
-
 def _text(at: datetime | None) -> str | None:
     return at.isoformat(sep=" ", timespec="seconds") if at else None
 
 
-def _table(out: IO[str], columns: tuple[str, ...], rows: list[list[Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*columns, box=None, pad_edge=False)
+def _table(out: IO[str], columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        # Text of findings is no markup.
-        table.add_row(*(Text("-" if cell in (None, "") else str(cell)) for cell in row))
-    Console(file=out, width=None if out.isatty() else 240).print(table)
+        row.update({name: shown_time(row[name]) for name in TIMES if row.get(name)})
+    cells = ([row[column.replace(" ", "_")] or None for column in columns] for row in rows)
+    table.write(out, rows, cells, columns, as_json=False)
 
 
 COMMAND = SubCommand(

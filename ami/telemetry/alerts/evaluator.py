@@ -1,22 +1,26 @@
-"""Looks for what is wrong every 15 s while this process holds the sampler's lease, and sends what lasts.
+"""Looks for what is wrong each minute while this process holds the sampler's lease, and sends what lasts.
 
 A look asks every worker and takes seconds: it runs in a thread of its own, so that samples are taken meanwhile.
 """
 
 import threading
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from celery.utils.log import get_logger
 from django.conf import settings
-from django.db import Error, connections
+from django.db import Error, connections, transaction
+from django.db.models import Q
 
 from ami.celery import outages, storable
 from ami.celery.thread_database import beside_forks, database_block
 from ami.environment.deferred import deferred
-from ami.telemetry.alerts import options, policy, rules, store
-from ami.telemetry.alerts.policy import Seen
-from ami.telemetry.alerts.store import Memory
+from ami.queues.rescue import lease
+from ami.telemetry.alerts import options, policy, rules
+from ami.telemetry.alerts.policy import Event
+from ami.telemetry.models import Alert
+from ami.telemetry.snapshots.shape import FindingFigures
 
 if TYPE_CHECKING:
     from ami.telemetry import findings
@@ -26,90 +30,79 @@ else:  # Few processes ever look.
 
 logger = get_logger(__name__)
 
-#: A process that has not turned for so long may have been frozen, and another one may have the lease since.
-GAP_SECONDS = 20.0
-CLEAN_SECONDS = 3600.0
-
 
 class Evaluator:
-    """One per process, turned by the sampler's thread; what it remembers belongs to one hold of the lease."""
+    """One per process, turned by the sampler's thread."""
 
     def __init__(self) -> None:
-        self._next = self._cleaned_at = 0.0
-        self._turned_at = float("-inf")
-        self._memory: Memory | None = None
+        self._next = 0.0
         self._thread: threading.Thread | None = None
 
     def turn(self, holder: str) -> None:
         """Begin a look if it is time and the one before has ended; called every second by who holds the lease."""
-        if not options.receivers():
-            return
         now = time.monotonic()
-        if now - self._turned_at > GAP_SECONDS:
-            self.forget()
-        self._turned_at = now
-        if now < self._next or (self._thread is not None and self._thread.is_alive()):
+        if now < self._next or not options.receivers() or (self._thread is not None and self._thread.is_alive()):
             return
         self._next = now + settings.ANTENNA_ALERT_INTERVAL_SECONDS
-        self._thread = threading.Thread(target=self._run, args=(holder,), name="alerts", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(holder,), name="alerts", daemon=True)
         self._thread.start()
 
-    def forget(self) -> None:
-        """Read everything again: the lease was lost, or may have been."""
-        self._memory = None
 
-    def _run(self, holder: str) -> None:
-        try:
-            with beside_forks():
-                self.look(holder)
-        except Error as error:
-            self.forget()
-            outages.complain("Alerts not evaluated", error)
-        except Exception:
-            self.forget()
-            logger.exception("Alerts not evaluated; trying again")
-        finally:
-            connections.close_all()  # This thread's.
+def _run(holder: str) -> None:
+    try:
+        with beside_forks():
+            look(holder)
+    except Error as error:
+        outages.complain("Alerts not evaluated", error)
+    except Exception:
+        logger.exception("Alerts not evaluated; trying again")
+    finally:
+        connections.close_all()  # This thread's.
 
-    def look(self, holder: str) -> None:
-        """Look once, write what it changes, and send what waits.
 
-        Raises:
-            django.db.Error: the database did not answer.
-        """
-        memory = self._memory
-        if memory is None:
-            with database_block():
-                memory = self._memory = store.load(holder)
-        if memory is None:
+def look(holder: str) -> None:
+    """Look once, write what it changes, and send to each receiver what it has not got.
+
+    Raises:
+        django.db.Error: the database did not answer.
+    """
+    with database_block():
+        now = delivery.held_at(holder)
+    if now is None:
+        return
+    found = [
+        FindingFigures(each.level, each.name, storable.text(each.sentence, None), storable.text(each.target))
+        for each in findings.for_alerts(settings.ANTENNA_ALERT_INTERVAL_SECONDS)
+    ]
+    hidden = rules.hidden((each.name, each.level, each.target) for each in found)
+    lasting = policy.seen(found, collects_letters=settings.ANTENNA_COLLECT_LETTERS)
+    with database_block():
+        rows = list(Alert.objects.filter(Q(resolved_at=None) | ~Q(waiting={})))
+        alerts = {row.key: row for row in rows if row.resolved_at is None}
+        changes = list(policy.changes(alerts, lasting, hidden, now, options.patience()))
+        if changes and not _write(holder, changes, now):
             return
-        now, names = memory.now(), options.receivers()
-        found = findings.for_alerts(settings.ANTENNA_ALERT_INTERVAL_SECONDS)
-        hidden = rules.hidden((each.name, each.level, each.target) for each in found)
-        lasting = policy.seen(
-            (
-                Seen(each.name, storable.text(each.target), each.level, storable.text(each.sentence, None))
-                for each in found
-            ),
-            collects_letters=settings.ANTENNA_COLLECT_LETTERS,
-        )
+    if changes or any(row.waiting for row in rows):
+        for name in options.receivers():
+            delivery.send(holder, name)
 
-        def decide(alerts: dict[policy.Key, policy.Alert]) -> list[policy.Change]:
-            return list(policy.changes(alerts, lasting, hidden, now, options.patience()))
 
-        if decide(memory.alerts):
-            with database_block():
-                alerts = store.apply(holder, names, now, decide)
-            if alerts is None:
-                self.forget()
-                return
-            memory.alerts, memory.has_unsent = alerts, True
-        if memory.has_unsent:
-            delivery.turn(memory, names)
-        self._clean()
-
-    def _clean(self) -> None:
-        if time.monotonic() - self._cleaned_at >= CLEAN_SECONDS:
-            self._cleaned_at = time.monotonic()
-            with database_block():
-                store.forget_old()
+@transaction.atomic
+def _write(holder: str, changes: list[tuple[Alert, Event]], now: datetime) -> bool:
+    """Write the changes with what the receivers are to get; nothing, and return False, without the lease."""
+    if not lease.hold(delivery.LEASE, holder):
+        return False
+    for alert, event in changes:
+        if event == Event.FORGOTTEN:
+            alert.delete()
+            continue
+        if event != Event.CHANGED:
+            log = logger.info if event == Event.RESOLVED else logger.warning
+            log("Alert %s: %s", event, alert.sentence, extra={"alert": alert.name, "target": alert.target})
+            for name in options.receivers():
+                events = alert.waiting.setdefault(name, {"events": []})["events"]
+                if event != Event.REPEAT or not events:  # The notice that waits says the same.
+                    events.append(str(event))
+        alert.save()
+    Alert.objects.filter(resolved_at__lt=now - options.KEPT).delete()
+    return True

@@ -4,8 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.utils import timezone
 
-from ami.telemetry.alerts.policy import Alert, Event
+from ami.telemetry.alerts.policy import Event
+from ami.telemetry.models import Alert
 
 #: Raised when a field changes its meaning or goes; new ones may come.
 VERSION = 1
@@ -14,13 +16,16 @@ WORDS = {Event.FIRING: "FIRING", Event.REPEAT: "STILL FIRING", Event.RESOLVED: "
 
 
 def body(alert: Alert, event: Event) -> dict[str, Any]:
-    """Return the JSON of docs/operations.md, but for ``id`` and ``sent_at``."""
+    """Return the JSON of docs/operations.md; without a public address it has no ``remedy`` and no ``deployment``."""
+    title = " ".join(f"{WORDS[event]} {alert.name} {alert.target}".split())
     address = settings.ANTENNA_PUBLIC_URL.rstrip("/")
+    repeat = f"-{alert.noticed_at:%Y%m%dT%H%M%S}" if event == Event.REPEAT else ""
     return {
         "version": VERSION,
+        "id": f"{alert.pk or 0}-{event}{repeat}",
         "event": str(event),
-        "title": title(alert, event),
-        "text": f"{title(alert, event)}: {alert.sentence}",
+        "title": title,
+        "text": f"{title}: {alert.sentence}",
         "alert": {
             "name": alert.name,
             "target": alert.target,
@@ -29,16 +34,10 @@ def body(alert: Alert, event: Event) -> dict[str, Any]:
             "since": _text(alert.since),
             "fired_at": _text(alert.fired_at),
             "resolved_at": _text(alert.resolved_at) if event == Event.RESOLVED else None,
-            "flaps": alert.flaps,
         },
-        "remedy": f"{address}{HANDBOOK}#{alert.name}" if address else "",
-        "deployment": address,
+        **({"remedy": f"{address}{HANDBOOK}#{alert.name}", "deployment": address} if address else {}),
+        "sent_at": _text(timezone.now()),
     }
-
-
-def title(alert: Alert, event: Event) -> str:
-    """Return one line, such as ``FIRING no-consumer antenna-ingest``."""
-    return " ".join(f"{WORDS[event]} {alert.name} {alert.target}".split())
 
 
 def _text(at: datetime | None) -> str | None:

@@ -1,177 +1,121 @@
 """What follows from a look: which alert begins, fires, is repeated, is over. No clock, no database."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from ami.telemetry.alerts import rules
+from ami.telemetry.models import Alert
 
-#: An alert that comes back within this time flaps: it must be gone for twice as long before it counts as over, each
-#: time it does, up to so many times. Each time it is over is one notice, and they become rare.
-FLAP_WINDOW, MOST_DOUBLINGS = timedelta(hours=1), 6
+if TYPE_CHECKING:
+    from ami.telemetry.snapshots.shape import FindingFigures
+
+#: A finding that comes back within this time is still the same alert.
+QUIET_SECONDS = 300.0
 #: So many targets of one finding are alerts of their own; more are one together.
 MOST_TARGETS = 20
-#: Looks are an interval apart, but for what is lost when the clock is read again.
+#: Looks are an interval apart, but for what a process loses between two of its steps.
 SLACK = timedelta(seconds=0.5)
 GRAVITY = {"unseen": 0, "warning": 1, "error": 2}
 
 Key = tuple[str, str]
 
 
-class State(StrEnum):
-    """Pending: seen, and not yet for long enough."""
-
-    PENDING = "pending"
-    FIRING = "firing"
-    RESOLVED = "resolved"
-
-
 class Event(StrEnum):
-    """What a notice says."""
+    """What a notice says; the last two say nothing: an alert was changed, or never fired and is to be deleted."""
 
     FIRING = "firing"
     REPEAT = "repeat"
     RESOLVED = "resolved"
     TEST = "test"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A finding of a look that is an alert if it lasts."""
-
-    name: str
-    target: str
-    level: str
-    sentence: str
-
-    @property
-    def key(self) -> Key:
-        return self.name, self.target
-
-
-@dataclass(frozen=True)
-class Alert:
-    """The fields of `ami.telemetry.models.Alert` of the same names."""
-
-    name: str
-    target: str
-    level: str
-    sentence: str
-    state: str
-    since: datetime
-    absent_since: datetime | None = None
-    fired_at: datetime | None = None
-    resolved_at: datetime | None = None
-    noticed_at: datetime | None = None
-    flaps: int = 0
-
-    @property
-    def key(self) -> Key:
-        return self.name, self.target
+    CHANGED = "changed"
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """``interval`` is the time between looks; ``repeat`` is None where nothing is repeated."""
+    """``repeat`` is None where nothing is repeated; ``factor`` multiplies durations and the quiet time."""
 
-    interval: timedelta
     repeat: timedelta | None
     factor: float = 1.0
 
-    def lasts(self, name: str) -> timedelta:
-        """Return how long a finding lasts before it is an alert."""
-        return timedelta(seconds=rules.of(name).after_seconds * self.factor)
+    def of(self, seconds: float) -> timedelta:
+        return timedelta(seconds=seconds * self.factor) - SLACK
 
 
-@dataclass(frozen=True)
-class Change:
-    """``after`` is None where nothing is left to remember; ``event`` is what receivers get, if anything."""
-
-    before: Alert | None
-    after: Alert | None
-    event: Event | None = None
-
-
-def seen(found: Iterable[Seen], *, collects_letters: bool = True) -> dict[Key, Seen]:
+def seen(found: Iterable[FindingFigures], *, collects_letters: bool = True) -> dict[Key, FindingFigures]:
     """Return those that may alert, one per name and target; of too many targets one with the first sentences."""
     may = [each for each in found if each.level in rules.of(each.name, collects_letters=collects_letters).levels]
     targets: dict[str, set[str]] = {}
     for each in may:
         targets.setdefault(each.name, set()).add(each.target)
-    merged: dict[Key, Seen] = {}
+    many = {name: len(some) for name, some in targets.items() if len(some) > MOST_TARGETS}
+    merged: dict[Key, FindingFigures] = {}
     for each in may:
-        own = replace(each, target="") if len(targets[each.name]) > MOST_TARGETS else each
-        merged[own.key] = _joined(merged[own.key], own) if own.key in merged else own
-    return {
-        key: replace(each, sentence=f"{len(targets[each.name])} of them: {each.sentence}")
-        if len(targets[each.name]) > MOST_TARGETS
-        else each
-        for key, each in merged.items()
-    }
+        own = replace(each, target="") if each.name in many else each
+        key = own.name, own.target
+        merged[key] = _joined(merged[key], own) if key in merged else own
+    for name, count in many.items():
+        merged[name, ""] = replace(merged[name, ""], sentence=f"{count} of them: {merged[name, ''].sentence}")
+    return merged
 
 
-def _joined(one: Seen, other: Seen) -> Seen:
+def _joined(one: FindingFigures, other: FindingFigures) -> FindingFigures:
     grave = max(one.level, other.level, key=lambda level: GRAVITY.get(level, 0))
     text = one.sentence if other.sentence in one.sentence else f"{one.sentence} {other.sentence}"
     return replace(one, level=grave, sentence=text if len(text) <= 1000 else one.sentence)
 
 
 def changes(
-    alerts: Mapping[Key, Alert], found: Mapping[Key, Seen], hidden: Collection[str], now: datetime, patience: Patience
-) -> Iterator[Change]:
-    """Yield what a look at ``now`` changes; ``hidden`` are the sources and findings that it did not see."""
+    alerts: Mapping[Key, Alert],
+    found: Mapping[Key, FindingFigures],
+    hidden: Collection[str],
+    now: datetime,
+    patience: Patience,
+) -> Iterator[tuple[Alert, Event]]:
+    """Apply a look at ``now`` to the open ``alerts``, and yield those it changes, new ones included.
+
+    ``hidden`` are the sources and findings that the look did not see.
+    """
     for key in {**alerts, **found}:
         is_merged = (key[0], "") in found
         if key not in found and (is_merged or not {key[0], rules.of(key[0]).source}.isdisjoint(hidden)):
             continue
-        change = step(alerts.get(key), found.get(key), now, patience)
-        if change.event or change.after != change.before:
-            yield change
+        alert = alerts.get(key) or Alert(name=key[0], target=key[1], since=now)
+        event = _present(alert, found[key], now, patience) if key in found else _absent(alert, now, patience)
+        if event is not None:
+            yield alert, event
 
 
-def step(before: Alert | None, found: Seen | None, now: datetime, patience: Patience) -> Change:
-    """Return what follows for one alert from one look."""
-    if found is None:
-        return _absent(before, now, patience)
-    if before is None or before.state == State.RESOLVED:
-        began = Alert(found.name, found.target, found.level, found.sentence, State.PENDING, now)
-        if before is not None:
-            began = replace(began, resolved_at=before.resolved_at, flaps=before.flaps)
-        return replace(_lasting(began, found, now, patience), before=before)
-    return replace(_lasting(replace(before, absent_since=None), found, now, patience), before=before)
-
-
-def _lasting(alert: Alert, found: Seen, now: datetime, patience: Patience) -> Change:
-    if alert.state == State.PENDING:
-        if now - alert.since < patience.lasts(alert.name) - SLACK:
-            return Change(alert, alert)
-        again = alert.resolved_at is not None and alert.since - alert.resolved_at <= FLAP_WINDOW
-        fired = replace(alert, state=State.FIRING, fired_at=now, flaps=alert.flaps + 1 if again else 0)
-        return Change(alert, _noticed(fired, found, now), Event.FIRING)
+def _present(alert: Alert, found: FindingFigures, now: datetime, patience: Patience) -> Event | None:
+    is_new, is_back, alert.absent_since = not alert.level, alert.absent_since is not None, None
     is_graver = GRAVITY.get(found.level, 0) > GRAVITY.get(alert.level, 0)
-    is_due = patience.repeat is not None and now - (alert.noticed_at or now) >= patience.repeat
-    if is_graver or is_due:
-        return Change(alert, _noticed(alert, found, now), Event.REPEAT)
-    return Change(alert, alert)
+    event = None
+    if alert.noticed_at is None:
+        if now - alert.since >= patience.of(rules.of(alert.name).after_seconds):
+            event, alert.fired_at = Event.FIRING, now
+    elif is_graver or (patience.repeat is not None and now - alert.noticed_at >= patience.repeat):
+        event = Event.REPEAT
+    if event is not None:
+        alert.noticed_at = now
+    if event is not None or is_new:
+        alert.level, alert.sentence = found.level, found.sentence
+        return event or Event.CHANGED
+    return Event.CHANGED if is_back else None
 
 
-def _noticed(alert: Alert, found: Seen, now: datetime) -> Alert:
-    return replace(alert, level=found.level, sentence=found.sentence, noticed_at=now)
-
-
-def _absent(before: Alert | None, now: datetime, patience: Patience) -> Change:
-    if before is None or before.state == State.RESOLVED:
-        return Change(before, before)
-    if before.absent_since is None:
-        return Change(before, replace(before, absent_since=now))
-    is_firing = before.state == State.FIRING
-    doublings = min(before.flaps, MOST_DOUBLINGS) if is_firing else 0
-    if now - before.absent_since < patience.interval * 2**doublings - SLACK:
-        return Change(before, before)
-    if is_firing:
-        over = replace(before, state=State.RESOLVED, resolved_at=now, absent_since=None, noticed_at=now)
-        return Change(before, over, Event.RESOLVED)
-    if before.resolved_at is not None:  # It had fired before: that is remembered.
-        return Change(before, replace(before, state=State.RESOLVED, absent_since=None))
-    return Change(before, None)
+def _absent(alert: Alert, now: datetime, patience: Patience) -> Event | None:
+    """One look without it is not enough: a worker may have answered too late."""
+    if alert.absent_since is None:
+        alert.absent_since = now
+        return Event.CHANGED
+    if alert.fired_at is None:
+        return Event.FORGOTTEN
+    if now - alert.absent_since < patience.of(QUIET_SECONDS):
+        return None
+    alert.resolved_at = alert.absent_since
+    return Event.RESOLVED

@@ -1,12 +1,13 @@
 """A receiver of alerts that fails."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from ami.celery.shown_time import shown_time
 from ami.celery.thread_database import database_block
 from ami.queues.diagnostics.finding import Finding
 from ami.telemetry.alerts import options
-from ami.telemetry.models import AlertReceiver
+from ami.telemetry.models import Alert
 
 REMEDIES = {
     options.WEBHOOK: "correct ANTENNA_ALERT_WEBHOOK_URL",
@@ -14,18 +15,36 @@ REMEDIES = {
 }
 
 
+def states() -> list[dict[str, Any]]:
+    """Return how each configured receiver is, by what waits for it; one statement where any is configured."""
+    names = options.receivers()
+    rows = list(Alert.objects.exclude(waiting={}).order_by("pk").values_list("waiting", flat=True)) if names else []
+    return [_state(name, [waiting[name] for waiting in rows if name in waiting]) for name in names]
+
+
+def _state(name: str, waiting: list[dict[str, Any]]) -> dict[str, Any]:
+    failed = [entry for entry in waiting if "why" in entry]
+    return {
+        "receiver": name,
+        "state": "fails" if failed else "works",
+        "waiting": sum(len(entry["events"]) for entry in waiting),
+        "since": min((entry["since"] for entry in failed), default=None),
+        "tries": sum(entry["tries"] for entry in failed) or None,
+        "why": failed[-1]["why"] if failed else None,
+    }
+
+
 def findings() -> Iterator[Finding]:
-    """Yield a finding for each receiver that does not accept alerts; one statement where any is configured."""
-    if not (names := options.receivers()):
-        return
+    """Yield a finding for each receiver that does not accept alerts."""
     with database_block():
-        failing = list(AlertReceiver.objects.filter(name__in=names, failures__gt=0).order_by("name"))
-    for row in failing:
-        since = shown_time(row.failing_since)
+        failing = [state for state in states() if state["why"]]
+    for state in failing:
+        name = state["receiver"]
         yield Finding(
             "warning",
             "alert-receiver",
-            f"{row.name} does not accept alerts since {since}, {row.failures} tries: {row.error}. What waits is sent "
-            f"when it does. Look at its log or {REMEDIES[row.name]}; 'manage.py queues alerts test' tries it.",
-            row.name,
+            f"{name} does not accept alerts since {shown_time(state['since'])}, {state['tries']} tries: "
+            f"{state['why']}. What waits is sent when it does. Look at its log or {REMEDIES[name]}; 'manage.py queues "
+            "alerts test' tries it.",
+            name,
         )

@@ -19,6 +19,9 @@ class Rule:
     levels: tuple[str, ...] = PROBLEMS
 
 
+#: What lies there; letters-new says what comes. Where letters are not collected, `of` lets these alert.
+LYING = ("dead-letters", "unrouted")
+SILENT = ("policies", "management", "several-queues", "no-limits", "drift", "redis-unbounded", "redis-lost", *LYING)
 #: Advice, and counts since a start, alert as errors only or never: no operator resolves them at night.
 RULES: Mapping[str, Rule] = {
     "alarm": Rule(MANAGEMENT, 15),
@@ -64,20 +67,10 @@ RULES: Mapping[str, Rule] = {
     "version": Rule(MANAGEMENT, 300, ERRORS),
     "redis-policy": Rule(REDIS, 300, ERRORS),
     "redis-disk": Rule(REDIS, 300, ERRORS),
-    "policies": Rule(MANAGEMENT, 300, NEVER),
-    "management": Rule(ALWAYS, 300, NEVER),
-    "several-queues": Rule(WORKERS, 300, NEVER),
-    "no-limits": Rule(WORKERS, 300, NEVER),
-    "drift": Rule(ROWS, 300, NEVER),
-    "redis-unbounded": Rule(REDIS, 300, NEVER),
-    "redis-lost": Rule(REDIS, 300, NEVER),
-    # What lies there; letters-new says what comes. Where letters are not collected, `of` lets them alert.
-    "dead-letters": Rule(BROKER, 300, NEVER),
-    "unrouted": Rule(BROKER, 300, NEVER),
+    **dict.fromkeys(SILENT, Rule(BROKER, 300, NEVER)),
 }
 #: A finding of a newer version, while processes of two run.
 UNKNOWN = Rule(ALWAYS, 60)
-LYING = ("dead-letters", "unrouted")
 
 #: By name and level: the sources that were not asked when a look shows it, and the findings that it does not deny.
 HIDES: Mapping[tuple[str, str], tuple[str, ...]] = {

@@ -1,6 +1,6 @@
 """What telemetry keeps in the database."""
 
-from ami.telemetry.models.alert import Alert, AlertNotice, AlertReceiver
+from ami.telemetry.models.alert import Alert
 from ami.telemetry.models.audit_position import AuditPosition
 from ami.telemetry.models.sample import Sample
 from ami.telemetry.models.shared_value import SharedValue
@@ -9,8 +9,6 @@ from ami.telemetry.models.unrouted_task import UnroutedTask
 
 __all__ = [
     "Alert",
-    "AlertNotice",
-    "AlertReceiver",
     "AuditPosition",
     "CountedTotals",
     "Sample",

@@ -10,8 +10,6 @@ from ami.topology.monitoring.rule import Rule
 from ami.topology.topology import Topology, complete
 from ami.topology.workload import Workload
 
-#: Where the anchors of the rules are; another address is given on the command line.
-RUNBOOK = "docs/operations.md"
 #: The percentile of the waits that the target is about, and the fewest tasks of five minutes that say something of it.
 PERCENTILE, LEAST_STARTS = 0.95, 3
 #: RabbitMQ does not tell the oldest message's age: what is known is exact to some half a minute.
@@ -25,13 +23,13 @@ OF_QUEUE, OF_WORKER = f"{{{{ $labels.{QUEUE} }}}}", f"{{{{ $labels.{metrics.NODE
 
 HEADER = """\
 # Alert rules for Prometheus. Rendered from ami/topology/table.py by `make render`; do not edit. With the numbers of
-# your environment, and the address of your handbook:
+# your environment, and a runbook_url into your handbook:
 #   python -m ami.topology alerts alerts.yml --runbook https://antenna.example.org/admin/queues/handbook/
 """
 
 
-def render(topology: Topology | None = None, runbook: str = RUNBOOK) -> str:
-    """Return the rules as YAML. Default topology: every row of the table."""
+def render(topology: Topology | None = None, runbook: str = "") -> str:
+    """Return the rules as YAML, without ``runbook`` without links. Default topology: every row of the table."""
     found = {
         "groups": [
             {"name": f"antenna-{name}", "rules": [rule.as_dict(runbook) for rule in rules]}

@@ -14,17 +14,23 @@ def add_parsers(verbs: Any) -> None:
     rules = verbs.add_parser("alerts", help="print Prometheus's alert rules, with this environment's numbers")
     rules.add_argument(
         "--runbook",
-        default=alerts.RUNBOOK,
+        type=_absolute,
         metavar="URL",
-        help=f"address of the operations page, to which #ANCHOR is appended; default: {alerts.RUNBOOK}",
+        help="absolute address of the handbook, to which #ANCHOR is appended; without it rules have no runbook_url",
     )
     board = verbs.add_parser("dashboard", help="print the Grafana dashboard, with this environment's queues")
     for verb in (rules, board):
         verb.add_argument("file", nargs="?", type=Path, metavar="FILE", help="write FILE atomically, mode 0644")
 
 
+def _absolute(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"'{url}' is no absolute address; write https://...")
+    return url
+
+
 def alert_rules(topology: Topology, arguments: argparse.Namespace) -> None:
-    _put(alerts.render(topology, arguments.runbook), arguments.file)
+    _put(alerts.render(topology, arguments.runbook or ""), arguments.file)
 
 
 def grafana_dashboard(topology: Topology, arguments: argparse.Namespace) -> None:

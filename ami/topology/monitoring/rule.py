@@ -26,7 +26,7 @@ class Rule:
     queue: str = ""
 
     def as_dict(self, runbook: str) -> dict[str, Any]:
-        """Return the rule; ``runbook`` is the address of the operations page."""
+        """Return the rule; ``runbook`` is the absolute address of the operations page, empty where that is unknown."""
         return {
             "alert": self.alert,
             "expr": self.expr,
@@ -35,6 +35,6 @@ class Rule:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": f"{runbook}#{self.anchor}",
+                **({"runbook_url": f"{runbook}#{self.anchor}"} if runbook else {}),
             },
         }

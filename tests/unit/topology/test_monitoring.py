@@ -139,6 +139,10 @@ def test_verbs_print_and_write_the_numbers_of_the_environment(tmp_path: Path, mo
     printed = capsys.readouterr().out
     assert "> 123 and" in printed
     assert "runbook_url: https://a.example/#a-queue-grows" in printed
+    with pytest.raises(SystemExit):
+        main(["alerts", "--runbook", "docs/operations.md"])
+    assert "is no absolute address" in capsys.readouterr().err
+    assert "runbook_url:" not in alerts.render()
     assert main(["dashboard", str(tmp_path / "board.json")]) == 0
     assert capsys.readouterr().out == ""
     assert '"value": 123' in (tmp_path / "board.json").read_text()

@@ -43,7 +43,6 @@ def _text(body: Mapping[str, Any]) -> str:
         f"Level: {alert['level']}",
         f"Since: {shown_time(alert['since'])}",
         f"Over at: {shown_time(alert['resolved_at'])}" if alert["resolved_at"] else "",
-        f"Came back {alert['flaps']} times within an hour" if alert["flaps"] else "",
-        f"Remedy: {body['remedy']}" if body["remedy"] else "Remedy: docs/operations.md, what the live check finds",
+        f"Remedy: {body.get('remedy', 'docs/operations.md, what the live check finds')}",
     ]
     return "\n".join(line for number, line in enumerate(lines) if line or number == 1) + "\n"

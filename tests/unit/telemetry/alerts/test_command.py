@@ -31,11 +31,11 @@ def alerts(*argv: str) -> tuple[str, int]:
 
 def test_list_shows_what_fires_first_and_the_receivers(server):
     now = timezone.now()
-    Alert.objects.create(name="held", target="ingest@a", level="warning", sentence="[x]", state="pending", since=now)
-    Alert.objects.create(name="no-beat", level="error", sentence="No beat.", state="firing", since=now, fired_at=now)
+    Alert.objects.create(name="held", target="ingest@a", level="warning", sentence="[x]", since=now)
+    Alert.objects.create(name="no-beat", level="error", sentence="No beat.", since=now, fired_at=now)
     shown = json.loads(alerts("--json")[0])
     assert [(row["state"], row["sent"]) for row in shown["alerts"]] == [("firing", "yes"), ("pending", None)]
-    assert [(row["receiver"], row["state"]) for row in shown["receivers"]] == [("webhook", "not used yet")]
+    assert [(row["receiver"], row["state"]) for row in shown["receivers"]] == [("webhook", "works")]
     text = alerts()[0]
     assert "No beat." in text
     assert "[x]" in text
@@ -43,7 +43,7 @@ def test_list_shows_what_fires_first_and_the_receivers(server):
 
 def test_test_alert_reaches_the_receiver(server):
     text, code = alerts("test")
-    assert (code, "accepted" in text) == (0, True)
+    assert (code, "accepted" in text, "Set ANTENNA_PUBLIC_URL" in text) == (0, True, True)
     (request,) = server.take()
     assert json.loads(request.body)["event"] == "test"
 

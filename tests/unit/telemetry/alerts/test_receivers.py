@@ -10,21 +10,24 @@ from django.utils import timezone
 
 from ami.telemetry.alerts import notices, receivers
 from ami.telemetry.alerts.options import EMAIL, WEBHOOK
-from ami.telemetry.alerts.policy import Alert, Event
+from ami.telemetry.alerts.policy import Event
 from ami.telemetry.alerts.receivers.webhook import SIGNATURE, TIMESTAMP, signature
+from ami.telemetry.models import Alert
 from config.settings.mail import mail
 from tests.support.smtp_server import mail_server
 from tests.support.transports.recording_server import Answer, recording
 
 SINCE = datetime(2026, 6, 1, 22, tzinfo=UTC)
 SENTENCE = "antenna-ingest has no consumer and 7 messages; start celeryworker_ingest."
-ALERT = Alert("no-consumer", "antenna-ingest", "error", SENTENCE, "firing", SINCE, fired_at=SINCE, flaps=2)
+ALERT = Alert(
+    pk=7, name="no-consumer", target="antenna-ingest", level="error", sentence=SENTENCE, since=SINCE, fired_at=SINCE
+)
 
 
 @pytest.fixture
 def body(settings):
     settings.ANTENNA_PUBLIC_URL = "https://antenna.example.org/"
-    return {**notices.body(ALERT, Event.FIRING), "id": 7, "sent_at": timezone.now().isoformat()}
+    return notices.body(ALERT, Event.FIRING)
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_webhook_gets_the_documented_json(server, body):
     assert (request.method, request.path) == ("POST", "/hooks/s3cret-path")
     assert request.headers["content-type"] == "application/json"
     sent = json.loads(request.body)
-    assert sent["version"] == 1
+    assert (sent["version"], sent["id"]) == (1, "7-firing")
     assert sent["text"] == f"FIRING no-consumer antenna-ingest: {SENTENCE}"
     assert sent["alert"] == {
         "name": "no-consumer",
@@ -60,10 +63,17 @@ def test_webhook_gets_the_documented_json(server, body):
         "since": "2026-06-01T22:00:00+00:00",
         "fired_at": "2026-06-01T22:00:00+00:00",
         "resolved_at": None,
-        "flaps": 2,
     }
     assert sent["remedy"] == "https://antenna.example.org/admin/queues/handbook/#no-consumer"
     assert SIGNATURE.lower() not in request.headers
+
+
+def test_notice_without_a_public_address_has_no_link(settings, mailbox):
+    settings.ANTENNA_PUBLIC_URL = ""
+    body = notices.body(ALERT, Event.FIRING)
+    assert not {"remedy", "deployment"} & set(body)
+    receivers.send(EMAIL, body)
+    assert "Remedy: docs/operations.md" in mailbox.mails[0].message.get_content()
 
 
 def test_webhook_is_signed_over_time_and_body(server, body, settings):
@@ -128,8 +138,7 @@ def test_mail_reaches_every_address_with_its_remedy(mailbox, body):
 
 def test_mails_of_one_alert_belong_together(mailbox, body):
     receivers.send(EMAIL, body)
-    over = Alert("no-consumer", "antenna-ingest", "error", SENTENCE, "resolved", SINCE, SINCE, SINCE, resolved_at=SINCE)
-    receivers.send(EMAIL, notices.body(over, Event.RESOLVED))
+    receivers.send(EMAIL, notices.body(ALERT, Event.RESOLVED))
     fired, resolved = (mail.message for mail in mailbox.mails)
     assert fired["References"] == resolved["References"]
     assert resolved["Subject"] == "[Antenna] RESOLVED no-consumer antenna-ingest"

@@ -6,12 +6,12 @@ Run it on RabbitMQ and PostgreSQL::
 
 200,000 messages wait, 10,000 letters of 40 causes are dead, 30 days were sampled, the audit log has 100,000 entries, 20
 workers have reported themselves. The web server runs as deployed, with three processes. Twenty signed-in visitors poll
-the overview every two seconds, as while a job runs, with their ETag; what the web processes use meanwhile, less what they used before, is the
-cost of watching. Beside it stands what as many requests of a static file that has not changed take. While the watchers
-go on, every page is asked for many times, by each of twenty sessions in turn; the time is the client's on the loopback
-interface, until the last byte. Statements are counted by Django's test client over the same database, for a user with
-each permission by itself; "snapshot" are those of a page that also takes the shared snapshot. Beside each page stands a
-plain query of its rows.
+the overview every two seconds, as while a job runs, with their ETag; what the web processes use meanwhile, less what
+they used before, is the cost of watching. Beside it stands what as many requests of a static file that has not changed
+take. While the watchers go on, every page is asked for many times, by each of twenty sessions in turn; the time is the
+client's on the loopback interface, until the last byte. Statements are counted by Django's test client over the same
+database, for a user with each permission by itself; "snapshot" are those of a page that also takes the shared snapshot.
+Beside each page stands a plain query of its rows.
 """
 
 import argparse

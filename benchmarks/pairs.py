@@ -27,7 +27,7 @@ django.setup()
 from ami.celery.declaration import depth  # noqa: E402
 from ami.queues import publish  # noqa: E402
 from benchmarks.overhead import memory_of, processor_seconds  # noqa: E402
-from tests.support.pid_namespace import descendants  # noqa: E402
+from provision.guard import descendants  # noqa: E402
 from tests.support.place import ROOT, new_place, until  # noqa: E402
 from tests.support.worker_tasks.basic import succeed  # noqa: E402
 

@@ -32,13 +32,10 @@ SMALL_BYTES = 64 * 1024
 #: A statement of a request that the database does not answer is given up after so long: a thread waits for it.
 ANSWER_SECONDS = 60.0
 
-#: More than a poll has.
-PEEK_BYTES = 8192
-
 #: What is sent in one piece, so that SILENCE_SECONDS are about the client and not about the size of an answer.
 PIECE_BYTES = 64 * 1024
 
-#: A page asks again after two seconds: its connection is kept, and waits without a thread.
+#: A page asks again after five seconds: its connection is kept, and waits without a thread.
 keepalive = 10
 worker_class = "config.web_server.Worker"
 logger_class = "config.web_server.Logger"
@@ -53,8 +50,6 @@ class DeadlineSocket(socket.socket):
     until: float | None = None
     #: Announces in the answer that the connection closes afterwards.
     force_close: Callable[[], None] = staticmethod(lambda: None)
-    #: The bytes of the request, where the loop has seen them before a thread reads them.
-    seen = b""
 
     def begin_body(self, length: int) -> None:
         """Give the time that the slowest accepted client needs, and a large body's wait for its turn."""
@@ -78,39 +73,6 @@ class DeadlineSocket(socket.socket):
 
 class Worker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's worker with threads, on connections with deadlines."""
-
-    _notified_at = 0.0
-    #: Set once the application is there.
-    polls: Any = None
-
-    def notify(self) -> None:
-        """Show gunicorn's parent that the worker lives; once a second, not at each event of a connection."""
-        if (now := time.monotonic()) - self._notified_at >= 1.0:
-            self._notified_at = now
-            super().notify()
-
-    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
-        """Answer a poll that was answered before at once, here in the loop; a thread takes all else."""
-        request = client.seen = _peek(client) if self.polls else b""
-        answer = self.polls(request) if request and self.alive else None
-        if answer is None:
-            super().on_client_socket_readable(conn, client)
-            return
-        socket.socket.recv(client, len(request))
-        try:
-            sent = client.send(answer)
-        except BlockingIOError:
-            sent = 0
-        except OSError:  # A thread finds it closed, too.
-            sent = len(answer)
-        self.keepalived_conns.remove(conn)
-        if sent < len(answer):
-            self.poller.unregister(client)
-            rest = self.tpool.submit(_send_rest, client, answer[sent:])
-            rest.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
-            return
-        conn.set_timeout()
-        self.keepalived_conns.append(conn)  # The first one times out first.
 
     def enqueue_req(self, conn: Any) -> None:
         """Hand a connection to a thread."""
@@ -136,7 +98,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             return super().handle_request(req, conn)
         finally:
             conn.sock.until = None
-            conn.sock.seen = b""  # The next request may be one that was read with this one.
 
 
 def _end(client: Any) -> None:
@@ -152,21 +113,7 @@ def _end(client: Any) -> None:
         client.shutdown(socket.SHUT_RD)
 
 
-def _peek(client: Any) -> bytes:
-    try:
-        return socket.socket.recv(client, PEEK_BYTES, socket.MSG_PEEK)
-    except OSError:
-        return b""
-
-
-def _send_rest(client: Any, rest: bytes) -> bool:
-    """Send what did not fit; return whether the connection stays. Its deadline is a socket's, as for any answer."""
-    client.settimeout(SILENCE_SECONDS)
-    client.sendall(rest)
-    return True
-
-
-#: What a page asks every two seconds for, while somebody watches it (ami/console/page.py), and Prometheus every 15 s.
+#: What a page asks every few seconds for, while somebody watches it (ami/console/page.py), and Prometheus every 15 s.
 POLL = re.compile(r"/admin/queues/(?:\S*?)\?(?:\S*&)?live=|/metrics$")
 #: A poll that is answered so is not logged: it says that all is well.
 UNLOGGED = (200, 304)
@@ -197,16 +144,11 @@ class Logger(GunicornLogger):  # type: ignore[misc]
 
 
 def post_worker_init(worker: Any) -> None:
-    """Sample queues and workers from a web process, too: it still does when no worker and no beat is left.
-
-    And answer repeated polls in the loop.
-    """
+    """Sample queues and workers from a web process, too: it still does when no worker and no beat is left."""
     from ami.celery import answer_limits
-    from ami.console.repeated_polls import repeated_polls
     from ami.telemetry.sampler_thread import start
 
     answer_limits.limit(ANSWER_SECONDS)
-    worker.polls = repeated_polls.answer
     start(f"web@{socket.gethostname()}:{worker.pid}")
 
 

@@ -10,11 +10,6 @@ settings_module.choose()
 
 application = get_wsgi_application()
 
-from ami.console.polls import Polls  # noqa: E402
-
-# Django has to be set up first.
-application = Polls(application)
-
 # What was made until here stays as long as the process: the collector need not look at it again, so that a collection
 # after a large body takes a few milliseconds (ami.main.services.request_body), and forked processes go on sharing it.
 gc.collect()

@@ -10,6 +10,7 @@ from ami.console import forms_of_levers as levers
 from ami.console import letter_figures, list_page
 from ami.console.letter_figures import LetterFilter
 from ami.console.levers import Lever, add
+from ami.console.page import LIVE
 from ami.queues import dead_letters
 from ami.queues.admin_letters import RATE, TO
 from ami.queues.admin_site.operation_actions import number
@@ -93,7 +94,7 @@ def replay_list(request: HttpRequest) -> HttpResponse:
     ):
         return data
     shown = [(replay, str(Selection.of(replay.selection))) for replay in listed[:REPLAYS_SHOWN]]
-    if list_page.PART in request.GET:
+    if LIVE in request.GET:
         return list_page.part(request, "replays_table", {"replays": shown})
     return list_page.page(request, "replays", "Replays", "letters", {"replays": shown})
 

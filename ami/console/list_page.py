@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -12,37 +11,18 @@ from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils import timezone
 
 from ami.console import levers
-from ami.console.page import TABS
+from ami.console.page import TABS, answer, here
 from ami.console.tables import Column, Table, exported
-from ami.console.watchers import answer
 
 PAGE_ROWS = 50
 #: Of one answer as CSV or JSON; filters reach the rest.
 MOST_ROWS = 10_000
 FORMATS = ("csv", "json")
-#: The parameter of a poll, which gets the table alone.
-PART = "part"
 #: Ages, which the page's script keeps counting.
 AGES = re.compile(r'(<time class="ago"[^>]*>)[^<]*')
-
-
-def staff(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view for staff alone; a poll of somebody who signed out leads the page to the sign-in."""
-    guarded = admin.site.admin_view(view)
-
-    def inner(request: HttpRequest, **given: Any) -> HttpResponse:
-        if PART in request.GET and not admin.site.has_permission(request):
-            # A redirect would put the form to sign in into the middle of the page.
-            address = f"{reverse('admin:login')}?{urlencode({'next': request.path})}"
-            return HttpResponse(status=401, headers={"HX-Redirect": address, "Cache-Control": "private, no-store"})
-        found: HttpResponse = guarded(request, **given)
-        return found
-
-    return inner
 
 
 def require(request: HttpRequest, *permissions: str) -> None:
@@ -62,18 +42,11 @@ def part(request: HttpRequest, template: str, context: dict[str, Any]) -> HttpRe
     """Return what a poll asks for; 304 where the client has that, and it is only older."""
     html = render_to_string(f"console/{template}.html", {**_for_levers(request), **context}, request)
     digest = hashlib.sha256(AGES.sub(r"\1", html).encode()).hexdigest()
-    return answer(request, f'"{digest[:32]}"', html.encode())
+    return answer(request, f'"{digest[:32]}"', html.encode)
 
 
 def _for_levers(request: HttpRequest) -> dict[str, Any]:
-    return {"here": _here(request), "allowed": levers.allowed(request.user)}
-
-
-def _here(request: HttpRequest) -> str:
-    """Return the address of the page with its filters, to which a lever's form returns."""
-    query = request.GET.copy()
-    query.pop(PART, None)
-    return f"{request.path}?{query.urlencode()}" if query else request.path
+    return {"here": here(request), "allowed": levers.allowed(request.user)}
 
 
 def one_page(request: HttpRequest, rows: Any) -> Page[Any]:

@@ -4,15 +4,14 @@ from django.urls import path
 
 from ami.console import audit, handbook, letter, letters, schedule_page, task
 from ami.console import call_levers as call_levers  # Its levers are on the page of calls.
-from ami.console.list_page import staff
-from ami.console.page import guarded
+from ami.console.page import staff
 from ami.console.pages.calls import CallsPage
 from ami.console.pages.workers import WorkerPage, WorkersPage
 
 urlpatterns = [
-    path("workers/", guarded(WorkersPage), name="workers"),
-    path("workers/<path:name>/", guarded(WorkerPage), name="worker"),
-    path("calls/", guarded(CallsPage), name="calls"),
+    path("workers/", staff(WorkersPage.as_view()), name="workers"),
+    path("workers/<path:name>/", staff(WorkerPage.as_view()), name="worker"),
+    path("calls/", staff(CallsPage.as_view()), name="calls"),
     path("letters/", staff(letters.groups), name="letters"),
     path("letters/all/", staff(letters.all_letters), name="letter_list"),
     path("letters/cause/<str:cause>/", staff(letters.one_group), name="letter_group"),

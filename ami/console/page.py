@@ -1,6 +1,8 @@
 """What every page of the console does: its parts are polled, its tables are CSV and JSON too, and its user is staff."""
 
+import hashlib
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,12 +16,25 @@ from django.utils.safestring import SafeString
 from django.views import View
 
 from ami.console import levers
-from ami.console.polls import LIVE
-from ami.console.refresher import FRESH_SECONDS
 from ami.console.tables import Table, exported
-from ami.console.watchers import answer, etag_of, session_of, watchers
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import Snapshot
+
+#: The parameter of a poll: the part of the page that it asks for.
+LIVE = "live"
+#: A page polls each five seconds, and each two while a job runs or a worker has not confirmed an operation.
+POLL_SECONDS, BUSY_POLL_SECONDS = 5, 2
+#: Figures are at most so old: with a poll's five seconds, what waits is seen within ten. An operation, or a worker that
+#: changes, outdates them at once, and tasks that change after `shared.TASKS_SECONDS`.
+FRESH_SECONDS = 4.5
+#: A part is a piece of a page, whose own policy counts; opened by itself it may load nothing.
+PART_HEADERS = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+#: The parts that this process has rendered, by address and ETag; at most `MOST_PARTS`.
+rendered: dict[tuple[str, str], bytes] = {}
+MOST_PARTS = 100
 
 #: The navigation: URL name and text of each tab.
 TABS = (
@@ -73,44 +88,33 @@ class Page(View):
 
     def get(self, request: HttpRequest, **_: Any) -> HttpResponse:
         """Send the page, one part of it, or a table."""
-        self.allowed = allowed = levers.allowed(request.user)
-        if not self.is_open_to(allowed):
+        self.allowed = levers.allowed(request.user)
+        if self.needs and self.needs not in self.allowed:
             raise PermissionDenied
         snapshot = shared.current(FRESH_SECONDS)
         if kind := request.GET.get("format"):
             return self._exported(request, kind, snapshot)
-        watchers.trust(session_of(request), allowed)
-        if self.part_asked(request):
-            return self.poll(snapshot, allowed)
-        etag = etag_of(allowed, str(snapshot.version))
-        context = self._context(snapshot, allowed)
+        etag = _etag(self.allowed, snapshot.version)
+        if name := self.part_asked(request):
+            return answer(request, etag, lambda: self._shared(name, etag, snapshot), poll_seconds(snapshot))
+        context = self._context(snapshot)
         parts = {name: self._part(name, etag, context) for name in self.parts}
         return TemplateResponse(request, self.template, {**self.around(), **context, "parts": parts})
-
-    def is_open_to(self, allowed: frozenset[str]) -> bool:
-        """Whether a user with these permissions may see the page."""
-        return not self.needs or self.needs in allowed
-
-    def poll(self, snapshot: Snapshot, allowed: frozenset[str]) -> HttpResponse:
-        """Send the part that is asked for, or 304, to who has these permissions; it is rendered once for all."""
-        self.allowed = allowed
-        address, etag = self.request.get_full_path(), etag_of(allowed, str(snapshot.version))
-        part = b"" if self.request.headers.get("If-None-Match") == etag else watchers.kept(address, etag)
-        if part is None:
-            part = self._rendered(self.part_asked(self.request), self._context(snapshot, allowed)).encode()
-            watchers.keep(address, etag, part)
-        return answer(self.request, etag, part)
 
     def part_asked(self, request: HttpRequest) -> str:
         """Return the name of the part that a poll asks for; empty where the whole page is asked for."""
         name = str(request.GET.get(LIVE, ""))
         return name if name in self.parts else ""
 
-    def here(self) -> str:
-        """Return the address of this page with its filters, to which a lever's form returns."""
-        query = self.request.GET.copy()
-        query.pop(LIVE, None)
-        return f"{self.request.path}?{query.urlencode()}" if query else self.request.path
+    def _shared(self, name: str, etag: str, snapshot: Snapshot) -> bytes:
+        """Return a part, rendered once for all who see the same."""
+        key = self.request.get_full_path(), etag
+        if (part := rendered.get(key)) is None:
+            part = self._rendered(name, self._context(snapshot)).encode()
+            if len(rendered) >= MOST_PARTS:
+                rendered.clear()
+            rendered[key] = part
+        return part
 
     def _exported(self, request: HttpRequest, kind: str, snapshot: Snapshot) -> HttpResponse:
         tables = {table.name: table for table in self.tables(snapshot)}
@@ -122,8 +126,9 @@ class Page(View):
             raise PermissionDenied
         return exported(table, kind, snapshot.taken_at)
 
-    def _context(self, snapshot: Snapshot, allowed: frozenset[str]) -> dict[str, Any]:
-        return {"snapshot": snapshot, "allowed": allowed, "here": self.here(), **self.figures(snapshot)}
+    def _context(self, snapshot: Snapshot) -> dict[str, Any]:
+        around = {"snapshot": snapshot, "allowed": self.allowed, "here": here(self.request)}
+        return {**around, **self.figures(snapshot)}
 
     def around(self) -> dict[str, Any]:
         """Return the context of what stands around a page's figures."""
@@ -137,31 +142,56 @@ class Page(View):
         query = self.request.GET.copy()
         query[LIVE] = name
         poll = {"name": name, "etag": etag, "address": f"{self.request.path}?{query.urlencode()}"}
-        html = self._rendered(name, context)
-        return render_to_string("console/part.html", {**poll, "snapshot": context["snapshot"], "html": html})
+        poll |= {"html": self._rendered(name, context), "snapshot": context["snapshot"]}
+        return render_to_string("console/part.html", {**poll, "every": poll_seconds(context["snapshot"])})
 
 
-def guarded(page: type[Page]) -> Callable[..., HttpResponseBase]:
-    """Return the view of a page: for staff alone; a poll of a session that was just checked costs no statement."""
-    inner = admin.site.admin_view(page.as_view())
-
-    def view(request: HttpRequest, **given: Any) -> HttpResponseBase:
-        if request.method != "GET" or not page().part_asked(request):
-            return inner(request, **given)
-        known = watchers.trusted(session_of(request))
-        if known is not None and (asked := page()).is_open_to(known.allowed):
-            asked.setup(request, **given)
-            return asked.poll(shared.current(FRESH_SECONDS), known.allowed)
-        # A redirect would put the form to sign in into the middle of the page.
-        return inner(request, **given) if admin.site.has_permission(request) else _signed_out(request)
-
-    view.__name__ = page.__name__
-    return view
+def _etag(allowed: frozenset[str], version: int) -> str:
+    """Return the ETag of a part: what its reader may see, and the version of its figures."""
+    return f'"{hashlib.sha256(" ".join(sorted(allowed)).encode()).hexdigest()[:12]}.{version}"'
 
 
-def _signed_out(request: HttpRequest) -> HttpResponse:
+def poll_seconds(snapshot: Snapshot) -> int:
+    """Return after how long a page asks again."""
+    return BUSY_POLL_SECONDS if snapshot.jobs or _is_unconfirmed(snapshot) else POLL_SECONDS
+
+
+def _is_unconfirmed(snapshot: Snapshot) -> bool:
+    """Whether a live worker has yet to do what an operation wants of it."""
+    paused = {queue.queue for queue in snapshot.queues if queue.paused}
+    return any(
+        worker.parked or paused & set(worker.queues) != set(worker.closed_queues)
+        if worker.state == "running"
+        else worker.state == "parked" and not worker.parked
+        for worker in snapshot.workers
+    )
+
+
+def answer(request: HttpRequest, etag: str, part: Callable[[], bytes], seconds: int = POLL_SECONDS) -> HttpResponse:
+    """Return what a poll asks for, or 304 where the client has it; ``seconds`` until the next poll."""
+    headers = {**PART_HEADERS, "ETag": etag, "Poll-Seconds": str(seconds)}
+    if request.headers.get("If-None-Match") == etag:
+        return HttpResponse(status=304, headers=headers)
+    return HttpResponse(part(), headers=headers)
+
+
+def here(request: HttpRequest) -> str:
+    """Return the address of the page with its filters, to which a lever's form returns."""
     query = request.GET.copy()
     query.pop(LIVE, None)
-    back = f"{request.path}?{query.urlencode()}" if query else request.path
-    address = f"{reverse('admin:login')}?{urlencode({'next': back})}"
-    return HttpResponse(status=401, headers={"HX-Redirect": address, "Cache-Control": "private, no-store"})
+    return f"{request.path}?{query.urlencode()}" if query else request.path
+
+
+def staff(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Return a view for staff alone; a poll of a user who has signed out leads the page to the sign-in."""
+    inner = admin.site.admin_view(view)
+
+    @wraps(view)
+    def guarded(request: HttpRequest, **given: Any) -> HttpResponseBase:
+        if LIVE not in request.GET or admin.site.has_permission(request):
+            return inner(request, **given)
+        # A redirect would put the form to sign in into the middle of the page.
+        address = f"{reverse('admin:login')}?{urlencode({'next': here(request)})}"
+        return HttpResponse(status=401, headers={"HX-Redirect": address, "Cache-Control": "private, no-store"})
+
+    return guarded

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 from ami.celery.tick_claims import MISFIRES
 from ami.console import list_page
 from ami.console.levers import Lever, add
+from ami.console.page import LIVE
 from ami.queues import schedule_operations, schedule_rows, start_commands, startup, ticks
 from ami.queues.admin_site.operation_actions import Field, Operation
 from ami.queues.diagnostics.beat import SILENT
@@ -40,7 +41,7 @@ def show(request: HttpRequest) -> HttpResponse:
         "start_beat": start_commands.of_beat(),
     }
     context["is_starting"] = not context["is_beating"] and startup.is_starting()
-    if list_page.PART in request.GET:
+    if LIVE in request.GET:
         return list_page.part(request, "schedule_table", context)
     return list_page.page(request, "schedule", "Schedule", "schedule", context)
 

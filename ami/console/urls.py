@@ -3,7 +3,7 @@
 from django.urls import path
 
 from ami.console import list_urls
-from ami.console.page import guarded
+from ami.console.page import staff
 from ami.console.pages.lever import LeverPage
 from ami.console.pages.overview import OverviewPage
 from ami.console.pages.peek import PeekPage
@@ -11,10 +11,10 @@ from ami.console.pages.queue import QueuePage, SeriesPage
 
 app_name = "console"
 urlpatterns = [
-    path("", guarded(OverviewPage), name="overview"),
-    path("queue/<str:queue>/", guarded(QueuePage), name="queue"),
-    path("queue/<str:queue>/series/", guarded(SeriesPage), name="series"),
-    path("queue/<str:queue>/peek/", guarded(PeekPage), name="peek"),
-    path("lever/<slug:verb>/<path:target>/", guarded(LeverPage), name="lever"),
+    path("", staff(OverviewPage.as_view()), name="overview"),
+    path("queue/<str:queue>/", staff(QueuePage.as_view()), name="queue"),
+    path("queue/<str:queue>/series/", staff(SeriesPage.as_view()), name="series"),
+    path("queue/<str:queue>/peek/", staff(PeekPage.as_view()), name="peek"),
+    path("lever/<slug:verb>/<path:target>/", staff(LeverPage.as_view()), name="lever"),
     *list_urls.urlpatterns,
 ]

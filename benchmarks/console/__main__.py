@@ -6,12 +6,12 @@ Run it on RabbitMQ and PostgreSQL::
 
 200,000 messages wait, 10,000 letters of 40 causes are dead, 30 days were sampled, the audit log has 100,000 entries, 20
 workers have reported themselves. The web server runs as deployed, with three processes. Twenty signed-in visitors poll
-the overview every two seconds with their ETag; what the web processes use meanwhile, less what they used before, is the
-cost of watching. Beside it stands what as many requests of a static file that has not changed take. While the watchers
-go on, every page is asked for many times, by each of twenty sessions in turn; the time is the client's on the loopback
-interface, until the last byte. Statements are counted by Django's test client over the same database, for a user with
-each permission by itself; "snapshot" are those of a page that also takes the shared snapshot. Beside each page stands a
-plain query of its rows.
+the overview every two seconds, as while a job runs, with their ETag; what the web processes use meanwhile, less what
+they used before, is the cost of watching. Beside it stands what as many requests of a static file that has not changed
+take. While the watchers go on, every page is asked for many times, by each of twenty sessions in turn; the time is the
+client's on the loopback interface, until the last byte. Statements are counted by Django's test client over the same
+database, for a user with each permission by itself; "snapshot" are those of a page that also takes the shared snapshot.
+Beside each page stands a plain query of its rows.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from django.db import connection  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.test.utils import CaptureQueriesContext  # noqa: E402
 
-from ami.console.watchers import watchers  # noqa: E402
+from ami.console.page import rendered  # noqa: E402
 from ami.telemetry.models import SharedValue  # noqa: E402
 from ami.telemetry.snapshots import shared  # noqa: E402
 from benchmarks.console import references, rows  # noqa: E402
@@ -50,7 +50,7 @@ from tests.support.console_pages import client  # noqa: E402
 from tests.support.place import Place, new_place  # noqa: E402
 from tests.support.web_server import Web, command_line, environment_of_script, free_port  # noqa: E402
 
-PAGE_TARGET_MS, STATEMENTS_TARGET, WATCH_TARGET_PERCENT = 300.0, 15, 2.0
+PAGE_TARGET_MS, STATEMENTS_TARGET, WATCH_TARGET_PERCENT = 300.0, 15, 5.0
 SESSIONS = 20
 #: As in docker-compose.yml.
 WEB_PROCESSES = 3
@@ -161,7 +161,7 @@ def statements(browser: Client, address: str) -> int:
 def taking_the_snapshot(browser: Client, address: str) -> int:
     SharedValue.objects.filter(name=shared.NAME).update(made_at=None)
     shared.forget()
-    watchers.clear()
+    rendered.clear()
     return statements(browser, address)
 
 
@@ -183,7 +183,7 @@ def pages(times: dict[str, list[float]]) -> list[Page]:
     shared.current(0.0)
     found = []
     for name, address in console_rows.all_addresses():
-        with mock.patch("ami.console.page.FRESH_SECONDS", 3600.0):
+        with mock.patch("ami.console.page.FRESH_SECONDS", 3600.0), mock.patch.object(shared, "MEMO_SECONDS", 3600.0):
             few = statements(browser, address)
         most = taking_the_snapshot(browser, address) if name in OF_SNAPSHOT else None
         took, plain = times[address], milliseconds(references.of(name, address))

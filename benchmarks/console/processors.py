@@ -7,8 +7,8 @@ from pathlib import Path
 from django.db import connection
 
 from benchmarks.overhead import TICKS
+from provision.guard import descendants
 from tests.support.brokers import management
-from tests.support.pid_namespace import descendants
 from tests.support.web_server import Web
 
 

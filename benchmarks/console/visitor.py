@@ -71,5 +71,5 @@ class Watcher(threading.Thread):
         self._visitor.close()
 
 
-#: As in ami/console/static/console/live.js.
+#: As while a job runs (`ami.console.page`).
 POLL_SECONDS = 2.0

@@ -19,7 +19,7 @@ from tests.support.place import BROKERS, Place, Process, new_place
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.alone]
 
 #: What is promised of levers, pauses and workers that come and go; of what a worker runs and of the broker's counts.
-LEVER_SECONDS, WORK_SECONDS = 3.0, 10.0
+LEVER_SECONDS, WORK_SECONDS = 6.0, 13.0
 B = "tests.support.worker_tasks.basic"
 HOLD, SLICES = f"{B}.hold", f"{B}.work_in_slices"
 QUEUE, OTHER = "antenna", "antenna-interactive"

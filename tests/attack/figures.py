@@ -54,7 +54,7 @@ def attack(client: Client, people: People, report: Report) -> None:
 def requests() -> Iterator[Request]:
     """Yield every page, each part that is polled, and each table as CSV and JSON; and the lists of the API."""
     for page, (parts, tables) in PAGES.items():
-        for query in ("", "?part=1", *(f"?live={part}" for part in parts)):
+        for query in ("", "?live=table", *(f"?live={part}" for part in parts)):
             yield Request("GET", f"{QUEUES}{page}{query}")
         for kind in ("csv", "json"):
             for table in ("", *(f"&table={table}" for table in tables)):

@@ -7,9 +7,8 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from ami.console import shared_parts
+from ami.console import page
 from ami.console.quantities import iso  # noqa: F401
-from ami.console.watchers import watchers
 from ami.telemetry.snapshots import shared
 from ami.telemetry.snapshots.shape import (
     BeatFigures,
@@ -27,6 +26,7 @@ from tests.support.product import factories
 #: 2026-06-01 22:00 UTC.
 AT = 1_780_351_200.0
 MIB = 1024**2
+JOB = JobFigures(5, "Night of June", "ml", "Panama", "STARTED", "process", 0.25, 2, 3.5, 600.0)
 
 
 def task(number: int = 1, **values) -> TaskFigures:
@@ -89,7 +89,7 @@ def snapshot(**values) -> Snapshot:
         queues=tuple(queue(row, **special.get(number, {})) for number, row in enumerate(rows)),
         workers=tuple(worker(row.queue, row.service, running=(task(),)) for row in rows[:2]),
         beats=(BeatFigures("beat@host", 1.0, AT - 20, AT + 40),),
-        jobs=(JobFigures(5, "Night of June", "ml", "Panama", "STARTED", "process", 0.25, 2, 3.5, 600.0),),
+        jobs=(JOB,),
         findings=(
             FindingFigures("error", "no-consumer", f"{rows[0].queue} has no consumer; start it.", rows[0].queue),
             FindingFigures("warning", "paused", f"{rows[1].queue} is paused; resume it.", rows[1].queue),
@@ -117,9 +117,8 @@ def client_of(*permissions: str, **fields) -> Client:
 
 
 @pytest.fixture
-def fresh_watchers(monkeypatch):
-    """What this process remembers of those who watch, without what tests of other processes share in Redis."""
-    monkeypatch.setattr(shared_parts, "_is_redis", lambda: False)
-    watchers.clear()
-    yield watchers
-    watchers.clear()
+def nothing_rendered():
+    """A process that has rendered no part yet."""
+    page.rendered.clear()
+    yield
+    page.rendered.clear()

@@ -16,8 +16,6 @@ from ami.telemetry.snapshots.shape import Snapshot, WorkerFigures, as_json, from
 NAME = "snapshot"
 #: A process asks the database at most so often.
 MEMO_SECONDS = 0.5
-#: What was read is known for so long, while a thread reads on.
-KNOWN_SECONDS = 0.7
 #: While somebody watches, tasks that change outdate a snapshot that is older than this.
 TASKS_SECONDS = 2.9
 
@@ -53,14 +51,6 @@ def current(max_age_seconds: float = 2.0) -> Snapshot:
         return _memo.snapshot
     finally:
         _lock.release()
-
-
-def known_version(max_age_seconds: float) -> int | None:
-    """Return the version that this process has just read, None where it has to ask again; without a statement."""
-    memo, now = _memo, time.monotonic()
-    if memo is None or now - memo.read_at >= KNOWN_SECONDS or now - memo.taken_at > max_age_seconds:
-        return None
-    return memo.snapshot.version
 
 
 def _read(memo: _Memo | None, max_age_seconds: float) -> _Memo:

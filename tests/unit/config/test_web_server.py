@@ -3,9 +3,7 @@
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -139,65 +137,3 @@ def test_polls_that_went_well_are_not_in_the_access_log(monkeypatch, status, add
     logger = web_server.Logger.__new__(web_server.Logger)
     logger.access(SimpleNamespace(status_code=status), None, {"RAW_URI": address}, None)
     assert bool(logged) == is_logged
-
-
-class Loop:
-    """gunicorn's loop around one kept connection, of which the worker uses these."""
-
-    def __init__(self, ours: DeadlineSocket, answer: bytes | None) -> None:
-        ours.setblocking(False)
-        self.asked: list[bytes] = []
-        self.finished: list[tuple[object, bool]] = []
-        self.unregistered: list[object] = []
-        self.conn = SimpleNamespace(sock=ours, set_timeout=lambda: None)
-        self.worker = web_server.Worker.__new__(web_server.Worker)
-        self.worker.alive, self.worker.tpool = True, ThreadPoolExecutor(1)
-        self.worker.keepalived_conns = deque([self.conn])
-        self.worker.poller = SimpleNamespace(unregister=self.unregistered.append)
-        self.worker.method_queue = SimpleNamespace(defer=lambda function, *given: function(*given))
-        self.worker.finish_request = lambda conn, done: self.finished.append((conn, done.result()))
-        self.worker.enqueue_req = lambda conn: self.asked.append(b"a thread")
-        self.worker.polls = lambda request: self.asked.append(request) or answer
-
-    def turn(self) -> None:
-        self.worker.on_client_socket_readable(self.conn, self.conn.sock)
-
-
-def test_known_poll_is_answered_in_the_loop_and_the_connection_stays(ends):
-    ours, theirs = ends
-    loop = Loop(ours, b"the answer")
-    for _ in range(2):
-        theirs.sendall(b"a poll")
-        loop.turn()
-        assert theirs.recv(100) == b"the answer"
-    assert loop.asked == [b"a poll"] * 2
-    assert (list(loop.worker.keepalived_conns), loop.unregistered) == ([loop.conn], [])
-
-
-def test_answer_that_does_not_fit_is_sent_by_a_thread(ends):
-    ours, theirs = ends
-    whole = bytes(range(256)) * 40_000
-    loop = Loop(ours, whole)
-    theirs.sendall(b"a poll")
-    loop.turn()
-    assert (list(loop.worker.keepalived_conns), loop.unregistered) == ([], [ours])
-    assert theirs.recv(len(whole), socket.MSG_WAITALL) == whole
-    loop.worker.tpool.shutdown()
-    assert loop.finished == [(loop.conn, True)]
-
-
-def test_request_that_is_not_known_goes_to_a_thread_with_all_its_bytes(ends):
-    ours, theirs = ends
-    loop = Loop(ours, None)
-    theirs.sendall(b"another request")
-    loop.turn()
-    assert loop.asked == [b"another request", b"a thread"]
-    assert ours.seen == ours.recv(100) == b"another request"
-
-
-def test_client_that_is_gone_goes_to_a_thread(ends):
-    ours, theirs = ends
-    loop = Loop(ours, b"the answer")
-    theirs.close()
-    loop.turn()
-    assert loop.asked == [b"a thread"]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import console
-from tests.support.console import fresh_watchers  # noqa: F401
+from tests.support.console import nothing_rendered  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -13,7 +13,7 @@ def folders(tmp_path, settings):
 
 
 @pytest.fixture
-def figures(monkeypatch, fresh_watchers):  # noqa: F811
+def figures(monkeypatch, nothing_rendered):  # noqa: F811
     """The snapshot that the pages show."""
     found = console.snapshot()
     console.show(monkeypatch, found)

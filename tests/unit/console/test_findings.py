@@ -59,7 +59,7 @@ def test_every_lever_of_a_finding_exists():
     assert set(LEVER_OF.values()) <= set(LEVERS)
 
 
-def test_page_after_a_pause_shows_it_at_once(fresh_watchers):
+def test_page_after_a_pause_shows_it_at_once(nothing_rendered):
     client = console.client_of("pause_queue")
     shared.forget()
     assert "Paused by" not in client.get(reverse("console:overview")).content.decode()

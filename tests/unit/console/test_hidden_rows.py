@@ -34,7 +34,7 @@ def with_job(figures, monkeypatch):
 def test_staff_without_permission_read_no_job_in_any_form(db):
     overview, queue = reverse("console:overview"), settings.ANTENNA_TOPOLOGY.workloads[0].queue
     for permissions, sees in (((), False), (("view_job",), True)):
-        # The second time its session is trusted, and what was rendered for the other user is at hand.
+        # The second time, what was rendered for the other user is at hand.
         client = console.client_of(*permissions)
         for _ in range(2):
             pages = [client.get(overview + query) for query in OVERVIEW]
@@ -68,7 +68,7 @@ def test_part_rendered_for_one_is_not_sent_to_another(db):
 def test_calls_are_shown_to_who_may_view_calls(db):
     address = reverse("console:calls")
     for client, status in ((console.client_of(), 403), (console.client_of("view_call"), 200)):
-        client.get(reverse("console:overview"))  # Its session is trusted from here on.
+        client.get(reverse("console:overview"))
         assert {client.get(address + query).status_code for query in CALLS} == {status}
 
 

@@ -109,12 +109,12 @@ def test_replay_at_a_rate_shows_progress_and_is_stopped():
     assert Replay.objects.get().state == "stopped"
     made.post(f"/admin/queues/lever/resume-replay/{slow.pk}/", {"why": "go on"})
     assert Replay.objects.get().state == "running"
-    part = text(made.get("/admin/queues/replays/?part=1"))
+    part = text(made.get("/admin/queues/replays/?live=table"))
     assert "<progress" in part
     assert f'href="/admin/queues/lever/stop-replay/{slow.pk}/?next=%2Fadmin%2Fqueues%2Freplays%2F"' in part
     assert "<html" not in part
-    polled = made.get("/admin/queues/replays/?part=1")
-    again = made.get("/admin/queues/replays/?part=1", headers={"If-None-Match": polled["ETag"]})
+    polled = made.get("/admin/queues/replays/?live=table")
+    again = made.get("/admin/queues/replays/?live=table", headers={"If-None-Match": polled["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 

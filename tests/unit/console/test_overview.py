@@ -79,7 +79,7 @@ def test_job_links_to_its_page_with_its_progress(figures):
     assert "2 images failed" in shown
 
 
-def test_empty_deployment_says_what_to_do(db, monkeypatch, fresh_watchers):
+def test_empty_deployment_says_what_to_do(db, monkeypatch, nothing_rendered):
     console.show(monkeypatch, Snapshot(console.AT, 1, (), (), (), ()))
     shown = overview(console.client_of("view_job"))
     for sentence in ("No figures yet", "queues check --live", "No beat runs", "No job runs"):

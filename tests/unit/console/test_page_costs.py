@@ -24,7 +24,7 @@ SNAPSHOT_STATEMENTS = 14
 
 
 @pytest.fixture
-def rows(monkeypatch, fresh_watchers):
+def rows(monkeypatch, nothing_rendered):
     with celery_at("objectstore+memory://console-costs"):
         current_app.declare_everything()
         console_rows.seed(LETTERS, ENTRIES, WORKERS, IMAGES)
@@ -57,6 +57,7 @@ def test_every_page_is_listed_and_takes_few_statements(rows, monkeypatch):
     browser = everyone_with_permissions()
     # Others share the snapshot, which is measured below.
     monkeypatch.setattr("ami.console.page.FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(shared, "MEMO_SECONDS", 3600.0)
     with one_list_of_apps():
         took = {address: statements(browser, address) for _, address in console_rows.all_addresses()}
     assert {address: made for address, made in took.items() if len(made) > MOST_STATEMENTS} == {}

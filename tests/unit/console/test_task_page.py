@@ -79,7 +79,7 @@ def test_viewer_has_no_lever_and_a_post_is_403():
 
 
 def test_poll_of_a_visitor_leads_the_page_to_the_sign_in():
-    answer = Client().get("/admin/queues/schedule/?part=1")
+    answer = Client().get("/admin/queues/schedule/?live=table")
     assert (answer.status_code, answer["HX-Redirect"]) == (401, "/admin/login/?next=%2Fadmin%2Fqueues%2Fschedule%2F")
 
 

@@ -7,8 +7,7 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.console import seen_workers
-from ami.console.watchers import watchers
+from ami.console import page, seen_workers
 from ami.queues.models import DesiredState, Worker
 from ami.telemetry.models import Sample
 from ami.telemetry.snapshots import shared
@@ -40,7 +39,7 @@ def figures(node: str = NODE, host: str = "here", **given: Any) -> WorkerFigures
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Any:
     def show(*workers: WorkerFigures, **given: Any) -> None:
-        watchers.clear()
+        page.rendered.clear()
         made = Snapshot(1.0, 1, (), workers, (), (), **given)
         monkeypatch.setattr(shared, "current", lambda *_: made)
 

@@ -1,7 +1,7 @@
 // Polls the parts of a page while it is visible, shows times in the reader's zone, and keeps ages counting.
 "use strict";
 (() => {
-  const POLL_MS = 2000;
+  const POLL_SECONDS = 5;
   const UNANSWERED_MS = 15000;
   const two = "2-digit";
   const parts = new Intl.DateTimeFormat("en-GB", {
@@ -61,6 +61,15 @@
     }
   };
 
+  // The server says of each part how soon to ask again.
+  const again = () => {
+    const waits = [...document.querySelectorAll("[data-poll]")].map((part) => Number(part.dataset.every) || POLL_SECONDS);
+    setTimeout(() => {
+      poll();
+      again();
+    }, 1000 * Math.min(POLL_SECONDS, ...waits));
+  };
+
   const clock = () => {
     const part = document.querySelector("[data-now]");
     const took = performance.timing ? Date.now() - performance.timing.responseStart : 0;
@@ -75,7 +84,9 @@
     answered = Date.now();
     const {xhr, elt} = event.detail;
     const etag = xhr.getResponseHeader("ETag");
-    if (xhr.status === 200 && etag) elt.dataset.etag = etag;
+    if (xhr.status !== 200 || !etag) return;
+    elt.dataset.etag = etag;
+    elt.dataset.every = xhr.getResponseHeader("Poll-Seconds") || POLL_SECONDS;
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     localise(event.detail.elt);
@@ -89,7 +100,7 @@
     clock();
     localise(document);
     count();
-    setInterval(poll, POLL_MS);
+    again();
     setInterval(count, 1000);
   });
 })();

@@ -44,8 +44,8 @@ class Scheduler(DatabaseScheduler):
 
     Every beat asks for every tick. A tick is claimed, then published with the task id of the claim, then marked as
     sent: one beat wins the claim, the others follow its phase. What a killed beat left goes out again with the same
-    task id. While the database does not answer nothing can be
-    claimed, so nothing is sent; afterwards each entry that is due is sent once.
+    task id. While the database does not answer nothing can be claimed, so nothing is sent; afterwards each entry that
+    is due is sent once.
 
     A beat that is alive but frozen (incident 17: 4.6 days) stops touching ``ANTENNA_BEAT_TICK_FILE``; the container's
     health check looks at that file's age. An unhealthy container is not restarted for that, so a watchdog ends a beat

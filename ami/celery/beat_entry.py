@@ -18,16 +18,18 @@ logger = get_logger(__name__)
 
 #: A last run that lies further ahead than this is a clock that was wrong, not one that was put back.
 FUTURE_LIMIT = timedelta(days=1)
-#: A last run that is so much later than the last claim is not that claim's.
-OTHER_RUN = timedelta(minutes=1)
 #: Seconds after which a one-off entry whose tick is claimed and not sent is looked at again.
 UNSENT_SECONDS = 5.0
 
 
-def latest_run(claimed_at: datetime, last_run_at: datetime, now: datetime) -> datetime:
-    """Return the later of a claim and an entry's last run; a last run after ``now`` is a stepped clock's, not used."""
-    ran_at: datetime = maybe_make_aware(last_run_at)
-    return ran_at if claimed_at < ran_at <= now else claimed_at
+def latest_run(claim: Any, row: Any, now: datetime) -> datetime:
+    """Return when an entry last ran: at its last claim, or later at a tick that a beat without claims has counted.
+
+    ``row`` is its PeriodicTask. A last run after ``now`` is a stepped clock's, not used.
+    """
+    claimed_at: datetime = claim.claimed_at
+    ran_at: datetime = maybe_make_aware(row.last_run_at)
+    return ran_at if row.total_run_count > claim.runs and claimed_at < ran_at <= now else claimed_at
 
 
 class Entry(ModelEntry):
@@ -119,28 +121,19 @@ class Entry(ModelEntry):
         A beat of an earlier version writes no claims, only the entry's last run: the later of the two counts.
         """
         if tick and tick.claimed_at and not self.is_new:
-            is_news = before is not None and before.tick is not None and before.tick.number < tick.number
-            latest = replace(
-                tick,
-                claimed_at=latest_run(tick.claimed_at, self.model.last_run_at, self.clock.now()),
-                runs=max(tick.runs, self.model.total_run_count),
-            )
-            if latest.claimed_at and latest.claimed_at - tick.claimed_at > OTHER_RUN:
-                latest = replace(latest, age_seconds=None)
-            self._take_over(latest, most=before.overdue if before is not None and is_news else math.inf)
+            ran_at = latest_run(tick, self.model, self.clock.now())
+            age = tick.age_seconds if ran_at == tick.claimed_at else None
+            runs = max(tick.runs, self.model.total_run_count)
+            self._take_over(replace(tick, claimed_at=ran_at, runs=runs, age_seconds=age))
         self.tick = tick
         if before is not None and before._phase == self._phase:
             self._ran_at = before._ran_at
 
-    def follow(self, tick: Tick | None, most: float = math.inf) -> None:
-        """Go on from another beat's tick: take over its time and its count of runs.
-
-        It was claimed ``most`` seconds ago at most, however wrong a stepped clock makes its age.
-        """
+    def follow(self, tick: Tick | None) -> None:
+        """Go on from another beat's tick: take over its time and its count of runs."""
         before, self.tick = self.tick, tick
-        if tick is None or tick.claimed_at is None or (before and before.number == tick.number):
-            return
-        self._take_over(tick, most=min(most, self.overdue))
+        if tick and tick.claimed_at and not (before and before.number == tick.number):
+            self._take_over(tick)
 
     def skip(self) -> None:
         """Let the tick that is due pass: the next one is due as if this one had been sent."""
@@ -150,15 +143,6 @@ class Entry(ModelEntry):
     def pace(self) -> float:
         """Return the seconds between two ticks of an interval entry; infinite for the others."""
         return float(self.schedule.seconds) if self.is_interval else math.inf
-
-    @property
-    def overdue(self) -> float:
-        """Return for how many seconds an interval entry has been due, by the monotonic clock.
-
-        Another beat's next tick was claimed no longer ago than that, however wrong a stepped clock makes its age.
-        """
-        every = float(self.schedule.seconds) if self.is_interval else 0.0
-        return max(0.0, self.clock.monotonic() - self._ran_at - every)
 
     @property
     def _phase(self) -> tuple[int, datetime | None]:
@@ -171,19 +155,19 @@ class Entry(ModelEntry):
             before = self.schedule.run_every if self.is_interval else timedelta(microseconds=1)
             self.last_run_at = max(maybe_make_aware(self.last_run_at), first - before)
 
-    def _take_over(self, tick: Tick, most: float = math.inf) -> None:
+    def _take_over(self, tick: Tick) -> None:
         self.is_new, self._since = False, None
         self.model.last_run_at, self.model.total_run_count = tick.claimed_at, tick.runs
         self.total_run_count = tick.runs
-        self._count_from(tick.claimed_at, most)
+        self._count_from(tick.claimed_at)
         if tick.age_seconds is not None:  # By a clock that is not stepped with this one.
             self._ran_at = self.clock.monotonic() - max(tick.age_seconds, 0.0)
 
-    def _count_from(self, last_run_at: Any, most: float = math.inf) -> None:
-        """Set the last run; by the monotonic clock it is no younger than now and no older than ``most`` seconds."""
+    def _count_from(self, last_run_at: Any) -> None:
+        """Set the last run; by the monotonic clock it is no younger than now."""
         self.last_run_at = last_run_at
         age = (self.clock.now() - maybe_make_aware(last_run_at)).total_seconds()
-        self._ran_at = self.clock.monotonic() - min(max(age, 0.0), most)
+        self._ran_at = self.clock.monotonic() - max(age, 0.0)
 
     def _default_now(self) -> datetime:
         return self.clock.now().astimezone(self.app.timezone)

@@ -1,7 +1,5 @@
 """One beat's side of the claims: claims what is due, marks what was sent, and sends again what another beat left."""
 
-import math
-from collections.abc import Iterable
 from dataclasses import replace
 
 from celery.utils import uuid
@@ -17,10 +15,6 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks at the claims of other beats; as often this one shows that it runs.
 LOOK_SECONDS = 10.0
-#: For so many seconds a beat leads, and after so many it renews that; a beat that stands by asks as often as it ticks.
-LEAD_SECONDS, RENEW_SECONDS = 7.0, 2.5
-#: Seconds between two looks of a beat that stands by at what the leader has claimed.
-FOLLOW_SECONDS = 10.0
 #: Seconds for which another beat may be publishing: four tries to connect (4 s each) and one confirmation (10 s).
 PATIENCE_SECONDS = 30.0
 #: Seconds after which this beat tries again what failed; doubled for each further try of a tick.
@@ -52,40 +46,7 @@ class ClaimedTicks:
         self._unmarked: list[Tick] = []
         self._failed: set[tuple[int, int]] = set()
         self._look_at = -1.0
-        self._is_known = self._is_leader = False
-        self._renew_at = self._follow_at = 0.0
-        self._followed_at = -math.inf
-
-    def lead(self) -> bool:
-        """Return whether this beat leads, so that it sends; it stays as it is while the database does not answer."""
-        now = self._clock.monotonic()
-        if self._is_leader and now < self._renew_at:
-            return True
-        try:
-            is_leader = self._claims.lead(self.name, LEAD_SECONDS)
-        except Error as error:
-            logger.error("Lead among beats not asked for: %s", error)
-            return self._is_leader
-        if is_leader != self._is_leader:
-            logger.info("This beat %s: %s", "leads" if is_leader else "stands by", self.name)
-        self._is_leader, self._renew_at = is_leader, now + RENEW_SECONDS
-        return is_leader
-
-    def follow(self, entries: Iterable[Entry]) -> None:
-        """Let entries go on from the ticks that the leader has claimed since the last call, every few seconds."""
-        now = self._clock.monotonic()
-        if now < self._follow_at:
-            return
-        self._follow_at = now + FOLLOW_SECONDS
-        try:
-            ticks = self._claims.states()
-        except Error as error:
-            logger.error("Claims of the leader not read: %s", error)
-            return
-        since, self._followed_at = now - self._followed_at, now
-        for entry in entries:
-            if tick := ticks.get(entry.model.pk):
-                entry.follow(tick, most=since)
+        self._is_known = False
 
     def states(self) -> dict[int, Tick]:
         """Return the last tick of each entry that has one. Read it before the entries: see `add`.
@@ -137,7 +98,7 @@ class ClaimedTicks:
         Raises:
             django.db.Error: the database did not answer.
         """
-        return self._claims.why_withheld(entry.model.pk) if entry.tick and entry.tick.number else ""
+        return self._claims.why_withheld(entry.tick) if entry.tick and entry.tick.number else ""
 
     def sent(self, tick: Tick) -> None:
         """Mark a tick whose message is with the broker."""

@@ -15,7 +15,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from ami.celery import answer_limits, beat_entry, outages, tick_claims
 from ami.celery.beat_variables import BeatVariables
-from ami.celery.claimed_ticks import RENEW_SECONDS, RETRY_SECONDS, ClaimedTicks
+from ami.celery.claimed_ticks import RETRY_SECONDS, ClaimedTicks
 from ami.celery.clock import Clock, SystemClock
 from ami.celery.orderly_end import OrderlyEnd
 from ami.celery.origin import BEAT
@@ -34,8 +34,6 @@ STEP_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 #: Seconds after which a tick that another beat has claimed, and not sent, is looked at again.
 PENDING_SECONDS = 1.0
-#: Seconds between two looks of a beat that stands by: with the leader's 7 s another one leads 10 s after its death.
-STANDBY_SECONDS = 2.0
 #: Seconds after which a tick is looked at again that waits for the end of its entry's last one.
 WITHHELD_SECONDS = 5.0
 AGAIN = "Tick of %s was not marked as sent, sending it again: task id %s"
@@ -44,12 +42,10 @@ AGAIN = "Tick of %s was not marked as sent, sending it again: task id %s"
 class Scheduler(DatabaseScheduler):
     """Sends each tick with the origin ``beat``, claimed through `tick_claims`, and touches a file after every tick.
 
-    One beat leads and sends; others stand by, and one of them leads within ten seconds when the leader is gone. A
-    leader that was frozen may believe that it leads still: that each tick is sent once rests on its claim alone.
-
-    A tick is claimed, then published with the task id of the claim, then marked as sent: of two beats one sends it,
-    and what a killed beat left goes out again with the same task id. While the database does not answer nothing can be
-    claimed, so nothing is sent; afterwards each entry that is due is sent once.
+    Every beat asks for every tick. A tick is claimed, then published with the task id of the claim, then marked as
+    sent: one beat wins the claim, the others follow its phase. What a killed beat left goes out again with the same
+    task id. While the database does not answer nothing can be claimed, so nothing is sent; afterwards each entry that
+    is due is sent once.
 
     A beat that is alive but frozen (incident 17: 4.6 days) stops touching ``ANTENNA_BEAT_TICK_FILE``; the container's
     health check looks at that file's age. An unhealthy container is not restarted for that, so a watchdog ends a beat
@@ -59,7 +55,6 @@ class Scheduler(DatabaseScheduler):
 
     Entry = beat_entry.Entry
     clock: Clock = SystemClock()
-    renew_seconds = RENEW_SECONDS
 
     def __init__(self, *args: Any, lazy: bool = False, name: str = "", **kwargs: Any) -> None:
         self._variables = read(BeatVariables, os.environ)
@@ -69,7 +64,6 @@ class Scheduler(DatabaseScheduler):
         self._sweep = SweepThread(kwargs.get("app") or (args[0] if args else None), name or name_of_this_process())
         self._claimed: Tick | None = None
         self._withheld: set[str] = set()
-        self._has_led = False
         self._offset = self._wall_offset()
         self._end = OrderlyEnd()
         if not lazy:
@@ -82,7 +76,8 @@ class Scheduler(DatabaseScheduler):
     def tick(self, *args: Any, **kwargs: Any) -> float:
         with self._end.work():
             self._notice_step()
-            seconds = self._send(*args, **kwargs) if self._is_leader() else self._stand_by()
+            self._send_again()
+            seconds: float = super().tick(*args, **kwargs)
             if self._ticks:
                 self._ticks.look()
             if path := self._variables.antenna_beat_tick_file:
@@ -93,28 +88,6 @@ class Scheduler(DatabaseScheduler):
     def sync(self) -> None:
         with self._end.work():
             super().sync()
-
-    def _is_leader(self) -> bool:
-        """Return whether this beat sends; its schedule is read again when it begins to."""
-        if self._ticks is None:
-            return True
-        was_leader, self._has_led = self._has_led, self._ticks.lead()
-        if self._has_led and not was_leader:
-            self._heap = None
-            self._read_schedule_again()
-        return self._has_led
-
-    def _send(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due; return the seconds after which to look again."""
-        self._send_again()
-        seconds: float = super().tick(*args, **kwargs)
-        return min(seconds, self.renew_seconds) if self._ticks else seconds
-
-    def _stand_by(self) -> float:
-        """Follow what the leader claims, so that a step of the clock before its death moves no interval entry."""
-        if self._ticks and self._schedule:
-            self._ticks.follow(self._schedule.values())
-        return STANDBY_SECONDS
 
     def is_due(self, entry: beat_entry.Entry) -> Any:
         """Return whether to send ``entry`` now, which is when this beat has claimed its tick, and when to ask again."""

@@ -42,9 +42,6 @@ class Tick:
 class TickClaims(Protocol):
     """Claims that all beats of a deployment see. Every method may raise `django.db.Error`."""
 
-    def lead(self, beat: str, seconds: float) -> bool:
-        """Take or keep the lead for so long; return False if another beat has it."""
-
     def states(self) -> dict[int, Tick]:
         """Return the last tick of each entry that has one."""
 
@@ -72,8 +69,8 @@ class TickClaims(Protocol):
     def ended(self, task_ids: Collection[str]) -> None:
         """Record that these tasks have ended; those that are the last tick of no entry are left out."""
 
-    def why_withheld(self, entry: int) -> str:
-        """Return why the next tick of an entry is not sent: its last one still waits or runs. Else empty."""
+    def why_withheld(self, tick: Tick) -> str:
+        """Return why no tick is sent after ``tick``: it still waits or runs. Empty if not, or if it is not the last."""
 
     def beat_started(self, beat: str) -> None:
         """Record that a beat runs, under a name of its own, and remove the ticks of deleted entries."""
@@ -82,7 +79,7 @@ class TickClaims(Protocol):
         """Record that a beat ticks."""
 
     def beat_stopped(self, beat: str) -> None:
-        """Forget a beat that ends, and give its lead up."""
+        """Forget a beat that ends."""
 
 
 _claims: TickClaims | None = None

@@ -13,7 +13,7 @@ from ami.celery.tick_claims import MISFIRES
 from ami.console import list_page
 from ami.console.levers import Lever, add
 from ami.console.page import LIVE
-from ami.queues import schedule_operations, schedule_rows, start_commands, startup, ticks
+from ami.queues import schedule_operations, schedule_rows, start_commands, startup
 from ami.queues.admin_site.operation_actions import Field, Operation
 from ami.queues.diagnostics.beat import SILENT
 from ami.queues.models import Beat
@@ -29,10 +29,9 @@ def show(request: HttpRequest) -> HttpResponse:
     columns = tuple(field.name for field in fields(ScheduleRow))
     if data := list_page.as_data(request, "schedule", columns, lambda: map(asdict, rows)):
         return data
-    beats: Any = ticks.leading(Beat.objects.annotate(now=Now())).order_by("-seen_at")
-    in_order = sorted(beats, key=lambda each: not each.leads)
-    seen = [(beat.name, beat.seen_at.timestamp(), beat.now.timestamp(), beat.leads) for beat in in_order]
-    ages = [now - at for _, at, now, _ in seen]
+    beats: Any = Beat.objects.annotate(now=Now()).order_by("-seen_at")
+    seen = [(beat.name, beat.seen_at.timestamp(), beat.now.timestamp()) for beat in beats]
+    ages = [now - at for _, at, now in seen]
     context = {
         "rows": rows,
         "beats": [(*each, age < SILENT.total_seconds()) for each, age in zip(seen, ages, strict=True)],

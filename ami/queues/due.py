@@ -29,9 +29,7 @@ def due_at(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> datet
     runs = max(claimed.runs, entry.total_run_count) if claimed else entry.total_run_count
     if (entry.one_off and runs) or (entry.expires and now >= entry.expires):
         return None
-    last_run_at = entry.last_run_at or entry.date_changed
-    if claimed and claimed.claimed_at:
-        last_run_at = latest_run(claimed.claimed_at, last_run_at, now)
+    last_run_at = latest_run(claimed, entry, now) if claimed else entry.last_run_at or entry.date_changed
     try:
         schedule = in_real_time(entry.schedule)
         schedule.nowfun = lambda: now

@@ -11,26 +11,14 @@ from django_celery_beat.models import PeriodicTask
 
 from ami.celery.tick_claims import Tick
 from ami.queues import waiting_ticks
-from ami.queues.models import Beat, Lease, TickClaim
-from ami.queues.rescue import lease
+from ami.queues.models import Beat, TickClaim
 
-#: The lease of the beat that sends; the others stand by.
-LEADER = "beat"
 #: A beat that was killed leaves its row; the next start of any beat removes it after this time.
 FORGET = timedelta(days=1)
 
 
-def leading(beats: "models.QuerySet[Beat]") -> "models.QuerySet[Beat]":
-    """Annotate whether each beat ``leads``; no further statement."""
-    held = Lease.objects.filter(name=LEADER, holder=models.OuterRef("name"), until__gt=Now())
-    return beats.annotate(leads=models.Exists(held))
-
-
 class DatabaseTickClaims:
     """Implements `ami.celery.tick_claims.TickClaims`."""
-
-    def lead(self, beat: str, seconds: float) -> bool:
-        return lease.acquire(LEADER, beat, seconds, self.now())
 
     def now(self) -> Any:
         """Return the database's time."""
@@ -84,8 +72,8 @@ class DatabaseTickClaims:
     def ended(self, task_ids: Collection[str]) -> None:
         TickClaim.objects.filter(task_id__in=task_ids, ended_at=None).update(ended_at=Now(), ends=F("ends") + 1)
 
-    def why_withheld(self, entry: int) -> str:
-        return waiting_ticks.why_withheld(entry)
+    def why_withheld(self, tick: Tick) -> str:
+        return waiting_ticks.why_withheld(self._claim(tick))
 
     def beat_started(self, beat: str) -> None:
         # Of entries that were deleted while a beat claimed their tick.
@@ -99,7 +87,6 @@ class DatabaseTickClaims:
 
     def beat_stopped(self, beat: str) -> None:
         Beat.objects.filter(name=beat).delete()
-        lease.release(LEADER, beat)
 
     def _claims(self) -> "models.QuerySet[TickClaim]":
         return TickClaim.objects.annotate(now=ExpressionWrapper(self.now(), models.DateTimeField()))

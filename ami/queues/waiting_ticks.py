@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -70,9 +71,9 @@ class Readers:
         return max(min(starts), resumed.since) if resumed else min(starts)
 
 
-def why_withheld(entry: int) -> str:
-    """Return why no tick of the entry is sent now, as a sentence; empty if one is."""
-    claim = TickClaim.objects.filter(entry=entry, ended_at=None, is_sent=True).select_related("entry").first()
+def why_withheld(claims: QuerySet[TickClaim]) -> str:
+    """Return why no tick is sent after the only one of ``claims``, as a sentence; empty if one is."""
+    claim = claims.filter(ended_at=None, is_sent=True).select_related("entry").first()
     return Readers.read().why_withheld(claim) if claim else ""
 
 

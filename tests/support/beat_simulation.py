@@ -1,8 +1,7 @@
 """Hours of beats on a virtual clock: real schedulers on the test database, a wall clock that is stepped, kills."""
 
-import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -37,15 +36,26 @@ class VirtualClock:
         self._stepped += by
 
 
-def scheduler_on(clock: VirtualClock, *, elects: bool = False) -> type[scheduler.Scheduler]:
-    """Return beat's scheduler, with every time from ``clock`` and without Celery's own entry, which is due at 04:00.
+class MachineClock:
+    """The clock of one machine: the others' but for its own steps."""
 
-    Unless it ``elects``, each beat believes that it leads, as one does that was frozen for long.
-    """
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock, self._stepped = clock, timedelta()
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._stepped
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def step(self, by: timedelta) -> None:
+        self._stepped += by
+
+
+def scheduler_on(clock: VirtualClock | MachineClock) -> type[scheduler.Scheduler]:
+    """Return beat's scheduler, with every time from ``clock`` and without Celery's own entry, which is due at 04:00."""
     entry = type("VirtualEntry", (beat_entry.Entry,), {"clock": clock})
     others: dict[str, Any] = {"clock": clock, "Entry": entry, "install_default_entries": lambda *_: None}
-    if not elects:
-        others |= {"_is_leader": lambda _: True, "renew_seconds": math.inf}
     return type("VirtualScheduler", (scheduler.Scheduler,), others)
 
 
@@ -70,29 +80,29 @@ class DeadlyClaims(VirtualClaims):
 
     def __init__(self, random: random.Random, kill_rate: float, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.leads: list[tuple[float, str]] = []
         self.claimed: list[Tick] = []
         self.claimed_after: list[float] = []
         self.kills: dict[str, int] = {}
         self.kill_rate = kill_rate
+        self.freeze: Callable[[], None] = lambda: None
         self._random = random
 
-    def lead(self, beat: str, seconds: float) -> bool:
-        """Keep in ``leads`` when, in seconds, another beat began to lead."""
-        leads = super().lead(beat, seconds)
-        if leads and (not self.leads or self.leads[-1][1] != beat):
-            self.leads.append((self._clock.elapsed, beat))
-        return leads
-
     def claim(self, tick: Tick, beat: str, *, is_first: bool) -> bool:
+        self.freeze()
         won = super().claim(tick, beat, is_first=is_first)
         if won:
             self.claimed.append(tick)
             self.claimed_after.append(self._clock.elapsed)
+            self.freeze()
             self._kill("claimed")
         return won
 
+    def claim_again(self, tick: Tick, beat: str) -> Tick | None:
+        self.freeze()
+        return super().claim_again(tick, beat)
+
     def mark_sent(self, tick: Tick) -> None:
+        self.freeze()
         self._kill("published")
         super().mark_sent(tick)
         self._kill("marked")
@@ -128,79 +138,113 @@ class Sent:
 
 @dataclass
 class Simulation:
-    """``count`` beats on one clock.
+    """``count`` beats on machines of their own.
 
-    ``steps``: when, in seconds, and by how many seconds the wall clock is stepped. ``loop_seconds``: what a beat waits
-    at most, as CELERY_BEAT_MAX_LOOP_INTERVAL. ``elects``: one leads, otherwise each believes that it does. ``outages``:
-    when all beats are killed, and for how long none is started.
+    ``steps``: when, in seconds, and by how many seconds all wall clocks are stepped. ``steps_of_one``: those of the
+    first machine alone. ``loop_seconds``: what a beat waits at most, as CELERY_BEAT_MAX_LOOP_INTERVAL. ``outages``:
+    when all beats are killed, and for how long none is started. ``freeze_rate``: how often a beat stands still, between
+    ticks and at each statement of a claim, while the others tick; for ``freeze_seconds`` at most.
     """
 
     count: int = 2
     seed: int = 1
     kill_rate: float = 0.0
     steps: Sequence[tuple[float, float]] = ()
+    steps_of_one: Sequence[tuple[float, float]] = ()
     loop_seconds: float = 300.0
-    elects: bool = False
     outages: Sequence[tuple[float, float]] = ()
+    freeze_rate: float = 0.0
+    freeze_seconds: float = 100.0
     clock: VirtualClock = field(default_factory=VirtualClock)
     sent: list[Sent] = field(default_factory=list)
+    frozen: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self.claims = DeadlyClaims(self._random, self.kill_rate, self.clock)
-        self._kind = scheduler_on(self.clock, elects=self.elects)
-        self._started = 0
+        self.claims.freeze = self._freeze
+        self.clocks = [MachineClock(self.clock) for _ in range(self.count)]
+        self._kinds = [scheduler_on(clock) for clock in self.clocks]
+        self._events = sorted(
+            [(at, self._step, (by, self.clock)) for at, by in self.steps]
+            + [(at, self._step, (by, self.clocks[0])) for at, by in self.steps_of_one]
+            + [(at, self._end_all, (seconds,)) for at, seconds in self.outages],
+            key=lambda event: event[0],
+        )
+        self._started, self._ticking, self._is_frozen = 0, -1, False
         self._beats: dict[int, tuple[float, Any]] = {}
-
-    def kill(self, name: str) -> None:
-        """Kill a beat; none is started in its place."""
-        [number] = [each for each, (_, beat) in self._beats.items() if beat and beat._ticks.name == name]
-        del self._beats[number]
+        self._published: list[Published] = []
 
     def run(self, seconds: float) -> list[Sent]:
         """Run until so many seconds after the begin; return all that was sent.
 
         Every beat that is killed starts again within twenty seconds.
         """
-        steps, outages = (
-            [each for each in sorted(all_) if each[0] > self.clock.elapsed] for all_ in (self.steps, self.outages)
-        )
-        with quick_database(), connected(self.claims), publishes() as published:
-            beats = self._beats = self._beats or {number: (self._soon(20), None) for number in range(self.count)}
+        with quick_database(), connected(self.claims), publishes() as self._published:
+            self._beats = self._beats or {number: (self._soon(20), None) for number in range(self.count)}
             while self.clock.elapsed < seconds:
-                number = min(beats, key=lambda each: beats[each][0])
-                at, beat = beats[number]
-                if steps and steps[0][0] <= at:
-                    self.clock.elapsed, by = steps.pop(0)
-                    self.clock.step(timedelta(seconds=by))
-                    # Each beat wakes in time and finds the step.
-                    beats |= {each: (min(at, self._soon(5)), beat) for each, (at, beat) in beats.items()}
-                    continue
-                if outages and outages[0][0] <= at:
-                    self.clock.elapsed, without = outages.pop(0)
-                    beats |= {each: (self._soon(20) + without, None) for each in beats}
-                    continue
-                self.clock.elapsed = max(at, self.clock.elapsed)
-                beats[number] = self._tick(beat, published)
+                at = min(at for at, _ in self._beats.values())
+                if self._events and self._events[0][0] <= at:
+                    at, event, values = self._events.pop(0)
+                    self.clock.elapsed = max(at, self.clock.elapsed)
+                    event(*values)
+                else:
+                    self._tick_next()
         return self.sent
+
+    def _step(self, by: float, clock: VirtualClock | MachineClock) -> None:
+        clock.step(timedelta(seconds=by))
+        # Each beat wakes in time and finds the step.
+        self._beats = {each: (min(at, self._soon(5)), beat) for each, (at, beat) in self._beats.items()}
+
+    def _end_all(self, seconds: float) -> None:
+        self._beats = {each: (self._soon(20) + seconds, None) for each in self._beats}
 
     def _soon(self, most: float) -> float:
         return self.clock.elapsed + self._random.uniform(0, most)
 
-    def _tick(self, beat: Any, published: list[Published]) -> tuple[float, Any]:
+    def _tick_next(self, without: int | None = None) -> None:
+        number = min(self._beats.keys() - {without}, key=lambda each: self._beats[each][0])
+        at, beat = self._beats[number]
+        self.clock.elapsed = max(at, self.clock.elapsed)
+        before, self._ticking = self._ticking, number
+        self._beats[number] = self._tick(number, beat)
+        self._ticking = before
+
+    def _tick(self, number: int, beat: Any) -> tuple[float, Any]:
         try:
             if beat is None:
                 self._started += 1
-                beat = new_beat(self._kind, max_interval=self.loop_seconds, name=f"beat-{self._started}")
+                beat = new_beat(self._kinds[number], max_interval=self.loop_seconds, name=f"beat-{self._started}")
             waits = beat.tick()
         except Killed:
             return self._soon(20), None
         finally:
-            for each in published:
-                self.sent.append(Sent(each.entry, each.task_id, self.clock.elapsed, self.clock.now()))
-            published.clear()
+            self._collect()
         late = self._random.uniform(0, LATE_SECONDS) if waits > 0 else 0.001
-        return self.clock.elapsed + max(waits, 0) + late, beat
+        return self.clock.elapsed + max(waits, 0) + late + self._stands_still(), beat
+
+    def _collect(self) -> None:
+        for each in self._published:
+            self.sent.append(Sent(each.entry, each.task_id, self.clock.elapsed, self.clock.now()))
+        self._published.clear()
+
+    def _stands_still(self) -> float:
+        """Return for how many seconds a beat does, mostly none."""
+        if not self.freeze_rate or self._random.random() >= self.freeze_rate:
+            return 0.0
+        self.frozen.append(self._random.uniform(0, self.freeze_seconds))
+        return self.frozen[-1]
+
+    def _freeze(self) -> None:
+        """Let the other beats tick while this one stands still, in the middle of its tick; one at a time."""
+        if self._is_frozen or not (seconds := self._stands_still()):
+            return
+        self._collect()
+        self._is_frozen, until, number = True, self.clock.elapsed + seconds, self._ticking
+        while min([at for each, (at, _) in self._beats.items() if each != number], default=until) < until:
+            self._tick_next(without=number)
+        self._is_frozen, self.clock.elapsed = False, max(until, self.clock.elapsed)
 
 
 @contextmanager

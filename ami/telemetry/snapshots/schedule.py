@@ -11,7 +11,6 @@ from django_celery_beat.models import PeriodicTask
 
 from ami.queues.due import due_at, whole_second
 from ami.queues.models import Beat, TickClaim
-from ami.queues.ticks import leading
 from ami.telemetry.snapshots.shape import BeatFigures
 
 #: The next tick is read from all entries again after so long, and when it is due.
@@ -30,7 +29,7 @@ def beats(at: datetime | None) -> tuple[datetime, tuple[BeatFigures, ...]]:
     without a beat.
     """
     last_tick = Subquery(TickClaim.objects.exclude(claimed_at=None).order_by("-claimed_at").values("claimed_at")[:1])
-    rows: list[Any] = list(leading(Beat.objects.annotate(now=Now(), last_tick=last_tick)).order_by("name"))
+    rows: list[Any] = list(Beat.objects.annotate(now=Now(), last_tick=last_tick).order_by("name"))
     now: datetime = at or (rows[0].now if rows else timezone.now())
     next_tick = whole_second(_next_due(now)) if rows else None
     return now, tuple(
@@ -39,7 +38,6 @@ def beats(at: datetime | None) -> tuple[datetime, tuple[BeatFigures, ...]]:
             seen_seconds=round((now - row.seen_at).total_seconds(), 1),
             last_tick_at=row.last_tick.timestamp() if row.last_tick else None,
             next_tick_at=next_tick.timestamp() if next_tick else None,
-            leads=row.leads,
         )
         for row in rows
     )

@@ -109,16 +109,12 @@ class WorkerFigures:
 
 @dataclass(frozen=True)
 class BeatFigures:
-    """One beat, and the schedule as it sees it: when an entry last ticked, and when the next is due.
-
-    ``leads``: it sends the ticks; others stand by.
-    """
+    """One beat, and the schedule as it sees it: when an entry last ticked, and when the next is due."""
 
     name: str
     seen_seconds: float
     last_tick_at: float | None = None
     next_tick_at: float | None = None
-    leads: bool = True
 
 
 @dataclass(frozen=True)

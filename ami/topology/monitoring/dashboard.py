@@ -97,7 +97,7 @@ def _deployment() -> list[Panel]:
     ages = {"figures": f"time() - {metrics.TAKEN}", "last tick": f"time() - {metrics.BEAT_TICK}"}
     return [
         stat("Broker unseen", {"unseen": str(metrics.UNSEEN)}, [(GREEN, None), (RED, 1)]),
-        stat("Beats", {"beats": str(metrics.BEATS_UP)}, [(RED, None), (GREEN, 1), (RED, 2)]),
+        stat("Beats", {"beats": str(metrics.BEATS_UP)}, [(RED, None), (GREEN, 1)]),
         stat("Findings", findings, [(RED, None)], "What `manage.py queues check --live` finds."),
         stat("Dead letters", {OF_QUEUE: f"{metrics.LETTERS}{CHOSEN}"}, [(GREEN, None), (RED, 1)]),
         chart("Ages", ages, "s"),

@@ -88,7 +88,7 @@ WORKER_HOLDS_AT = _of_worker("antenna_worker_memory_hold_ratio", "Share of the l
 WORKER_RELEASES_AT = _of_worker("antenna_worker_memory_release_ratio", "Share at which it takes tasks again.")
 WORKER_CHILDREN = _of_worker("antenna_worker_children", "Processes of the worker.")
 
-BEATS_UP = Metric("antenna_beats_up", "gauge", "Beats that have reported within a minute; 1 is right.")
+BEATS_UP = Metric("antenna_beats_up", "gauge", "Beats that have reported within a minute; 1 or more is right.")
 BEAT_TICK = Metric("antenna_beat_last_tick_timestamp_seconds", "gauge", "When a scheduled task was last published.")
 JOBS = Metric("antenna_jobs", "gauge", "Jobs that have begun or wait.", ("kind", "status"))
 FINDINGS = Metric("antenna_findings", "gauge", "Findings of `queues check --live`.", ("finding", "level"))

@@ -1,4 +1,4 @@
-"""A day of two beats on a virtual clock that is stepped: every tick once; with kills at least once."""
+"""A day of three beats whose clock is stepped: every tick once, and at least once with kills and frozen beats."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -67,9 +67,9 @@ def due(minutes: int, start: datetime) -> Iterator[float]:
             latest = wall
 
 
-def test_two_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
+def test_three_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
     end = HOURS * HOUR
-    sent = Simulation(steps=STEPS).run(end)
+    sent = Simulation(3, steps=STEPS).run(end)
     print(f"{len(sent)} messages")
     assert len({each.task_id for each in sent}) == len(sent)
     for seconds in EVERY:
@@ -86,19 +86,23 @@ def test_two_beats_send_each_tick_once_while_the_clock_is_stepped() -> None:
 
 
 @pytest.mark.parametrize("seed", soak([1], [1, 2]))
-def test_two_beats_that_are_killed_lose_no_tick(seed: int) -> None:
+def test_three_beats_that_are_killed_or_frozen_lose_no_tick(seed: int) -> None:
     end = HOURS * HOUR
-    simulation = Simulation(steps=STEPS, seed=seed, kill_rate=soak(0.05, 0.02), loop_seconds=LOOP_SECONDS)
+    simulation = Simulation(
+        3, seed, soak(0.05, 0.02), steps=STEPS, loop_seconds=LOOP_SECONDS, freeze_rate=soak(0.005, 0.002)
+    )
     simulation.run(end)
-    simulation.claims.kill_rate = 0
+    simulation.claims.kill_rate = simulation.freeze_rate = 0
     sent = simulation.run(end + 2 * (PATIENCE_SECONDS + LOOK_SECONDS + LOOP_SECONDS))
     kills, repeats = simulation.claims.kills, sum(TickClaim.objects.values_list("repeats", flat=True))
     assert set(kills) == {"claimed", "published", "marked"}
     assert {each.task_id for each in sent} == {tick.task_id for tick in simulation.claims.claimed}
     doubles = sum(count - 1 for count in Counter(each.task_id for each in sent).values())
-    print(f"{len(sent)} messages, {kills} kills, {doubles} doubles, {repeats} sent again")
-    assert 0 < doubles <= kills["published"]
-    assert doubles <= repeats <= kills["claimed"] + kills["published"]
+    frozen = [seconds for seconds in simulation.frozen if seconds > PATIENCE_SECONDS]
+    print(f"{len(sent)} messages, {kills} kills, {len(frozen)} frozen, {doubles} doubles, {repeats} sent again")
+    assert frozen
+    assert 0 < doubles <= kills["published"] + len(frozen)
+    assert doubles <= repeats <= kills["claimed"] + kills["published"] + len(frozen)
     for seconds in EVERY:
         allowed = seconds + PATIENCE_SECONDS + LOOK_SECONDS + 2 * LOOP_SECONDS + SLACK
         assert max(gaps(sent, f"every {seconds}", end)) <= allowed

@@ -59,7 +59,7 @@ def test_beat_that_ticks_is_no_finding():
     assert found() == {}
 
 
-def test_beats_that_stand_by_are_no_finding():
+def test_several_beats_are_no_finding():
     entry()
     for name in ("a:1", "b:2"):
         beat(name)
@@ -109,7 +109,7 @@ def test_tick_is_late_by_its_claim_not_by_the_last_run_that_beat_writes_later():
 
 def test_tick_is_in_time_by_the_last_run_of_an_earlier_version():
     beat("a:1")
-    row = entry(late=-MINUTE * 5)
+    row = entry(late=-MINUTE * 5, total_run_count=1)
     TickClaim.objects.create(entry=row, number=3, claimed_at=timezone.now() - DAY)
     assert found() == {}
 

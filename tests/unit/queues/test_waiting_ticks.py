@@ -11,6 +11,7 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from ami.celery.origin import BEAT
+from ami.celery.tick_claims import NONE, ONE
 from ami.queues import messages
 from ami.queues.models import DesiredState, TaskRun, TickClaim, Worker
 from ami.queues.wishes import Operator
@@ -76,6 +77,40 @@ def test_next_tick_is_sent_when_the_last_one_has_ended(
     run_due(beat)
     assert len(published) == 1, "what was missed is not sent"
     pass_time(clock, beat, ticks=1)
+    assert len(published) == 2
+
+
+def test_beat_that_finds_its_tick_sent_by_another_one_withholds_nothing(
+    beat: Any, clock: VirtualClock, published: list[Published], settings: Any, caplog: pytest.LogCaptureFixture
+):
+    reading_worker(settings)
+    beats = [beat, *(new_beat(scheduler_on(clock), name=name) for name in "bc")]
+    for ticks in (2, 3):
+        TickClaim.objects.update(ended_at=Now())
+        clock.elapsed += EVERY
+        for each in beats:
+            run_due(each)
+        assert len(published) == ticks
+    assert "withheld" not in caplog.text
+    for each in beats:
+        assert each.schedule["ours"].is_due().next == pytest.approx(EVERY, abs=1)
+
+
+@pytest.mark.parametrize("misfire", [NONE, ONE])
+def test_three_beats_withhold_the_same_tick_and_one_sends_the_next(
+    beat: Any, clock: VirtualClock, published: list[Published], settings: Any, misfire: str
+):
+    reading_worker(settings)
+    TickClaim.objects.update(misfire=misfire)
+    beats = [new_beat(scheduler_on(clock), name=name) for name in "abc"]
+    clock.elapsed += EVERY
+    for each in beats:
+        run_due(each)
+    assert len(published) == 1
+    TickClaim.objects.update(ended_at=Now())
+    clock.elapsed += EVERY
+    for each in reversed(beats):
+        run_due(each)
     assert len(published) == 2
 
 

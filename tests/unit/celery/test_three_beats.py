@@ -1,4 +1,4 @@
-"""Claims of ticks: two beats on one database, beats that are killed, entries that change."""
+"""Claims of ticks: three beats on one database, beats that are killed, entries that change."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,28 +56,28 @@ def change(**fields: Any) -> None:
     PeriodicTasks.update_changed()
 
 
-def test_tick_that_is_due_in_two_beats_is_sent_once(clock: VirtualClock, beat: NewBeat, published: list[Published]):
+def test_tick_that_is_due_in_three_beats_is_sent_once(clock: VirtualClock, beat: NewBeat, published: list[Published]):
     entry(clock)
-    first, second = beat("a"), beat("b")
-    run_due(first)
-    run_due(second)
+    for each in [beat(name) for name in "abc"]:
+        run_due(each)
     assert [each.entry for each in published] == ["ours"]
-    assert {row.name for row in Beat.objects.all()} == {"a", "b"}
+    assert {row.name for row in Beat.objects.all()} == {"a", "b", "c"}
 
 
 def test_beat_that_lost_a_tick_follows_the_winners_phase(
     clock: VirtualClock, beat: NewBeat, published: list[Published]
 ):
     entry(clock)
-    first, second = beat("a"), beat("b")
+    first, second, third = beat("a"), beat("b"), beat("c")
     run_due(first)
     clock.elapsed += 100
-    run_due(second)
-    for beat_ in (first, second):
+    for beat_ in (second, third):
+        run_due(beat_)
+    for beat_ in (first, second, third):
         assert beat_.schedule["ours"].is_due().next == pytest.approx(EVERY - 100)
     clock.elapsed += EVERY - 100
-    run_due(second)
-    run_due(first)
+    for beat_ in (second, third, first):
+        run_due(beat_)
     assert len(published) == 2
     assert TickClaim.objects.get(entry__task=TASK).claimed_by == "b"
 
@@ -88,13 +88,15 @@ def test_tick_of_a_killed_beat_goes_out_again_with_its_task_id(
 ):
     entry(clock)
     with connected(KillsOnce(place, clock)):
-        killed, other = beat("killed"), beat("other")
+        killed, other, third = beat("killed"), beat("other"), beat("third")
         with pytest.raises(Killed):
             run_due(killed)
-        run_due(other)
+        for each in (other, third):
+            run_due(each)
         assert len(published) == messages - 1
         clock.elapsed += PATIENCE_SECONDS
-        run_due(other)
+        for each in (other, third):
+            run_due(each)
     claim = TickClaim.objects.get(entry__task=TASK)
     assert [each.task_id for each in published] == [claim.task_id] * messages
     assert (claim.is_sent, claim.repeats, claim.claimed_by) == (True, 1, "other")
@@ -118,7 +120,7 @@ def test_entry_of_the_applications_configuration_is_sent_once(
     clock: VirtualClock, beat: NewBeat, published: list[Published], app: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(app.conf, "beat_schedule", {"ours": {"task": TASK, "schedule": float(EVERY)}})
-    beats = beat("a"), beat("b")
+    beats = beat("a"), beat("b"), beat("c")
     clock.elapsed += EVERY + 10
     for each in beats:
         run_due(each)
@@ -219,7 +221,7 @@ def test_entry_that_was_deleted_while_claimed_is_forgotten(
 
 
 @pytest.mark.parametrize("clocked", [False, True])
-def test_one_off_entry_runs_once_in_two_beats_and_again_when_enabled(
+def test_one_off_entry_runs_once_in_three_beats_and_again_when_enabled(
     clock: VirtualClock, beat: NewBeat, published: list[Published], clocked: bool
 ):
     due = {}
@@ -227,7 +229,7 @@ def test_one_off_entry_runs_once_in_two_beats_and_again_when_enabled(
         due = {"interval": None, "clocked": ClockedSchedule.objects.create(clocked_time=clock.now())}
     entry(clock, one_off=True, last_run_at=None, **due)
     PeriodicTask.objects.update(date_changed=clock.now() - timedelta(hours=1))
-    beats = beat("a"), beat("b")
+    beats = beat("a"), beat("b"), beat("c")
 
     def run() -> None:
         for _ in range(3):
@@ -248,7 +250,7 @@ def test_entry_starts_at_its_start_time_and_ends_at_its_expiry(
 ):
     start, end = clock.now() + timedelta(seconds=EVERY), clock.now() + timedelta(seconds=3.5 * EVERY)
     entry(clock, start_time=start, expires=end, last_run_at=None)
-    beats = beat("a"), beat("b")
+    beats = beat("a"), beat("b"), beat("c")
     for _ in range(60):
         for each in beats:
             run_due(each)

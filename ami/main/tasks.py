@@ -17,14 +17,13 @@ from ami.main.services import (
     counts,
     detection_projects,
     float_conversion,
-    leases,
     public_urls,
     recounts,
     sessions,
     stale_marks,
     station_sync,
 )
-from ami.queues import old_rows
+from ami.queues import named_leases, old_rows
 from ami.queues.publish import publish_successor, publish_task
 from ami.queues.slices import Slice
 
@@ -116,8 +115,9 @@ def update_float_lists(self: Task) -> bool | None:
 
     Returns whether all are converted; None when another worker holds the lease.
     """
-    with leases.held("update_float_lists") as held:
-        return None if held is None else float_conversion.convert(*held, Slice(self))
+    lease = "update_float_lists"
+    with named_leases.held(lease) as holder:
+        return None if holder is None else float_conversion.convert(lease, holder, Slice(self))
 
 
 @shared_task(bind=True, name="ami.main.tasks.purge_old_rows", **ALONE, **RETRIES)

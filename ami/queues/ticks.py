@@ -10,9 +10,8 @@ from django.db.models.functions import Now
 from django_celery_beat.models import PeriodicTask
 
 from ami.celery.tick_claims import Tick
-from ami.queues import waiting_ticks
+from ami.queues import named_leases, waiting_ticks
 from ami.queues.models import Beat, Lease, TickClaim
-from ami.queues.rescue import lease
 
 #: The lease of the beat that sends; the others stand by.
 LEADER = "beat"
@@ -30,7 +29,7 @@ class DatabaseTickClaims:
     """Implements `ami.celery.tick_claims.TickClaims`."""
 
     def lead(self, beat: str, seconds: float) -> bool:
-        return lease.acquire(LEADER, beat, seconds, self.now())
+        return named_leases.take(LEADER, beat, seconds)
 
     def now(self) -> Any:
         """Return the database's time."""
@@ -99,7 +98,7 @@ class DatabaseTickClaims:
 
     def beat_stopped(self, beat: str) -> None:
         Beat.objects.filter(name=beat).delete()
-        lease.release(LEADER, beat)
+        named_leases.release(LEADER, beat)
 
     def _claims(self) -> "models.QuerySet[TickClaim]":
         return TickClaim.objects.annotate(now=ExpressionWrapper(self.now(), models.DateTimeField()))

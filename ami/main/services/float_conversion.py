@@ -4,11 +4,12 @@ import logging
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
-from ami.main.models import Classification, Lease
+from ami.main.models import Classification
 from ami.main.models.float_list import pack
-from ami.main.services import leases
+from ami.queues import named_leases
+from ami.queues.models import Lease
 from ami.queues.slices import Slice
 
 logger = logging.getLogger(__name__)
@@ -21,13 +22,13 @@ MOST_KEYS, MOST_ROWS = 5_000, 50
 HAS_JSON = Q(scores_json__isnull=False) | Q(logits_json__isnull=False)
 
 
-def convert(lease: QuerySet[Lease], owner: str, work: Slice) -> bool:
+def convert(lease: str, holder: str, work: Slice) -> bool:
     """Convert rows in the order of their keys until the slice is over; return whether all are converted.
 
-    The lease's row keeps the last key. Killed anywhere, the next owner continues at the last transaction; rows that
+    The lease's row keeps the last key. Killed anywhere, the next holder continues at the last transaction; rows that
     were written meanwhile have bytes already. Raises nothing for a row that is no list of numbers: it stays as it is.
     """
-    state = lease.values_list("state", flat=True).get()
+    state = Lease.objects.get(name=lease).state
     if state.get("is_done"):
         return True
     after = state.get("after", 0)
@@ -35,19 +36,19 @@ def convert(lease: QuerySet[Lease], owner: str, work: Slice) -> bool:
         keys = Classification.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:MOST_KEYS]
         last = max(keys, default=None)
         if last is None:
-            return leases.renew(lease, owner, state={"after": after, "is_done": True})
+            return named_leases.renew(lease, holder, state={"after": after, "is_done": True})
         found = Classification.objects.filter(HAS_JSON, pk__gt=after, pk__lte=last).order_by("pk")
         pks = list(found.values_list("pk", flat=True))
         for part in [pks[at : at + MOST_ROWS] for at in range(0, len(pks), MOST_ROWS)]:
             with transaction.atomic():
                 _convert_rows(part)
-                if not leases.renew(lease, owner, state={"after": part[-1]}):
+                if not named_leases.renew(lease, holder, state={"after": part[-1]}):
                     transaction.set_rollback(True)
                     return False
             if work.over():
                 return False
         after = last
-        if not leases.renew(lease, owner, state={"after": after}) or work.over():
+        if not named_leases.renew(lease, holder, state={"after": after}) or work.over():
             return False
 
 

@@ -10,8 +10,8 @@ from celery.utils.log import get_logger
 from django.db import transaction
 from django.db.models.functions import Now
 
+from ami.queues import named_leases
 from ami.queues.models import Lease
-from ami.queues.rescue import lease
 from ami.telemetry.alerts import notices
 from ami.telemetry.alerts.policy import Alert, Change, Event, Key, State
 from ami.telemetry.models import Alert as AlertRow
@@ -64,7 +64,7 @@ def apply(
     None, with nothing written, where another process has the lease.
     """
     with transaction.atomic():
-        if not lease.hold(LEASE, holder):
+        if not named_leases.hold(LEASE, holder):
             return None
         alerts = _alerts()
         changes = list(decide(alerts))

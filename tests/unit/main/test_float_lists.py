@@ -4,15 +4,16 @@ import json
 import math
 import struct
 from itertools import count
-from uuid import uuid4
 
 import pytest
 from django.core import serializers
 from django.db import connection
 
-from ami.main.models import Classification, Lease
-from ami.main.services import float_conversion, leases
+from ami.main.models import Classification
+from ami.main.services import float_conversion
 from ami.main.services.float_conversion import convert
+from ami.queues import named_leases
+from ami.queues.models import Lease
 from tests.support.product import factories
 from tests.support.product.factories import Turn
 
@@ -85,10 +86,9 @@ def converted(slices: int = 1, asks: int | None = None) -> bool:
     """Run so many slices; return what the last one returned."""
     done = False
     for _ in range(slices):
-        lease, owner = leases.named("update_float_lists"), uuid4().hex
-        assert leases.acquire(lease, owner)
-        done = convert(lease, owner, Turn(asks))
-        leases.release(lease, owner)
+        with named_leases.held("update_float_lists") as holder:
+            assert holder
+            done = convert("update_float_lists", holder, Turn(asks))
     return done
 
 
@@ -127,8 +127,7 @@ def test_a_row_without_numbers_stays_and_the_others_are_converted(detection, cap
 
 def test_a_lost_lease_converts_nothing(detection):
     pk = old(detection, [0.5])
-    lease = leases.named("update_float_lists")
-    assert leases.acquire(lease, "somebody else")
-    assert not convert(lease, "me", Turn(None))
+    assert named_leases.take("update_float_lists", "another", 60)
+    assert not convert("update_float_lists", "me", Turn(None))
     assert stored(pk)[0] is None
     assert Lease.objects.get(name="update_float_lists").state == {}

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 from ami.queues import named_leases
 from ami.queues.models import Lease
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
 
 
 def test_expired_lease_is_taken_with_its_state():

@@ -45,8 +45,7 @@ class CompositionConfig(AppConfig):
         from ami.environment.deferred import deferred
         from ami.jobs.errors import NatsUnavailable
         from ami.jobs.services import job_slice
-        from ami.main.services import leases
-        from ami.queues import admission_facts, broker_errors, database_errors
+        from ami.queues import admission_facts, broker_errors, database_errors, named_leases
         from ami.queues.diagnostics import sources
         from ami.queues.management import added
         from ami.queues.rescue import gone
@@ -84,7 +83,7 @@ class CompositionConfig(AppConfig):
         sensitive.connect(settings.ANTENNA_SENSITIVE_NAMES)
         gone.connect(lambda *workers: dispatcher.worker_gone(*workers))
         gone.connect(job_slice.release_of_dead)
-        gone.connect(leases.release_named)
+        gone.connect(named_leases.release_of_dead)
         listeners.connect()
         jobs = deferred("ami.jobs.services.running_jobs")
         ports.connect_jobs(lambda: jobs.running_jobs())

@@ -1,15 +1,12 @@
 """Which process dispatches the calls of a queue: a lease by the database's clock, renewed in each pick."""
 
 from collections.abc import Collection
-from datetime import timedelta
 from typing import NamedTuple
 
 from django.db import connection
-from django.db.models import Q
-from django.db.models.functions import Now
 
 from ami.admission.models import DispatcherLease, Run
-from ami.celery import database_times
+from ami.celery import database_times, leases
 from ami.celery.database_times import moment
 
 SECONDS = 20.0
@@ -22,20 +19,8 @@ WHERE lease.queue = %s GROUP BY lease.virtual, run.fair_key
 
 
 def acquire(queues: Collection[str], holder: str) -> set[str]:
-    """Take or renew the leases that are free; return the queues whose lease is held.
-
-    One statement for the process that holds all of them, two for another one, at first three.
-    """
-    until = Now() + timedelta(seconds=SECONDS)
-    rows = DispatcherLease.objects.filter(queue__in=queues)
-    if rows.filter(Q(holder=holder) | Q(until__lt=Now())).update(holder=holder, until=until) == len(queues):
-        return set(queues)
-    held = dict(rows.values_list("queue", "holder"))
-    if missing := set(queues) - held.keys():
-        made = [DispatcherLease(queue=queue, holder=holder, until=until) for queue in missing]
-        DispatcherLease.objects.bulk_create(made, ignore_conflicts=True)
-        held = dict(rows.values_list("queue", "holder"))
-    return {queue for queue, each in held.items() if each == holder}
+    """Take or renew the leases that are free; return the queues whose lease is held."""
+    return leases.take_keys(DispatcherLease.objects.all(), queues, holder, SECONDS)
 
 
 class Lease(NamedTuple):
@@ -51,8 +36,7 @@ def renew(queue: str, holder: str) -> Lease | None:
 
     None: another process has it. Two statements.
     """
-    mine = DispatcherLease.objects.filter(queue=queue, holder=holder, until__gt=Now())
-    if not mine.update(until=Now() + timedelta(seconds=SECONDS)):
+    if not leases.renew(DispatcherLease.objects.filter(queue=queue), holder, SECONDS):
         return None
     with connection.cursor() as cursor:
         cursor.execute(_STATE.format(now=database_times.now_beside_parameters()), [queue])
@@ -62,4 +46,4 @@ def renew(queue: str, holder: str) -> Lease | None:
 
 def release(holder: str) -> None:
     """Let another process dispatch at once."""
-    DispatcherLease.objects.filter(holder=holder).update(until=Now() - timedelta(seconds=1))
+    leases.release(DispatcherLease.objects.all(), holder)

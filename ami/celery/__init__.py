@@ -28,5 +28,5 @@ Beat: ``scheduler``, ``beat_entry`` (when an entry is due), ``clock``, ``claimed
 beats one sends a tick), ``orderly_end`` (ends it between two ticks), ``watchdog`` (ends a frozen beat).
 
 Helpers: ``broker_kind`` (what the broker can do), ``database_times`` (times in statements that are written by hand),
-``message_copy`` (publishes a message again), ``process_name``.
+``leases`` (on rows of any model), ``message_copy`` (publishes a message again), ``process_name``.
 """

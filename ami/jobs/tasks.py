@@ -82,7 +82,7 @@ def run_job(self: Task, job_id: int, project_id: int | None = None, service_id: 
 def _retry_or_fail(task: Task, job: Job, error: Exception) -> None:
     # The message's retry count includes lost children and hard time limits, and ends with the slice. Only the job's own
     # count of errors decides.
-    tries, unclaimed = job.tries, Q(lease_owner="")
+    tries, unclaimed = job.tries, Q(holder="")
     if tries < RUN_TRIES:
         if not Job.objects.filter(unclaimed, pk=job.pk).update(tries=tries + 1):
             return  # Another run has claimed the job since.

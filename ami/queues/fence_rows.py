@@ -5,7 +5,7 @@ from uuid import uuid4
 from django.db import connection
 
 from ami.celery import storable
-from ami.queues.database_clock import NOW
+from ami.celery.database_times import now_beside_parameters
 from ami.queues.models import Fence
 
 
@@ -16,7 +16,7 @@ class DatabaseFences:
         run = uuid4().hex
         statement = (
             f"INSERT INTO {Fence._meta.db_table} (key, run, task_id, node, started_at) "  # noqa: S608 - a table's name
-            f"VALUES (%s, %s, %s, %s, {NOW[connection.vendor]}) ON CONFLICT (key) DO UPDATE SET "
+            f"VALUES (%s, %s, %s, %s, {now_beside_parameters()}) ON CONFLICT (key) DO UPDATE SET "
             "run = excluded.run, task_id = excluded.task_id, node = excluded.node, started_at = excluded.started_at"
         )
         with connection.cursor() as cursor:

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from django.db.models.functions import Now
 
+from ami.queues import named_leases
 from ami.queues.models import Beat, Lease, Worker
-from ami.queues.rescue import lease
 
 #: A container waits for its services, imports and consumes within this time.
 GRACE = timedelta(seconds=90)
@@ -17,7 +17,7 @@ NAME = "starting"
 
 def begin() -> None:
     """Note that the deployment is being started now; one statement, the first time two."""
-    lease.acquire(NAME, NAME, GRACE.total_seconds())
+    named_leases.take(NAME, NAME, GRACE.total_seconds())
 
 
 def begin_unless_running() -> None:

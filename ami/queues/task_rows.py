@@ -10,8 +10,8 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from ami.celery import batch_writes
+from ami.celery.database_times import now_beside_parameters
 from ami.celery.worker_records import RunningTask
-from ami.queues.database_clock import NOW
 from ami.queues.models import TaskRun, Worker
 from ami.queues.rescue.verdict import Verdict
 
@@ -50,7 +50,7 @@ def end_of(node: str, outcome: str, silent: timedelta = timedelta(0)) -> None:
 def attempt(task_id: str, task: str, node: str) -> int:
     """Count one more start of a task and return how many there were; one statement."""
     values: dict[str, Any] = {"task_id": task_id, "task": task, "node": node, "is_redelivered": True, "attempts": 2}
-    names, now = ", ".join((*values, *_REQUIRED)), NOW[connection.vendor]
+    names, now = ", ".join((*values, *_REQUIRED)), now_beside_parameters()
     table = TaskRun._meta.db_table
     statement = (
         f"INSERT INTO {table} ({names}, started_at, seen_at) "  # noqa: S608 - names of columns alone
@@ -68,7 +68,7 @@ _REQUIRED: dict[str, Any] = {"pid": 0, "kib": 0, "progress": "", "stall_seconds"
 
 
 def _upsert(node: str, tasks: Sequence[RunningTask]) -> None:
-    table, now = TaskRun._meta.db_table, NOW[connection.vendor]
+    table, now = TaskRun._meta.db_table, now_beside_parameters()
     updates = ", ".join(f"{name} = excluded.{name}" for name in (*_NAMES[2:], "seen_at"))
     row = f"({', '.join(['%s'] * len(_NAMES))}, 1, '', {now})"
     statement = (

@@ -11,12 +11,11 @@ from django.db import connection
 
 from ami.celery import batch_writes
 from ami.celery.database_away import is_away
-from ami.celery.database_times import moment
+from ami.celery.database_times import moment, now_beside_parameters
 from ami.celery.failures.record import Failure
 from ami.celery.worker_records import Answer, RunningTask, Wish, WorkerReport
 from ami.queues import ended_workers, task_counts, task_rows
 from ami.queues import failures as task_failures
-from ami.queues.database_clock import NOW
 from ami.queues.letters import causes, rows, set_aside
 from ami.queues.models import DesiredState, Lease, Worker
 from ami.queues.rescue import gone, processes
@@ -168,7 +167,7 @@ def _statement() -> str:
     updates = ", ".join(f"{name} = excluded.{name}" for name in [*names[1:], "seen_at"])
     return (
         f"INSERT INTO {Worker._meta.db_table} ({', '.join(names)}, seen_at) "  # noqa: S608 - names of columns alone
-        f"VALUES ({', '.join(['%s'] * len(names))}, {NOW[connection.vendor]}) "
+        f"VALUES ({', '.join(['%s'] * len(names))}, {now_beside_parameters()}) "
         f"ON CONFLICT (node) DO UPDATE SET {updates} RETURNING seen_at, {_needs_sweep()}, "
         f"(SELECT min(other.seen_at) FROM {Worker._meta.db_table} AS other WHERE other.verdict <> '{Verdict.DEAD}')"
     )
@@ -179,7 +178,7 @@ def _needs_sweep() -> str:
 
     As in `ami.queues.rescue.verdict`; one that has missed a beat is to be pinged. The table is small.
     """
-    now, ago = NOW[connection.vendor], _AGO[connection.vendor]
+    now, ago = now_beside_parameters(), _AGO[connection.vendor]
     late = f"other.seen_at < {ago.format(seconds=SUSPECT_SECONDS)}"
     return (
         f"(EXISTS (SELECT 1 FROM {Worker._meta.db_table} AS other "  # noqa: S608 - names and numbers of this module alone

@@ -13,8 +13,8 @@ from ami.admission import waiting_calls
 from ami.admission.waiting_calls import Waiting
 from ami.celery import batch_writes, outages, task_times
 from ami.celery.thread_database import short_connection
+from ami.queues import named_leases
 from ami.queues.models import Lease, Worker
-from ami.queues.rescue import lease
 from ami.telemetry import counts, rollups, totals
 from ami.telemetry.alerts.evaluator import Evaluator
 from ami.telemetry.broker_figures import BrokerFigures, BrokerLink, with_waiting
@@ -75,14 +75,14 @@ class Sampler:
             self._count_at = 0.0
             self._write(name)
             with short_connection():
-                lease.release(NAME, name)
+                named_leases.release(NAME, name)
         self._link.close()
 
     def _take_over(self, name: str) -> bool:
         with short_connection():
             # One statement while another process has it.
             is_taken = Lease.objects.filter(name=NAME, until__gt=Now()).exclude(holder=name).exists()
-            self._holds = not is_taken and lease.acquire(NAME, name, LEASE_SECONDS)
+            self._holds = not is_taken and named_leases.take(NAME, name, LEASE_SECONDS)
         return self._holds
 
     def _lose(self) -> None:
@@ -145,10 +145,10 @@ class Sampler:
     def _count(self, name: str) -> bool:
         """Renew the lease, and write what was counted if it is time; return False where another process has it."""
         if time.monotonic() < self._count_at:
-            return lease.acquire(NAME, name, LEASE_SECONDS)
+            return named_leases.take(NAME, name, LEASE_SECONDS)
         told = {row.connection_name: row.totals for row in self._rows if row.totals}
         is_new = told != self._written
-        if not totals.write(told, is_new=is_new, holds=lambda: lease.acquire(NAME, name, LEASE_SECONDS)):
+        if not totals.write(told, is_new=is_new, holds=lambda: named_leases.take(NAME, name, LEASE_SECONDS)):
             return False
         self._written, self._count_at = told, time.monotonic() + COUNT_SECONDS
         return True

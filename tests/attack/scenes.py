@@ -29,7 +29,7 @@ MEANT = {
     "method",
     "version",
     "task_id",
-    "lease_owner",
+    "holder",
     "reply_subject",
     "file_path",
     "file_url",

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 from django.db import connection
 from django.db.models import DateTimeField, Value
 
-from ami.celery import beat_entry, scheduler, tick_claims
+from ami.celery import beat_entry, leases, scheduler, tick_claims
 from ami.celery.tick_claims import Tick
 from ami.queues.ticks import DatabaseTickClaims
 from tests.support.beats import Published, new_beat, publishes
@@ -71,6 +72,10 @@ class VirtualClaims(DatabaseTickClaims):
 
     def now(self) -> Any:
         return Value(BEGIN + timedelta(seconds=self._clock.elapsed), DateTimeField())
+
+    def lead(self, beat: str, seconds: float) -> bool:
+        with mock.patch.object(leases, "Now", self.now):
+            return super().lead(beat, seconds)
 
 
 class DeadlyClaims(VirtualClaims):

@@ -10,7 +10,7 @@ class DispatcherLease(models.Model):
     """
 
     queue = models.CharField(max_length=255, primary_key=True)
-    holder = models.CharField(max_length=255)
+    holder = models.CharField(max_length=255, blank=True)
     until = models.DateTimeField()
     virtual = models.FloatField(default=0.0)
 

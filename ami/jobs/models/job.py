@@ -1,11 +1,11 @@
 """The job row: its request, status, cursor, and the lease of the worker that runs it."""
 
-from datetime import timedelta
 from typing import Any
 
 from django.db import models
 from django.utils import timezone
 
+from ami.celery import leases
 from ami.jobs.errors import JobStopped
 from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, JobStatus
 
@@ -17,8 +17,8 @@ GUARDED = frozenset(
         "status",
         "started_at",
         "finished_at",
-        "lease_owner",
-        "lease_expires_at",
+        "holder",
+        "until",
         "heartbeat_at",
         "cursor",
         "done",
@@ -64,8 +64,8 @@ class Job(models.Model):
     tries = models.PositiveSmallIntegerField(default=0, editable=False, help_text="errors of this run so far")
     queued_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="last published before it began")
     queued_times = models.PositiveSmallIntegerField(default=0, editable=False, help_text="published before it began")
-    lease_owner = models.CharField(max_length=255, blank=True, editable=False)
-    lease_expires_at = models.DateTimeField(null=True, blank=True, editable=False)
+    holder = models.CharField("holder of the lease", max_length=255, blank=True, editable=False)
+    until = models.DateTimeField("end of the lease", null=True, blank=True, editable=False)
     served_at = models.DateTimeField(null=True, editable=False, help_text="when the last turn of a pull job began")
     heartbeat_at = models.DateTimeField(null=True, blank=True, editable=False)
     scheduled_at = models.DateTimeField(null=True, blank=True)
@@ -76,10 +76,10 @@ class Job(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        indexes = [models.Index(fields=["status", "lease_expires_at"]), models.Index(fields=["project", "-created_at"])]
+        indexes = [models.Index(fields=["status", "until"]), models.Index(fields=["project", "-created_at"])]
 
-    #: No column: the owner under which the run in this process holds the lease. Reading the row again keeps it, where
-    #: ``lease_owner`` becomes that of a run which has taken the job over. Empty outside a run.
+    #: No column: the holder as which the run in this process holds the lease. Reading the row again keeps it, where
+    #: ``holder`` becomes that of a run which has taken the job over. Empty outside a run.
     held_as: str = ""
 
     def __str__(self) -> str:
@@ -111,10 +111,8 @@ class Job(models.Model):
         given = {"cursor": cursor, "done": done, "total": total}
         values |= {name: value for name, value in given.items() if value is not None}
         mine = Job.objects.filter(pk=self.pk, status__in=ACTIVE)
-        if self.held_as:
-            values["lease_expires_at"] = now + timedelta(seconds=LEASE_SECONDS)
-            mine = mine.filter(lease_owner=self.held_as)
-        if not mine.update(**values):
+        is_mine = leases.renew(mine, self.held_as, LEASE_SECONDS, **values) if self.held_as else mine.update(**values)
+        if not is_mine:
             raise JobStopped(f"Job {self.pk} is no longer active.")
         for name, value in values.items():
             setattr(self, name, value)

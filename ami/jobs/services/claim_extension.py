@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
+from ami.celery import leases
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, ImageState
@@ -49,10 +49,9 @@ def extend(job: Job, due: Sequence[int]) -> int:
         # Rows that are locked are skipped: a concurrent request extends them, or a result settles them.
         rows = _due(job).filter(pk__in=due).select_for_update(skip_locked=True, no_key=True)
         subjects = dict(rows.values_list("pk", "reply_subject"))
-        expires_at = timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR)
         # The condition again, because SQLite locks no rows.
         extended = _due(job).filter(pk__in=subjects)
-        extended.update(lease_expires_at=expires_at, extensions=F("extensions") + 1)
+        extended.update(lease_expires_at=leases.end(settings.NATS_TASK_TTR), extensions=F("extensions") + 1)
     try:
         jetstream.in_progress(job.pk, subjects.values())
     except NatsUnavailable as error:
@@ -65,11 +64,9 @@ def _claimed(job: Job) -> QuerySet[JobImage]:
 
 
 def _due(job: Job) -> QuerySet[JobImage]:
-    now = timezone.now()
-    # A third of the wait has passed when two thirds are left.
-    two_thirds_left = now + timedelta(seconds=settings.NATS_TASK_TTR * 2 / 3)
     return _claimed(job).filter(
-        lease_expires_at__gt=now,
-        lease_expires_at__lte=two_thirds_left,
+        lease_expires_at__gt=Now(),
+        # A third of the wait has passed when two thirds are left.
+        lease_expires_at__lte=leases.end(settings.NATS_TASK_TTR * 2 / 3),
         extensions__lt=settings.NATS_MAX_EXTENSIONS,
     )

@@ -6,7 +6,7 @@ they are delivered for the last time (incident 38).
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import ImageState
@@ -22,7 +22,7 @@ def allowance(job: Job, client: str, wanted: int) -> int:
     most = settings.ANTENNA_PULL_MOST_HELD
     if not most:
         return wanted
-    held = JobImage.objects.filter(state=ImageState.CLAIMED, lease_expires_at__gt=timezone.now(), claimed_by=client)
+    held = JobImage.objects.filter(state=ImageState.CLAIMED, lease_expires_at__gt=Now(), claimed_by=client)
     held = held.exclude(job=job)
     left = most - held[:most].count()
     if left < wanted:

@@ -1,14 +1,13 @@
 """Hands out images to pull workers, each under a lease."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Case, CharField, IntegerField, Value, When
-from django.utils import timezone
 
+from ami.celery import leases
 from ami.jobs.models import Job, JobImage, StoredResult
 from ami.jobs.models.states import UNSETTLED, ImageState
 from ami.jobs.services import jetstream
@@ -38,7 +37,7 @@ def claim(job: Job, batch: int, *, client: str = "", base_url: str = "") -> list
     _drop_settled(delivery for delivery in deliveries if delivery.image_id not in open_rows)
     mine = [newest[image_id] for image_id in sorted(open_rows)]
     config = config_of_tasks(job)
-    _mark_claimed(job, mine, client, timezone.now() + timedelta(seconds=settings.NATS_TASK_TTR))
+    _mark_claimed(job, mine, client)
     return [
         PipelineProcessingTask(
             id=str(delivery.image_id),
@@ -60,7 +59,7 @@ def _drop_settled(deliveries: Iterable[Delivery]) -> None:
     jetstream.acknowledge([delivery.reply_subject for delivery in deliveries])
 
 
-def _mark_claimed(job: Job, deliveries: list[Delivery], client: str, lease_expires_at: datetime) -> None:
+def _mark_claimed(job: Job, deliveries: list[Delivery], client: str) -> None:
     """Mark the rows claimed by one conditional statement, because results may settle images at the same time."""
     if not deliveries:
         return
@@ -73,7 +72,7 @@ def _mark_claimed(job: Job, deliveries: list[Delivery], client: str, lease_expir
             state=ImageState.CLAIMED,
             reply_subject=Case(*replies, output_field=CharField()),
             attempts=Case(*attempts, output_field=IntegerField()),
-            lease_expires_at=lease_expires_at,
+            lease_expires_at=leases.end(settings.NATS_TASK_TTR),
             claimed_by=client,
             extensions=0,
         )

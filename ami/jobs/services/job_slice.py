@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from ami.celery import leases
 from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
@@ -15,7 +16,6 @@ from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
 from ami.jobs.services import db_interrupt, job_completion, operations, worker_presence
 from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
-from ami.main.services import leases
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +39,9 @@ def run_slice(job: Job, task_id: str, work: SliceOfWork) -> Next:
             the lease is logged alone: the job is another run's.
     """
     if job.is_final or not claim(job, task_id):
-        logger.info("Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.lease_owner)
+        logger.info("Slice skipped: job %s is %s, leased by '%s'", job.pk, job.status, job.holder)
         return Next.NOTHING
-    if operations.finish_cancel(job, owner=job.held_as) or not _start(job):
+    if operations.finish_cancel(job, holder=job.held_as) or not _start(job):
         release(job)
         return Next.NOTHING
     try:
@@ -67,23 +67,23 @@ def run_slice(job: Job, task_id: str, work: SliceOfWork) -> Next:
 
 def claim(job: Job, task_id: str) -> bool:
     """Claim the job's lease for one run; a redelivered message takes it over from the run that had the same task id."""
-    owner, values = leases.new_owner(), {"heartbeat_at": timezone.now(), "task_id": task_id}
+    holder, values = leases.new_holder(), {"heartbeat_at": timezone.now(), "task_id": task_id}
     rows, same = Job.objects.filter(pk=job.pk), Q(task_id=task_id)
-    taken = leases.acquire(rows, owner, LEASE_SECONDS, also=same, **values)
+    taken = leases.take(rows, holder, LEASE_SECONDS, also=same, **values)
     if taken:
-        job.held_as = owner
+        job.held_as = holder
         job.refresh_from_db()
-    return taken
+    return bool(taken)
 
 
 def release(job: Job) -> bool:
     """Release the lease that `claim` took for ``job``; False if another run holds it now."""
-    return leases.release(Job.objects.filter(pk=job.pk), job.held_as, heartbeat_at=timezone.now())
+    return bool(leases.release(Job.objects.filter(pk=job.pk), job.held_as, heartbeat_at=timezone.now()))
 
 
 def release_of_dead(incarnation: str) -> None:
     """Release the job leases of a worker that is dead, so that they need not run out."""
-    if count := leases.release_all(Job.objects.all(), incarnation):
+    if count := leases.release_of_dead(Job.objects.all(), incarnation):
         logger.warning("Leases of a dead worker released: %d jobs", count, extra={"worker": incarnation})
 
 
@@ -100,7 +100,7 @@ def fail(job: Job, error: str) -> bool:
     A job being cancelled is revoked instead.
     """
     params = {**job.params, "error": error[:2000]}
-    if not move(job, JobStatus.FAILURE, when=Q(lease_owner=""), params=params):
+    if not move(job, JobStatus.FAILURE, when=Q(holder=""), params=params):
         return operations.finish_cancel(job)
     job.log(f"Failed: {error}", level="ERROR")
     if job.dispatch_mode == DispatchMode.ASYNC_API:
@@ -112,7 +112,7 @@ def _start(job: Job) -> bool:
     if job.status == JobStatus.STARTED:
         return True
     is_new = job.status != JobStatus.RETRY
-    if not move(job, JobStatus.STARTED, when=Q(lease_owner=job.held_as)):
+    if not move(job, JobStatus.STARTED, when=Q(holder=job.held_as)):
         return job.status in ACTIVE
     if is_new:
         worker_presence.warn_if_nobody_online(job)
@@ -131,5 +131,5 @@ def _advance(job: Job, work: SliceOfWork) -> bool:
 
 def _stop(job: Job) -> None:
     """Release the lease; revoke the job if it was cancelled during the slice."""
-    operations.finish_cancel(job, owner=job.held_as)
+    operations.finish_cancel(job, holder=job.held_as)
     release(job)

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from ami.celery import leases
 from ami.celery import origin as origins
 from ami.jobs.errors import NotAllowed
 from ami.jobs.models import Job
@@ -15,7 +16,6 @@ from ami.jobs.services import job_completion, stored_results
 from ami.jobs.services.image_settlement import reset_images
 from ami.jobs.services.job_kinds import kind_of
 from ami.jobs.services.transitions import move, reopen
-from ami.main.services.leases import lease_is_free
 from ami.ml.services.service_choice import best_service
 from ami.queues.publish import PublishedTask, publish_for_user
 
@@ -105,9 +105,9 @@ def cancel(job: Job) -> bool:
     return finish_cancel(job) or job.status == JobStatus.CANCELING
 
 
-def finish_cancel(job: Job, *, owner: str = "") -> bool:
-    """Move a job that is being cancelled to REVOKED; ``owner`` is the worker that holds its lease and stops now."""
-    free = lease_is_free() if not owner else _held_by(owner)
+def finish_cancel(job: Job, *, holder: str = "") -> bool:
+    """Move a job that is being cancelled to REVOKED; ``holder`` is the run that holds its lease and stops now."""
+    free = leases.is_free() | Q(holder=holder)
     job.refresh_from_db()
     if job.status != JobStatus.CANCELING or not move(job, JobStatus.REVOKED, when=free):
         return False
@@ -116,10 +116,6 @@ def finish_cancel(job: Job, *, owner: str = "") -> bool:
         job_id = job.pk
         transaction.on_commit(lambda: job_completion.clean_up(job_id))
     return True
-
-
-def _held_by(owner: str) -> Q:
-    return lease_is_free() | Q(lease_owner=owner)
 
 
 def _start_over(job: Job) -> None:
@@ -159,6 +155,6 @@ def _enqueue(job: Job, origin: str | None) -> PublishedTask:
     is_long = kind_of(job.job_type_key).is_long
     published = publish_for_user(RUN_JOB, origin=origin or origins.PERSON, is_long=is_long, **run_job_arguments(job))
     Job.objects.filter(pk=job.pk).update(queued_at=timezone.now(), queued_times=1)
-    Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=published.task_id)
+    Job.objects.filter(pk=job.pk, holder="").update(task_id=published.task_id)
     job.log(f"Queued on {published.queue}.", task_id=published.task_id)
     return published

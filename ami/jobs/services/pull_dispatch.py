@@ -63,7 +63,7 @@ def _refuse_stopped(job: Job) -> None:
     """Raise JobStopped where ``save_progress`` would, and write nothing."""
     mine = Job.objects.filter(pk=job.pk, status__in=ACTIVE)
     if job.held_as:
-        mine = mine.filter(lease_owner=job.held_as)
+        mine = mine.filter(holder=job.held_as)
     if not mine.exists():
         raise JobStopped(f"Job {job.pk} is no longer active.")
 

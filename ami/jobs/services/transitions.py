@@ -37,7 +37,7 @@ def move(job: Job, to: JobStatus, *, when: Q | None = None, **fields: Any) -> bo
 def reopen(job: Job, **fields: Any) -> bool:
     """Move a final job back to PENDING, with ``fields`` written in the same statement."""
     empty = {"finished_at": None, "heartbeat_at": None, "image_counts": None}
-    fields = {**empty, "lease_owner": "", "lease_expires_at": None, **fields}
+    fields = {**empty, "holder": "", "until": None, **fields}
     return _move(job, FINAL, S.PENDING, Q(), fields)
 
 
@@ -58,7 +58,7 @@ def _compare_and_set(job: Job, old: JobStatus, to: JobStatus, when: Q, fields: d
     if to in ACTIVE:
         values["started_at"] = Coalesce(F("started_at"), Now())
     if to in FINAL:
-        values |= {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None}
+        values |= {"finished_at": timezone.now(), "holder": "", "until": None}
     if not Job.objects.filter(when, pk=job.pk, status=old).update(**values, **fields):
         return False
     job.refresh_from_db()

@@ -5,7 +5,8 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from ami.main.models import BulkDeletion, Lease, LoginAttempts
+from ami.main.models import BulkDeletion, LoginAttempts
+from ami.queues.models import Lease
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -22,7 +23,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 class LeaseAdmin(ReadOnlyAdmin):
     """Leases; deleting one frees it and discards its progress."""
 
-    list_display = ("name", "lease_owner", "lease_expires_at")
+    list_display = ("name", "holder", "until")
     search_fields = ("name",)
 
 

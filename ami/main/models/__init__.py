@@ -2,7 +2,7 @@
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.captures import SourceImage, SourceImageCollection
-from ami.main.models.maintenance import BulkDeletion, Lease, LoginAttempts
+from ami.main.models.maintenance import BulkDeletion, LoginAttempts
 from ami.main.models.occurrences import Classification, Detection, Identification, Occurrence
 from ami.main.models.projects import Device, Project, Site
 from ami.main.models.stations import Deployment, Event, S3StorageSource
@@ -19,7 +19,6 @@ __all__ = [
     "Device",
     "Event",
     "Identification",
-    "Lease",
     "LoginAttempts",
     "Occurrence",
     "Project",

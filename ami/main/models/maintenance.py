@@ -1,24 +1,9 @@
-"""Rows that only the application writes: leases, bulk deletions, login attempts."""
+"""Rows that only the application writes: bulk deletions, login attempts."""
 
 from django.conf import settings
 from django.db import models
 
 from ami.main.models.base import TimestampedModel
-
-
-class Lease(models.Model):
-    """An exclusive, expiring right to do the named work; see `ami.main.services.leases`.
-
-    ``state`` is the progress of the work, from which the next owner continues.
-    """
-
-    name = models.CharField(max_length=255, unique=True)
-    lease_owner = models.CharField(max_length=64, blank=True, db_column="owner")
-    lease_expires_at = models.DateTimeField(null=True, db_column="expires_at")
-    state = models.JSONField(default=dict, blank=True)
-
-    def __str__(self) -> str:
-        return f"{self.name}, owner {self.lease_owner or 'none'}"
 
 
 class BulkDeletion(TimestampedModel):

@@ -5,15 +5,15 @@ from enum import Enum
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, Subquery
 
 from ami.main.models.captures import SourceImage
-from ami.main.models.maintenance import Lease
 from ami.main.models.occurrences import Occurrence
 from ami.main.models.stations import Deployment, Event
-from ami.main.services import leases
 from ami.main.services.stale_marks import mark_stale
 from ami.main.services.times import local_date
+from ami.queues import named_leases
+from ami.queues.models import Lease
 from ami.queues.slices import Slice
 
 STEP_CAPTURES = 1000
@@ -43,33 +43,34 @@ def regroup(deployment_id: int, turn: Slice, *, begins: bool = True) -> Outcome:
     not begun where the outcome is ``HELD``, and is repeated; its task's row keeps a request over a crash (incident 46).
     Idempotent.
     """
-    with leases.held(f"regroup:{deployment_id}") as held:
-        if held is None:
+    lease = f"regroup:{deployment_id}"
+    with named_leases.held(lease) as holder:
+        if holder is None:
             return Outcome.HELD
         try:
-            return _steps(deployment_id, *held, turn, begins=begins)
+            return _steps(deployment_id, lease, holder, turn, begins=begins)
         except LeaseLost:
             return Outcome.HELD
 
 
-def _steps(deployment_id: int, lease: QuerySet[Lease], owner: str, turn: Slice, *, begins: bool) -> Outcome:
-    state: State = BEGINNING if begins else lease.get().state or BEGINNING
+def _steps(deployment_id: int, lease: str, holder: str, turn: Slice, *, begins: bool) -> Outcome:
+    state: State = BEGINNING if begins else Lease.objects.get(name=lease).state or BEGINNING
     while state:
         station = Deployment.objects.select_related("project").filter(pk=deployment_id).first()
         if station is None:
             return Outcome.DONE
-        state = _fenced_step(station, state, lease, owner)
+        state = _fenced_step(station, state, lease, holder)
         if state and turn.over():
             return Outcome.MORE
     return Outcome.DONE
 
 
-def _fenced_step(station: Deployment, state: State, lease: QuerySet[Lease], owner: str) -> State:
+def _fenced_step(station: Deployment, state: State, lease: str, holder: str) -> State:
     with transaction.atomic():
-        if not leases.renew(lease, owner, state=state):
+        if not named_leases.renew(lease, holder, state=state):
             raise LeaseLost(f"Lease lost: another worker groups the sessions of station {station.pk}.")
         state = _step(station, state)
-        leases.renew(lease, owner, state=state)
+        named_leases.renew(lease, holder, state=state)
     return state
 
 

@@ -12,10 +12,9 @@ from django.db import Error
 from ami.celery import batch_writes, outages
 from ami.celery.broker_kind import kind_of
 from ami.celery.thread_database import short_connection
-from ami.queues import broker_errors, dead_letters
+from ami.queues import broker_errors, dead_letters, named_leases
 from ami.queues.letters import rows
 from ami.queues.letters.replay_thread import ReplayThread
-from ami.queues.rescue import lease
 
 logger = get_logger(__name__)
 
@@ -72,7 +71,7 @@ class Collector:
         self.close()
         if self._lease_at:
             with short_connection():
-                lease.release(NAME, name)
+                named_leases.release(NAME, name)
 
     def close(self) -> None:
         """Close the broker's connection; what is not acknowledged returns to its queue."""
@@ -85,7 +84,7 @@ class Collector:
         if now - self._lease_at < RENEW_SECONDS and self._lease_at:
             return True
         with short_connection():
-            is_held = lease.acquire(NAME, name, LEASE_SECONDS)
+            is_held = named_leases.take(NAME, name, LEASE_SECONDS)
             if is_held and now - self._cleaned_at >= CLEAN_SECONDS and rows.forget_old() < rows.FORGOTTEN:
                 self._cleaned_at = now
         self._lease_at = now if is_held else 0.0

@@ -7,7 +7,6 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
 from typing import Any
 
 from django.db import Error, transaction
@@ -15,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
+from ami.celery import leases
 from ami.celery.process_name import name_of_this_process
 from ami.queues import audit_log, dead_letters, wishes
 from ami.queues.letters import rows
@@ -184,14 +184,14 @@ class _Work:
 
     def take(self, published: Sequence[Letter]) -> tuple[Replay, list[Letter]]:
         """Count what was published, renew the hold, and return what comes next, marked; nothing at the end."""
-        until = Now() + timedelta(seconds=HOLD_SECONDS)
         self._renewed_at = time.monotonic()
         with transaction.atomic():
             if published:
-                held = self._mine.update(done=F("done") + len(published), last_pk=published[-1].pk, until=until)
+                values = {"done": F("done") + len(published), "last_pk": published[-1].pk}
+                held = leases.renew(self._mine, self._holder, HOLD_SECONDS, **values)
             else:
-                free = Replay.objects.filter(pk=self._key, state=Replay.State.RUNNING, until__lte=Now())
-                held = free.update(holder=self._holder, until=until)
+                running = Replay.objects.filter(pk=self._key, state=Replay.State.RUNNING)
+                held = leases.take(running, self._holder, HOLD_SECONDS)
             replay = Replay.objects.get(pk=self._key)
             self._destination = replay.destination
             if not held or replay.state != Replay.State.RUNNING:
@@ -212,7 +212,7 @@ class _Work:
         if time.monotonic() - self._renewed_at < RENEW_SECONDS:
             return
         with database():
-            if not self._mine.update(until=Now() + timedelta(seconds=HOLD_SECONDS)):
+            if not leases.renew(self._mine, self._holder, HOLD_SECONDS):
                 raise _Lost
         self._renewed_at = time.monotonic()
 
@@ -230,7 +230,7 @@ class _Work:
     def leave(self, unpublished: Sequence[Letter]) -> Replay:
         """Let others go on; what was marked and not published is dead again."""
         with transaction.atomic():
-            if self._mine.update(until=Now(), holder=""):
+            if leases.release(self._mine, self._holder):
                 _give_back(self._key, [row.pk for row in unpublished])
         return Replay.objects.get(pk=self._key)
 
@@ -248,7 +248,7 @@ def reclaim() -> None:
     """Make letters dead again that a process had marked, which was killed, in a replay that was then stopped."""
     for replay in waiting().filter(state=Replay.State.STOPPED):
         with transaction.atomic():
-            if Replay.objects.filter(pk=replay.pk, holder=replay.holder).update(holder=""):
+            if leases.release(Replay.objects.filter(pk=replay.pk), replay.holder):
                 left = Letter.objects.filter(replay=replay, state=Letter.State.REPLAYED, pk__gt=replay.last_pk)
                 _give_back(replay.pk, list(left.values_list("pk", flat=True)))
 

@@ -16,11 +16,10 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
-from ami.queues import broker_errors, dead_letters
+from ami.queues import broker_errors, dead_letters, named_leases
 from ami.queues.letters import bodies, rows
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
 from ami.queues.models import DesiredState, Letter
-from ami.queues.rescue import lease
 from ami.topology.topology import Topology
 
 logger = get_logger(__name__)
@@ -88,7 +87,7 @@ def publish_enabled(
         with confirming_channel(connection) as channel:
             while not is_stopped():
                 with database():
-                    is_held = lease.acquire(LEASE, holder, LEASE_SECONDS)
+                    is_held = named_leases.take(LEASE, holder, LEASE_SECONDS)
                     batch = list(enabled().exclude(pk__in=skipped)[:BATCH]) if is_held else []
                 if not batch:
                     return done
@@ -101,7 +100,7 @@ def publish_enabled(
                 done += len(published)
     finally:
         with database():
-            lease.release(LEASE, holder)
+            named_leases.release(LEASE, holder)
     return done
 
 

@@ -4,11 +4,12 @@ from django.db import models
 
 
 class Lease(models.Model):
-    """``until`` is by the database's clock; a lease that is over can be taken by anybody."""
+    """See `ami.queues.named_leases`. ``state`` is how far the work is: the next holder continues there."""
 
-    name = models.CharField(max_length=64, primary_key=True)
-    holder = models.CharField(max_length=255)
+    name = models.CharField(max_length=255, primary_key=True)
+    holder = models.CharField(max_length=255, blank=True)
     until = models.DateTimeField()
+    state = models.JSONField(default=dict, blank=True)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.holder}"
+        return f"{self.name}: {self.holder or 'free'}"

@@ -12,10 +12,10 @@ from django.db.models.functions import Now
 
 from ami.celery import outages
 from ami.celery.thread_database import short_connection
-from ami.queues import broker_errors, task_rows
+from ami.queues import broker_errors, named_leases, task_rows
 from ami.queues.management_api import ManagementUnavailable
 from ami.queues.models import Worker
-from ami.queues.rescue import backends, connections, gone, lease, processes, webhook
+from ami.queues.rescue import backends, connections, gone, processes, webhook
 from ami.queues.rescue.frozen_writer import FrozenWriter
 from ami.queues.rescue.verdict import CLOSED, STALE_SECONDS, Facts, Verdict, decide, is_suspect
 from ami.queues.signals import worker_changed
@@ -67,7 +67,7 @@ class Sweep:
         self._next = now + TRY_SECONDS
         try:
             with short_connection():
-                if not lease.acquire(NAME, name, LEASE_SECONDS):
+                if not named_leases.take(NAME, name, LEASE_SECONDS):
                     self._is_busy = False
                     self.database_answered(answered=True)
                     return

@@ -192,7 +192,7 @@ def test_hazard_11_unreachable_nats_while_publishing_fails_no_job(
     with pytest.raises(NatsUnavailable):
         job_slice.run_slice(job, "first", Now())
     job.refresh_from_db()
-    assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
+    assert (job.status, job.holder) == (JobStatus.STARTED, "")
     settings.NATS_URL = url
     jetstream.close()
     job_slice.run_slice(job, "first", Now())

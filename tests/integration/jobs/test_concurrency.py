@@ -248,7 +248,7 @@ def test_incident_35_soft_limit_in_a_jobs_query_ends_only_the_slice(world: World
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, limited[0])
     job.refresh_from_db()
-    assert (job.status, job.lease_owner) == (JobStatus.STARTED, "")
+    assert (job.status, job.holder) == (JobStatus.STARTED, "")
     assert job.log_entries.filter(message__contains="soft time limit").exists()
 
 

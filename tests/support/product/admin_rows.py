@@ -19,7 +19,6 @@ from ami.main.models import (
     Device,
     Event,
     Identification,
-    Lease,
     S3StorageSource,
     Site,
     SourceImageCollection,
@@ -27,7 +26,17 @@ from ami.main.models import (
 )
 from ami.main.services import login_attempts, tokens
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
-from ami.queues.models import AuditEntry, DesiredState, Letter, RefusedRequests, Replay, TaskFailure, TaskRun, Worker
+from ami.queues.models import (
+    AuditEntry,
+    DesiredState,
+    Lease,
+    Letter,
+    RefusedRequests,
+    Replay,
+    TaskFailure,
+    TaskRun,
+    Worker,
+)
 from tests.support.product import factories
 
 _numbers = count(1)
@@ -109,7 +118,7 @@ def everything() -> None:
     Device.objects.create(name="Device", project=station.project)
     TaxaList.objects.create(name=f"List {next(_numbers)}")
     SourceImageCollection.objects.create(name="Set", project=station.project).images.add(capture)
-    Lease.objects.create(name=f"lease {next(_numbers)}", lease_expires_at=timezone.now())
+    Lease.objects.create(name=f"lease {next(_numbers)}", until=timezone.now())
     login_attempts.count_address("192.0.2.1")
     BulkDeletion.objects.create(target="captures", pks=[capture.pk], requested_by=person)
     AlgorithmCategoryMap.objects.create(labels=["a"], data=[{"index": 0, "label": "a"}], version=str(next(_numbers)))

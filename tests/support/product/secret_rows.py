@@ -7,10 +7,11 @@ from django_celery_results.models import GroupResult, TaskResult
 
 from ami.exports.models import ScheduledExport
 from ami.jobs.models import Job, JobImage, StoredResult
-from ami.main.models import ApiToken, Deployment, Lease, Project, S3StorageSource, SourceImage, User
+from ami.main.models import ApiToken, Deployment, Project, S3StorageSource, SourceImage, User
 from ami.main.services import tokens
 from ami.ml.models import Algorithm, AlgorithmCategoryMap, Pipeline, ProcessingService, ProjectPipelineConfig
 from ami.queues import audit_log
+from ami.queues.models import Lease
 from tests.support.product import admin_rows
 
 SECRET = "hunter2Wert"

@@ -136,7 +136,7 @@ def _job(
         done=len(images),
         collected_at=now - timedelta(minutes=6),
         started_at=now - timedelta(minutes=6),
-        lease_owner="",
+        holder="",
     )
     rows = []
     for place, image in enumerate(images):

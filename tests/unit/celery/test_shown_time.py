@@ -37,7 +37,7 @@ def test_hour_that_a_clock_change_repeats_is_told_apart(zone: str, utc: datetime
 
 def test_no_other_form_is_written():
     """A time of day in a format of its own, in what people read; JSON has ISO 8601, and SQL its own."""
-    own = {"ami/celery/shown_time.py", "ami/celery/database_times.py", "ami/queues/database_clock.py"}
+    own = {"ami/celery/shown_time.py", "ami/celery/database_times.py"}
     own |= {"ami/queues/worker_rows.py", "ami/transports/objectstore/check/delayed.py"}
     files = [file for file in (ROOT / "ami").rglob("*") if file.suffix in (".py", ".html", ".js")]
     other = re.compile(r"%H:%M|timeStyle|dateStyle|\|date:|toLocale\w*String")

@@ -1,18 +1,19 @@
 """A redelivered copy of a job's task takes the job over; what the first run still writes is refused."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from ami.celery import connection_names
+from ami.celery import connection_names, leases
 from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
 from ami.jobs.models.states import JobStatus
 from ami.jobs.services import job_slice, operations
 from ami.jobs.tasks import run_job
-from ami.main.models.maintenance import Lease
-from ami.main.services import leases
+from ami.queues import named_leases
+from ami.queues.models import Lease
 from tests.support.product.job_setup import Now, new_world
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,7 @@ def test_late_commit_of_a_run_whose_message_was_redelivered_is_refused(job: Job)
     job.refresh_from_db()
     assert not job_slice.release(job)
     found = Job.objects.get(pk=job.pk)
-    assert (found.cursor, found.done, found.lease_owner) == ({"after": 2000}, 2, copy.lease_owner)
+    assert (found.cursor, found.done, found.holder) == ({"after": 2000}, 2, copy.holder)
 
 
 class Superseded:
@@ -52,7 +53,7 @@ class Superseded:
         return True
 
     def holds(self) -> bool:
-        return Job.objects.get(pk=self.copy.pk).lease_owner == self.copy.held_as
+        return Job.objects.get(pk=self.copy.pk).holder == self.copy.held_as
 
 
 def save(job: Job) -> None:
@@ -85,7 +86,7 @@ def test_superseded_run_does_not_end_a_cancelled_job_that_another_runs(job: Job,
 def test_error_of_a_superseded_run_neither_retries_nor_fails_the_job(job: Job, monkeypatch: pytest.MonkeyPatch):
     later = Superseded(job, fail, monkeypatch)
     for tries in (0, 3):
-        Job.objects.filter(pk=job.pk).update(tries=tries, lease_owner="", lease_expires_at=None)
+        Job.objects.filter(pk=job.pk).update(tries=tries, holder="", until=None)
         run_job.apply(kwargs={"job_id": job.pk}, task_id="the message", throw=True)
         assert later.holds()
         found = Job.objects.get(pk=job.pk)
@@ -97,7 +98,7 @@ def test_run_that_is_superseded_after_its_release_neither_retries_nor_fails_the_
     assert job_slice.claim(copy, "the message")
     assert not job_slice.fail(job, "broken")
     found = Job.objects.get(pk=job.pk)
-    assert (found.status, found.lease_owner) == (JobStatus.STARTED, copy.held_as)
+    assert (found.status, found.holder) == (JobStatus.STARTED, copy.held_as)
 
 
 def test_another_message_does_not_take_a_live_lease(job: Job):
@@ -105,22 +106,35 @@ def test_another_message_does_not_take_a_live_lease(job: Job):
     assert not job_slice.claim(Job.objects.get(pk=job.pk), "another message")
 
 
+@pytest.mark.parametrize("wrong", [timedelta(days=-1), timedelta(days=1)])
+def test_wrong_clock_of_a_process_neither_takes_nor_loses_a_lease(job: Job, monkeypatch, wrong: timedelta):
+    copy = Job.objects.get(pk=job.pk)
+    assert job_slice.claim(job, "the message")
+    right = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: right() + wrong)
+    assert not job_slice.claim(copy, "another message")
+    job.save_progress(done=1)
+    monkeypatch.undo()
+    assert not job_slice.claim(copy, "another message")
+    assert job_slice.release(job)
+
+
 def test_leases_of_a_dead_worker_are_released_and_no_others(job: Job, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connection_names, "_incarnation", "ingest@a#123456789abc")
     assert job_slice.claim(job, "the message")
-    owner = leases.new_owner()
-    assert leases.acquire(leases.named("work"), owner)
+    owner = leases.new_holder()
+    assert named_leases.take("work", owner, 60)
     monkeypatch.setattr(connection_names, "_incarnation", "ingest@b#cba987654321")
-    assert leases.acquire(leases.named("other work"), leases.new_owner())
+    assert named_leases.take("other work", leases.new_holder(), 60)
 
     job_slice.release_of_dead("ingest@a#123456789abc")
-    leases.release_named("ingest@a#123456789abc")
+    named_leases.release_of_dead("ingest@a#123456789abc")
     assert job_slice.claim(Job.objects.get(pk=job.pk), "another message")
-    assert not leases.renew(leases.named("work"), owner)
-    assert Lease.objects.get(name="other work").lease_expires_at > timezone.now()
+    assert not named_leases.renew("work", owner)
+    assert Lease.objects.get(name="other work").until > timezone.now()
 
 
 def test_no_worker_has_no_leases_to_release(job: Job):
     assert job_slice.claim(job, "the message")
     job_slice.release_of_dead("")
-    assert Job.objects.get(pk=job.pk).lease_owner
+    assert Job.objects.get(pk=job.pk).holder

@@ -58,7 +58,7 @@ def test_a_job_goes_through_its_slices_to_success(world: World, kind) -> None:
     asked = operations.run(job)
     job.refresh_from_db()
     assert seen == [0, 1, 2]
-    assert (job.status, job.lease_owner, job.done) == (JobStatus.SUCCESS, "", 3)
+    assert (job.status, job.holder, job.done) == (JobStatus.SUCCESS, "", 3)
     assert asked.queue == "antenna-interactive"
     assert job.started_at
     assert job.finished_at
@@ -77,7 +77,7 @@ def test_an_error_is_retried_then_fails_the_job(world: World, kind) -> None:
     move(job, JobStatus.PENDING)
     assert run_job.apply(kwargs={"job_id": job.pk}, throw=False).state == "FAILURE"
     job.refresh_from_db()
-    assert (job.status, job.lease_owner, len(calls)) == (JobStatus.FAILURE, "", 4)
+    assert (job.status, job.holder, len(calls)) == (JobStatus.FAILURE, "", 4)
     assert "broken" in job.params["error"]
 
 
@@ -101,7 +101,7 @@ def test_incident_35_a_soft_time_limit_ends_the_slice_and_not_the_job(world: Wor
 
 def test_duplicate_message_drops_itself_redelivered_one_continues(world: World, kind) -> None:
     calls = []
-    kind["advance"] = lambda job, work: bool(calls.append(job.lease_owner)) or True
+    kind["advance"] = lambda job, work: bool(calls.append(job.holder)) or True
     job = make(world)
     move(job, JobStatus.PENDING)
     assert job_slice.claim(job, "the-first")
@@ -123,7 +123,7 @@ def test_incident_40_job_cancelled_while_running_stays_revoked(world: World, kin
     job = make(world)
     operations.run(job)
     job.refresh_from_db()
-    assert (job.status, job.lease_owner) == (JobStatus.REVOKED, "")
+    assert (job.status, job.holder) == (JobStatus.REVOKED, "")
 
 
 def test_incident_40_a_job_cancelled_in_its_last_step_is_not_success(world: World, kind) -> None:
@@ -264,7 +264,7 @@ def test_waiting_for_nats_is_a_fresh_message_with_the_same_origin(world: World, 
     assert all(set(message) == {"task_id", "kwargs", "countdown", "headers"} for message in sent)
     assert {message["headers"]["antenna_origin"] for message in sent} == {"beat"}
     job.refresh_from_db()
-    assert (job.status, job.lease_owner, job.tries) == (JobStatus.STARTED, "", 0)
+    assert (job.status, job.holder, job.tries) == (JobStatus.STARTED, "", 0)
     kind["advance"] = lambda job, work: True
     run_job.apply(kwargs=sent[-1]["kwargs"], headers=headers, throw=True)
     assert Job.objects.get(pk=job.pk).status == JobStatus.SUCCESS
@@ -309,7 +309,7 @@ def test_job_of_a_dead_worker_is_run_again(world: World, kind) -> None:
     job = make(world)
     move(job, JobStatus.STARTED)
     job_slice.claim(job, "dead-worker")
-    Job.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.update(until=timezone.now() - timedelta(seconds=1))
     assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
     assert job.status == JobStatus.SUCCESS
@@ -323,7 +323,7 @@ def test_job_that_kills_every_worker_is_failed(world: World, monkeypatch) -> Non
     job = world.claim(world.running(world.captures(1)))
     for _ in range(stalled_jobs.MOST_TRIES + 1):
         past = timezone.now() - timedelta(seconds=1)
-        Job.objects.filter(pk=job.pk).update(lease_owner="dead-worker", lease_expires_at=past)
+        Job.objects.filter(pk=job.pk).update(holder="dead-worker", until=past)
         assert stalled_jobs.rerun_stalled_jobs().fixed == 1
     job.refresh_from_db()
     assert (job.status, len(republished)) == (JobStatus.FAILURE, stalled_jobs.MOST_TRIES)

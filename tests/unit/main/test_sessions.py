@@ -5,9 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from ami.main import tasks
-from ami.main.models import Deployment, Event, Lease
-from ami.main.services import leases, sessions
+from ami.main.models import Deployment, Event
+from ami.main.services import sessions
 from ami.main.services.sessions import Outcome
+from ami.queues import named_leases
+from ami.queues.models import Lease
 from tests.support.product import factories
 from tests.support.product.factories import NIGHT, Turn
 from tests.support.product.stale import marked, recount_marked
@@ -103,10 +105,10 @@ def test_captures_without_a_time_belong_to_no_event():
 def test_station_is_grouped_later_while_its_lease_is_held_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "another worker")
+    assert named_leases.take(f"regroup:{station.pk}", "another worker", 60)
     assert tasks.regroup_events.apply(kwargs={"deployment_id": station.pk}).result == Outcome.HELD.value
     assert days(station) == []
-    leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
+    named_leases.release(f"regroup:{station.pk}", "another worker")
     assert marked() == {("sessions", station.pk)}
     recount_marked()
     assert days(station) == [date(2026, 6, 1)]
@@ -130,25 +132,12 @@ def test_call_that_begins_starts_over_behind_the_place_of_another_incident_46(mo
 def test_lost_lease_rolls_the_step_back_incident_46():
     station = factories.station()
     factories.captures(station, 2)
-    Lease.objects.create(
-        name=f"regroup:{station.pk}", lease_owner="dead worker", lease_expires_at=NIGHT - timedelta(days=999)
-    )
-    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "me")
-    Lease.objects.update(lease_owner="another worker")
+    Lease.objects.create(name=f"regroup:{station.pk}", holder="dead worker", until=NIGHT - timedelta(days=999))
+    assert named_leases.take(f"regroup:{station.pk}", "me", 60)
+    Lease.objects.update(holder="another worker")
     with pytest.raises(sessions.LeaseLost):
-        sessions._fenced_step(station, sessions.BEGINNING, leases.named(f"regroup:{station.pk}"), "me")
+        sessions._fenced_step(station, sessions.BEGINNING, f"regroup:{station.pk}", "me")
     assert days(station) == []
-
-
-def test_expired_lease_is_acquired_with_its_state():
-    assert leases.acquire(leases.named("work"), "first", seconds=-1)
-    Lease.objects.update(state={"after": 7})
-    assert leases.acquire(leases.named("work"), "second")
-    assert leases.named("work").get().state == {"after": 7}
-    assert not leases.renew(leases.named("work"), "first", state={})
-    assert leases.acquire(leases.named("work"), "third") is False
-    assert not leases.release(leases.named("work"), "first")
-    assert leases.release(leases.named("work"), "second")
 
 
 @pytest.mark.parametrize("changed", ["time_zone", "gap"])

@@ -155,15 +155,15 @@ def test_sync_job_ends_after_its_sessions_are_grouped_incident_46(tmp_path, sett
 @pytest.mark.sqlite
 def test_regroup_job_waits_for_the_stations_lease_incident_46(monkeypatch):
     from ami.jobs.services import core_jobs
-    from ami.main.services import leases
+    from ami.queues import named_leases
 
     station = factories.station()
     factories.capture(station)
     work = job("regroup_events", station.project, deployment=station)
-    assert leases.acquire(leases.named(f"regroup:{station.pk}"), "another worker")
+    assert named_leases.take(f"regroup:{station.pk}", "another worker", 60)
     monkeypatch.setattr(core_jobs, "HELD_PAUSE_SECONDS", 0)
     assert not core_jobs.regroup_events(Job.objects.get(pk=work.pk), Turn())
-    leases.release(leases.named(f"regroup:{station.pk}"), "another worker")
+    named_leases.release(f"regroup:{station.pk}", "another worker")
     advance(work)
     assert station.events.count() == 1
     assert not [pk for kind, pk in marked() if kind == "sessions"]

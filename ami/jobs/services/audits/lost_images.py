@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from ami.celery import leases
 from ami.jobs.errors import NatsUnavailable
 from ami.jobs.models import Job, JobImage
 from ami.jobs.models.states import ACTIVE, UNSETTLED, DispatchMode, ImageState
@@ -63,10 +64,9 @@ def _claimed(job_id: int, image_ids: Iterable[int]) -> set[int]:
 
 
 def _exhausted_rows() -> dict[int, dict[int, int]]:
-    over = timezone.now() - timedelta(seconds=GRACE_SECONDS)
     rows = JobImage.objects.filter(
         state=ImageState.CLAIMED,
-        lease_expires_at__lt=over,
+        lease_expires_at__lt=leases.end(-GRACE_SECONDS),
         attempts__gte=settings.NATS_MAX_DELIVER,
         job__dispatch_mode=DispatchMode.ASYNC_API,
         job__status__in=ACTIVE,

@@ -8,6 +8,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from ami.admission.calls import has_call
+from ami.celery import leases
 from ami.celery.origin import PERSON
 from ami.jobs.models import Job
 from ami.jobs.models.states import ACTIVE, FINALIZABLE, DispatchMode, JobStatus
@@ -37,7 +38,7 @@ def publish_run_jobs(reasons: Mapping[int, str]) -> None:
     jobs = list(Job.objects.filter(pk__in=reasons).select_related("pipeline"))
     calls = [signature(operations.RUN_JOB, origin=PERSON, **operations.run_job_arguments(job)) for job in jobs]
     for job, task_id in zip(jobs, publish_many(calls), strict=True):
-        Job.objects.filter(pk=job.pk, lease_owner="").update(task_id=task_id)
+        Job.objects.filter(pk=job.pk, holder="").update(task_id=task_id)
         job.log(reasons[job.pk], level="WARNING")
 
 
@@ -48,7 +49,7 @@ def republish_unstarted_jobs() -> Findings:
     """
     findings = Findings()
     now = timezone.now()
-    queued = Job.objects.filter(~has_call("task_id"), status__in=QUEUED, lease_owner="")
+    queued = Job.objects.filter(~has_call("task_id"), status__in=QUEUED, holder="")
     queued = queued.annotate(since=Coalesce("queued_at", "updated_at"))
     old = now - timedelta(seconds=QUEUED_SECONDS)
     waiting = list(queued.filter(since__lt=old).order_by("since")[:BATCH])
@@ -77,15 +78,15 @@ def rerun_stalled_jobs() -> Findings:
     """
     findings = Findings()
     now = timezone.now()
-    vanished = Q(lease_expires_at__lt=now) & ~Q(lease_owner="")
+    vanished = leases.is_free() & ~Q(holder="")
     long_ago = now - timedelta(seconds=SILENT_SECONDS)
-    silent = Q(status__in=ACTIVE, lease_owner="", heartbeat_at__lt=long_ago) & ~_waits_for_results()
+    silent = Q(status__in=ACTIVE, holder="", heartbeat_at__lt=long_ago) & ~_waits_for_results()
     again: dict[int, str] = {}
     for job in Job.objects.filter(vanished | silent, status__in=ACTIVE | {JobStatus.PENDING, JobStatus.RECEIVED}):
         findings.checked += 1
-        same = Job.objects.filter(pk=job.pk, lease_owner=job.lease_owner, heartbeat_at=job.heartbeat_at)
-        lost = 1 if job.lease_owner else 0
-        if not same.update(lease_owner="", lease_expires_at=None, heartbeat_at=now, tries=F("tries") + lost):
+        same = Job.objects.filter(pk=job.pk, holder=job.holder, heartbeat_at=job.heartbeat_at)
+        lost = 1 if job.holder else 0
+        if not same.update(holder="", until=None, heartbeat_at=now, tries=F("tries") + lost):
             continue
         if lost and job.tries >= MOST_TRIES:
             # Its message was buried after its own retries each time: the job kills every process that runs it.

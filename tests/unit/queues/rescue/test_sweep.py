@@ -12,8 +12,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.governor.probes import identity
+from ami.queues import named_leases
 from ami.queues.models import Lease, TaskRun, Worker
-from ami.queues.rescue import lease, sweep
+from ami.queues.rescue import sweep
 from ami.queues.rescue.sweep import Sweep
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sqlite]
@@ -183,14 +184,14 @@ def test_missing_management_is_logged_once_at_start(world: SimpleNamespace, capl
 
 
 def test_one_process_sweeps_until_its_lease_is_over():
-    assert lease.acquire("sweep", "a", 10)
-    assert lease.acquire("sweep", "a", 10)
-    assert not lease.acquire("sweep", "b", 10)
+    assert named_leases.take("sweep", "a", 10)
+    assert named_leases.take("sweep", "a", 10)
+    assert not named_leases.take("sweep", "b", 10)
     Lease.objects.update(until=Now() - timedelta(seconds=1))
-    assert lease.acquire("sweep", "b", 10)
-    assert not lease.acquire("sweep", "a", 10)
-    lease.release("sweep", "b")
-    assert lease.acquire("sweep", "a", 10)
+    assert named_leases.take("sweep", "b", 10)
+    assert not named_leases.take("sweep", "a", 10)
+    named_leases.release("sweep", "b")
+    assert named_leases.take("sweep", "a", 10)
 
 
 def test_sweep_that_nobody_needs_costs_nothing(world: SimpleNamespace, django_assert_num_queries: Any):

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -22,9 +23,10 @@ LOGS = ROOT / ".test-logs"
 FIRST = LOGS / "first.lock"
 #: Held while tests run in containers: what measures time waits for it.
 BUSY = LOGS / "containers.lock"
-#: A line for each part: its name, its seconds, its result.
+#: A line for each part: its name, its seconds, its CPU-seconds, its result.
 TIMES = LOGS / "times"
 PYTEST = (sys.executable, "-m", "pytest", "--durations=15")
+HEAD = f"{'':<18}{'seconds':>9}{'CPU-seconds':>13}\n"
 #: The longest first: two workers take files in this order, and what is short fills the end.
 PARALLEL = ("--dist", "loadfile", "--no-loadscope-reorder")
 
@@ -68,11 +70,19 @@ def main(argv: Sequence[str]) -> int:
 
 def run_parts(what: str, workers: int) -> int:
     """Run the parts that are asked for; return 0 when all passed."""
-    if what == "fast":
-        return run(FAST, workers)
     if what == "services":
         return on_services(workers)
-    TIMES.write_text("")
+    TIMES.write_text(HEAD)
+    began = time.monotonic()
+    code = run(FAST, workers) if what == "fast" else run_all(workers)
+    if what == "all":
+        note("together", began, code, resource.getrusage(resource.RUSAGE_CHILDREN))
+    print(TIMES.read_text(), flush=True)
+    return code
+
+
+def run_all(workers: int) -> int:
+    """Run the parts beside and after each other; return 0 when all passed."""
     with beside(CONTAINERS) as containers:
         with locked(FIRST):
             served = begin_services(workers)
@@ -82,7 +92,7 @@ def run_parts(what: str, workers: int) -> int:
                 served.terminate()
                 raise
         codes = (plain, served.wait(), containers.wait())
-    print((LOGS / "containers.log").read_text(errors="replace"), TIMES.read_text(), sep="\n", flush=True)
+    print((LOGS / "containers.log").read_text(errors="replace"), flush=True)
     return 1 if any(codes) else 0
 
 
@@ -115,9 +125,11 @@ def run(part: Part, workers: int) -> int:
         environment = on_disk(environment)
     if part in (FAST, WITHOUT_SERVICES):
         environment = {name: value for name, value in environment.items() if name not in services.URLS}
-    code = subprocess.run([*PYTEST, *part.arguments, *parallel], cwd=ROOT, env=environment, check=False).returncode
-    note(part, began, code)
-    return code
+    with subprocess.Popen([*PYTEST, *part.arguments, *parallel], cwd=ROOT, env=environment) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    note(part.name, began, process.returncode, usage)
+    return process.returncode
 
 
 @contextmanager
@@ -128,7 +140,7 @@ def beside(part: Part) -> Iterator["subprocess.Popen[bytes]"]:
         arguments = [*PYTEST, *part.arguments]
         environment = on_disk(dict(os.environ))  # The container engine may see another memory than these tests.
         process = subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=output, stderr=output, pass_fds=[lock])
-    waiting = threading.Thread(target=lambda: note(part, began, process.wait()))
+    waiting = threading.Thread(target=lambda: note(part.name, began, process.wait()))
     waiting.start()
     try:
         yield process
@@ -138,11 +150,12 @@ def beside(part: Part) -> Iterator["subprocess.Popen[bytes]"]:
         waiting.join()
 
 
-def note(part: Part, began: float, code: int) -> None:
-    """Add a line to the table of times."""
+def note(name: str, began: float, code: int, usage: resource.struct_rusage | None = None) -> None:
+    """Add a line to the table of times; what containers compute is not seen here."""
+    spent = f"{usage.ru_utime + usage.ru_stime:.0f}" if usage else "-"
     with TIMES.open("a") as times:
         result = "passed" if code == 0 else f"FAILED (exit {code})"
-        times.write(f"{part.name:<18}{time.monotonic() - began:>7.0f} s  {result}\n")
+        times.write(f"{name:<18}{time.monotonic() - began:>9.0f}{spent:>13}  {result}\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import migrated_database, parts, services
+from tests.support import file_seconds, migrated_database, parts, services
 from tests.support.examples import examples
 from tests.support.failures import left_running
 from tests.support.place import RABBITMQ, Place, new_place
@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     unknown = _wanted(config) - set(parts.PARTS)
     if unknown:
         raise pytest.UsageError(f"--part: {', '.join(sorted(unknown))} is not one of {', '.join(parts.PARTS)}")
+    if part := config.getoption("--part"):
+        file_seconds.register(config, part)
     if parts.FAST in _wanted(config):
         watch = parts.NoProcesses()
         config.pluginmanager.register(watch)

@@ -58,8 +58,11 @@ def needs_database(item: pytest.Item) -> bool:
 
 def select(items: list[pytest.Item], parts: set[str]) -> list[pytest.Item]:
     """Keep the tests of these parts in ``items``; return the others."""
-    others = [item for item in items if not parts_of(item) & parts]
-    items[:] = [item for item in items if parts_of(item) & parts]
+    kept: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (kept if parts_of(item) & parts else others).append(item)
+    items[:] = kept
     return others
 
 

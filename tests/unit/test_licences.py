@@ -4,8 +4,6 @@ import re
 import tomllib
 from importlib import metadata
 
-import pytest
-
 from tests.support.place import ROOT
 
 #: The requirements of each image.
@@ -37,20 +35,20 @@ def licence(package):
     return " ".join((*classifiers, (about.get("License") or "").partition("\n")[0]))
 
 
-@pytest.mark.parametrize("package", pinned())
-def test_package_is_permissive_or_named(package):
-    terms = licence(package)
-    if OTHER.search(terms):
-        assert f"| `{package}` |" in THIRD_PARTY, f"{package} is under {terms}: name it in THIRD-PARTY.md"
-    else:
-        assert PERMISSIVE.search(terms), f"The terms of {package} are not known: {terms!r}"
+def test_packages_are_permissive_or_named():
+    for package in pinned():
+        terms = licence(package)
+        if OTHER.search(terms):
+            assert f"| `{package}` |" in THIRD_PARTY, f"{package} is under {terms}: name it in THIRD-PARTY.md"
+        else:
+            assert PERMISSIVE.search(terms), f"The terms of {package} are not known: {terms!r}"
 
 
-@pytest.mark.parametrize("package", sorted({*pinned()} - {*NOT_HERE}))
-def test_licence_lies_beside_the_package_or_is_named(package):
-    names = [file.name for file in metadata.files(package) if ".dist-info" in str(file)]
-    has_file = any(re.search("licen[cs]e|copying", name, re.IGNORECASE) for name in names)
-    assert has_file or f"`{package}`" in THIRD_PARTY, names
+def test_licences_lie_beside_the_packages_or_are_named():
+    for package in sorted({*pinned()} - {*NOT_HERE}):
+        names = [file.name for file in metadata.files(package) if ".dist-info" in str(file)]
+        has_file = any(re.search("licen[cs]e|copying", name, re.IGNORECASE) for name in names)
+        assert has_file or f"`{package}`" in THIRD_PARTY, (package, names)
 
 
 def test_no_package_is_named_that_no_image_contains():

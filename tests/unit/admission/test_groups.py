@@ -1,6 +1,7 @@
 """Calls of one key become one run: when, with which arguments, and what becomes of those that fail."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -58,6 +59,7 @@ def test_arguments_are_merged_as_declared(merge: Any, given: list[Any], expected
 def test_group_is_sent_when_the_time_of_its_first_call_is_over():
     call(1, 2)
     call(7, key="b")
+    assert Call.objects.exclude(not_before=None).update(not_before=timezone.now() + timedelta(hours=1)) == 3
     assert send() == []
     first = Call.objects.order_by("pk").values_list("pk", flat=True)[0]
     Call.objects.filter(pk=first).update(not_before=timezone.now())
@@ -72,7 +74,7 @@ def test_group_is_sent_when_the_time_of_its_first_call_is_over():
 
 def test_group_that_is_large_enough_waits_no_longer_and_no_run_takes_more():
     call(1, 2, task=admitted.together)
-    Call.objects.update(not_before=timezone.now() + timezone.timedelta(hours=1))
+    Call.objects.update(not_before=timezone.now() + timedelta(hours=1))
     assert send() == []
     call(3, 4, 4, task=admitted.together)
     [outgoing] = send()

@@ -44,17 +44,15 @@ def test_run_is_begun_by_the_message_of_its_task_and_call_alone(sent: tuple[Any,
 
 
 @pytest.mark.parametrize("end", End)
-@pytest.mark.parametrize("named", [{"task": "another"}, {"task_id": "another"}, {"task": "None", "task_id": "None"}])
-def test_run_is_ended_by_a_note_of_its_task_and_call_alone(
-    sent: tuple[Any, picks.Outgoing], end: End, named: dict[str, str]
-):
+def test_run_is_ended_by_a_note_of_its_task_and_call_alone(sent: tuple[Any, picks.Outgoing], end: End):
     task, outgoing = sent
     begun = runs.begin(task, outgoing.run, "delivery", outgoing.call.task_id)
     assert begun is not None
     own = {"task": task.name, "task_id": outgoing.call.task_id}
     following = Next(retries=1) if end is End.RETURNED else None
-    assert not runs.settle(current_app, Note(begun.run, "delivery", end, following, **own | named))
-    assert Call.objects.filter(run=begun.run).exists()
+    for named in ({"task": "another"}, {"task_id": "another"}, {"task": "None", "task_id": "None"}):
+        assert not runs.settle(current_app, Note(begun.run, "delivery", end, following, **own | named)), named
+        assert Call.objects.filter(run=begun.run).exists()
     assert runs.settle(current_app, Note(begun.run, "delivery", end, following, **own))
 
 

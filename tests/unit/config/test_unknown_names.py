@@ -87,9 +87,8 @@ def test_foreign_names_pass():
     assert list(unknown(PASSING)) == []
 
 
-@pytest.mark.parametrize("name", sorted({*known(), *earlier.SUCCESSORS}))
-def test_known_name_passes(name: str):
-    assert list(unknown({name: "1"})) == []
+def test_known_names_pass():
+    assert list(unknown(dict.fromkeys({*known(), *earlier.SUCCESSORS}, "1"))) == []
 
 
 @pytest.mark.parametrize("module", ["local", "test", "production"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ami.queues import governors
 from tests.support import console
 from tests.support.console import nothing_rendered  # noqa: F401
 
@@ -10,6 +11,12 @@ from tests.support.console import nothing_rendered  # noqa: F401
 def folders(tmp_path, settings):
     (tmp_path / "static").mkdir()
     settings.STATIC_ROOT = str(tmp_path / "static")
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch):
+    """No worker runs: nothing waits long for answers of one."""
+    monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
 
 
 @pytest.fixture

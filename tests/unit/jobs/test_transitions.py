@@ -19,12 +19,12 @@ def test_nothing_leads_out_of_a_final_status() -> None:
 
 
 @pytest.mark.parametrize("final", sorted(FINAL))
-@pytest.mark.parametrize("to", sorted(ALLOWED))
-def test_incident_40_a_final_job_stays_final(world: World, final: JobStatus, to: JobStatus) -> None:
+def test_incident_40_a_final_job_stays_final(world: World, final: JobStatus) -> None:
     job = world.job([])
     Job.objects.filter(pk=job.pk).update(status=final)
-    assert not move(job, to)
-    assert Job.objects.get(pk=job.pk).status == final
+    for to in sorted(ALLOWED):
+        assert not move(job, to), to
+        assert Job.objects.get(pk=job.pk).status == final
 
 
 def test_incident_40_saving_a_stale_copy_changes_no_status(world: World) -> None:

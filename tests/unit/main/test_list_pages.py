@@ -88,13 +88,13 @@ def test_every_list_has_a_cursor(client, captures, path):
         "WyJcdTAwMDAiLDFd",
     ],
 )
-@pytest.mark.parametrize("path", ["captures", "detections", "deployments"])
-def test_wrong_cursor_is_refused_with_its_field(client, captures, path, cursor):
-    answer = client.get(f"{BASE}/{path}/?cursor={cursor}")
-    # A number is a text, too: it is a position in a list of names.
-    if answer.status_code != 200 or path != "deployments":
-        assert answer.status_code == 400
-        assert list(answer.json()) == ["cursor"]
+def test_wrong_cursor_is_refused_with_its_field(client, captures, cursor):
+    for path in ("captures", "detections", "deployments"):
+        answer = client.get(f"{BASE}/{path}/?cursor={cursor}")
+        # A number is a text, too: it is a position in a list of names.
+        if answer.status_code != 200 or path != "deployments":
+            assert answer.status_code == 400
+            assert list(answer.json()) == ["cursor"]
 
 
 def test_offset_above_the_bound_names_the_cursor(client):

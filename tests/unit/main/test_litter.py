@@ -53,9 +53,8 @@ LITTER = {
 }
 
 
-@pytest.mark.parametrize("path", LITTER)
-def test_litter_has_its_reason(path):
-    assert LITTER[path] in litter_of(path, 20_000)
+def test_litter_has_its_reason():
+    assert {path: reason for path, reason in LITTER.items() if reason not in litter_of(path, 20_000)} == {}
 
 
 @pytest.mark.parametrize("path", [NAME, f"trap #3/{NAME}", f"@home/{NAME}", f"$1/{NAME}", f"a.b/{NAME}", f"{NAME}.png"])

@@ -93,7 +93,6 @@ def test_operator_command_leaves_an_entry_of_the_process_user(entries: Any):
         ),
     ],
 )
-@pytest.mark.usefixtures("no_pauses")
 def test_operator_command_that_fails_leaves_an_entry_too(entries: Any, argv: Any, what: str, which: str):
     from tests.support.place import celery_at
 

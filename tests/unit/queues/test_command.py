@@ -46,7 +46,6 @@ def test_letters_of_no_queue_in_particular_are_left_where_they_are(act: str):
 
 
 @pytest.mark.parametrize("argv", [("declare",), ("rollout",), ("rollback", "--yes"), ("dead-letters",), ("governor",)])
-@pytest.mark.usefixtures("no_pauses")
 def test_broker_that_does_not_answer_is_one_sentence_without_its_password(argv: tuple[str, ...], settings: Any):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -267,7 +267,6 @@ def test_live_check_finds_a_bucket_that_ignores_conditions(monkeypatch: pytest.M
     assert "ignores the condition of a compare-and-set (If-Match) write" in rows["storage"]
 
 
-@pytest.mark.usefixtures("no_pauses")
 def test_store_that_cannot_be_opened_is_one_sentence(tmp_path: Path):
     in_the_way = tmp_path / "broker"
     in_the_way.touch()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from ami.queues import broker_queues, rollout
+from ami.queues import broker_queues, governors, rollout
 from ami.topology.table import FALLBACK
 from ami.topology.topology import load
 from tests.support.place import celery_at
@@ -19,8 +19,9 @@ SPLIT = tuple(queue for queue in SINGLE.queues if queue != FALLBACK)
 
 
 @pytest.fixture
-def channel(app: Any, settings: Any) -> Iterator[Any]:
+def channel(app: Any, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     settings.ANTENNA_TOPOLOGY = SINGLE
+    monkeypatch.setattr(governors, "INSPECT_SECONDS", 0.1)
     with (
         celery_at(f"objectstore+memory://{uuid.uuid4().hex}"),
         app.connection_for_write() as connection,

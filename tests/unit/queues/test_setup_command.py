@@ -19,7 +19,6 @@ def test_setup_migrates_declares_and_schedules_and_may_run_again(capsys: pytest.
     assert PeriodicTask.objects.filter(task="ami.main.tasks.purge_old_rows").count() == 1
 
 
-@pytest.mark.usefixtures("no_pauses")
 def test_setup_stops_at_the_first_step_that_fails():
     with celery_at("amqp://127.0.0.1:1/x"), pytest.raises(CommandError, match=r"127\.0\.0\.1:1"):
         call_command("setup")

@@ -10,6 +10,7 @@ from kombu import Connection
 from ami.transports import register
 from ami.transports.objectstore.broker import broker_storage, transport
 from ami.transports.objectstore.storage.memory import MemoryObjects
+from tests.support.soak import soak
 
 
 class Remote(MemoryObjects):
@@ -18,7 +19,11 @@ class Remote(MemoryObjects):
     is_remote = True
 
 
-@pytest.fixture(params=["file", "memory", "remote"])
+#: Memory has the branches of a folder's broker and the journal of a bucket's: tests of what is its own name it.
+PLACES = soak(("file", "remote"), ("file", "memory", "remote"))
+
+
+@pytest.fixture(params=PLACES)
 def url(request, tmp_path, monkeypatch) -> str:
     register()
     if request.param == "file":

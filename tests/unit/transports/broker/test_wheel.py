@@ -25,6 +25,7 @@ def test_a_slot_holds_its_message_and_is_not_open_unless_it_is_the_narrowest(now
     assert Slot.parse(slot.name) == slot
 
 
+@pytest.mark.parametrize("url", ["file", "memory", "remote"], indirect=True)
 @pytest.mark.parametrize("seed", range(soak(3, 100)))
 def test_every_message_fires_once_when_due_whatever_kills_its_timekeeper(url, monkeypatch, seed):
     chance = random.Random(seed)

@@ -6,6 +6,7 @@ import pytest
 
 from ami.transports.objectstore.journal.objects import STORAGE_TRIES, TRIES
 from ami.transports.objectstore.storage.errors import StorageError
+from tests.support.soak import soak
 from tests.support.transports.flaky_network import Fault, FlakyNetwork, asked, reader
 from tests.support.transports.recording_follower import number
 from tests.support.transports.small_stores import claim, held, on_objects, publish, waiting
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 @pytest.mark.parametrize("blind", [False, True])
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.LOST_REQUEST, Fault.LATE])
-@pytest.mark.parametrize("bodies", range(10))
+@pytest.mark.parametrize("bodies", soak((0, 1, 9), range(10)))
 def test_a_batch_whose_answer_was_lost_is_there_once(network: FlakyNetwork, blind: bool, fault: Fault, bodies: int):
     one = reader(network)
     one.append(b"0", *number(bodies))

@@ -143,10 +143,9 @@ def in_batches(texts: list[bytes], stage: Stage, batch: int) -> float:
 def _stored(job: Job, texts: list[bytes]) -> list[StoredResult]:
     """Store results that the API has validated."""
     from ami.jobs.services import stored_results
-    from ami.ml.services import wire
 
     items = [(f"r{n}", text) for n, text in enumerate(texts)]
-    return stored_results.store_many(job, items, wire_version=wire.version())
+    return stored_results.store_many(job, items)
 
 
 def row_by_row(texts: list[bytes], stage: Stage, batch: int) -> float:  # noqa: ARG001

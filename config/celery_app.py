@@ -1,7 +1,7 @@
 """The Celery application that `celery -A config` finds."""
 
 from ami import governor, transports
-from ami.celery import bootsteps, connection_names, publish_settings, task_progress
+from ami.celery import bootsteps, connection_names, task_progress
 from ami.celery.app import AntennaCelery
 from ami.celery.failures import spool
 from ami.environment.deferred import deferred
@@ -17,7 +17,6 @@ app = AntennaCelery("antenna")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.loader.override_backends = dict.fromkeys(("redis", "rediss"), "config.redis_results:Backend")
 app.on_configure.connect(task_routes.apply)
-publish_settings.keep(app)
 app.autodiscover_tasks()
 bootsteps.install(app)
 app.worker_parts = (governor.install, lambda app: desired_state.install(app))

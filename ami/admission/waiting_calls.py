@@ -4,17 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
-from django.db.models import Count, JSONField, Min, Q, Sum, Value
-from django.db.models.expressions import RawSQL
+from django.db.models import Count, Min, Q, Sum, Value
+from django.db.models.functions import Coalesce
 
 from ami.admission import deployment, lanes
 from ami.admission.calls import is_due
 from ami.admission.deployment import Deployment
 from ami.admission.models import Call, Run
 from ami.admission.policies import Policy, policy_of
-from ami.celery import database_times
-from ami.celery.database_times import moment
 from ami.celery.shown_time import shown_time
 
 
@@ -56,43 +53,10 @@ class Waiting:
 
 def by_queue() -> dict[str, Waiting]:
     """Return what waits as rows in each queue that has some; one statement."""
-    with connection.cursor() as cursor:  # It is part of every snapshot: the ORM takes five times as long.
-        cursor.execute(_by_queue())
-        return {
-            queue: Waiting(due, later, oldest and moment(oldest)) for queue, due, later, oldest in cursor.fetchall()
-        }
-
-
-def _by_queue() -> str:
-    due = f"not_before IS NULL OR not_before <= {database_times.now()}"
-    return _BY_QUEUE.format(due=due, table=Call._meta.db_table)
-
-
-_BY_QUEUE = """\
-SELECT queue, COUNT(*) FILTER (WHERE {due}) AS due, COUNT(*) FILTER (WHERE NOT ({due})) AS later,
-       MIN(COALESCE(not_before, created_at)) FILTER (WHERE {due}) AS oldest
-FROM {table} WHERE run IS NULL GROUP BY queue
-"""
-_COUNTED = "(SELECT {group}(queue, {pair}(due, later)) FROM ({counts}) AS counted)"
-
-
-def counted() -> Any:
-    """Return an expression for the counts of `by_queue` as JSON, for a statement that reads something else anyway.
-
-    Its values are null or mappings for `from_counted`.
-    """
-    is_postgres = connection.vendor == "postgresql"
-    statement = _COUNTED.format(
-        group="JSONB_OBJECT_AGG" if is_postgres else "JSON_GROUP_OBJECT",
-        pair="JSONB_BUILD_ARRAY" if is_postgres else "JSON_ARRAY",
-        counts=_by_queue(),
-    )
-    return RawSQL(statement.replace("%", "%%"), [], JSONField())  # noqa: S611 - names of the model
-
-
-def from_counted(value: dict[str, list[int]] | None) -> dict[str, Waiting]:
-    """Return what an expression of `counted` has found."""
-    return {queue: Waiting(*counts) for queue, counts in (value or {}).items()}
+    since = Min(Coalesce("not_before", "created_at"), filter=is_due())
+    rows = Call.objects.filter(run=None).values_list("queue").order_by()
+    counts = rows.annotate(due=Count("pk", filter=is_due()), later=Count("pk", filter=~is_due()), since=since)
+    return {queue: Waiting(*waiting) for queue, *waiting in counts}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Process start: ``bootsteps`` (installed by ``config.celery_app``), ``amqp_proper
 ``decompression`` and ``pool`` (installed by ``bootsteps``), ``declaration`` (declares the topology before the first
 consume or publish).
 
-Publish: ``publish_settings`` (keeps what each publish reads), ``app`` (``send_task``: origin, delay, unknown queues),
+Publish: ``app`` (``send_task``: origin, delay, unknown queues),
 ``staged_calls`` (the port to tasks with a policy, whose calls are rows), ``origin`` (who published),
 ``producer`` (bounded wait for confirmations), ``bulk_publisher`` (many tasks at once), ``message_collector`` (keeps
 what `apply_async` publishes), ``confirming_connection`` (publishes it to RabbitMQ with one wait).

@@ -107,9 +107,8 @@ class Sampler:
         last read among the samples since.
         """
         with short_connection():
-            self._rows = list(Worker.objects.annotate(now=Now(), calls=waiting_calls.counted()))
-            found = waiting_calls.from_counted(self._rows[0].calls) if self._rows else waiting_calls.by_queue()
-            self._calls = found
+            self._rows = list(Worker.objects.annotate(now=Now()))
+            self._calls = waiting_calls.by_queue()
         for queue, new in self._new_counts().items():
             since = [each for each in self._samples if each.name == queue and each.started is None]
             since = [each for each in since if each.kind == Sample.Kind.QUEUE]

@@ -1,18 +1,14 @@
 """Values that one process makes for all: the first that finds one too old makes the next, the others show the last."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
-from django.db.models import F, Q
+from django.db.models import Case, F, JSONField, Q, When
 from django.db.models.functions import Now
 
-from ami.celery import database_times
-from ami.celery.database_times import moment
 from ami.telemetry.models import SharedValue
 
 #: The process that makes a value has so long; then another one may.
@@ -37,12 +33,8 @@ def last(name: str) -> Shared | None:
 
 
 def version(name: str) -> int:
-    """Return the value's version, 0 where there is no value; one statement, a tenth of what the value costs."""
-    table, quoted = SharedValue._meta.db_table, connection.ops.quote_name
-    with connection.cursor() as cursor:  # The ORM takes ten times as long as the statement.
-        cursor.execute(f"SELECT version FROM {quoted(table)} WHERE name = %s", [name])  # noqa: S608
-        row = cursor.fetchone()
-    return int(row[0]) if row else 0
+    """Return the value's version, 0 where there is no value; one statement."""
+    return SharedValue.objects.filter(name=name).values_list("version", flat=True).first() or 0
 
 
 def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known: int = 0) -> Shared:
@@ -70,17 +62,12 @@ def current(name: str, max_age_seconds: float, make: Callable[[int], Any], known
 
 
 def _row(name: str, known: int) -> Shared | None:
-    table = connection.ops.quote_name(SharedValue._meta.db_table)
-    now = database_times.now_beside_parameters()
-    wanted = f"version, made_at, {now}, CASE WHEN version = %s THEN NULL ELSE value END"
-    with connection.cursor() as cursor:  # As in `version`.
-        cursor.execute(f"SELECT {wanted} FROM {table} WHERE name = %s", [known, name])  # noqa: S608
-        found = cursor.fetchone()
-    if found is None:
+    value = Case(When(version=known, then=None), default="value", output_field=JSONField())
+    row: Any = SharedValue.objects.filter(name=name).values_list("version", "made_at", Now(), value).first()
+    if row is None:
         return None
-    version, made_at, at, value = found
-    age = (moment(at) - moment(made_at)).total_seconds() if made_at else float("inf")
-    return Shared(json.loads(value) if isinstance(value, str) else value, version, age)
+    version, made_at, now, found = row
+    return Shared(found, version, (now - made_at).total_seconds() if made_at else float("inf"))
 
 
 def outdate(name: str, older_seconds: float = 0.0) -> None:

@@ -15,9 +15,6 @@ class StoredResult(models.Model):
     body = models.BinaryField(null=True, help_text="compressed by gzip; NULL: it is in the storage")
     size_bytes = models.PositiveBigIntegerField(help_text="compressed")
     text_bytes = models.PositiveBigIntegerField(null=True, blank=True, help_text="uncompressed; NULL: unknown")
-    wire_version = models.CharField(
-        max_length=16, blank=True, db_default="", help_text="of the models by which the API has validated it"
-    )
     reply_subject = models.CharField(max_length=1024, blank=True)
     task_id = models.CharField(max_length=255, blank=True, help_text="with which the client was answered")
     batch_id = models.CharField(

@@ -15,7 +15,7 @@ from ami.jobs.services.expected_results import Expected, canonical
 from ami.jobs.services.image_errors import log_failures
 from ami.jobs.services.image_settlement import settle_failed
 from ami.ml.schemas import PipelineResultsError, PipelineResultsResponse, StoredTaskResult
-from ami.ml.services import checked_results, wire
+from ami.ml.services import wire
 from ami.ml.services.wire import Names
 
 logger = logging.getLogger(__name__)
@@ -124,8 +124,7 @@ def _items(rows: Iterable[StoredResult]) -> tuple[list[Item], list[StoredResult]
 def _item(row: StoredResult) -> Item:
     text = stored_results.load(row)
     row.body = None
-    checked = checked_results.read(text) if row.wire_version == wire.version() else None
-    return Item(row.reply_subject, checked or parse_text(text), row)
+    return Item(row.reply_subject, parse_text(text), row)
 
 
 def parse_text(text: bytearray) -> PipelineResultsResponse | PipelineResultsError:

@@ -60,7 +60,7 @@ def save_responses(
     """Save responses that share no image; return the keys of the job's images in them.
 
     ``finish`` runs in the last transaction: it and the results are saved together. ``locked`` are further images that
-    it settles. A response is a `PipelineResultsResponse` or a `CheckedResponse`.
+    it settles.
 
     Images that do not belong to the job are logged and skipped; a response without any image of the job changes
     nothing (hazard 5). Saving is idempotent: a replay adds no row.

@@ -14,7 +14,6 @@ from ami.jobs.services.expected_results import Expected, images_of_job
 from ami.jobs.services.image_claims import config_of_tasks
 from ami.jobs.services.result_bodies import Text
 from ami.ml.schemas import MAX_BATCH, TakenResult
-from ami.ml.services import wire
 from ami.ml.services.wire import PostedResult, WrongResult
 
 logger = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ def _store(job: Job, items: Sequence[_Taken]) -> list[TakenResult]:
     """Store results together with the calls that handle them."""
     kept = [item for item in items if item.text]
     pairs = [(item.reply_subject, item.text) for item in kept]
-    rows = stored_results.store_many(job, pairs, wire_version=wire.version())
+    rows = stored_results.store_many(job, pairs)
     task_ids = iter(result_batches.publish(rows))
     return [
         TakenResult(

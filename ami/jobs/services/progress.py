@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
+from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from ami.jobs.errors import UnknownKind
@@ -49,25 +49,16 @@ class ImageCounts:
 
 def count_images(job_ids: Iterable[int]) -> dict[int, ImageCounts]:
     """Return the counts of each job in one query; jobs without images are absent."""
-    keys = list(job_ids)
-    if not keys:
-        return {}
-    names = {
-        "table": connection.ops.quote_name(JobImage._meta.db_table),
-        "unsettled": ", ".join(["%s"] * len(UNSETTLED)),
-        "jobs": ", ".join(["%s"] * len(keys)),
-    }
-    given = [*sorted(UNSETTLED), ImageState.FAILED, ImageState.PROCESSED]
-    with connection.cursor() as cursor:  # For each snapshot of what runs: the ORM takes longer than the database.
-        cursor.execute(_COUNT.format(**names), [*map(str, given), *keys])
-        return {job: ImageCounts(*(int(count) for count in row)) for job, *row in cursor.fetchall()}
-
-
-_COUNT = """\
-SELECT job_id, COUNT(*), COUNT(*) FILTER (WHERE state IN ({unsettled})), COUNT(*) FILTER (WHERE state = %s),
-       COUNT(*) FILTER (WHERE state = %s), SUM(detections_count), SUM(classifications_count)
-FROM {table} WHERE job_id IN ({jobs}) GROUP BY job_id
-"""
+    rows = JobImage.objects.filter(job_id__in=list(job_ids)).order_by().values("job_id")
+    counts = rows.annotate(
+        total=Count("pk"),
+        unsettled=Count("pk", filter=Q(state__in=UNSETTLED)),
+        failed=Count("pk", filter=Q(state=ImageState.FAILED)),
+        captures=Count("pk", filter=Q(state=ImageState.PROCESSED)),
+        detections=Sum("detections_count"),
+        classifications=Sum("classifications_count"),
+    )
+    return {row.pop("job_id"): ImageCounts(**row) for row in counts}
 
 
 def progress_of(jobs: Iterable[Job]) -> dict[int, dict[str, Any]]:

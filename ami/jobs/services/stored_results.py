@@ -38,10 +38,10 @@ def store_text(job: Job, reply_subject: str, text: Text) -> StoredResult:
     return store_many(job, [(reply_subject, text)])[0]
 
 
-def store_many(job: Job, items: Sequence[tuple[str, Text]], *, wire_version: str = "") -> list[StoredResult]:
+def store_many(job: Job, items: Sequence[tuple[str, Text]]) -> list[StoredResult]:
     """Store posted items unchanged, each a reply subject and a text, and return their rows, in the same order.
 
-    An equal item is not stored again. ``wire_version`` is that of the models that have validated the items.
+    An equal item is not stored again.
 
     Raises:
         OSError: the storage failed; what was stored before is published by the audit.
@@ -51,7 +51,7 @@ def store_many(job: Job, items: Sequence[tuple[str, Text]], *, wire_version: str
     large = [key for key, (_, text) in zip(keys, items, strict=True) if len(text) > result_bodies.MOST_ROW_BYTES]
     rows = {row.key: row for row in (_without_bodies(large) if large else ())}
     new = {key: item for key, item in zip(keys, items, strict=True) if key not in rows}
-    unsaved = (_unsaved(job, key, *item, wire_version) for key, item in new.items())
+    unsaved = (_unsaved(job, key, *item) for key, item in new.items())
     for chunk in _chunks(unsaved):
         rows |= {row.key: row for row in _insert(chunk)}
     for row in rows.values():
@@ -59,8 +59,8 @@ def store_many(job: Job, items: Sequence[tuple[str, Text]], *, wire_version: str
     return [rows[key] for key in keys]
 
 
-def _unsaved(job: Job, key: str, reply_subject: str, text: Text, wire_version: str) -> StoredResult:
-    row = StoredResult(job=job, key=key, reply_subject=reply_subject, task_id=uuid(), wire_version=wire_version)
+def _unsaved(job: Job, key: str, reply_subject: str, text: Text) -> StoredResult:
+    row = StoredResult(job=job, key=key, reply_subject=reply_subject, task_id=uuid())
     result_bodies.attach(row, text)
     return row
 

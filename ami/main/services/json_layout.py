@@ -19,7 +19,6 @@ MAX_LONG_ENTRIES = 100_000
 """Maximum entries of one long flat list; 29,176 classes were seen."""
 MAX_SKELETON_BYTES = 4096 * KIB
 """Maximum bytes of one part without its cuts; parsing it takes a small multiple of this."""
-MAX_PLAIN_BYTES = 512 * KIB
 MOST_SCANNED_DEPTH = 10_000
 """An item that is nested deeper ends the scan, because the scan keeps a key of each level."""
 INLINE_BYTES = 512
@@ -32,7 +31,6 @@ _TOKEN = re.compile(
     rb'[^"\[\]{},]*+(?:("(?:[^"\\]++|\\.){0,4200000}+")(\s*+:)?+|([\[{])|([\]}])|(,)|(")|\Z)',
     re.DOTALL,
 )
-_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 # A string in a flat list; bounded, so that decoding one entry is cheap.
 _ENTRY = rb'"(?:[^"\\]{1,1020}+|\\.){0,1100}+"'
 _ENTRY_TOKEN = re.compile(_ENTRY, re.DOTALL)
@@ -41,10 +39,6 @@ _OBJECT_TOKEN = re.compile(rb'\{(?:[^"{}\[\]]++|' + _ENTRY + rb")*+\}", re.DOTAL
 _STORABLE = re.compile(
     rb"(?:[^\\]++|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?!u0000|u[dD][89a-fA-F]).)*+", re.DOTALL
 )
-
-
-_TO_PARENTHESES = bytes.maketrans(b"[]{}", b"()()")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 @dataclass(frozen=True)
@@ -159,19 +153,6 @@ def unstorable(text: Text, start: int, end: int) -> int | None:
     found = _STORABLE.match(text, start, end)
     stop = found.end() if found else start
     return stop if stop < end else None
-
-
-def is_plain(text: Text, bounds: Bounds) -> bool:
-    """Whether a small text is within the bounds even with its long lists, so that it needs no scan."""
-    if len(text) > MAX_PLAIN_BYTES or b"\\u" in text:
-        return False
-    structure = _ANY_STRING.sub(b"", text)
-    if sum(map(structure.count, (b",", b"{", b"["))) > bounds.elements:
-        return False
-    brackets = structure.translate(_TO_PARENTHESES, _NO_BRACKETS)
-    for _ in range(bounds.depth):
-        brackets = brackets.replace(b"()", b"")
-    return not brackets
 
 
 def cut_number(value: object) -> int | None:

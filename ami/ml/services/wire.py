@@ -1,11 +1,8 @@
 """Parses JSON text into wire models part by part; the limits of one part bound the memory of the whole."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,14 +19,12 @@ from ami.main.services.json_layout import (
     Path,
     Text,
     cut_number,
-    is_plain,
     layout_of,
 )
 from ami.ml.schemas import (
     PipelineResultsError,
     PipelineTaskResult,
     ProcessingServiceClientInfo,
-    ResultRequest,
     Subject,
     WireModel,
 )
@@ -40,10 +35,6 @@ Model = TypeVar("Model", bound=WireModel)
 MOST_ERRORS = 20
 MOST_LONG_VALUES = 2_000_000
 """Most values in all long lists of a fully parsed text; six maps of 29,176 classes with seven values each fit."""
-
-
-CHECKS = 2
-"""Raise it with a check of the models that their JSON schema does not show."""
 
 
 class WireError(ValueError):
@@ -66,7 +57,7 @@ class Names:
 
     @classmethod
     def of(cls, response: Any) -> "Names":
-        """Return the names in a `PipelineResultsResponse` or a `CheckedResponse`."""
+        """Return the names in a `PipelineResultsResponse`."""
         algorithms = {detection.algorithm.key for detection in response.detections}
         algorithms |= {each.algorithm.key for detection in response.detections for each in detection.classifications}
         images = {picture.id for picture in response.source_images}
@@ -109,12 +100,6 @@ class Posted:
     client_info: dict[str, Any]
 
 
-class _RawRequest(msgspec.Struct):
-    """A request whose items stay text."""
-
-    results: list[msgspec.Raw]
-
-
 class _RawItem(msgspec.Struct):
     """An item of which only the reply subject is read."""
 
@@ -128,17 +113,9 @@ class _Request(WireModel):
     client_info: Any = None
 
 
-_raw_items: msgspec.json.Decoder[_RawRequest] = msgspec.json.Decoder(_RawRequest)
 _raw_item: msgspec.json.Decoder[_RawItem] = msgspec.json.Decoder(_RawItem)
 _subject: TypeAdapter[str] = TypeAdapter(Subject)
 _client_info: TypeAdapter[dict[str, Any]] = TypeAdapter(ProcessingServiceClientInfo)
-
-
-@cache
-def version() -> str:
-    """Return a digest of the models of a result: what another version has validated is validated again."""
-    schema = json.dumps([CHECKS, PipelineTaskResult.model_json_schema()], sort_keys=True)
-    return hashlib.sha256(schema.encode()).hexdigest()[:16]
 
 
 def bounds() -> Bounds:
@@ -153,8 +130,6 @@ def parse(text: Text, model: type[Model], *, build: bool = True) -> Model:
         WireError: names each wrong field.
     """
     text = text or b"{}"
-    if is_plain(text, bounds()):
-        return _model(text, model, ())
     with _layout_errors():
         layout = layout_of(text, bounds(), _long_lists(model))
         if build:
@@ -171,22 +146,11 @@ def posted(text: Text) -> Posted:
         WireError: the text is no list of results; names the field.
     """
     text = text or b"{}"
-    if is_plain(text, bounds()):
-        with suppress(WireError):
-            return _plain(text)
     with _layout_errors():
         layout = layout_of(text, bounds(), _long_lists(PipelineTaskResult), items_in="results")
     outer = _validated(layout, layout.outer, _Request)
     items = [_cut_item(layout, index, value) for index, value in enumerate(outer.results)]
     return Posted(items, _described(outer.client_info))
-
-
-def _plain(text: Text) -> Posted:
-    """Return a request that is right as a whole: one call validates all of it."""
-    request = _model(text, ResultRequest, ())
-    raw = _raw_items.decode(text).results
-    pairs = zip(request.results, raw, strict=True)
-    return Posted([_posted_item(item, memoryview(own)) for item, own in pairs], request.client_info)
 
 
 def _posted_item(item: PipelineTaskResult, text: memoryview) -> PostedResult:

@@ -15,7 +15,7 @@ from ami.jobs.models import JobImage, StoredResult
 from ami.jobs.services import ingest, stored_results
 from ami.main.models import Classification, Detection
 from ami.ml.api import bodies, gate
-from ami.ml.services import image_results, wire
+from ami.ml.services import image_results
 from tests.support.product.job_setup import World
 from tests.support.product.result_messages import keep_result_messages
 from tests.support.product.results import handle_result
@@ -141,7 +141,6 @@ def test_a_body_that_an_older_version_stored_is_handled(world) -> None:
 @pytest.mark.parametrize("cut", [True, False])
 def test_results_are_saved_alike_whether_their_lists_were_text_or_not(world, monkeypatch, cut) -> None:
     if cut:
-        monkeypatch.setattr(wire, "is_plain", lambda *_: False)
         monkeypatch.setattr(image_results, "MOST_NUMBERS", 1000)
     job = world.running([capture := world.captures(1)[0]])
     found = world.found(capture, boxes=3)

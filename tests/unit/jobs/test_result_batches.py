@@ -17,7 +17,6 @@ from ami.jobs.models.states import ImageState, JobStatus
 from ami.jobs.services import ingest, job_results, result_batches, result_bodies, stored_results
 from ami.jobs.tasks import process_nats_pipeline_results
 from ami.main.models import Classification, Detection, Occurrence
-from ami.ml.services import wire
 from tests.support.product.job_setup import World
 from tests.support.product.results import handle_result
 
@@ -193,19 +192,6 @@ def test_large_response_is_saved_in_several_transactions(world: World, published
     handle_result(job.pk, result=world.found(*captures, boxes=2))
     assert Detection.objects.count() == 10
     assert JobImage.objects.filter(state=ImageState.PROCESSED, detections_count=2).count() == 5
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("checked_by", ["this version", "another version"])
-def test_what_the_api_has_validated_is_not_validated_again(world: World, published, monkeypatch, checked_by) -> None:
-    captures = world.captures(2)
-    job = world.running(captures)
-    items = [(f"r{c.pk}", json.dumps({"reply_subject": "r", "result": world.found(c)}).encode()) for c in captures]
-    parsed: list[Any] = []
-    parse = wire.parse
-    monkeypatch.setattr(wire, "parse", lambda *args, **options: parsed.append(1) or parse(*args, **options))
-    handle(job, stored_results.store_many(job, items, wire_version=wire.version() if "this" in checked_by else "old"))
-    assert (Detection.objects.count(), len(parsed)) == (2, 0 if checked_by == "this version" else 2)
 
 
 @pytest.mark.django_db

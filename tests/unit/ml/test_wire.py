@@ -38,7 +38,6 @@ def refusal(text: bytes) -> dict[str, list[str]]:
 @pytest.fixture
 def cut_everything(monkeypatch):
     """Parse small texts in the same way as large ones."""
-    monkeypatch.setattr(wire, "is_plain", lambda *_: False)
     monkeypatch.setattr(json_layout, "INLINE_BYTES", 0)
 
 

@@ -1,11 +1,10 @@
-"""A publish builds no connection to learn the broker's kind, and finds its settings at once."""
+"""A publish builds no connection to learn the broker's kind."""
 
 from typing import Any
 
 import pytest
 from celery import Celery
 
-from ami.celery.publish_settings import READ_BY_EACH_PUBLISH
 from tests.support.place import celery_at
 
 TASK = "ami.jobs.tasks.audit_jobs"
@@ -40,12 +39,3 @@ def test_kind_of_another_broker_is_learned_when_the_setting_changes(app: Any, se
     with celery_at("amqp://unused"):
         app.send_task(TASK)
     assert ["confirm_timeout" in message for message in sent] == [False, True]
-
-
-def test_settings_of_each_publish_are_found_first_and_may_change(app: Any):
-    conf = app.conf
-    assert set(READ_BY_EACH_PUBLISH) <= set(conf.maps[0])
-    before = conf.task_always_eager
-    conf.task_always_eager = True
-    assert conf["task_always_eager"]
-    conf.task_always_eager = before

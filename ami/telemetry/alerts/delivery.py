@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from ami.celery.thread_database import database_block
+from ami.queues import named_leases
 from ami.queues.models import Lease
-from ami.queues.rescue import lease
 from ami.telemetry.alerts import notices, receivers
 from ami.telemetry.alerts.policy import Event, Key
 from ami.telemetry.models import Alert
@@ -64,7 +64,7 @@ def _send(holder: str, name: str, row: Alert) -> bool:
 @transaction.atomic
 def _note(holder: str, name: str, row: Alert, event: Event, now: datetime, why: str) -> bool:
     """Write down that a receiver got a notice, or ``why`` not; return False where another process may have sent it."""
-    if not lease.hold(LEASE, holder):
+    if not named_leases.hold(LEASE, holder):
         return False
     row.refresh_from_db(fields=["waiting"])
     entry: dict[str, Any] | None = row.waiting.get(name)

@@ -16,7 +16,7 @@ from django.db.models import Q
 from ami.celery import outages, storable
 from ami.celery.thread_database import beside_forks, database_block
 from ami.environment.deferred import deferred
-from ami.queues.rescue import lease
+from ami.queues import named_leases
 from ami.telemetry.alerts import options, policy, rules
 from ami.telemetry.alerts.policy import Event
 from ami.telemetry.models import Alert
@@ -90,7 +90,7 @@ def look(holder: str) -> None:
 @transaction.atomic
 def _write(holder: str, changes: list[tuple[Alert, Event]], now: datetime) -> bool:
     """Write the changes with what the receivers are to get; nothing, and return False, without the lease."""
-    if not lease.hold(delivery.LEASE, holder):
+    if not named_leases.hold(delivery.LEASE, holder):
         return False
     for alert, event in changes:
         if event == Event.FORGOTTEN:

@@ -225,7 +225,7 @@ def addresses() -> dict[str, list[str]]:
         "schedule": page("schedule", queries=("", "?live=table")),
         "audit": [f"{audit}{query}" for query in ("", "?page=1000", "?verb=pause", "?who=person3", "?target=ingest")],
         "handbook": page("handbook"),
-        "handbook_page": page("handbook_page", "adopting"),
+        "handbook_page": page("handbook_page", "admission"),
         "task": [*page("task", letter.task_id), *page("task", run.task_id), *page("task", "without-a-trace")],
     }
 

@@ -43,7 +43,7 @@ class Item:
         return self.row.handled_at is not None
 
 
-def handle(job_id: int, result_key: str, reply_subject: str | None) -> None:
+def handle(job_id: int, result_key: str, reply_subject: str | None = None) -> None:
     """Save one stored result, as a batch of it alone; whatever is wrong with it is raised.
 
     Raises:

@@ -44,7 +44,6 @@ OTHERS = (
     "ami.jobs.services.audits",
     "ami.main.services.file_times",
     "ami.ml.schemas",
-    "ami.adopt.operation",
     "ami.queues.diagnostics.queues",
     "ami.queues.letters.found",
     "ami.queues.overview",

@@ -43,7 +43,7 @@ def test_other_files_are_no_pages():
     made = client()
     for name in ("nothing", "../README", "../config/settings/base", "..%2f..%2fREADME"):
         assert made.get(f"/admin/queues/handbook/{name}/").status_code == 404
-    assert made.get("/admin/queues/handbook/adopting/").status_code == 200
+    assert made.get("/admin/queues/handbook/admission/").status_code == 200
 
 
 def test_page_complies_with_its_policy():

@@ -161,23 +161,3 @@ def test_the_list_is_filtered_by_format(client, project, format_key):
     found = client.get("/api/v2/exports/", {"format": format_key})
     assert found.status_code == 200
     assert [row["format"] for row in found.json()["results"]] == [format_key]
-
-
-def test_exports_of_an_older_version_are_reached_through_the_api(project, settings):
-    import importlib
-
-    from django.apps import apps
-    from django.db import connection
-
-    from ami.jobs.models import Job
-
-    settings.ANTENNA_PUBLIC_URL = "https://antenna.example"
-    migration = importlib.import_module("ami.exports.migrations.0002_private_files")
-    result = {"file_url": "/media/exports/moths-of-the-alps_export-1.csv", "record_count": 3}
-    jobs = [Job.objects.create(project=project, name="x", job_type_key="data_export", result=r) for r in (result, None)]
-    exports = [DataExport.objects.create(project=project, format=CSV, job=job) for job in jobs]
-    migration.point_to_the_api(apps, type("Editor", (), {"connection": connection}))
-    assert [Job.objects.get(pk=job.pk).result for job in jobs] == [
-        {"file_url": f"https://antenna.example{path_of(exports[0])}", "record_count": 3},
-        None,
-    ]

@@ -1,16 +1,12 @@
 """Adoption: captures processed by a shared pipeline, then again by the project's own."""
 
-import importlib
-
 import pytest
-from django.apps import apps
 
 from ami.jobs.models import Job
-from ami.main.models import Classification, Detection, Identification, Occurrence, Taxon
+from ami.main.models import Classification, Detection, Occurrence
 from ami.ml.models import Algorithm, Pipeline, ProcessingService
 from ami.ml.schemas import PipelineConfigResponse
 from ami.ml.services.registration import register_pull_service
-from tests.support.product.factories import occurrence
 from tests.support.product.job_setup import World, new_world
 from tests.support.product.results import handle_result
 
@@ -104,45 +100,6 @@ def test_shared_algorithm_of_no_pipeline_of_the_project_is_not_registered(shared
 
 
 # --- what the migrations do with what is there
-
-
-def test_existing_services_are_given_to_their_projects(world: World) -> None:
-    other = new_world("other").project
-    alone, both, pushed, idle = (
-        ProcessingService.objects.create(name=name, endpoint_url=url)
-        for name, url in (("alone", None), ("both", ""), ("pushed", "http://push.example"), ("idle", None))
-    )
-    alone.projects.add(world.project)
-    both.projects.add(world.project, other)
-    both.pipelines.add(world.pipeline)
-    pushed.projects.add(world.project, other)
-    migration = importlib.import_module("ami.ml.migrations.0003_project_catalogue")
-    migration.give_services_their_project(apps, None)
-    services = ProcessingService.objects.order_by("name", "pk")
-    assert [(each.name, each.project_id, sorted(each.projects.values_list("pk", flat=True))) for each in services] == [
-        ("alone", world.project.pk, [world.project.pk]),
-        ("both", world.project.pk, [world.project.pk]),
-        ("both", other.pk, [other.pk]),
-        ("idle", None, []),
-        ("pushed", None, [world.project.pk, other.pk]),
-    ]
-    copy = services.get(name="both", project=other)
-    assert list(copy.pipelines.all()) == [world.pipeline]
-    assert idle.pulls
-
-
-def test_existing_taxa_of_projects_leave_the_checklist(world: World) -> None:
-    used, checklist, named = (Taxon.objects.create(name=name) for name in ("used", "checklist", "named"))
-    used.projects.add(world.project)
-    [capture] = world.captures(1)
-    Identification.objects.create(occurrence=occurrence(capture), taxon=named)
-    named.projects.clear()
-    migration = importlib.import_module("ami.main.migrations.0004_project_catalogue")
-    migration.keep_taxa_of_projects_to_them(apps, None)
-    shared = dict(Taxon.objects.values_list("name", "shared"))
-    assert shared == {"used": False, "checklist": True, "named": True}
-    assert list(named.projects.all()) == [world.project]
-    assert checklist in Taxon.objects.used_in([world.project.pk])
 
 
 def test_key_is_unique_within_a_project_and_within_the_catalogue(world: World) -> None:

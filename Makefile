@@ -85,22 +85,15 @@ attack: setup ## Run the security tests against a local deployment: requests, me
 	$(V) -m provision run --private -- $(V) -m tests.attack $(ARGS)
 
 bench: setup ## Run the benchmarks, each with its reference
-	$(V) -m provision run --private -- $(V) -m benchmarks.isolation
-	$(V) -m provision run --private -- $(V) -m benchmarks.governor
+	$(V) -m provision run --private -- $(V) -m benchmarks.workers
 	$(V) -m benchmarks.objectstore
-	$(V) -m benchmarks.objectstore_opening
-	$(V) -m benchmarks.objectstore_requests
 	$(V) -m provision run --private -- $(V) -m benchmarks.results_memory
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.brokers
 	$(V) -m provision run --private --need rabbitmq,redis -- $(V) -m benchmarks.brokers.delays
 	$(V) -m provision run --private --need redis,rabbitmq -- $(V) -m benchmarks.publishing
-	$(V) -m provision run --private --need rabbitmq -- $(V) -m benchmarks.confirms
 	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.ingest
 	$(V) -m provision run --durable --need postgres,rabbitmq,nats -- $(V) -m benchmarks.ingest_posts
-	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.worker_database
-	$(V) -m provision run --durable --need postgres,rabbitmq,nats -- $(V) -m benchmarks.audits
-	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.collect
-	$(V) -m provision run --durable --need postgres,nats -- $(V) -m benchmarks.dispatch
+	$(V) -m provision run --durable --need postgres,rabbitmq,nats -- $(V) -m benchmarks.jobs
 	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.lists
 	$(V) -m provision run --durable --need postgres -- $(V) -m benchmarks.exports
 	$(V) -m benchmarks.exports

@@ -13,13 +13,10 @@ The ways alternate. Run it on services: ``python -m provision run --durable --ne
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -33,12 +30,12 @@ import numpy as np  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.utils import timezone  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
 
 from ami.admission import leases, picks, rows, run_publisher  # noqa: E402
 from ami.admission.models import Bucket, Call, Run  # noqa: E402
 from ami.celery import staged_calls  # noqa: E402
+from benchmarks import frame  # noqa: E402
+from benchmarks.frame import Figure  # noqa: E402
 from tests.support.admission import effects, many_calls  # noqa: E402
 from tests.support.place import Place, new_place, until  # noqa: E402
 from tests.support.worker_tasks import admitted, basic  # noqa: E402
@@ -49,15 +46,8 @@ DISPATCHED = 600.0
 TASKS = "tests.support.worker_tasks.admitted,tests.support.worker_tasks.basic"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Medians over the rounds, in calls per second; ``ratio`` is that of the rounds' ratios, to the reference."""
-
-    what: str
-    per_second: float
-    reference: float
-    ratio: float
-    target: float
+def _figure(what: str, per_second: float, reference: float, ratio: float, target: float) -> Figure:
+    return Figure(what, "/s", per_second, "", reference, ratio, at_least=target or None)
 
 
 def _rate(work: Callable[[], Any], count: int) -> float:
@@ -67,9 +57,9 @@ def _rate(work: Callable[[], Any], count: int) -> float:
     return count / (time.perf_counter() - began)
 
 
-def _pairs(what: str, target: float, pairs: list[tuple[float, float]]) -> Measured:
+def _pairs(what: str, target: float, pairs: list[tuple[float, float]]) -> Figure:
     own, reference = (float(np.median(column)) for column in zip(*pairs, strict=True))
-    return Measured(what, own, reference, float(np.median([a / b for a, b in pairs])), target)
+    return _figure(what, own, reference, float(np.median([a / b for a, b in pairs])), target)
 
 
 def _forget() -> None:
@@ -77,7 +67,7 @@ def _forget() -> None:
     Run.objects.all().delete()
 
 
-def measure_call(count: int, rounds: int) -> Measured:
+def measure_call(count: int, rounds: int) -> Figure:
     pairs = []
     for _ in range(rounds):
         pairs.append((_rate(lambda: admitted.sent.delay(1), count), _rate(basic.succeed.delay, count)))
@@ -85,7 +75,7 @@ def measure_call(count: int, rounds: int) -> Measured:
     return _pairs("call: staged delay() / confirmed delay()", 1.0, pairs)
 
 
-def measure_gate(count: int, rounds: int) -> Measured:
+def measure_gate(count: int, rounds: int) -> Figure:
     pairs = []
     for _ in range(rounds):
         own = _rate(basic.succeed.delay, count)
@@ -96,7 +86,7 @@ def measure_gate(count: int, rounds: int) -> Measured:
     return _pairs("gate: delay() without a policy / without the gate", 0.97, pairs)
 
 
-def measure_dispatch(app: Any, waiting: int, batches: int) -> Measured:
+def measure_dispatch(app: Any, waiting: int, batches: int) -> Figure:
     """Pick and publish so many batches while ``waiting`` calls wait; the target is a number per second."""
     made = [
         Call(task=admitted.sent.name, task_id=f"waits-{number}", queue=QUEUE, arguments="[[1], {}]", options="{}")
@@ -112,10 +102,10 @@ def measure_dispatch(app: Any, waiting: int, batches: int) -> Measured:
     seconds = time.perf_counter() - began
     _forget()
     leases.release("benchmark")
-    return Measured(f"dispatch: with {waiting} waiting", done / seconds, DISPATCHED, done / seconds / DISPATCHED, 1.0)
+    return _figure(f"dispatch: with {waiting} waiting", done / seconds, DISPATCHED, done / seconds / DISPATCHED, 1.0)
 
 
-def measure_delayed_keys(app: Any, many: int, rounds: int) -> Measured:
+def measure_delayed_keys(app: Any, many: int, rounds: int) -> Figure:
     """Pick a due call behind many keys that are due later, and behind ten of them."""
     later, policies = timezone.now() + timedelta(hours=1), picks.staged_tasks(app)
     pairs = []
@@ -138,7 +128,7 @@ def _pick_one(policies: Any) -> None:
     Run.objects.all().delete()
 
 
-def measure_held_keys(place: Place, many: int) -> Measured:
+def measure_held_keys(place: Place, many: int) -> Figure:
     """Let a call begin while as many keys wait for their rate; the figure is one over the seconds that it waited."""
     many_calls(admitted.rare, many)
     keys = list(Call.objects.filter(task=admitted.rare.name).values_list("rate_key", flat=True))
@@ -153,10 +143,10 @@ def measure_held_keys(place: Place, many: int) -> Measured:
     _forget()
     Bucket.objects.all().delete()
     slowest = max(waited)
-    return Measured(f"held keys: a call behind {many}, slowest of 5", 1 / slowest, 1 / 5.0, 5.0 / slowest, 1.0)
+    return _figure(f"held keys: a call behind {many}, slowest of 5", 1 / slowest, 1 / 5.0, 5.0 / slowest, 1.0)
 
 
-def measure_run(place: Place, count: int, rounds: int) -> Measured:
+def measure_run(place: Place, count: int, rounds: int) -> Figure:
     pairs = []
     for _ in range(rounds):
         own = _until_run(place, lambda: admitted.sent.delay(1), "sent", count)
@@ -173,7 +163,7 @@ def _until_run(place: Place, call: Callable[[], Any], task: str, count: int) -> 
     return count / (time.perf_counter() - began)
 
 
-def measure_permits(place: Place, seconds: float, count: int, target: float) -> Measured:
+def measure_permits(place: Place, seconds: float, count: int, target: float) -> Figure:
     """Return the work time per second of two permits, from the first begin to the last end; two would be all."""
     key = f"{seconds} s"
     for number in range(count):
@@ -181,7 +171,7 @@ def measure_permits(place: Place, seconds: float, count: int, target: float) -> 
     until(lambda: len(effects(place, what="end", key=key)) >= count, 300)
     at = [line["at"] for line in effects(place, key=key)]
     used = count * seconds / (max(at) - min(at))
-    return Measured(f"permits: in use at tasks of {seconds:g} s", used, 2.0, used / 2.0, target)
+    return _figure(f"permits: in use at tasks of {seconds:g} s", used, 2.0, used / 2.0, target)
 
 
 def _ended(place: Place, task: str) -> int:
@@ -189,41 +179,25 @@ def _ended(place: Place, task: str) -> int:
     return sum(path.read_bytes().count(f'.{task}"'.encode()) for path in (place.folder / "journal").glob("**/*.jsonl"))
 
 
-def main() -> int:
-    """Measure and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.admission", description=__doc__)
-    parser.add_argument("--count", type=int, default=500, help="calls per round and way (500)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
-    parser.add_argument("--waiting", type=int, default=50_000, help="calls that wait while others are sent (50000)")
-    parser.add_argument("--quick", action="store_true", help="a few calls: to see that it works, not for figures")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.quick:
-        options.count, options.rounds, options.waiting = 100, 2, 5000
+def figures(quick: bool) -> Iterator[Figure]:
+    """Measure; a quick run only shows that it works."""
+    count, rounds, waiting = (100, 2, 5_000) if quick else (500, 5, 50_000)
     call_command("migrate", verbosity=0)
     with new_place("admission-benchmark") as place:
         place.environment |= {"ANTENNA_EXTRA_TASKS": TASKS, "ANTENNA_FALLBACK_CONCURRENCY": "4"}
         place.use_test_database()  # On SQLite, too, the workers have this process's.
         place.queues("declare")
-        found = [measure_call(options.count, options.rounds), measure_gate(options.count, options.rounds)]
-        found.append(measure_dispatch(place.app, options.waiting, 20))
-        found.append(measure_delayed_keys(place.app, 10_000, options.rounds))
+        yield measure_call(count, rounds)
+        yield measure_gate(count, rounds)
+        yield measure_dispatch(place.app, waiting, 20)
+        yield measure_delayed_keys(place.app, 10_000, rounds)
         place.queues("purge", QUEUE, "--yes")
         place.worker(QUEUE)
-        found.append(measure_held_keys(place, 10_000))
-        found.append(measure_run(place, options.count, options.rounds))
-        many = options.count // 20
-        found += [measure_permits(place, 1.0, many, 0.95), measure_permits(place, 0.05, 4 * many, 0.0)]
-    if options.json:
-        print(json.dumps([asdict(row) for row in found]))
-        return 0
-    table = Table("what", "per second", "reference", "ratio", "target", box=None)
-    for row in found:
-        verdict = f">= {row.target:g}: {'met' if row.ratio >= row.target else 'MISSED'}"
-        table.add_row(row.what, f"{row.per_second:.4g}", f"{row.reference:.4g}", f"{row.ratio:.2f}", verdict)
-    Console(width=120).print(table)
-    return 0
+        yield measure_held_keys(place, 10_000)
+        yield measure_run(place, count, rounds)
+        yield measure_permits(place, 1.0, count // 20, 0.95)
+        yield measure_permits(place, 0.05, 4 * (count // 20), 0.0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(frame.main("admission", __doc__, {"admission": figures}))

@@ -13,13 +13,11 @@ task. ``memory`` is what the process grew by while it wrote.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +29,9 @@ if __name__ == "__main__":
     django.setup()
 
 from django.db import connection
+
+from benchmarks import frame
+from benchmarks.frame import Figure
 
 if TYPE_CHECKING:
     from ami.main.models import Project
@@ -55,27 +56,6 @@ COPY (
     WHERE o.project_id = {project} AND x.bbox IS NOT NULL ORDER BY o.id
 ) TO STDOUT WITH CSV
 """
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Rows per second of one format, and of the reference, in the median round."""
-
-    format: str
-    rows: int
-    export: float
-    reference: float
-    memory_mib: float
-    database: str
-
-    @property
-    def ratio(self) -> float:
-        return self.export / self.reference
-
-    @property
-    def target(self) -> float | None:
-        """Return what the ratio must reach; the JSON has more columns than the reference."""
-        return TARGETS[self.database] if self.format == FORMATS[0] else None
 
 
 def fill(rows: int) -> Project:
@@ -168,7 +148,7 @@ def memory_mib() -> float:
     return int(line.split()[1]) / 1024
 
 
-def measure(project: Project, key: str, rows: int, rounds: int) -> Measured:
+def measure(project: Project, key: str, rows: int, rounds: int) -> Iterator[Figure]:
     """Let export and reference take turns, after one turn that does not count."""
     write(project, key)
     by_reference(project)
@@ -179,50 +159,24 @@ def measure(project: Project, key: str, rows: int, rounds: int) -> Measured:
         exports.append(rows / write(project, key))
         grown = max(grown, memory_mib() - before)
         references.append(rows / by_reference(project))
-    return Measured(key, rows, statistics.median(exports), statistics.median(references), grown, connection.vendor)
+    ours, other = statistics.median(exports), statistics.median(references)
+    target = TARGETS[connection.vendor] if key == FORMATS[0] else None
+    what, reference = f"export {rows:,} rows, {key}", "COPY" if connection.vendor == "postgresql" else "iterator"
+    yield Figure(what, "rows/s", ours, reference, other, ours / other, at_least=target)
+    yield Figure(f"{what}: memory grew by", "MiB", grown, "before", before, grown / before)
 
 
-def benchmark(*, quick: bool) -> list[Measured]:
+def figures(quick: bool) -> Iterator[Figure]:
     """Measure both formats in a test database and a folder of its own."""
     from django.conf import settings
 
     rows, rounds = (20_000, 3) if quick else (100_000, 5)
-    connection.creation.create_test_db(verbosity=0)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            settings.MEDIA_ROOT = folder
-            project = fill(rows)
-            return [measure(project, key, rows, rounds) for key in FORMATS]
-    finally:
-        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
-
-
-def print_table(rows: list[Measured]) -> None:
-    """Print each format with its reference and target."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("database", "format", "rows", "rows/s", "reference rows/s", "ratio", "at least", "memory MiB")
-    for row in rows:
-        rates = [f"{rate:,.0f}" for rate in (row.rows, row.export, row.reference)]
-        target = "" if row.target is None else f"{row.target:g}"
-        table.add_row(row.database, row.format, *rates, f"{row.ratio:.2f}", target, f"{row.memory_mib:.1f}")
-    Console(width=130).print(table)
-
-
-def main() -> int:
-    """Measure, print the table, and return 1 if a target was missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a fifth of the rows, fewer rounds")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    rows = benchmark(quick=options.quick)
-    if options.json:
-        print(json.dumps([{**asdict(row), "ratio": row.ratio, "target": row.target} for row in rows], indent=2))
-    else:
-        print_table(rows)
-    return int(any(row.target is not None and row.ratio < row.target for row in rows))
+    with frame.test_database(), tempfile.TemporaryDirectory() as folder:
+        settings.MEDIA_ROOT = folder
+        project = fill(rows)
+        for key in FORMATS:
+            yield from measure(project, key, rows, rounds)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(frame.main("exports", __doc__, {"exports": figures}))

@@ -12,14 +12,11 @@ the same three tables, one transaction for each batch; it looks up and settles n
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +30,9 @@ if __name__ == "__main__":
 from django.db import connection, transaction
 from django.utils import timezone
 
+from benchmarks import frame
+from benchmarks.frame import Figure
+
 if TYPE_CHECKING:
     from ami.jobs.models import Job, StoredResult
     from tests.support.product.job_setup import World
@@ -43,28 +43,6 @@ NAIVE_TARGETS = {(1, 3): 5.0, (5, 3): 9.0, (5, 1000): 4.5}
 COPY_TARGETS = {3: 0.15, 1000: 0.4}
 TABLES = ("main_classification", "main_occurrence", "main_detection", "admission_call", "jobs_storedresult")
 WHEN = "2026-06-01T22:00:00"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Results per second of one shape, in the median round, of the three contenders."""
-
-    boxes: int
-    classes: int
-    batch: int
-    batches: float
-    naive: float
-    copy: float
-
-    @property
-    def ratios(self) -> tuple[float, float]:
-        """Return how often as fast as row by row, and as COPY."""
-        return self.batches / self.naive, self.batches / self.copy
-
-    @property
-    def targets(self) -> tuple[float, float] | None:
-        """Return what both ratios must reach; None for a batch that has no target."""
-        return (NAIVE_TARGETS[self.boxes, self.classes], COPY_TARGETS[self.classes]) if self.batch == 8 else None
 
 
 def item(world: World, capture: int, boxes: int, classes: int) -> bytes:
@@ -265,7 +243,7 @@ def _copy(model: type[Any], rows: list[Any]) -> None:
             copy.write_row([field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields])
 
 
-def compare(stage: Stage, boxes: int, classes: int, batch: int, results: int, rounds: int) -> Measured:
+def compare(stage: Stage, boxes: int, classes: int, batch: int, results: int, rounds: int) -> Iterator[Figure]:
     """Let the contenders take turns."""
     contenders: dict[str, Callable[[list[bytes], Stage, int], float]] = {
         "batches": in_batches,
@@ -279,10 +257,15 @@ def compare(stage: Stage, boxes: int, classes: int, batch: int, results: int, ro
         for name, run in contenders.items():
             part = texts if name != "naive" else texts[: max(len(texts) // 4, 8)]
             rates[name].append(len(part) / run(part, stage, batch))
-    return Measured(boxes, classes, batch, **{name: statistics.median(each) for name, each in rates.items()})
+    rate = {name: statistics.median(each) for name, each in rates.items()}
+    targets = {"naive": NAIVE_TARGETS[boxes, classes], "copy": COPY_TARGETS[classes]}
+    for name, reference in (("naive", "row by row"), ("copy", "COPY")):
+        what, ratio = f"save {boxes} x {classes}, batch of {batch}", rate["batches"] / rate[name]
+        target = targets[name] if batch == BATCHES[0] else None
+        yield Figure(what, "results/s", rate["batches"], reference, rate[name], ratio, at_least=target)
 
 
-def benchmark(*, quick: bool) -> list[Measured]:
+def figures(quick: bool) -> Iterator[Figure]:
     """Measure all shapes in a test database."""
     from django.conf import settings
 
@@ -292,46 +275,13 @@ def benchmark(*, quick: bool) -> list[Measured]:
         raise SystemExit("This benchmark needs PostgreSQL: set DATABASE_URL, or run it through `provision run`.")
     settings.NATS_URL = ""
     job_results.publish_crops = lambda _: None
-    connection.creation.create_test_db(verbosity=0)
-    try:
-        rounds, few, many = (3, 80, 80) if quick else (7, 400, 160)
+    rounds, few, many = (3, 80, 80) if quick else (7, 400, 160)
+    with frame.test_database():
         stage = Stage(few)
-        return [
-            compare(stage, boxes, classes, batch, few if classes < 100 else many, rounds)
-            for boxes, classes in SHAPES
-            for batch in BATCHES
-        ]
-    finally:
-        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
-
-
-def print_table(rows: list[Measured]) -> None:
-    """Print each shape with its references and targets."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("boxes x classes", "batch", "results/s", "row by row", "COPY", "of row by row", "of COPY", "at least")
-    for row in rows:
-        targets = " and ".join(f"{target:g}" for target in row.targets) if row.targets else ""
-        rates = [f"{rate:,.0f}" for rate in (row.batches, row.naive, row.copy)]
-        naive, copy = row.ratios
-        table.add_row(f"{row.boxes} x {row.classes}", str(row.batch), *rates, f"{naive:.1f}", f"{copy:.2f}", targets)
-    Console(width=120).print(table)
-
-
-def main() -> int:
-    """Measure, print the table, and return 1 if a target was missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="measure fewer results in fewer rounds")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    rows = benchmark(quick=options.quick)
-    if options.json:
-        print(json.dumps([{**asdict(row), "ratios": row.ratios, "targets": row.targets} for row in rows], indent=2))
-    else:
-        print_table(rows)
-    return int(any(row.targets and any(r < t for r, t in zip(row.ratios, row.targets, strict=True)) for row in rows))
+        for boxes, classes in SHAPES:
+            for batch in BATCHES:
+                yield from compare(stage, boxes, classes, batch, few if classes < 100 else many, rounds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(frame.main("ingest", __doc__, {"saving": figures}))

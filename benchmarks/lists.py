@@ -7,16 +7,16 @@ primary key in plain SQL, in the same run. Needs PostgreSQL:
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from benchmarks import frame
+from benchmarks.frame import Figure
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
 
@@ -32,21 +32,6 @@ if TYPE_CHECKING:
 CAPTURES, QUICK_CAPTURES = 1_000_000, 100_000
 TARGET_MS = 150.0
 ROUNDS, QUICK_ROUNDS = 5, 3
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The median time of a page, and of fetching its rows by primary key."""
-
-    page: str
-    rows: int
-    ms: float
-    by_key_ms: float
-
-    @property
-    def target_ms(self) -> float:
-        """The most that the page may take."""
-        return TARGET_MS
 
 
 def median_ms(run: Callable[[], Any], rounds: int) -> float:
@@ -78,6 +63,7 @@ def table_of(name: str) -> str:
         "detections": "Detection",
         "occurrences": "Occurrence",
         "jobs": "Job",
+        "images": "JobImage",
         "events": "Event",
         "deployments": "Deployment",
         "taxa": "Taxon",
@@ -85,6 +71,8 @@ def table_of(name: str) -> str:
     }
     kind, _, rest = name.partition("/")
     noun = rest.partition("/?")[0].partition("/ (")[0]
+    if noun.endswith("/images"):  # Of one job.
+        noun = "images"
     return tables[models[noun] if kind == "api" else noun]
 
 
@@ -100,7 +88,7 @@ def by_key(table: str, keys: list[int]) -> Callable[[], Any]:
     return fetch
 
 
-def measure(page: Page, rounds: int) -> Measured:
+def measure(page: Page, rounds: int) -> Figure:
     """Open a page, and fetch its rows by key."""
     client = page.client()
 
@@ -111,77 +99,45 @@ def measure(page: Page, rounds: int) -> Measured:
 
     keys = keys_of(page.path, opened())
     ms = median_ms(opened, rounds)
-    return Measured(page.name, len(keys), ms, median_ms(by_key(table_of(page.name), keys), rounds))
+    return _figure(page.name, len(keys), ms, median_ms(by_key(table_of(page.name), keys), rounds))
 
 
-def measured(made: LargeLists, rounds: int, wanted: str) -> Iterator[Measured]:
-    """Measure every page whose name contains ``wanted``."""
+def _figure(page: str, rows: int, ms: float, by_key_ms: float) -> Figure:
+    reference = f"its {rows} rows by key"
+    return Figure(page, "ms", ms, reference, by_key_ms, ms / by_key_ms, at_most=TARGET_MS, of_value=True)
+
+
+def measured(made: LargeLists, rounds: int) -> Iterator[Figure]:
+    """Measure every page."""
     from tests.support.product import list_pages
 
     for pages in (list_pages.api_pages, list_pages.admin_pages):
         for page in pages(made):
-            if wanted in page.name:
-                yield measure(page, rounds)
+            yield measure(page, rounds)
 
 
-def refresh_of_a_station(made: LargeLists, rounds: int) -> Measured:
+def refresh_of_a_station(made: LargeLists, rounds: int) -> Figure:
     """Recount one station; the reference fetches it by key."""
     from ami.main.services import counts
 
     pk = made.station.pk
     ms = median_ms(lambda: counts.refresh("deployment", pk), rounds)
-    return Measured("recount of a station", 1, ms, median_ms(by_key("main_deployment", [pk]), rounds))
+    return _figure("recount of a station", 1, ms, median_ms(by_key("main_deployment", [pk]), rounds))
 
 
-def main() -> int:
-    """Build the tables, measure, print the table, and return 1 if a target was missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--only", default="", help="only pages whose name contains this")
-    options = parser.parse_args()
-    from django.db import connection
-
-    if connection.vendor != "postgresql":
-        parser.error("needs PostgreSQL: set DATABASE_URL, or use provision run --durable --need postgres")
-    connection.creation.create_test_db(verbosity=0)
-    try:
-        found = benchmark(quick=options.quick, wanted=options.only)
-    finally:
-        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
-    if options.json:
-        print(json.dumps([{**asdict(row), "target_ms": row.target_ms} for row in found], indent=2))
-    else:
-        show(found)
-    return int(any(row.ms > row.target_ms for row in found))
-
-
-def benchmark(*, quick: bool, wanted: str) -> list[Measured]:
+def figures(quick: bool) -> Iterator[Figure]:
     """Build the rows and measure the pages."""
     from tests.support.product import large_lists
 
     captures, rounds = (QUICK_CAPTURES, QUICK_ROUNDS) if quick else (CAPTURES, ROUNDS)
-    began = time.monotonic()
-    made = large_lists.build(captures)
-    large_lists.analyze()
-    print(f"{captures:,} captures built in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    found = list(measured(made, rounds, wanted))
-    return found if wanted else [*found, refresh_of_a_station(made, rounds)]
-
-
-def show(found: list[Measured]) -> None:
-    """Print the table, and the slowest page."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("page", "rows", "ms", "by key, ms", "at most, ms")
-    for row in found:
-        table.add_row(row.page, str(row.rows), f"{row.ms:.1f}", f"{row.by_key_ms:.1f}", f"{row.target_ms:.0f}")
-    console = Console(width=130)
-    console.print(table)
-    slowest = max(found, key=lambda row: row.ms)
-    console.print(f"{len(found)} pages, slowest {slowest.ms:.0f} ms: {slowest.page}")
+    with frame.test_database():
+        began = time.monotonic()
+        made = large_lists.build(captures)
+        large_lists.analyze()
+        print(f"{captures:,} captures built in {time.monotonic() - began:.0f} s", file=sys.stderr)
+        yield from measured(made, rounds)
+        yield refresh_of_a_station(made, rounds)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(frame.main("lists", __doc__, {"lists": figures}))

@@ -7,15 +7,16 @@ this one. The commands take turns; each figure is the median of the rounds, afte
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
+
+from benchmarks import frame
+from benchmarks.frame import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {"queues tasks": 1.5}
@@ -53,20 +54,6 @@ urlpatterns = [path("admin/", admin.site.urls)]
 """
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Processor seconds and peak memory of one command, and the ratio of its seconds to the reference's."""
-
-    command: str
-    seconds: float
-    peak_mib: float
-    ratio: float
-
-    @property
-    def target(self) -> float | None:
-        return TARGETS.get(self.command)
-
-
 def run(argv: list[str], folder: Path, environment: dict[str, str]) -> tuple[float, float]:
     """Run a command; return its processor seconds and its peak memory in MiB. Raises RuntimeError if it fails."""
     process = subprocess.Popen(argv, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -91,8 +78,8 @@ def third_party() -> list[str]:
     return found if "django.contrib.admin" in found else ["django.contrib.admin", *found]
 
 
-def measure(rounds: int) -> list[Measured]:
-    """Let the commands take turns."""
+def figures(quick: bool) -> Iterator[Figure]:
+    """Let the commands take turns; yield the processor seconds and the peak memory of each."""
     own = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings.test", "PYTHONPATH": str(ROOT)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -106,43 +93,18 @@ def measure(rounds: int) -> list[Measured]:
         for command in COMMANDS:
             contenders[command] = ([sys.executable, str(ROOT / "manage.py"), *command.split()], ROOT, own)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
-        for number in range(rounds + 1):
+        for number in range(4 if quick else 10):
             for name, contender in contenders.items():
                 measured = run(*contender)
                 if number:
                     found[name].append(measured)
-    seconds = {name: statistics.median(each[0] for each in values) for name, values in found.items()}
-    return [
-        Measured(name, seconds[name], max(each[1] for each in values), seconds[name] / seconds[REFERENCE])
-        for name, values in found.items()
-    ]
-
-
-def print_table(rows: list[Measured]) -> None:
-    """Print each command with the reference and its target."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("command", "processor seconds", "peak MiB", "of the reference", "at most")
-    for row in rows:
-        target = "" if row.target is None else f"{row.target:g}"
-        table.add_row(row.command, f"{row.seconds:.2f}", f"{row.peak_mib:.0f}", f"{row.ratio:.2f}", target)
-    Console(width=110).print(table)
-
-
-def main() -> int:
-    """Measure, print the table, and return 1 if a target was missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="three rounds instead of nine")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
-    rows = measure(3 if options.quick else 9)
-    if options.json:
-        print(json.dumps([{**asdict(row), "target": row.target} for row in rows], indent=2))
-    else:
-        print_table(rows)
-    return int(any(row.target is not None and row.ratio > row.target for row in rows))
+    for column, unit in enumerate(("CPU s", "MiB")):
+        medians = {name: statistics.median(each[column] for each in values) for name, values in found.items()}
+        reference = medians.pop(REFERENCE)
+        for command, value in medians.items():
+            target = TARGETS.get(command) if column == 0 else None
+            yield Figure(command, unit, value, REFERENCE, reference, value / reference, at_most=target)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(frame.main("start", __doc__, {"start": figures}))

@@ -51,7 +51,7 @@ class Settings:
 def make(settings: Settings) -> Celery:
     """Return the application: no results, no events; with ``is_late`` the settings of the deployment."""
     transports.register()
-    app = Celery("benchmark", set_as_current=False)
+    app = Celery("benchmark", set_as_current=False, fixups=[])  # Not Django, whatever the environment names.
     exchange = Exchange(settings.queue, type="topic" if settings.is_late else "direct")
     app.conf.update(
         # Not broker_url: CELERY_BROKER_URL in the environment would override it.

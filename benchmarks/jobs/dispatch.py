@@ -1,34 +1,24 @@
-"""``python -m benchmarks.dispatch``: dispatching a job's images, beside publishing the same messages with bare nats-py.
+"""Dispatching a job's images, beside publishing the same messages with bare nats-py.
 
 Dispatching selects the pending images, publishes them, and marks them. The reference publishes the same bodies, with
 the same headers, to a stream of the same kind: ``JetStreamContext.publish`` 200 at a time, each awaited. They
-alternate. Run it on PostgreSQL and NATS (``python -m provision run --durable --need postgres,nats -- ...``).
+alternate.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
-import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
+import nats
+import numpy as np
+from django.conf import settings
 
-import django
-
-django.setup()
-
-import nats  # noqa: E402
-import numpy as np  # noqa: E402
-from django.conf import settings  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from benchmarks import large_jobs  # noqa: E402
+from benchmarks.frame import Figure, test_database
+from benchmarks.jobs import large_jobs
 
 if TYPE_CHECKING:
     from ami.jobs.models import Job
@@ -38,17 +28,7 @@ TARGET = 0.5
 AT_ONCE = 200
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Medians over the rounds, in messages per second; ``ratio`` is the median of the rounds' ratios."""
-
-    images: int
-    nats_per_second: float
-    dispatch_per_second: float
-    ratio: float
-
-
-def measure(images: int, rounds: int) -> Measured:
+def measure(images: int, rounds: int) -> Figure:
     """Publish so many images both ways in each round."""
     from ami.jobs.services import jetstream
     from tests.support.product.job_setup import new_world
@@ -64,7 +44,8 @@ def measure(images: int, rounds: int) -> Measured:
         jetstream.delete_job(job.pk)
     jetstream.close()
     bare, ours = (float(np.median(column)) for column in zip(*pairs, strict=True))
-    return Measured(images, bare, ours, float(np.median([ours / bare for bare, ours in pairs])))
+    ratio = float(np.median([ours / bare for bare, ours in pairs]))
+    return Figure(f"dispatch {images:,} images", "/s", ours, "bare nats-py", bare, ratio, at_least=TARGET)
 
 
 def collected(world: World) -> Job:
@@ -122,24 +103,7 @@ def dispatched(job: Job) -> float:
     return seconds
 
 
-def main() -> int:
-    """Measure in a test database and print the table; exit 1 if the target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.dispatch", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="3 rounds of 20,000 images instead of 7 of 100,000")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    with large_jobs.test_database():
-        row = measure(*((20_000, 3) if options.quick else (100_000, 7)))
-    if options.json:
-        print(json.dumps(asdict(row)))
-    else:
-        table = Table("images", "bare nats-py /s", "dispatch /s", "ratio", "target", box=None)
-        verdict = f">= {TARGET:g}: {'met' if row.ratio >= TARGET else 'MISSED'}"
-        rates = (f"{value:,.0f}" for value in (row.nats_per_second, row.dispatch_per_second))
-        table.add_row(f"{row.images:,}", *rates, f"{row.ratio:.2f}", verdict)
-        Console(width=110, highlight=False).print(table)
-    return int(row.ratio < TARGET)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def figures(quick: bool) -> Iterator[Figure]:
+    """Yield how fast a job's images are dispatched."""
+    with test_database():
+        yield measure(*((20_000, 3) if quick else (100_000, 7)))

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.objectstore_requests``: how many requests a broker in a bucket makes.
+"""How many requests a broker in a bucket makes.
 
 The real transport runs over a bucket in memory that counts, on a clock that this program moves, so an hour takes a
 second. The reference is a broker with one request per message and state change (publish, claim, acknowledge), and none
@@ -7,21 +7,12 @@ for waiting. ``docs/brokers.md`` multiplies these rows by the services' prices.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from ami.transports.objectstore.broker.timekeeper import LONGEST_POLL_SECONDS  # noqa: E402
-from tests.support.transports.fake_bucket import (  # noqa: E402
+from ami.transports.objectstore.broker.timekeeper import LONGEST_POLL_SECONDS
+from benchmarks.frame import Figure
+from tests.support.transports.fake_bucket import (
     EVENTS,
     HEARTBEAT_SECONDS,
     LONG_SECONDS,
@@ -107,34 +98,13 @@ def _in_an_hour(now: Clock, process: Process, action: Callable[[], object], ever
     return counted
 
 
-def main() -> int:
-    """Count and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.objectstore_requests", description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    rows = [*message_rows(1), *message_rows(10), *idle_rows()]
-    if options.json:
-        print(json.dumps([_as_json(row) for row in rows], indent=2))
-        return 0
-    kinds = (kind.upper() for kind in Requests._fields)
-    table = Table("requests for", "per", *kinds, "together", "reference", box=None)
-    for row in rows:
-        numbers = map(_number, (*row.requests, sum(row.requests)))
-        table.add_row(row.name, row.unit, *numbers, str(row.reference))
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    console.print(table)
-    console.print("Reference: one request per message and state change, none for waiting.")
-    console.print("A further queue adds a GET per poll and beat, a further worker a GET per beat (every 20 s).")
-    return 0
+def figures(quick: bool) -> Iterator[Figure]:  # noqa: ARG001 - it takes a second
+    """Yield how many requests of each kind each step makes.
 
-
-def _number(number: float) -> str:
-    return f"{number:,.3g}" if number < 10 else f"{number:,.0f}"
-
-
-def _as_json(row: Row) -> dict[str, Any]:
-    return {"name": row.name, "unit": row.unit, "requests": row.requests._asdict(), "reference": row.reference}
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    A further queue adds a GET per poll and beat, a further worker a GET per beat (every 20 s).
+    """
+    for row in [*message_rows(1), *message_rows(10), *idle_rows()]:
+        for kind, number in row.requests._asdict().items():
+            if number:
+                what, reference = f"{kind.upper()} to {row.name}", "one request per message and change"
+                yield Figure(what, f"per {row.unit}", number, reference, row.reference, number / (row.reference or 1))

@@ -1,15 +1,14 @@
-"""``python -m benchmarks.isolation``: the waits of interactive tasks during a flood, with and without split queues.
+"""The waits of interactive tasks during a flood, with and without split queues.
 
 The reference is one queue with the same four slots, measured in the same run.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
@@ -18,13 +17,10 @@ import django
 
 django.setup()
 
-import json  # noqa: E402
-
 import numpy as np  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
 
 from ami.topology.topology import load, override_name  # noqa: E402
+from benchmarks.frame import Figure  # noqa: E402
 from tests.support.place import new_place, until  # noqa: E402
 
 if TYPE_CHECKING:
@@ -92,27 +88,13 @@ def _probe(place: Place, layout: Layout, flood: int) -> int:
     return count
 
 
-def main() -> int:
-    """Measure both layouts and print their figures and ratios."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.isolation", description=__doc__)
-    parser.add_argument("--flood", type=int, default=600, help="number of flood tasks (600)")
-    parser.add_argument("--task-seconds", type=float, default=0.1, help="duration of a flood task (0.1)")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    found = [measure(layout, options.flood, options.task_seconds) for layout in LAYOUTS]
-    if options.json:
-        print(json.dumps([asdict(one) for one in found]))
-        return 0
-    table = Table(
-        "layout", "probes", "wait p50 ms", "p95 ms", "max ms", "flood /s", "p95 x ref", "flood x ref", box=None
-    )
-    for one in found:
-        ratios = (f"{one.p95_ms / found[0].p95_ms:.4f}", f"{one.flood_per_second / found[0].flood_per_second:.2f}")
-        figures = (f"{value:.1f}" for value in (one.p50_ms, one.p95_ms, one.max_ms, one.flood_per_second))
-        table.add_row(one.layout, str(one.probes), *figures, *ratios)
-    Console(width=130).print(table)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def figures(quick: bool) -> Iterator[Figure]:
+    """Measure both layouts."""
+    one, split = (measure(layout, 100 if quick else 600, 0.1) for layout in LAYOUTS)
+    for what, unit, name in (
+        ("wait of an interactive task, p50", "ms", "p50_ms"),
+        ("wait of an interactive task, p95", "ms", "p95_ms"),
+        ("tasks of the flood", "/s", "flood_per_second"),
+    ):
+        value, reference = getattr(split, name), getattr(one, name)
+        yield Figure(f"{what}, {split.layout}", unit, value, one.layout, reference, value / reference)

@@ -1,59 +1,33 @@
-"""``python -m benchmarks.audits``: what the periodic audits cost, and the counter of unrouted tasks.
+"""What the periodic audits cost, and the counter of unrouted tasks.
 
 ``audit_jobs`` over running pull jobs, each with a stream: the reference is one request after the other for each job's
 consumer on a connection of bare nats-py; it was 0.5 s for each job. ``audit_data_integrity`` over a job of many images:
 one run of its slices, beside one count of everything. The counter: processes that count the same task, beside the same
-processes that update its row at each run. Run it with PostgreSQL, RabbitMQ and NATS.
+processes that update its row at each run.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import multiprocessing
-import os
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
+import nats
+from django.conf import settings
+from django.db import connections
+from django.db.models import F
+from django.utils import timezone
 
-import django
-
-django.setup()
-
-import nats  # noqa: E402
-from django.conf import settings  # noqa: E402
-from django.db import connections  # noqa: E402
-from django.db.models import F  # noqa: E402
-from django.utils import timezone  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from benchmarks import large_jobs  # noqa: E402
+from benchmarks.frame import Figure, test_database
+from benchmarks.jobs import large_jobs
 
 if TYPE_CHECKING:
     from tests.support.product.job_setup import World
 
 CHILDREN = 4
 NAME = "other.project.task"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A figure and its reference, in the same unit; ``ratio`` is the figure divided by it."""
-
-    what: str
-    unit: str
-    value: float
-    reference: str
-    reference_value: float
-    ratio: float
-    target: str
-    is_met: bool
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
@@ -63,7 +37,7 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def audit_of_jobs(world: World, jobs: int) -> Measured:
+def audit_of_jobs(world: World, jobs: int) -> Figure:
     """Audit so many running jobs with streams."""
     from ami.jobs.models import Job
     from ami.jobs.services import audits, jetstream
@@ -79,11 +53,8 @@ def audit_of_jobs(world: World, jobs: int) -> Measured:
         for pk in made:
             jetstream.delete_job(pk)
         Job.objects.all().delete()
-    limit = 0.05 * jobs + 1
-    return Measured(
-        f"audit_jobs, {jobs} running jobs", "s", ours, "a request per job, one by one", bare, ours / bare,
-        f"<= {limit:.1f} s (was {0.5 * jobs:.0f})", ours <= limit,
-    )  # fmt: skip
+    what, limit = f"audit_jobs, {jobs} running jobs", 0.05 * jobs + 1
+    return Figure(what, "s", ours, "a request per job, one by one", bare, ours / bare, at_most=limit, of_value=True)
 
 
 async def one_by_one(jobs: list[int]) -> float:
@@ -100,7 +71,7 @@ async def one_by_one(jobs: list[int]) -> float:
     return seconds
 
 
-def integrity(world: World, images: int) -> Measured:
+def integrity(world: World, images: int) -> Figure:
     """Run the audit of integrity once over a job of so many images, beside one count of all of its rules."""
     from ami.jobs.models import JobImage
     from ami.jobs.models.states import ImageState
@@ -116,20 +87,16 @@ def integrity(world: World, images: int) -> Measured:
     large_jobs.analyze()
     whole = seconds_of(lambda: [broken.count() for broken in data_integrity._rules().values()])
     run = seconds_of(audits.audit_data_integrity)
-    return Measured(
-        f"audit_data_integrity, {images:,} images", "s", run, "everything at once", whole, run / whole,
-        "<= 0.5 x everything (printed below 200,000)", run <= 0.5 * whole or images < 200_000,
-    )  # fmt: skip
+    what, target = f"audit_data_integrity, {images:,} images", None if images < 200_000 else 0.5
+    return Figure(what, "s", run, "everything at once", whole, run / whole, at_most=target)
 
 
-def counter(seconds: float) -> Measured:
+def counter(seconds: float) -> Figure:
     """Count one task in several processes for a while, both ways."""
     counted = together(by_process, seconds)
     updated = together(by_row, seconds)
-    return Measured(
-        f"unrouted tasks, {CHILDREN} processes", "/s", counted, "a row updated by each", updated, counted / updated,
-        ">= 5 x", counted >= 5 * updated,
-    )  # fmt: skip
+    what, reference = f"unrouted tasks, {CHILDREN} processes", "a row updated by each"
+    return Figure(what, "/s", counted, reference, updated, counted / updated, at_least=5)
 
 
 def by_process() -> Callable[[], None]:
@@ -179,37 +146,15 @@ def repeat(make: Callable[[], Callable[[], None]], seconds: float, answers: Any)
     answers.put(times)
 
 
-def main() -> int:
-    """Measure in a test database and print the table; exit 1 if a target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.audits", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="100 jobs and 100,000 images instead of 480 and 1,000,000")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    with large_jobs.test_database():
+def figures(quick: bool) -> Iterator[Figure]:
+    """Yield the audits over few jobs and many, over many images, and the counter."""
+    with test_database():
         from ami.jobs.services import jetstream
         from tests.support.product.job_setup import new_world
 
         world = new_world("audits")
-        rows = [audit_of_jobs(world, jobs) for jobs in ((10, 100) if options.quick else (10, 480))]
-        rows.append(integrity(world, 100_000 if options.quick else 1_000_000))
-        rows.append(counter(3 if options.quick else 10))
+        for jobs in (10, 100) if quick else (10, 480):
+            yield audit_of_jobs(world, jobs)
+        yield integrity(world, 100_000 if quick else 1_000_000)
+        yield counter(3 if quick else 10)
         jetstream.close()
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows]))
-    else:
-        show(rows)
-    return int(not all(row.is_met for row in rows))
-
-
-def show(rows: list[Measured]) -> None:
-    """Print the table."""
-    table = Table("what", "", "measured", "reference", "", "ratio", "target", box=None)
-    for row in rows:
-        verdict = f"{row.target}: {'met' if row.is_met else 'MISSED'}"
-        value, reference = (f"{number:,.2f}" for number in (row.value, row.reference_value))
-        table.add_row(row.what, row.unit, value, row.reference, reference, f"{row.ratio:.2f}", verdict)
-    Console(width=150, highlight=False).print(table)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.confirms``: publishing with confirmations, as the application does, beside bare Celery.
+"""Publishing with confirmations, as the application does, beside bare Celery.
 
 Each publishes the same task with the same arguments to a quorum queue as deployed, without consumers, and waits for the
 confirmation of each message: py-amqp alone (``Channel.basic_publish_confirm`` of a ready body), a bare Celery
@@ -8,28 +8,21 @@ of one POST's messages, which are confirmed together.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from typing import Any
-
-os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
 
 import amqp
 import numpy as np
 from celery import Celery
 from kombu import Connection
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.brokers.application import Settings, make
 from benchmarks.brokers.contenders import DEPLOYED, virtual_host
+from benchmarks.frame import Figure
 
 TASK = "ami.jobs.tasks.process_nats_pipeline_result"
 TARGET = 0.95
@@ -37,17 +30,6 @@ TARGET = 0.95
 POST = 40
 
 PY_AMQP, BARE, OURS, MANY = "py-amqp", "bare Celery", "send_task", f"publish_many of {POST}"
-
-
-@dataclass(frozen=True)
-class Published:
-    """Medians over the rounds; ``ratio`` is that of the rounds' ratios to bare Celery, ``cpu_us`` of this process."""
-
-    how: str
-    per_second: float
-    cpu_us: float
-    ratio: float
-    target: float | None
 
 
 def arguments() -> dict[str, Any]:
@@ -110,23 +92,19 @@ def ours(url: str) -> Iterator[tuple[Callable[[int], None], Callable[[int], None
         yield publish, by_post
 
 
-def measure(rounds: int) -> list[Published]:
+def figures(quick: bool) -> Iterator[Figure]:
     """Publish the messages of one POST each way in each round, on a virtual host of its own."""
     with virtual_host() as url, py_amqp(url) as plain, bare_celery(url) as bare, ours(url) as (one, many):
         ways = {PY_AMQP: plain, BARE: bare, OURS: one, MANY: many}
         for publish in ways.values():
             publish(POST)
-        found = [{how: rate(publish) for how, publish in ways.items()} for _ in range(rounds)]
-    return [
-        Published(
-            how,
-            float(np.median([each[how][0] for each in found])),
-            float(np.median([each[how][1] for each in found])),
-            float(np.median([each[how][0] / each[BARE][0] for each in found])),
-            TARGET if how == OURS else None,
-        )
-        for how in ways
-    ]
+        found = [{how: rate(publish) for how, publish in ways.items()} for _ in range(50 if quick else 300)]
+    for how in (PY_AMQP, OURS, MANY):
+        for column, unit in enumerate(("/s", "CPU us")):
+            value, reference = (float(np.median([each[way][column] for each in found])) for way in (how, BARE))
+            ratio = float(np.median([each[how][column] / each[BARE][column] for each in found]))
+            target = TARGET if how == OURS and column == 0 else None
+            yield Figure(f"publish with {how}", unit, value, BARE, reference, ratio, at_least=target)
 
 
 def rate(publish: Callable[[int], None]) -> tuple[float, float]:
@@ -134,27 +112,3 @@ def rate(publish: Callable[[int], None]) -> tuple[float, float]:
     began, used = time.perf_counter(), time.process_time()
     publish(POST)
     return POST / (time.perf_counter() - began), (time.process_time() - used) / POST * 1e6
-
-
-def main() -> int:
-    """Measure and print the table; exit 1 if the target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.confirms", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="50 rounds instead of 300")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    rows = measure(50 if options.quick else 300)
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows]))
-    else:
-        table = Table("publishes with", "messages/s", "CPU us", "x bare Celery", "target", box=None)
-        for row in rows:
-            verdict = ""
-            if row.target is not None:
-                verdict = f">= {row.target:g}: {'met' if row.ratio >= row.target else 'MISSED'}"
-            table.add_row(row.how, f"{row.per_second:.0f}", f"{row.cpu_us:.0f}", f"{row.ratio:.2f}", verdict)
-        Console(width=100, highlight=False).print(table)
-    return int(any(row.target is not None and row.ratio < row.target for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

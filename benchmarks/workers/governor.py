@@ -1,4 +1,4 @@
-"""``python -m benchmarks.governor``: the cost of the memory-aware worker.
+"""The cost of the memory-aware worker.
 
 The reference is the same worker without the governor: at the same time for empty tasks, alternately for the processor
 time of an idle worker.
@@ -6,11 +6,9 @@ time of an idle worker.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
@@ -19,13 +17,11 @@ import django
 
 django.setup()
 
-import json  # noqa: E402
-
 import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.progress import track  # noqa: E402
-from rich.table import Table  # noqa: E402
 
+from benchmarks.frame import Figure  # noqa: E402
 from tests.support.place import new_place, until  # noqa: E402
 
 if TYPE_CHECKING:
@@ -37,18 +33,6 @@ QUEUES = ("antenna", "antenna-housekeeping")
 #: Few, so that most of the time is spent on replacing children.
 TASKS_PER_CHILD = 2
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Medians over the pairs; ``ratio`` is the geometric mean of the pairs' ratios, with the governor to without."""
-
-    figure: str
-    without: float
-    governed: float
-    ratio: float
-    lowest: float
-    highest: float
 
 
 def rates(governors: dict[str, str], tasks: int) -> dict[str, float]:
@@ -116,41 +100,21 @@ def _ticks(worker: Process) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def main() -> int:
-    """Measure in pairs and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.governor", description=__doc__)
-    parser.add_argument("--pairs", type=int, default=6, help="pairs of workers; even, since they swap queues (6)")
-    parser.add_argument("--tasks", type=int, default=6000, help="tasks per worker (6000)")
-    parser.add_argument("--idle-seconds", type=float, default=30, help="duration of the idle measurement (30)")
-    parser.add_argument("--children", type=int, default=20, help="children that are replaced, per worker (20)")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+def figures(quick: bool) -> Iterator[Figure]:
+    """Measure in pairs."""
+    tasks, seconds, children = (1000, 5, 4) if quick else (6000, 30, 20)
     pairs = []
-    for number in track(range(options.pairs), "pairs", console=Console(stderr=True)):
+    for number in track(range(2 if quick else 6), "pairs", console=Console(stderr=True)):
         order = ("off", "on") if number % 2 else ("on", "off")
-        found = rates(dict(zip(QUEUES, order, strict=True)), options.tasks)
+        found = rates(dict(zip(QUEUES, order, strict=True)), tasks)
         pairs.append((found["off"], found["on"]))
-    rows = [_measured("tasks that do nothing, a second", pairs)] if pairs else []
-    idle = [(idle_percent("off", options.idle_seconds), idle_percent("on", options.idle_seconds))]
-    rows.append(_measured("idle parent, percent of a core", idle))
-    gaps = [(gap_seconds("off", options.children), gap_seconds("on", options.children))]
-    rows.append(_measured("pause for a new child, seconds", gaps))
-    if options.json:
-        print(json.dumps([asdict(row) for row in rows]))
-        return 0
-    table = Table("figure", "without (reference)", "with", "ratio", "lowest", "highest", box=None)
-    for row in rows:
-        values = (row.without, row.governed, row.ratio, row.lowest, row.highest)
-        table.add_row(row.figure, *(f"{value:.3f}" for value in values))
-    Console(width=110).print(table)
-    return 0
+    yield _figure("tasks that do nothing", "/s", pairs)
+    yield _figure("idle parent", "% of a core", [(idle_percent("off", seconds), idle_percent("on", seconds))])
+    yield _figure("pause for a new child", "s", [(gap_seconds("off", children), gap_seconds("on", children))])
 
 
-def _measured(figure: str, pairs: list[tuple[float, float]]) -> Measured:
+def _figure(what: str, unit: str, pairs: list[tuple[float, float]]) -> Figure:
+    """Return the medians, and the geometric mean of the pairs' ratios."""
     ratios = [max(governed, 1e-3) / max(without, 1e-3) for without, governed in pairs]
     without, governed = (float(np.median([pair[of] for pair in pairs])) for of in (0, 1))
-    return Measured(figure, without, governed, float(np.exp(np.mean(np.log(ratios)))), min(ratios), max(ratios))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return Figure(what, unit, governed, "without the governor", without, float(np.exp(np.mean(np.log(ratios)))))

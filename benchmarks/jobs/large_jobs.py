@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django.db import connection
@@ -16,16 +14,6 @@ if TYPE_CHECKING:
 
 #: Captures of the first statement; each further one doubles them.
 FIRST = 1000
-
-
-@contextmanager
-def test_database() -> Iterator[None]:
-    """Make a migrated test database, and remove it afterwards."""
-    connection.creation.create_test_db(verbosity=0)
-    try:
-        yield
-    finally:
-        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
 
 
 def captures(world: World, count: int) -> None:

@@ -1,0 +1,1 @@
+"""What a job's tasks do with the database and NATS."""

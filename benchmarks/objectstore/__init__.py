@@ -1,0 +1,1 @@
+"""The object store as a queue."""

@@ -1,0 +1,1 @@
+"""Publishing: message by message and in batches."""

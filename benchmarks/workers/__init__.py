@@ -1,0 +1,1 @@
+"""Workers under load: the governor, and queues beside each other."""

@@ -14,7 +14,7 @@ from ami.celery_internals import CHECKED, INTERNALS, Internal, missing
 ROOT = Path(__file__).parents[3]
 LIBRARIES = frozenset(CHECKED)
 #: Private by name only: documented by the standard library and by Django.
-DOCUMENTED = {"_meta", "_exit", "_current_frames"}
+DOCUMENTED = {"_meta", "_state", "_exit", "_current_frames"}
 NAMES = {internal.name for internal in INTERNALS}
 MODULES = [path for path in sorted(ROOT.glob("ami/**/*.py")) if path.name != "celery_internals.py"]
 

@@ -56,8 +56,8 @@ def test_every_page_is_listed_and_takes_few_statements(rows, monkeypatch):
     assert {name for name, found in known.items() if found} == {pattern.name for pattern in urls.urlpatterns}
     browser = everyone_with_permissions()
     # Others share the snapshot, which is measured below.
-    for module in ("page", "polls", "refresher"):
-        monkeypatch.setattr(f"ami.console.{module}.FRESH_SECONDS", 3600.0)
+    for fresh in ("console.page.FRESH", "console.polls.FRESH", "telemetry.snapshots.shared.MEMO"):
+        monkeypatch.setattr(f"ami.{fresh}_SECONDS", 3600.0)
     with one_list_of_apps():
         took = {address: statements(browser, address) for _, address in console_rows.all_addresses()}
     assert {address: made for address, made in took.items() if len(made) > MOST_STATEMENTS} == {}

@@ -45,7 +45,7 @@ endif
 test-fast: setup ## Run the tests that need neither services nor processes
 	$(V) -m tests fast --workers $(WORKERS)
 
-smoke: setup ## Run the tests in containers; skipped with a message if there is no engine
+smoke: setup ## Run all tests in containers, of which `make test` runs a part; skipped with a message if there is no engine
 	$(V) -m pytest tests/smoke --timeout=900 --durations=15 $(ARGS)
 
 SCRIPTS := compose/start/* compose/build/install compose/rabbitmq/with-cookie compose/rabbitmq/members compose/redis/with-password compose/postgres/database-user .ci/run .ci/compose-files

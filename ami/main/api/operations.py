@@ -24,7 +24,6 @@ from ami.queues.wishes import LONGEST_WHY, Operator
 
 #: A request of web may not wait as long as the command: 0 s answers at once with who has confirmed so far.
 MOST_WAIT_SECONDS = 10.0
-MOST_AUDIT_ENTRIES = 500
 #: Of one request; the command moves any number.
 MOST_MOVED = 1000
 NAME = OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH)

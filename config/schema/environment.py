@@ -175,7 +175,7 @@ def _value(values: Environment, each: Variable) -> Any:
 
 
 def django_settings(values: Environment) -> dict[str, Any]:
-    """Return the variables that are Django settings under their own name: the public ones of these concerns."""
-    fields = [field for concern in (Web, Files, Tasks, Alerts) for field in concern.model_fields]
+    """Return the variables that are Django settings under their own name: the public ones of web, files and tasks."""
+    fields = [field for concern in (Web, Files, Tasks) for field in concern.model_fields]
     public = [field for field in fields if not of(Environment, field).secret and not field.startswith("django_")]
     return {field.upper(): getattr(values, field) for field in public}

@@ -181,8 +181,16 @@ RABBITMQ_MANAGEMENT_URL = values.rabbitmq_management_url
 ANTENNA_RESCUE_WEBHOOK_URL = values.antenna_rescue_webhook_url
 ANTENNA_ALERT_WEBHOOK_URL = values.antenna_alert_webhook_url
 ANTENNA_ALERT_WEBHOOK_SECRET = values.antenna_alert_webhook_secret
+ANTENNA_ALERT_EMAIL = values.antenna_alert_email
+ANTENNA_ALERT_INTERVAL_SECONDS = values.antenna_alert_interval_seconds
+ANTENNA_ALERT_DURATION_FACTOR = values.antenna_alert_duration_factor
+ANTENNA_ALERT_REPEAT_SECONDS = values.antenna_alert_repeat_seconds
+ANTENNA_PUBLIC_URL = values.antenna_public_url
 ANTENNA_STARTED_BY = values.antenna_started_by
 globals().update(mail(values.email_url, values.antenna_email_from))
+ANTENNA_LETTER_DAYS = values.antenna_letter_days
+ANTENNA_AUDIT_DAYS = values.antenna_audit_days
+ANTENNA_LETTER_MINUTES = values.antenna_letter_minutes
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True

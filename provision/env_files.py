@@ -14,9 +14,6 @@ from provision import dotenv
 ROOT = Path(__file__).parent.parent
 EXAMPLE, SERVICES_EXAMPLE = ROOT / ".env.example", ROOT / ".env.services.example"
 
-#: What `.env` alone once held, and what `.env.services` calls it now.
-RENAMED = {"RABBITMQ_ERLANG_COOKIE": "ERLANG_COOKIE", "RABBITMQ_ERLANG_COOKIE_FILE": "ERLANG_COOKIE_FILE"}
-
 
 class Refused(Exception):
     """Nothing was written; the message says why, and what to do."""
@@ -53,9 +50,6 @@ LOGINS = (
     Login("NATS_URL", "NATS_USER", "NATS_PASSWORD"),
 )
 
-#: PostgreSQL's superuser, where `.env.services` does not name another one.
-SUPERUSER = "postgres"
-
 
 def services_file(env: Path) -> Path:
     """Return where the services' logins are that belong to ``env``."""
@@ -88,54 +82,28 @@ def write(env: Path, *, local: bool = False, changes: Mapping[str, str] = Mappin
     return [f"{env}: written with {source}; {remark}", *(f"{path}: written" for path in texts if path != env)]
 
 
-def moved() -> set[str]:
-    """Return the variables that belong into `.env.services`, by their present and former names."""
-    return {*dotenv.names(SERVICES_EXAMPLE.read_text()), *RENAMED}
-
-
 def logins(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the services' variables that a `.env` holds: by name, as files, and as parts of its URLs."""
-    explicit = {RENAMED.get(name, name): value for name, value in variables.items() if name in moved() and value}
+    """Return the services' variables that the URLs of an ``env`` hold."""
     found: dict[str, str] = {}
     for login in LOGINS:
         found |= login.read(variables.get(login.url, ""))
-    found |= explicit
-    return _with_superuser(found | {name.removesuffix("_FILE"): "" for name in explicit if name.endswith("_FILE")})
-
-
-def _with_superuser(values: Mapping[str, str]) -> dict[str, str]:
-    """Return both logins of PostgreSQL where one account is both, as in the version that had `.env` alone."""
-    found = dict(values)
-    superuser = values.get("POSTGRES_USER")
-    if values.get("DATABASE_USER") in ({superuser, None} if superuser else {SUPERUSER}):
-        for this, other in (("DATABASE", "POSTGRES"), ("POSTGRES", "DATABASE")):
-            if f"{this}_PASSWORD" not in values:
-                copied = (name for name in ("_USER", "_PASSWORD", "_PASSWORD_FILE") if other + name in values)
-                found |= {this + name: values[other + name] for name in copied}
     return found
 
 
 def _services_from(env: Path, services: Path) -> str:
     variables = dotenv.variables(env.read_text())
-    values = logins(variables)
-    for login in LOGINS:
-        wanted = {name for name in (login.user, login.password, login.path) if name} - set(values)
-        if wanted and variables.get(f"{login.url}_FILE"):
-            raise Refused(
-                f"{services} cannot be made from {env.name}, where {login.url}_FILE names a file; first set "
-                f"{' and '.join(sorted(wanted))}, or {'its' if len(wanted) == 1 else 'their'} _FILE, in {env.name}."
-            )
-    _create(services, dotenv.with_secrets(SERVICES_EXAMPLE.read_text(), values))
-    left = [name for name in variables if name in moved()]
-    remark = f"; remove from {env.name}: {', '.join(left)}" if left else ""
-    if values.get("DATABASE_USER") and values["DATABASE_USER"] == values.get("POSTGRES_USER"):
-        remark += "; the user in DATABASE_URL is PostgreSQL's superuser: docs/operations.md says how to change that"
-    return f"{services}: written with the logins of {env.name}{remark}"
+    if unread := [login.url for login in LOGINS if variables.get(f"{login.url}_FILE")]:
+        raise Refused(
+            f"{services} cannot be made from {env.name}, where {unread[0]}_FILE names a file; write "
+            f"{services.name} by hand, from {SERVICES_EXAMPLE.name}."
+        )
+    _create(services, dotenv.with_secrets(SERVICES_EXAMPLE.read_text(), logins(variables)))
+    return f"{services}: written with the logins of {env.name}"
 
 
 def _from_services(env: Path, services: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Return each service's password, and the URLs of `.env.example` with the logins of ``services``."""
-    values, example = _with_superuser(dotenv.variables(services.read_text())), dotenv.variables(EXAMPLE.read_text())
+    values, example = dotenv.variables(services.read_text()), dotenv.variables(EXAMPLE.read_text())
     needed = {name for login in LOGINS for name in (login.user, login.password, login.path) if name}
     if missing := sorted(name for name in needed if not values.get(name)):
         raise Refused(

@@ -31,10 +31,7 @@ def note_end(request: Any) -> None:
 
 def take_ended() -> list[str]:
     """Return and forget the ids of tasks whose end is not recorded yet."""
-    taken = []
-    while _ended:
-        taken.append(_ended.popleft())
-    return taken
+    return [_ended.popleft() for _ in range(len(_ended))]
 
 
 def put_back(task_ids: list[str]) -> None:

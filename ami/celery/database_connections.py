@@ -2,6 +2,7 @@
 
 import select
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -47,24 +48,15 @@ def _watch_writes(connection: Any, **_: Any) -> None:
 
 def before_task() -> None:
     """Drop or close what this thread's next task may not use, and have checked what was idle for a while."""
-    for connection in _open():
-        if is_in_doubt(connection):
-            drop(connection)
-        elif _is_old(connection):
-            connection.close()
-        elif time.monotonic() - vars(connection).get(_USED_AT, 0.0) > CHECK_AFTER_SECONDS:
+    for connection in _usable():
+        if time.monotonic() - vars(connection).get(_USED_AT, 0.0) > CHECK_AFTER_SECONDS:
             connection.health_check_done = False  # Django's: the next cursor asks the database first.
 
 
 def after_task() -> None:
     """Keep this thread's connections for its next task, except those in doubt and old ones."""
-    for connection in _open():
-        if is_in_doubt(connection):
-            drop(connection)
-        elif _is_old(connection):
-            connection.close()
-        else:
-            setattr(connection, _USED_AT, time.monotonic())
+    for connection in _usable():
+        setattr(connection, _USED_AT, time.monotonic())
 
 
 def drop_in_doubt() -> None:
@@ -72,6 +64,15 @@ def drop_in_doubt() -> None:
     for connection in _open():
         if is_in_doubt(connection):
             drop(connection)
+
+
+def _usable() -> Iterator[Any]:
+    drop_in_doubt()
+    for connection in _open():
+        if _is_old(connection):
+            connection.close()
+        else:
+            yield connection
 
 
 def is_in_doubt(connection: Any) -> bool:

@@ -1,26 +1,11 @@
 """The origin of a message, which decides its queue: beat, a person, or another task."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.topology import Topology
 
 BEAT, PERSON, TASK = "beat", "person", "task"
-
-_publisher: ContextVar[str | None] = ContextVar("antenna_publisher", default=None)
-
-
-@contextmanager
-def published_by(origin: str) -> Iterator[None]:
-    """Publish every task inside the block with this origin."""
-    token = _publisher.set(origin)
-    try:
-        yield
-    finally:
-        _publisher.reset(token)
 
 
 def of_request(request: Any) -> str:
@@ -34,8 +19,6 @@ def of_publish(topology: Topology, task: str, parent: Any) -> str:
     A subtask keeps its publisher's origin only where its row says so: a person's run of a long export stays a
     person's through all its slices, while the results it leads to are ingest like any other.
     """
-    if asking := _publisher.get():
-        return asking
     if parent is not None and topology.home(task).inherits_origin:
         return of_request(parent.request)
     return TASK

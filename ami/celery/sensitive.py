@@ -12,6 +12,8 @@ from typing import Any
 
 from celery.utils.saferepr import saferepr
 
+from ami.celery import tracebacks
+
 MASK = "********"
 #: Names that are sensitive in every task.
 _everywhere: frozenset[str] = frozenset()
@@ -80,13 +82,8 @@ def values(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[st
 
 def mask_error(error: BaseException | None, secrets: Sequence[str]) -> None:
     """Mask the values in the arguments of an error and of every error behind it; what shows it has none then."""
-    waiting, seen = [error], set()
-    while waiting and secrets:
-        error = waiting.pop()
-        if isinstance(error, BaseException) and id(error) not in seen:
-            seen.add(id(error))
-            error.args = tuple(without(each, secrets) if isinstance(each, str) else each for each in error.args)
-            waiting += [error.__cause__, error.__context__, getattr(error, "exc", None)]
+    for each in tracebacks.behind(error) if secrets else ():
+        each.args = tuple(without(text, secrets) if isinstance(text, str) else text for text in each.args)
 
 
 def without(text: str, secrets: Sequence[str]) -> str:

@@ -210,10 +210,7 @@ def note(made: Note) -> None:
 
 def take_notes() -> list[Note]:
     """Return and forget what was noted."""
-    taken = []
-    while _notes:
-        taken.append(_notes.popleft())
-    return taken
+    return [_notes.popleft() for _ in range(len(_notes))]
 
 
 def has_notes() -> bool:

@@ -24,10 +24,7 @@ _unrecorded: deque[str] = deque(maxlen=10_000)
 
 def take_unrecorded() -> list[str]:
     """Return and forget the ids that are not recorded yet."""
-    taken = []
-    while _unrecorded:
-        taken.append(_unrecorded.popleft())
-    return taken
+    return [_unrecorded.popleft() for _ in range(len(_unrecorded))]
 
 
 def put_back(task_ids: list[str]) -> None:

@@ -6,6 +6,7 @@ frames, but before Python 3.13 not the copies of their variables that ``billiard
 never the frames of the error behind a retry.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from celery.signals import task_postrun
@@ -16,12 +17,18 @@ def clear(error: object) -> None:
 
     What was formatted from it, as text or as ``ExceptionInfo``, stays as it is.
     """
+    for each in behind(error):
+        each.__traceback__ = None
+
+
+def behind(error: object) -> Iterator[BaseException]:
+    """Yield an error and every error behind it; nothing for another object."""
     waiting, seen = [error], set()
     while waiting:
         error = waiting.pop()
         if isinstance(error, BaseException) and id(error) not in seen:
             seen.add(id(error))
-            error.__traceback__ = None
+            yield error
             waiting += [error.__cause__, error.__context__, getattr(error, "exc", None)]
             if isinstance(error, BaseExceptionGroup):
                 waiting += error.exceptions

@@ -66,13 +66,7 @@ class GovernorStep(bootsteps.StartStopStep):
         return {"governor": self.governor.info() if self.governor else None, "starts": self.plan.starts()}
 
     def _governor(self, consumer: Any) -> Governor:
-        plan = self.plan
-
-        def call_later(seconds: float, function: Callable[..., Any], *args: Any) -> Any:
-            if consumer.hub:
-                return consumer.timer.call_after(seconds, function, args)
-            # Here the timer has its own thread; its calls must run on the loop's thread.
-            return consumer.timer.call_after(seconds, consumer.call_soon, (function, *args))
+        plan, call_later = self.plan, later(consumer)
 
         multiplier = max(1, int(consumer.prefetch_multiplier))
         adapter = adapter_for(consumer.pool, plan.settings, multiplier, call_later, plan.soft_kib, plan.hard_kib)
@@ -100,6 +94,18 @@ class GovernorStep(bootsteps.StartStopStep):
         except Exception:
             logger.exception("Governor check failed; retrying in %g s", self.plan.settings.memory_check_interval)
             return None
+
+
+def later(consumer: Any) -> Callable[..., Any]:
+    """Return what calls a function on the loop's thread after some seconds."""
+
+    def call_later(seconds: float, function: Callable[..., Any], *args: Any) -> Any:
+        if consumer.hub:
+            return consumer.timer.call_after(seconds, function, args)
+        # Here the timer has its own thread; its calls must run on the loop's thread.
+        return consumer.timer.call_after(seconds, consumer.call_soon, (function, *args))
+
+    return call_later
 
 
 def add_to(app: Any, options: Options) -> None:

@@ -58,11 +58,6 @@ class ClosableConsumer(Consumer):
         """Return the closed queues that are consumed nevertheless."""
         return [name for name in self.closed if not self.is_closed(name)]
 
-    def follow_closed(self) -> None:
-        """Consume from what is lost again, and no longer from what is leaking."""
-        if self._is_started:
-            self._follow_closed()
-
     def consume(self, no_ack: bool | None = None) -> None:
         """Start consuming from the queues that are not closed; see ``kombu.Consumer.consume``."""
         self._is_started = True

@@ -19,7 +19,7 @@ from ami.topology.overrides import AUTO, BOUNDS
 from ami.topology.process import Kind
 from ami.topology.process_group import ProcessGroup
 from ami.topology.topology import Topology, load
-from ami.topology.written_file import write
+from ami.topology.written_file import write, write_or_print
 
 COMPOSE_FILE = "docker-compose.worker.yml"
 
@@ -27,10 +27,11 @@ COMPOSE_FILE = "docker-compose.worker.yml"
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; a `TopologyError` is printed to stderr, exit code 2."""
     arguments, extra = _parser().parse_known_args(argv)
+    arguments.extra = extra
     if extra and arguments.verb not in ("worker", "beat"):
         _parser().error(f"unrecognized arguments: {' '.join(extra)}")
     try:
-        return int(VERBS[arguments.verb](load(), arguments, extra) or 0)
+        return int(VERBS[arguments.verb](load(), arguments) or 0)
     except TopologyError as error:
         print(f"ami.topology: {error}", file=sys.stderr)
         return 2
@@ -82,15 +83,15 @@ def _concurrency(text: str) -> int:
     return int(text)
 
 
-def _worker(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _exec(command.worker(topology, arguments.queue, extra), "worker", arguments)
+def _worker(topology: Topology, arguments: argparse.Namespace) -> int:
+    return _exec(command.worker(topology, arguments.queue, arguments.extra), "worker", arguments)
 
 
-def _beat(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return _exec(command.beat(extra), "beat", arguments)
+def _beat(topology: Topology, arguments: argparse.Namespace) -> int:
+    return _exec(command.beat(arguments.extra), "beat", arguments)
 
 
-def _all(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+def _all(topology: Topology, arguments: argparse.Namespace) -> int:
     only = arguments.only.split(",") if arguments.only else ()
     with TemporaryDirectory(prefix="antenna-") as folder:
         commands = one_machine.commands(os.environ, Path(folder), arguments.concurrency, only, has_beat=arguments.beat)
@@ -117,7 +118,7 @@ def _preflight(argv: Sequence[str], environment: dict[str, str]) -> int:
     return subprocess.run(preflight, env=environment, stdin=subprocess.DEVNULL, check=False).returncode  # noqa: S603
 
 
-def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+def _table(topology: Topology, arguments: argparse.Namespace) -> None:
     rows = topology.as_dicts()
     if arguments.json:
         print(json.dumps({"routing": topology.routing, "fingerprint": topology.fingerprint, "workloads": rows}))
@@ -140,28 +141,25 @@ def _table(topology: Topology, arguments: argparse.Namespace, extra: list[str]) 
     print(f"routing {topology.routing}, fingerprint {topology.fingerprint}")
 
 
-def _queues(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+def _queues(topology: Topology, arguments: argparse.Namespace) -> None:
     print("\n".join(topology.queues))
 
 
-def _policies(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+def _policies(topology: Topology, arguments: argparse.Namespace) -> None:
     print(json.dumps(list(broker.policies(topology)), indent=2))
 
 
-def _definitions(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
+def _definitions(topology: Topology, arguments: argparse.Namespace) -> None:
     declared = (RabbitMQAccount, NatsAccount) if arguments.nats_login else (RabbitMQAccount,)
     user, password, vhost, *nats = accounts(os.environ, *declared)
     account = definitions.Account(user, password, vhost)
     text = json.dumps(definitions.render(topology, account, definitions.parse(arguments.rabbitmq)), indent=2) + "\n"
     if arguments.nats_login:
         write(arguments.nats_login, nats_login.render(*nats), nats_login.MODE)
-    if arguments.write:
-        write(arguments.write, text)
-    else:
-        print(text, end="")
+    write_or_print(arguments.write, text)
 
 
-def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
+def _compose(topology: Topology, arguments: argparse.Namespace) -> int:
     path, text = Path(COMPOSE_FILE), compose.render()
     if arguments.check:
         if path.exists() and path.read_text() == text:
@@ -175,18 +173,6 @@ def _compose(topology: Topology, arguments: argparse.Namespace, extra: list[str]
     return 0
 
 
-def _kubernetes(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> int:
-    return cli.kubernetes(topology, arguments)
-
-
-def _alerts(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
-    monitoring.alert_rules(topology, arguments)
-
-
-def _dashboard(topology: Topology, arguments: argparse.Namespace, extra: list[str]) -> None:
-    monitoring.grafana_dashboard(topology, arguments)
-
-
 VERBS = {
     "worker": _worker,
     "beat": _beat,
@@ -196,9 +182,9 @@ VERBS = {
     "policies": _policies,
     "definitions": _definitions,
     "compose": _compose,
-    "kubernetes": _kubernetes,
-    "alerts": _alerts,
-    "dashboard": _dashboard,
+    "kubernetes": cli.kubernetes,
+    "alerts": monitoring.alert_rules,
+    "dashboard": monitoring.grafana_dashboard,
 }
 
 if __name__ == "__main__":

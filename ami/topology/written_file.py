@@ -30,3 +30,11 @@ def write(path: Path, text: str, mode: int = EVERYBODY) -> None:
             raise
     except OSError as error:
         raise TopologyError(f"{path} cannot be written ({error.strerror}); name a file in a writable folder.") from None
+
+
+def write_or_print(path: Path | None, text: str) -> None:
+    """Write the file, or print the text where none is named."""
+    if path is not None:
+        write(path, text)
+    else:
+        print(text, end="")

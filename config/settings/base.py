@@ -188,14 +188,9 @@ ANTENNA_ALERT_REPEAT_SECONDS = values.antenna_alert_repeat_seconds
 ANTENNA_PUBLIC_URL = values.antenna_public_url
 ANTENNA_STARTED_BY = values.antenna_started_by
 globals().update(mail(values.email_url, values.antenna_email_from))
-ANTENNA_COLLECT_LETTERS = values.antenna_collect_letters
 ANTENNA_LETTER_DAYS = values.antenna_letter_days
 ANTENNA_AUDIT_DAYS = values.antenna_audit_days
-ANTENNA_ADMIN_HISTORY_DAYS = values.antenna_admin_history_days
-ANTENNA_JOB_LOG_DAYS = values.antenna_job_log_days
-ANTENNA_EXPORT_DAYS = values.antenna_export_days
 ANTENNA_LETTER_MINUTES = values.antenna_letter_minutes
-ANTENNA_SENSITIVE_NAMES = values.antenna_sensitive_names
 
 #: Whether Flower, which can stop workers and send tasks, refuses to start without a login (config/flower.py).
 FLOWER_LOGIN_REQUIRED = True

@@ -26,7 +26,7 @@ from ami.celery.desired_state.wish_file import WishFile
 from ami.celery.sweep_thread import SweepThread
 from ami.celery.worker_records import WorkerReport
 from ami.environment.reader import read
-from ami.governor.bootstep import GovernorStep
+from ami.governor.bootstep import GovernorStep, later
 from ami.topology.image import Image
 
 logger = get_logger(__name__)
@@ -91,7 +91,7 @@ class DesiredState:
             service=self._facts["service"],
             queues=self._facts["queues"],
         )
-        self._call_later = _later(consumer)
+        self._call_later = later(consumer)
         self._reconciler = Reconciler(
             identity,
             self._reporter,
@@ -216,18 +216,6 @@ class DesiredState:
     def _ended(self, **_: Any) -> None:
         self._sweep.stop()
         self._reporter.stop()
-
-
-def _later(consumer: Any) -> Any:
-    """Return what calls a function on the loop's thread after some seconds."""
-
-    def call_later(seconds: float, function: Any, *args: Any) -> Any:
-        if consumer.hub:
-            return consumer.timer.call_after(seconds, function, args)
-        # Here the timer has its own thread.
-        return consumer.timer.call_after(seconds, consumer.call_soon, (function, *args))
-
-    return call_later
 
 
 def _governor_status(consumer: Any) -> dict[str, Any]:

@@ -25,10 +25,7 @@ _noted: deque[Failure] = deque(maxlen=10_000)
 
 def take() -> list[Failure]:
     """Return and forget what was noted; called in the worker's thread."""
-    taken = []
-    while _noted:
-        taken.append(_noted.popleft())
-    return taken
+    return [_noted.popleft() for _ in range(len(_noted))]
 
 
 def kind_of(error: object) -> str:

@@ -1,4 +1,4 @@
-"""One process: how much memory is its own, and whether it is still the one it was (proc_pid_*(5))."""
+"""One process: how much memory is its own (proc_pid_*(5))."""
 
 import os
 from pathlib import Path
@@ -58,33 +58,6 @@ def data_kib(pid: int, root: Path = Path("/")) -> int:
     Raises as ``pss_kib`` does.
     """
     return _field(pid, "status", "VmData", root)
-
-
-def start_ticks(pid: int, root: Path = Path("/")) -> int:
-    """Return when the process started, in clock ticks since boot: with the pid, its name for as long as the host runs.
-
-    Raises:
-        ProcessLookupError: no such process.
-        ValueError: the file lacks the value.
-    """
-    return _stat(pid, root)[1]
-
-
-def alive(pid: int, ticks: int, root: Path = Path("/")) -> bool:
-    """Return whether ``pid`` still is the process that started at ``ticks``, and has not ended (a zombie has)."""
-    try:
-        state, started = _stat(pid, root)
-    except ProcessLookupError:
-        return False
-    return started == ticks and state not in "ZX"
-
-
-def _stat(pid: int, root: Path) -> tuple[str, int]:
-    # The second field is the program's name, which may itself hold spaces and brackets.
-    columns = _text(pid, "stat", root).rpartition(")")[2].split()
-    if len(columns) < 20:
-        raise ValueError(f"/proc/{pid}/stat has {len(columns)} fields after the name; the start is the 20th")
-    return columns[0], int(columns[19])
 
 
 def _field(pid: int, file: str, name: str, root: Path) -> int:

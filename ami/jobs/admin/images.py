@@ -8,23 +8,18 @@ from django.http import HttpRequest
 
 from ami.jobs.models import JobImage, StoredResult
 from ami.main.admin.large_lists import LargeListAdmin, search_number
+from ami.main.admin.maintenance import ReadOnlyAdmin
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+class UndeletableAdmin(ReadOnlyAdmin):
     """Read-only rows; deleting their job deletes them."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
-        return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         return False
 
 
 @admin.register(JobImage)
-class JobImageAdmin(ReadOnlyAdmin, LargeListAdmin):
+class JobImageAdmin(UndeletableAdmin, LargeListAdmin):
     """The state of each image of each job; the states are a filter of one job's images."""
 
     list_display = ("pk", "job_id", "source_image_id", "state", "attempts", "lease_expires_at", "settled_at", "error")
@@ -56,7 +51,7 @@ class JobImageAdmin(ReadOnlyAdmin, LargeListAdmin):
 
 
 @admin.register(StoredResult)
-class StoredResultAdmin(ReadOnlyAdmin, LargeListAdmin):
+class StoredResultAdmin(UndeletableAdmin, LargeListAdmin):
     """Results that workers posted, and whether they were handled."""
 
     list_display = ("key", "job_id", "size_bytes", "created_at", "handled_at", "error")

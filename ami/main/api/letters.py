@@ -12,7 +12,7 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.operations import OperationsView, given_in, number, refusing, text_parameter
+from ami.main.api.operations import OperationsView, answers, given_in, number, refusing, takes
 from ami.queues.letters import bodies, editing, found, replays, rows
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
 from ami.queues.models import Letter, Replay
@@ -77,11 +77,7 @@ class LetterViewSet(OperationsView):
     unrecorded = ("replay", "discard", "edit", "body")
     reads = {"list": (*FILTERS, "limit"), "causes": (*FILTERS, "limit"), "counts": (*FILTERS, "by")}
 
-    @extend_schema(
-        operation_id="letters_list",
-        responses=OpenApiTypes.OBJECT,
-        parameters=[OpenApiParameter("name", exclude=True), *map(text_parameter, reads["list"])],
-    )
+    @answers(*reads["list"], operation_id="letters_list")
     def list(self, request: Request) -> Response:
         """Return the newest letters, at most ``limit`` (50; 500 at most); ``state`` is ``dead`` or another one."""
         limit = number(request, "limit", MOST_LISTED, default=50)
@@ -90,22 +86,16 @@ class LetterViewSet(OperationsView):
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def retrieve(self, _: Request, name: str) -> Response:
         """Return one letter with its trail, and its failures with their tracebacks."""
-        return Response(found.whole(_letter(name)))
+        return Response(found.whole(_row(Letter, name)))
 
-    @extend_schema(
-        responses=OpenApiTypes.OBJECT,
-        parameters=[OpenApiParameter("name", exclude=True), *map(text_parameter, reads["causes"])],
-    )
+    @answers(*reads["causes"])
     @action(detail=False, methods=["get"])
     def causes(self, request: Request) -> Response:
         """Return the letters by cause, the most frequent first."""
         limit = number(request, "limit", MOST_LISTED, default=50)
         return Response([found.group_as_dict(group) for group in found.groups(_rows(request), limit)])
 
-    @extend_schema(
-        responses=OpenApiTypes.OBJECT,
-        parameters=[OpenApiParameter("name", exclude=True), *map(text_parameter, reads["counts"])],
-    )
+    @answers(*reads["counts"])
     @action(detail=False, methods=["get"])
     def counts(self, request: Request) -> Response:
         """Return how many letters died in each hour, or ``by=day``."""
@@ -115,10 +105,7 @@ class LetterViewSet(OperationsView):
         counted = found.over_time(_rows(request), by_day=by == "day")
         return Response([{"from": span.isoformat(), "letters": count} for span, count in counted])
 
-    @extend_schema(
-        request=ReplayBody, responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)]
-    )
-    @action(detail=False, methods=["post"], serializer_class=ReplayBody)
+    @takes(ReplayBody, detail=False)
     def replay(self, request: Request) -> Response:
         """Begin a replay; whoever collects letters publishes them. Its address is ``replays/ID/``."""
         given, operator = given_in(ReplayBody, request), Operator(request.user, "api")
@@ -130,10 +117,7 @@ class LetterViewSet(OperationsView):
             begun = replays.in_background(replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, **options))
         return Response(replays.as_dict(begun), status=202)
 
-    @extend_schema(
-        request=SelectionBody, responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)]
-    )
-    @action(detail=False, methods=["post"], serializer_class=SelectionBody)
+    @takes(SelectionBody, detail=False)
     def discard(self, request: Request) -> Response:
         """Give letters up; their rows stay for a while."""
         given = given_in(SelectionBody, request)
@@ -145,14 +129,13 @@ class LetterViewSet(OperationsView):
             count = rows.discard_recorded(selection, operator, why=given["why"], limit=given["limit"])
         return Response({"discarded": count})
 
-    @extend_schema(request=EditBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=EditBody)
+    @takes(EditBody)
     def edit(self, request: Request, name: str) -> Response:
         """Replay a letter with other arguments; the first ones are kept."""
         given, operator = given_in(EditBody, request), Operator(request.user, "api")
         new = {which: None if given[which] is None else editing.written(given[which]) for which in ("args", "kwargs")}
         with refusing():
-            row = editing.edit(_letter(name).pk, new["args"], new["kwargs"], operator, why=given["why"])
+            row = editing.edit(_row(Letter, name).pk, new["args"], new["kwargs"], operator, why=given["why"])
             selection = Selection(ids=(row.pk,))
             begun = replays.begin(settings.ANTENNA_TOPOLOGY, selection, operator, why=given["why"])
             replays.in_background(begun)
@@ -162,7 +145,7 @@ class LetterViewSet(OperationsView):
     @action(detail=True, methods=["get"])
     def body(self, request: Request, name: str) -> HttpResponse:
         """Return the message as it was published, secrets included."""
-        row = _letter(name)
+        row = _row(Letter, name)
         with refusing():
             body = bodies.looked_at(row, Operator(request.user, "api"))
         return HttpResponse(body, content_type="text/plain; charset=utf-8")
@@ -176,11 +159,7 @@ class ReplayViewSet(OperationsView):
     needs = {"list": "view_letter", "retrieve": "view_letter", "stop": "replay_letter", "resume": "replay_letter"}
     unrecorded = ("stop", "resume")
 
-    @extend_schema(
-        operation_id="replays_list",
-        responses=OpenApiTypes.OBJECT,
-        parameters=[OpenApiParameter("name", exclude=True)],
-    )
+    @answers(operation_id="replays_list")
     def list(self, _: Request) -> Response:
         """Return the latest 50 replays."""
         return Response([replays.as_dict(row) for row in Replay.objects.order_by("-pk")[:50]])
@@ -188,21 +167,16 @@ class ReplayViewSet(OperationsView):
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def retrieve(self, _: Request, name: str) -> Response:
         """Return how far a replay is."""
-        row = Replay.objects.filter(pk=int(name)).first()
-        if row is None:
-            raise NotFound
-        return Response(replays.as_dict(row))
+        return Response(replays.as_dict(_row(Replay, name)))
 
-    @extend_schema(request=WhyBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=WhyBody)
+    @takes(WhyBody)
     def stop(self, request: Request, name: str) -> Response:
         """Stop a replay; it can be resumed."""
         why = given_in(WhyBody, request)["why"]
         with refusing():
             return Response(replays.as_dict(replays.stop(int(name), Operator(request.user, "api"), why=why)))
 
-    @extend_schema(request=WhyBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=WhyBody)
+    @takes(WhyBody)
     def resume(self, request: Request, name: str) -> Response:
         """Go on with a stopped replay."""
         why = given_in(WhyBody, request)["why"]
@@ -230,8 +204,8 @@ def _selection(given: dict[str, Any]) -> Selection:
     return selection
 
 
-def _letter(name: str) -> Letter:
-    row = Letter.objects.filter(pk=int(name)).first()
+def _row(model: Any, name: str) -> Any:
+    row = model.objects.filter(pk=int(name)).first()
     if row is None:
         raise NotFound
     return row

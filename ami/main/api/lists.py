@@ -95,6 +95,19 @@ def projects_of(request: Request, *, narrowed: bool) -> QuerySet[Project]:
         raise ValidationError({"project": [f"'{text[:50]}': {error}."]}) from error
 
 
+class UsedInProjects:
+    """A view over shared rows, of which users see those that their projects use."""
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return the rows that the caller's projects use; a superuser sees all unless the list names a project."""
+        rows: Any = super().get_queryset()  # type: ignore[misc]
+        request: Request = self.request  # type: ignore[attr-defined]
+        listed = self.action == "list"  # type: ignore[attr-defined]
+        if request.user.is_superuser and not (listed and project_asked(request)):
+            return rows
+        return rows.used_in(projects_of(request, narrowed=listed).values("pk"))
+
+
 class ProjectScoped(KnownParameters):
     """A view over the objects of the user's projects.
 

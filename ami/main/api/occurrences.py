@@ -11,8 +11,7 @@ from rest_framework.request import Request
 
 from ami.main.api.file_fields import CaptureUrlField, CropUrlField
 from ami.main.api.files import FileLinks, file_action, file_response, picture
-from ami.main.api.lists import PROJECT, ProjectScoped, parameters, projects_of, share, whole_number, words
-from ami.main.api.parameters import project_asked
+from ami.main.api.lists import PROJECT, ProjectScoped, UsedInProjects, parameters, share, whole_number, words
 from ami.main.models import Classification, Detection, Identification, Occurrence, SourceImage, Taxon
 from ami.main.services.keyset import Order
 from ami.main.services.stored_files import CROP
@@ -216,7 +215,7 @@ TAXON_FILTERS = {"name": ("name__icontains", words), "rank": ("rank", words), "p
 
 
 @extend_schema_view(list=extend_schema(parameters=[*parameters(TAXON_FILTERS), PROJECT]))
-class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
+class TaxonViewSet(UsedInProjects, ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
     """The shared checklist, and the taxa used in the caller's projects."""
 
     queryset = Taxon.objects.all()
@@ -225,11 +224,3 @@ class TaxonViewSet(ProjectScoped, viewsets.ReadOnlyModelViewSet[Taxon]):
     project_lookup = None
     filters = TAXON_FILTERS
     reads = {"list": ("project",)}
-
-    def get_queryset(self) -> QuerySet[Taxon]:
-        """Return the visible taxa; a superuser sees all, unless the list is filtered by project."""
-        taxa: QuerySet[Taxon] = super().get_queryset()
-        listed = self.action == "list"
-        if self.request.user.is_superuser and not (listed and project_asked(self.request)):
-            return taxa
-        return taxa.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]

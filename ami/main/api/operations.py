@@ -24,15 +24,22 @@ from ami.queues.wishes import LONGEST_WHY, Operator
 
 #: A request of web may not wait as long as the command: 0 s answers at once with who has confirmed so far.
 MOST_WAIT_SECONDS = 10.0
-MOST_AUDIT_ENTRIES = 500
 #: Of one request; the command moves any number.
 MOST_MOVED = 1000
 NAME = OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH)
+NO_NAME = OpenApiParameter("name", exclude=True)
 
 
-def text_parameter(name: str) -> OpenApiParameter:
-    """Return how the schema tells a parameter of the query."""
-    return OpenApiParameter(name, OpenApiTypes.INT if name == "limit" else OpenApiTypes.STR)
+def answers(*query: str, **described: Any) -> Any:
+    """Describe an endpoint that answers JSON and has no name in its path; ``query`` are its query's parameters."""
+    named = [OpenApiParameter(each, OpenApiTypes.INT if each == "limit" else OpenApiTypes.STR) for each in query]
+    return extend_schema(responses=OpenApiTypes.OBJECT, parameters=[NO_NAME, *named], **described)
+
+
+def takes(body: type[serializers.Serializer[Any]], *, detail: bool = True) -> Callable[[Any], Any]:
+    """Make a method a `POST` endpoint with a body; without ``detail`` it has no name in its path."""
+    described = extend_schema(request=body, responses=OpenApiTypes.OBJECT, parameters=[] if detail else [NO_NAME])
+    return lambda method: described(action(detail=detail, methods=["post"], serializer_class=body)(method))
 
 
 class OperatorPermission(BasePermission):
@@ -102,21 +109,27 @@ class OperationsView(KnownParameters, viewsets.GenericViewSet[Any]):
     #: The permission that an action needs, as in `ami.queues.models.DesiredState`.
     needs: dict[str, str] = {}
 
-    def _wish(self, operation: Callable[..., Any], name: str, *more: str, body: type[WishBody] = WishBody) -> Response:
-        values = given_in(body, self.request)
+
+def wish(operation: Callable[..., Any], about: str, *more: str, body: type[WishBody] = WishBody) -> Any:
+    """Make an operation a `POST` endpoint that waits for the workers' confirmation; ``more`` are fields it takes."""
+
+    def endpoint(_: OperationsView, request: Request, name: str) -> Response:
+        values = given_in(body, request)
         options: dict[str, Any] = {"why": values["why"]}
         if values["until"] is not None:
             options["until"] = values["until"]
         if operation is not worker_operations.restart:
             options["seconds"] = min(values["wait_seconds"], WAIT_SECONDS)
-        operator = Operator(self.request.user, "api")
+        operator = Operator(request.user, "api")
         try:
-            found = operation(settings.ANTENNA_TOPOLOGY, name, *(values[each] for each in more), operator, **options)
-        except Refused as error:
-            raise ValidationError({"detail": str(error)}) from error
+            with refusing():
+                found = operation(settings.ANTENNA_TOPOLOGY, name, *map(values.get, more), operator, **options)
         except TypeError:
             raise ValidationError({"until": ["This operation does not undo itself."]}) from None
         return Response(ConfirmedAnswer(asdict(found)).data)
+
+    endpoint.__name__, endpoint.__doc__ = operation.__name__, about
+    return extend_schema(request=body, responses=ConfirmedAnswer)(action(detail=True, methods=["post"])(endpoint))
 
 
 @extend_schema(parameters=[NAME])
@@ -133,23 +146,14 @@ class QueueViewSet(OperationsView):
     unrecorded = ("pause", "resume", "purge", "move")
     reads = {"peek": ("limit",)}
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)])
+    @answers()
     def list(self, _: Request) -> Response:
         """Return every consumed queue."""
         with current_app.connection_for_read() as connection:
             return Response([asdict(row) for row in overview.queues(settings.ANTENNA_TOPOLOGY, connection)])
 
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def pause(self, _: Request, name: str) -> Response:
-        """Pause the queue on every worker; it lasts over restarts."""
-        return self._wish(pauses.pause, name)
-
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def resume(self, _: Request, name: str) -> Response:
-        """Resume the queue."""
-        return self._wish(pauses.resume, name)
+    pause = wish(pauses.pause, "Pause the queue on every worker; it lasts over restarts.")
+    resume = wish(pauses.resume, "Resume the queue.")
 
     @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])
     @action(detail=True, methods=["get"])
@@ -160,8 +164,7 @@ class QueueViewSet(OperationsView):
             found = messages.peek(settings.ANTENNA_TOPOLOGY, connection, name, limit)
         return Response(asdict(found))
 
-    @extend_schema(request=CountedPurgeBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=CountedPurgeBody)
+    @takes(CountedPurgeBody)
     def purge(self, request: Request, name: str) -> Response:
         """Delete what waits in the queue: about ``count`` messages, which ``dry_run`` tells."""
         given = given_in(CountedPurgeBody, request)
@@ -177,8 +180,7 @@ class QueueViewSet(OperationsView):
             count = messages.purge(topology, connection, name, operator, why=given["why"], expected=expected)
         return Response({"purged": count})
 
-    @extend_schema(request=MoveBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"], serializer_class=MoveBody)
+    @takes(MoveBody)
     def move(self, request: Request, name: str) -> Response:
         """Move messages to another queue."""
         given = given_in(MoveBody, request)
@@ -199,40 +201,16 @@ class WorkerViewSet(OperationsView):
     unrecorded = ("park", "stop", "unpark", "scale", "restart")
     needs = dict.fromkeys(unrecorded, "control_workers")
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("name", exclude=True)])
+    @answers()
     def list(self, _: Request) -> Response:
         """Return every worker that has not ended in order."""
         return Response([asdict(row) for row in overview.workers()])
 
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def park(self, _: Request, name: str) -> Response:
-        """Let the workers finish what runs and take nothing more."""
-        return self._wish(worker_operations.park, name)
-
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def stop(self, _: Request, name: str) -> Response:
-        """Park the workers and end what they run."""
-        return self._wish(worker_operations.stop, name)
-
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def unpark(self, _: Request, name: str) -> Response:
-        """Let the workers take tasks again."""
-        return self._wish(worker_operations.unpark, name)
-
-    @extend_schema(request=ScaleBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def scale(self, _: Request, name: str) -> Response:
-        """Set the number of processes of each worker."""
-        return self._wish(worker_operations.scale, name, "count", body=ScaleBody)
-
-    @extend_schema(request=WishBody, responses=ConfirmedAnswer)
-    @action(detail=True, methods=["post"])
-    def restart(self, _: Request, name: str) -> Response:
-        """Replace the processes of the workers one after the other."""
-        return self._wish(worker_operations.restart, name)
+    park = wish(worker_operations.park, "Let the workers finish what runs and take nothing more.")
+    stop = wish(worker_operations.stop, "Park the workers and end what they run.")
+    unpark = wish(worker_operations.unpark, "Let the workers take tasks again.")
+    scale = wish(worker_operations.scale, "Set the number of processes of each worker.", "count", body=ScaleBody)
+    restart = wish(worker_operations.restart, "Replace the processes of the workers one after the other.")
 
 
 @extend_schema(parameters=[NAME])
@@ -254,8 +232,7 @@ class TaskViewSet(OperationsView):
         with current_app.connection_for_read() as connection:
             return Response(asdict(task_state.search(settings.ANTENNA_TOPOLOGY, connection, name)))
 
-    @extend_schema(request=WishBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=True, methods=["post"])
+    @takes(WishBody)
     def cancel(self, request: Request, name: str) -> Response:
         """Cancel the task wherever it is."""
         given = given_in(WishBody, request)

@@ -3,13 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.operations import OperationsView, number, text_parameter
+from ami.main.api.operations import OperationsView, answers, number
 from ami.queues import failures, overview
 
 MOST_AUDIT_ENTRIES = 500
@@ -21,7 +19,7 @@ class AuditViewSet(OperationsView):
     needs = {"list": "view_auditentry"}
     reads = {"list": ("limit",)}
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("limit", OpenApiTypes.INT)])
+    @answers("limit")
     def list(self, request: Request) -> Response:
         """Return the latest entries, at most ``limit`` (50; 500 at most)."""
         return Response(overview.audit(number(request, "limit", MOST_AUDIT_ENTRIES, default=50)))
@@ -36,14 +34,14 @@ class FailureViewSet(OperationsView):
         "causes": ("limit", "task", "search"),
     }
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[text_parameter(name) for name in reads["list"]])
+    @answers(*reads["list"])
     def list(self, request: Request) -> Response:
         """Return the latest tries that failed, at most ``limit`` (50; 500 at most); with ``task_id`` the tracebacks."""
         limit, is_one = number(request, "limit", MOST_AUDIT_ENTRIES, default=50), "task_id" in request.query_params
         rows = _failures(request) if is_one else _failures(request).defer("traceback")
         return Response([failures.as_dict(row, with_traceback=is_one) for row in rows[:limit]])
 
-    @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[text_parameter(name) for name in reads["causes"]])
+    @answers(*reads["causes"])
     @action(detail=False, methods=["get"])
     def causes(self, request: Request) -> Response:
         """Return the causes of these failures with their counts, the most frequent first."""

@@ -4,14 +4,12 @@ from typing import Any
 
 from celery import current_app
 from django.conf import settings
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.operations import OperationsView, given_in, refusing
+from ami.main.api.operations import OperationsView, answers, given_in, refusing, takes
 from ami.queues import disabling, states
 from ami.queues.targets import Kind
 from ami.queues.wishes import LONGEST_WHY, Operator
@@ -33,13 +31,13 @@ class DisableBody(NameBody):
 class StateViewSet(OperationsView):
     """In which states the work of each queue is."""
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @answers()
     def list(self, _: Request) -> Response:
         """Return each queue's counts: initial, pending, computing, awaiting, failed, disabled."""
         with current_app.connection_for_read() as connection:
             return Response([row.as_dict() for row in states.counts(settings.ANTENNA_TOPOLOGY, connection)])
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @answers()
     @action(detail=False, methods=["get"])
     def snapshot(self, _: Request) -> Response:
         """Return by queue what is queued, running, completed and failed, and how many workers consume it."""
@@ -54,15 +52,14 @@ class DisabledViewSet(OperationsView):
     unrecorded = ("disable", "enable")
     serializer_class = NameBody
 
-    @extend_schema(responses=OpenApiTypes.OBJECT)
+    @answers()
     def list(self, request: Request) -> Response:
         """Return what is disabled; a job only to who may see jobs, or disable them."""
         sees_jobs = any(map(request.user.has_perm, ("jobs.view_job", "queues.disable_task")))
         found = [row for row in disabling.listed() if sees_jobs or row.kind != Kind.JOB]
         return Response([disabling.as_dict(row) for row in found])
 
-    @extend_schema(request=DisableBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=False, methods=["post"], serializer_class=DisableBody)
+    @takes(DisableBody, detail=False)
     def disable(self, request: Request) -> Response:
         """Set what begins from now on aside."""
         given, operator = given_in(DisableBody, request), Operator(request.user, "api")
@@ -70,8 +67,7 @@ class DisabledViewSet(OperationsView):
             disabling.disable(given["name"], operator, why=given["why"], until=given["until"])
         return Response({"disabled": given["name"]})
 
-    @extend_schema(request=NameBody, responses=OpenApiTypes.OBJECT)
-    @action(detail=False, methods=["post"], serializer_class=NameBody)
+    @takes(NameBody, detail=False)
     def enable(self, request: Request) -> Response:
         """Let it run again; what was set aside comes back within seconds."""
         given, operator = given_in(NameBody, request), Operator(request.user, "api")

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from django.apps import apps
 from django.db import models, transaction
-from django.db.models import Exists, F, OuterRef, Subquery
+from django.db.models import F, OuterRef, Subquery
 
 from ami.main.models.base import TimestampedModel
 from ami.main.models.projects import Project
@@ -13,15 +13,7 @@ from ami.main.models.stations import Deployment, Event
 
 
 class SourceImageQuerySet(models.QuerySet["SourceImage"]):
-    """Captures, with filters by processing state."""
-
-    def processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
-        """Return captures on which any of these detectors ran, including those without detections."""
-        return self.filter(Exists(_detections_by(algorithm_ids)))
-
-    def not_processed_by(self, algorithm_ids: list[int]) -> "SourceImageQuerySet":
-        """Return captures on which none of these detectors ran; an empty list means all of them."""
-        return self.filter(~Exists(_detections_by(algorithm_ids))) if algorithm_ids else self
+    """Captures."""
 
     def update(self, **values: Any) -> int:
         """Update, and let the detections of moved captures follow into the project."""
@@ -32,11 +24,6 @@ class SourceImageQuerySet(models.QuerySet["SourceImage"]):
             number = super().update(**values)
             _move_detections(keys)
         return number
-
-
-def _detections_by(algorithm_ids: list[int]) -> models.QuerySet:
-    detections = apps.get_model("main", "Detection").objects
-    return detections.filter(source_image_id=OuterRef("pk"), detection_algorithm_id__in=algorithm_ids)
 
 
 def _move_detections(keys: list[int]) -> None:

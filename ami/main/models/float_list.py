@@ -7,8 +7,6 @@ from typing import Any
 
 from django.db import models
 
-BYTES_EACH = 8
-
 
 def pack(numbers: Any) -> bytes:
     """Return the bytes of a sequence of numbers. Raises TypeError for anything that is not a number."""

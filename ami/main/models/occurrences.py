@@ -24,9 +24,6 @@ class DetectionQuerySet(models.QuerySet["Detection"]):
         """Return the detections without null markers; every count is of these."""
         return self.filter(bbox__isnull=False)
 
-    def null_markers(self) -> "DetectionQuerySet":
-        return self.filter(bbox__isnull=True)
-
     def bulk_create(self, objs: Iterable["Detection"], *args: Any, **kwargs: Any) -> list["Detection"]:
         """Set ``bbox_key`` and ``project``, as ``save()`` does, and insert."""
         detections = list(objs)
@@ -99,10 +96,6 @@ class Detection(TimestampedModel):
 
     def __str__(self) -> str:
         return f"{self.source_image_id}: {self.bbox_key}"
-
-    @property
-    def is_null_marker(self) -> bool:
-        return self.bbox is None
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Set ``bbox_key`` from ``bbox`` and the project of a new row from its capture, and save."""

@@ -3,8 +3,6 @@
 Counting inside every ingest transaction would scan the whole station per image, quadratic in its size (facts 4).
 """
 
-from collections.abc import Iterable
-
 from django.db import transaction
 from django.db.models import Count, F, Max, Min, Q, QuerySet, Subquery, Sum
 from django.db.models.expressions import OuterRef
@@ -77,14 +75,6 @@ def _refresh_deployment(pk: int) -> None:
 def _mark_whole_project(pk: int) -> None:
     mark_stale("event", Event.objects.filter(project_id=pk).values_list("pk", flat=True))
     mark_stale("deployment", Deployment.objects.filter(project_id=pk).values_list("pk", flat=True))
-
-
-def refresh_captures(pks: Iterable[int]) -> None:
-    """Correct the detection counts of these captures; no keys change nothing."""
-    keys = sorted(set(pks))
-    captures = SourceImage.objects.filter(pk__in=keys)
-    for project in Project.objects.filter(pk__in=captures.values("project_id")):
-        _correct_captures(captures.filter(project=project), project)
 
 
 def _correct_captures(captures: "QuerySet[SourceImage]", project: Project) -> None:

@@ -11,7 +11,7 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ami.main.api.lists import PROJECT, projects_of
+from ami.main.api.lists import PROJECT, UsedInProjects, projects_of
 from ami.main.api.pagination import BoundedPagination
 from ami.main.api.parameters import KnownParameters, project_asked
 from ami.ml.api import patience
@@ -32,21 +32,13 @@ class CheckAskedSerializer(serializers.Serializer[Any]):
     flower_url = serializers.CharField(allow_null=True)
 
 
-class CatalogueViewSet(KnownParameters, viewsets.ReadOnlyModelViewSet[Any]):
+class CatalogueViewSet(UsedInProjects, KnownParameters, viewsets.ReadOnlyModelViewSet[Any]):
     """Rows owned by a project, or shared and enabled for a project."""
 
     permission_classes = (IsAuthenticated,)
     pagination_class = BoundedPagination
     lookup_value_regex = r"\d{1,18}"
     reads = {"list": ("project",)}
-
-    def get_queryset(self) -> QuerySet[Any]:
-        """Return the rows that the caller's projects use; a superuser sees all unless the list names a project."""
-        rows = super().get_queryset()
-        listed = self.action == "list"
-        if self.request.user.is_superuser and not (listed and project_asked(self.request)):
-            return rows
-        return rows.used_in(projects_of(self.request, narrowed=listed).values("pk"))  # type: ignore[attr-defined]
 
 
 @extend_schema_view(list=extend_schema(parameters=[PROJECT]))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ami.topology.monitoring import alerts, dashboard
 from ami.topology.topology import Topology
-from ami.topology.written_file import write
+from ami.topology.written_file import write_or_print
 
 
 def add_parsers(verbs: Any) -> None:
@@ -30,15 +30,8 @@ def _absolute(url: str) -> str:
 
 
 def alert_rules(topology: Topology, arguments: argparse.Namespace) -> None:
-    _put(alerts.render(topology, arguments.runbook or ""), arguments.file)
+    write_or_print(arguments.file, alerts.render(topology, arguments.runbook or ""))
 
 
 def grafana_dashboard(topology: Topology, arguments: argparse.Namespace) -> None:
-    _put(dashboard.render(topology), arguments.file)
-
-
-def _put(text: str, path: Path | None) -> None:
-    if path is not None:
-        write(path, text)
-    else:
-        print(text, end="")
+    write_or_print(arguments.file, dashboard.render(topology))

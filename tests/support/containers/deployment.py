@@ -25,7 +25,7 @@ WORKERS = tuple(row.service for row in ROWS if not row.enabled_by)
 QUEUES = tuple(row.queue for row in ROWS if not row.enabled_by)
 
 #: What the services beside our processes read, and no process of ours.
-LOGINS = env_files.moved()
+LOGINS = set(dotenv.names(env_files.SERVICES_EXAMPLE.read_text()))
 
 #: What the tests' own tasks are in; mounted into the workers, beside the image that is tested.
 INSIDE = ROOT / "tests/support/containers/inside"

@@ -20,7 +20,7 @@ from ami.transports.objectstore.broker.open_slots import OpenSlots
 from ami.transports.objectstore.broker.timekeeper import Timekeeper
 from ami.transports.objectstore.journal import objects
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import RequestCounter, Traffic
+from tests.support.transports.request_counter import RequestCounter, Traffic
 
 #: Longer than a copy of a head or of the declarations is believed, and shorter than a consumer's record is.
 LONG_SECONDS = 50.0

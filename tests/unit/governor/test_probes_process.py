@@ -1,4 +1,4 @@
-"""How much memory one process has, and whether it still is the same one."""
+"""How much memory one process has."""
 
 import mmap
 import os
@@ -10,7 +10,6 @@ import pytest
 from ami.governor.probes import process
 from tests.support.governor.proc_trees import write
 
-STAT = "42 (a) b (c) R 1 42 42 0 -1 4194304 1 0 0 0 5 6 0 0 20 0 1 0 987654 1000 10 18446744073709551615"
 SIZES = (process.pss_kib, process.rss_kib, process.data_kib)
 
 
@@ -86,7 +85,7 @@ def test_a_process_whose_pages_are_hidden_gives_the_resident_size(tmp_path, monk
     assert process.pss_kib(42, tmp_path) == 1000 * process.PAGE_KIB
 
 
-@pytest.mark.parametrize("ask", [*SIZES, process.start_ticks])
+@pytest.mark.parametrize("ask", SIZES)
 def test_a_process_that_never_was_is_an_error(ask):
     with pytest.raises(ProcessLookupError):
         ask(2**22 + 1)  # Above the highest pid there can be.
@@ -103,34 +102,10 @@ def test_a_process_that_has_ended_has_no_size(child, ask):
 
 @pytest.mark.parametrize(
     ("ask", "file"),
-    [(process.pss_kib, "smaps_rollup"), (process.rss_kib, "statm"), (process.start_ticks, "stat")],
+    [(process.pss_kib, "smaps_rollup"), (process.rss_kib, "statm")],
 )
 def test_a_broken_file_is_an_error(tmp_path, ask, file):
     write(tmp_path, f"proc/42/{file}", "nonsense")
 
     with pytest.raises(ValueError):
         ask(42, tmp_path)
-
-
-def test_the_start_is_read_after_a_name_with_brackets_and_spaces(tmp_path):
-    write(tmp_path, "proc/42/stat", STAT)
-
-    assert process.start_ticks(42, tmp_path) == 987654
-
-
-@pytest.mark.processes
-def test_a_process_is_alive_until_it_ends(child):
-    ticks = process.start_ticks(child.pid)
-    before = process.alive(child.pid, ticks)
-    ended(child)
-    as_zombie = process.alive(child.pid, ticks)
-    child.communicate()
-
-    assert (before, as_zombie, process.alive(child.pid, ticks)) == (True, False, False)
-
-
-def test_another_process_with_the_same_pid_is_not_it(tmp_path):
-    write(tmp_path, "proc/42/stat", STAT)
-
-    assert process.alive(42, 987654, tmp_path)
-    assert not process.alive(42, 987653, tmp_path)

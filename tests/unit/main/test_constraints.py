@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from ami.main.models import Classification, Detection, Event, Occurrence, SourceImage
+from ami.main.models import Classification, Detection, Event, Occurrence
 from tests.support.product import factories
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sqlite]
@@ -67,13 +67,8 @@ def test_one_event_per_deployment_and_day():
     refused(lambda: Event.objects.create(project=station.project, deployment=station, group_by="2026-06-01"))
 
 
-def test_a_null_marker_counts_as_processed_and_not_as_a_detection():
-    station = factories.station()
-    processed, untouched = factories.capture(station), factories.capture(station)
-    factories.null_marker(processed)
-    algorithms = [factories.detector().pk]
-    assert list(SourceImage.objects.processed_by(algorithms)) == [processed]
-    assert list(SourceImage.objects.not_processed_by(algorithms)) == [untouched]
+def test_a_null_marker_is_no_detection():
+    factories.null_marker(factories.capture(factories.station()))
     assert not Detection.objects.real().exists()
 
 

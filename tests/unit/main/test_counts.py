@@ -74,9 +74,6 @@ def test_no_keys_mean_nothing_and_never_everything_hazard_5(station):
         stale_marks.mark_stale(kind, [None])
     stale_marks.mark_stale_counts(events=[None], deployments=[])
     assert not marked()
-    with CaptureQueriesContext(connection) as queries:
-        counts.refresh_captures([])
-    assert not [query for query in queries if query["sql"].startswith("UPDATE")]
 
 
 def test_an_unknown_kind_is_refused():

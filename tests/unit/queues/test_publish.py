@@ -102,15 +102,6 @@ def test_origin_is_inherited_only_where_the_row_says_so(app: Any, sent: Sent, pa
     assert publish(app, sent, AUDIT)["headers"][ORIGIN_HEADER] == origin.TASK
 
 
-def test_published_by_overrides_inheritance_and_a_header_overrides_both(app: Any, sent: Sent, parent: Any):
-    parent(origin.PERSON)
-    with origin.published_by(origin.BEAT):
-        assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.BEAT
-        explicit = publish(app, sent, headers={ORIGIN_HEADER: origin.TASK, "other": 1})["headers"]
-        assert (explicit[ORIGIN_HEADER], explicit["other"]) == (origin.TASK, 1)
-    assert publish(app, sent)["headers"][ORIGIN_HEADER] == origin.PERSON
-
-
 def test_callers_headers_are_not_changed(app: Any, sent: Sent):
     headers: dict[str, Any] = {}
     publish(app, sent, headers=headers)

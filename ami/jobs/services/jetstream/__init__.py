@@ -41,26 +41,10 @@ __all__ = [
     "recreate_stream",
 ]
 
-_MODULES = {
-    "advisories": ("Exhausted", "exhausted_images"),
-    "connection": ("close",),
-    "messages": ("Delivery", "acknowledge", "fetch", "image_of_reply", "in_progress"),
-    "publisher": ("publish",),
-    "streams": (
-        "StreamState",
-        "consumer_state",
-        "consumer_states",
-        "create_stream",
-        "delete_job",
-        "job_streams",
-        "recreate_stream",
-    ),
-}
-_deferred = {module: deferred(f"{__name__}.{module}") for module in _MODULES}
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+_modules = [deferred(f"{__name__}.{name}") for name in ("advisories", "connection", "messages", "publisher", "streams")]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_deferred[_PLACES[name]], name)
+    return next(getattr(module, name) for module in _modules if hasattr(module, name))

@@ -8,7 +8,7 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from ami.jobs.services.jetstream import names
-from ami.jobs.services.jetstream.connection import OPERATION_SECONDS, call
+from ami.jobs.services.jetstream.connection import call
 from ami.jobs.services.jetstream.messages import image_of_message, pull
 from ami.jobs.services.jetstream.together import ask_for_each
 
@@ -33,11 +33,7 @@ def exhausted_images(job_ids: Iterable[int]) -> dict[int, Exhausted]:
     Raises:
         NatsUnavailable: no answer in time.
     """
-
-    async def read(client: Client, js: JetStreamContext) -> dict[int, Exhausted]:
-        return await ask_for_each(job_ids, lambda job_id: _of_job(client, js, job_id))
-
-    return call(read, OPERATION_SECONDS)
+    return call(lambda client, js: ask_for_each(job_ids, lambda job_id: _of_job(client, js, job_id)))
 
 
 async def _of_job(client: Client, js: JetStreamContext, job_id: int) -> Exhausted:

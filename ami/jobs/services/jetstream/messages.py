@@ -175,13 +175,7 @@ def image_of_reply(job_id: int, reply_subject: str) -> int | None:
         NatsUnavailable: no answer in time.
     """
     sequence = _sequence(job_id, reply_subject)
-    if sequence is None:
-        return None
-
-    async def read(_: Client, js: JetStreamContext) -> int | None:
-        return await image_of_message(js, job_id, sequence)
-
-    return call(read)
+    return None if sequence is None else call(lambda _, js: image_of_message(js, job_id, sequence))
 
 
 async def image_of_message(js: JetStreamContext, job_id: int, sequence: int) -> int | None:

@@ -36,11 +36,7 @@ def create_stream(job_id: int) -> None:
     Raises:
         NatsUnavailable: no answer in time.
     """
-
-    async def create(_: Client, js: JetStreamContext) -> None:
-        await _create(js, job_id)
-
-    call(create)
+    call(lambda _, js: _create(js, job_id))
 
 
 def recreate_stream(job_id: int) -> None:
@@ -55,11 +51,7 @@ def recreate_stream(job_id: int) -> None:
 
 def delete_job(job_id: int) -> bool:
     """Delete the job's stream and consumers; return whether there was a stream."""
-
-    async def delete(_: Client, js: JetStreamContext) -> bool:
-        return await _delete(js, job_id)
-
-    return call(delete)
+    return call(lambda _, js: _delete(js, job_id))
 
 
 def consumer_state(job_id: int) -> dict[str, Any] | None:
@@ -69,11 +61,7 @@ def consumer_state(job_id: int) -> dict[str, Any] | None:
 
 def consumer_states(job_ids: Iterable[int]) -> dict[int, dict[str, Any] | None]:
     """Return the counters of each job's consumer, or None for a job without one; all jobs are asked at once."""
-
-    async def read(_: Client, js: JetStreamContext) -> dict[int, dict[str, Any] | None]:
-        return await ask_for_each(job_ids, lambda job_id: _consumer_state(js, job_id))
-
-    return call(read)
+    return call(lambda _, js: ask_for_each(job_ids, lambda job_id: _consumer_state(js, job_id)))
 
 
 async def _consumer_state(js: JetStreamContext, job_id: int) -> dict[str, Any] | None:

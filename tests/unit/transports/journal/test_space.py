@@ -6,8 +6,8 @@ from pathlib import Path
 from ami.transports.objectstore.queue.commands import Ack, Claim
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import RequestCounter
 from tests.support.soak import soak
+from tests.support.transports.request_counter import RequestCounter
 from tests.support.transports.small_stores import content, held, message, on_folder, on_objects, snapshots_every
 
 SEGMENT_BYTES = 512 * 1024

@@ -15,8 +15,8 @@ from ami.transports.objectstore.journal.objects import ObjectJournal
 from ami.transports.objectstore.queue.commands import Ack, Claim, Renew, Sweep
 from ami.transports.objectstore.queue.store import Store
 from ami.transports.objectstore.storage.memory import MemoryObjects
-from ami.transports.objectstore.storage.request_counter import RequestCounter
 from tests.support.soak import soak
+from tests.support.transports.request_counter import RequestCounter
 from tests.support.transports.small_stores import POWER_FAILURE, message
 from tests.support.transports.watched_journal import WatchedJournal
 

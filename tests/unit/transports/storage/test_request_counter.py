@@ -8,8 +8,8 @@ from ami.transports.objectstore.storage.errors import CASConflictError, StorageE
 from ami.transports.objectstore.storage.folder import FolderObjects
 from ami.transports.objectstore.storage.memory import MemoryObjects
 from ami.transports.objectstore.storage.port import Storage
-from ami.transports.objectstore.storage.request_counter import RequestCounter, Traffic
 from tests.support.transports.faulty_storage import Fault, FaultyStorage
+from tests.support.transports.request_counter import RequestCounter, Traffic
 
 
 def test_each_request_counts_by_its_kind():

@@ -17,7 +17,7 @@ from ami.celery.shown_time import shown_time
 from ami.environment.deferred import deferred
 from ami.queues import audit_log
 from ami.queues.management.argument_types import positive
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, MODULES, VerbParser
 from ami.queues.wishes import Operator, moment
 from ami.topology.topology import Topology
@@ -215,30 +215,16 @@ def _cancel(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
 
 def _workers(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     rows = overview.workers(only_dead=options["dead"])
-    cells = [
-        (
-            row.node,
-            row.state,
-            f"{row.beat_seconds:.0f}",
-            ", ".join(row.queues),
-            row.concurrency,
-            len(row.running),
-            row.why,
-        )
-        for row in rows
-    ]
     columns = ("worker", "state", "beat s", "queues", "processes", "running", "why")
-    return Result([asdict(row) for row in rows], cells, columns, code=int(options["dead"] and bool(rows)))
+    shown = ("node", "state", "beat_seconds:.0f", "queues", "concurrency", lambda row: len(row.running), "why")
+    return listed(rows, shown, columns, code=int(options["dead"] and bool(rows)))
 
 
 def _list(topology: Topology, __: Operator, ___: dict[str, Any]) -> Result:
     with current_app.connection_for_read() as connection:
         rows = overview.queues(topology, connection)
-    cells = [
-        (row.queue, row.waiting, "held" if row.is_held else row.consumers, row.running, row.paused or "-")
-        for row in rows
-    ]
-    return Result([asdict(row) for row in rows], cells, ("queue", "waiting", "consumers", "running", "paused"))
+    shown = ("queue", "waiting", lambda row: "held" if row.is_held else row.consumers, "running", "paused?")
+    return listed(rows, shown, ("queue", "waiting", "consumers", "running", "paused"))
 
 
 def _audit(_: Topology, __: Operator, options: dict[str, Any]) -> Result:

@@ -12,7 +12,7 @@ from ami.admission import moves, purges, waiting_calls
 from ami.celery import storable
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
-from ami.celery.message_copy import copy
+from ami.celery.message_copy import confirming_channel, copy
 from ami.celery.origin import BEAT
 from ami.queues import audit_log, dead_letters, waiting_rows
 from ami.queues.dead_letters import DeadLetter
@@ -231,9 +231,7 @@ def _move(
 ) -> None:
     most = waiting(connection, source)
     moved = passed = 0
-    options = {**(connection.transport_options or {}), "confirm_publish": True}
-    with connection.clone(transport_options=options) as confirming:
-        channel = confirming.channel()
+    with confirming_channel(connection) as channel:
         while moved + passed < most and (limit is None or moved < limit):
             raw = channel.basic_get(source, no_ack=False)
             if raw is None:

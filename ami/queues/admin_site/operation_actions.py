@@ -52,6 +52,12 @@ def expected() -> tuple[type[BaseException], ...]:
     return Refused, *broker_errors.kinds()
 
 
+def page(model_admin: Any, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+    """Return a page of the admin's with what stands around it."""
+    around = {**model_admin.admin_site.each_context(request), "title": title, "opts": model_admin.model._meta}
+    return TemplateResponse(request, f"admin/queues/{template}.html", {**around, **context})
+
+
 def ask(
     model_admin: Any,
     request: HttpRequest,
@@ -67,17 +73,15 @@ def ask(
     """
     listed = list(rows)
     context = {
-        **model_admin.admin_site.each_context(request),
-        "title": f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?",
         "verb": verb,
         "rows": listed,
         "facts": [known for row in listed if (known := fact_of(names(row), fact))],
         "fields": fields,
         "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
         "action": request.POST.get("action", ""),
-        "opts": model_admin.model._meta,
     }
-    return TemplateResponse(request, "admin/queues/ask_why.html", context)
+    title = f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?"
+    return page(model_admin, request, "ask_why", title, **context)
 
 
 def fact_of(name: str, fact: Callable[[str], str]) -> str:

@@ -15,10 +15,11 @@ from django.db.models.functions import Now
 from kombu import Connection
 
 from ami.celery import leases
+from ami.celery.message_copy import confirming_channel
 from ami.celery.process_name import name_of_this_process
 from ami.queues import audit_log, dead_letters, wishes
 from ami.queues.letters import rows
-from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
+from ami.queues.letters.publishing import DEFAULT_EXCHANGE, publish_again
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
 from ami.queues.models import Letter, LetterEvent, Replay
 from ami.queues.refusals import Refused

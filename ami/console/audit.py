@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
@@ -59,7 +58,7 @@ def show(request: HttpRequest) -> HttpResponse:
     list_page.require(request, "queues.view_auditentry")
     wanted = AuditFilter.of(request.GET)
     rows = wanted.rows()
-    if data := list_page.as_data(request, "audit", COLUMNS, lambda: _as_dicts(rows)):
+    if data := list_page.as_data(request, "audit", COLUMNS, lambda: rows.values(*COLUMNS)[: list_page.MOST_ROWS]):
         return data
     verbs = AuditEntry.objects.order_by("verb").values_list("verb", flat=True).distinct()[:VERBS_SHOWN]
     context = {
@@ -70,10 +69,6 @@ def show(request: HttpRequest) -> HttpResponse:
         "verbs": list(verbs),
     }
     return list_page.page(request, "audit", "Audit log", "audit", context)
-
-
-def _as_dicts(rows: "QuerySet[AuditEntry]") -> list[dict[str, Any]]:
-    return list(rows.values(*COLUMNS)[: list_page.MOST_ROWS])
 
 
 def _moment(text: str) -> datetime | None:

@@ -114,21 +114,21 @@ def posted(request: HttpRequest, selection: Selection) -> HttpResponse:
     return levers.pull(request, _levers(replay, discard), str(selection), request.get_full_path())
 
 
-def _levers(replay: Any, discard: Any) -> tuple[levers.LeverForm, ...]:
+def _levers(replay: Any, discard: Any) -> tuple[Lever, ...]:
     return (
-        levers.LeverForm(
+        Lever(
             "replay",
-            "queues.replay_letter",
+            "replay_letter",
             replay,
             "Publishes the dead letters again. Fix the cause first: a task that fails again is buried again.",
             (TO, RATE),
         ),
-        levers.LeverForm(
+        Lever(
             "discard",
-            "queues.discard_letter",
+            "discard_letter",
             discard,
             "Gives the dead letters up: they are not run. Their rows stay for a while.",
-            is_dangerous=True,
+            grave=True,
         ),
     )
 

@@ -16,6 +16,7 @@ from celery import current_app
 from ami.celery.shown_time import shown_time
 from ami.environment.deferred import deferred
 from ami.queues import audit_log
+from ami.queues.management import confirmation
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, MODULES, VerbParser
@@ -88,8 +89,7 @@ def add_parsers(verbs: Any) -> None:
     parsers["move"].add_argument("--header", type=header, action="append", default=[], help="name=value; repeatable")
     parsers["move"].add_argument("--limit", type=positive, default=None, help="maximum number of messages to move")
     for verb in ("purge", "move"):
-        parsers[verb].add_argument("--dry-run", action="store_true", help="show how many messages, change nothing")
-        parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
+        confirmation.add_options(parsers[verb])
     parsers["purge"].add_argument("--count", type=int, help="do not ask; delete if about so many wait")
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
     parsers["audit"].add_argument("--limit", type=positive, default=50, help="maximum number of entries")

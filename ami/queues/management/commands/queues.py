@@ -16,11 +16,11 @@ from ami.celery import answer_limits
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.deferred import deferred
-from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
 from ami.queues.management import added, confirmation, operations, table
 from ami.queues.management.argument_types import positive
+from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, VerbParser
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.refusals import Refused
@@ -30,9 +30,9 @@ from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
     from ami.queues import broker_queues, dead_letters, governors, messages, rollout, schedule, tasks
-    from ami.queues.letters import both
+    from ami.queues.letters import both, selection
 else:
-    both = deferred("ami.queues.letters.both")
+    both, selection = deferred("ami.queues.letters.both"), deferred("ami.queues.letters.selection")
     broker_queues, dead_letters, governors, messages, rollout, schedule, tasks = (
         deferred(f"ami.queues.{name}")
         for name in ("broker_queues", "dead_letters", "governors", "messages", "rollout", "schedule", "tasks")
@@ -88,9 +88,9 @@ class Command(BaseCommand):
             return
         run = getattr(self, "_" + verb.replace("-", "_"))
         operation = _operation(verb, options)
-        if verb == "dead-letters":
-            self._refuse_wrong_queue(options)
         try:
+            if verb == "dead-letters":
+                self._refuse_wrong_queue(options)
             if not _changes_something(verb, options):
                 run(options)
                 return
@@ -123,7 +123,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=2) from error
         except broker_errors.kinds() as error:
             raise CommandError(broker_errors.sentence(error)) from error
-        self._show(result.data, result.cells, result.columns)
+        self._print(result)
         if result.closing and not self.json:
             self.stdout.write(result.closing)
         if result.code:
@@ -139,21 +139,9 @@ class Command(BaseCommand):
             self.stdout.write(f"policies: {policies if isinstance(policies, str) else ', '.join(policies)}")
 
     def _tasks(self, options: dict[str, Any]) -> None:
-        rows = tasks.rows(self.topology)
-        cells = [
-            (
-                row.task,
-                row.queue,
-                row.rule,
-                f"{row.soft_time_limit_seconds:g}/{row.hard_time_limit_seconds:g}",
-                row.max_retries,
-                _trigger(row),
-                row.by_person,
-            )
-            for row in rows
-        ]
         columns = ("task", "queue", "rule", "limits s", "retries", "trigger", "queue for users")
-        self._show([asdict(row) for row in rows], cells, columns)
+        shown = ("task", "queue", "rule", _limits, "max_retries", _trigger, "by_person")
+        self._print(listed(tasks.rows(self.topology), shown, columns))
 
     def _check(self, options: dict[str, Any]) -> None:
         found = [_finding(message) for message in run_checks(tags=["queues"])]
@@ -164,8 +152,7 @@ class Command(BaseCommand):
             servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
             found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)
             found = diagnostics.gravest_first(found)
-        cells = [(item.level, item.name, item.sentence) for item in found]
-        self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
+        self._print(listed(found, ("level", "name", "sentence"), ("level", "what", "fact and remedy")))
         if any(item.level == "error" for item in found):
             raise SystemExit(1)
         if not found and not self.json:
@@ -189,10 +176,7 @@ class Command(BaseCommand):
         """Return how many messages of which queue the operation would reach."""
         with current_app.connection_for_read() as connection:
             if verb == "rollback":
-                try:
-                    return rollout.planned(self.topology, connection)
-                except rollout.RollbackRefused as error:
-                    raise CommandError(str(error)) from error
+                return rollout.planned(self.topology, connection)
             return {options["queue"]: both.planned(connection, options["queue"], options["limit"])}
 
     def _rollback(self, options: dict[str, Any]) -> None:
@@ -200,11 +184,8 @@ class Command(BaseCommand):
             planned = self._planned("rollback", options)
             self._show(planned, list(planned.items()), ("from", "messages to move"))
             return
-        try:
-            with current_app.connection_for_write() as connection:
-                moved = rollout.rollback(self.topology, connection, self._progress)
-        except rollout.RollbackRefused as error:
-            raise CommandError(str(error)) from error
+        with current_app.connection_for_write() as connection:
+            moved = rollout.rollback(self.topology, connection, self._progress)
         self._show(moved, list(moved.items()), ("from", "messages moved"))
         if not self.json:
             self.stdout.write(
@@ -212,10 +193,7 @@ class Command(BaseCommand):
             )
 
     def _governor(self, options: dict[str, Any]) -> None:
-        try:
-            found = governors.query(current_app)
-        except governors.NoWorkerAnswered as error:
-            raise CommandError(str(error)) from error
+        found = governors.query(current_app)
         self._show(governors.as_dicts(found), [governors.cells(worker) for worker in found], governors.COLUMNS)
 
     def _dead_letters(self, options: dict[str, Any]) -> None:
@@ -243,10 +221,7 @@ class Command(BaseCommand):
             raise CommandError("--dry-run shows what --replay or --discard would reach; add one of them.")
         if queue is None and (acts or options["limit"]):
             raise CommandError(f"Name the queue. Known: {', '.join(known)}.")
-        if queue is not None and queue not in known:
-            raise CommandError(
-                f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.{did_you_mean(queue, known)}"
-            )
+        selection.refuse_unknown_queue(self.topology, queue or "")
 
     def _done(self, what: str, queue: str, count: int) -> None:
         self._show({what: count}, [(queue, count)], ("queue", what))
@@ -263,6 +238,9 @@ class Command(BaseCommand):
     def _progress(self, queue: str, count: int) -> None:
         if count % 1000 == 0:
             self.stderr.write(f"{queue}: {count} moved")
+
+    def _print(self, found: Result) -> None:
+        self._show(found.data, found.cells, found.columns)
 
     def _show(self, data: Any, cells: list[Any], columns: tuple[str, ...]) -> None:
         table.write(cast(IO[str], self.stdout), data, cells, columns, as_json=self.json)
@@ -286,6 +264,10 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 def _subject(options: dict[str, Any]) -> str:
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
+
+
+def _limits(row: tasks.TaskRow) -> str:
+    return f"{row.soft_time_limit_seconds:g}/{row.hard_time_limit_seconds:g}"
 
 
 def _put_policies(topology: Topology, connection: Connection) -> list[str] | str:

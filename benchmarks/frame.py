@@ -35,10 +35,11 @@ class Figure:
     @property
     def verdict(self) -> str:
         """The target with "met" or "MISSED", empty without one."""
-        bound = f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
+        if self.at_least is None and self.at_most is None:
+            return ""
+        bound = f"<= {self.at_most:g}" if self.at_least is None else f">= {self.at_least:g}"
         unit = f" {self.unit}" if self.of_value else ""
-        is_printed = self.at_least is None and self.at_most is None
-        return "" if is_printed else f"{bound}{unit}: {'met' if self.is_met else 'MISSED'}"
+        return f"{bound}{unit}: {'met' if self.is_met else 'MISSED'}"
 
 
 #: Takes whether the measurement is a quick one.

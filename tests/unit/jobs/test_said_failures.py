@@ -7,14 +7,13 @@ from rest_framework.test import APIClient
 from ami.jobs.admin import job_page
 from ami.jobs.models import Job, JobImage, JobLog
 from ami.jobs.models.states import ImageState
-from ami.jobs.services import image_errors, ingest, job_completion
+from ami.jobs.services import image_errors, ingest, job_completion, stored_results
 from ami.jobs.services.audits.findings import Findings
 from ami.jobs.services.audits.lost_images import _fail
 from ami.jobs.services.image_settlement import settle_failed
 from ami.jobs.services.progress import progress, progress_of
 from ami.main.models import ApiToken, User
 from ami.main.services import tokens
-from ami.ml.schemas import PipelineResultsError
 from tests.support.product.job_setup import World, new_world
 from tests.support.product.results import handle_result
 
@@ -108,12 +107,12 @@ def test_batch_of_errors_writes_a_line_for_each_reason(world: World) -> None:
     captures = world.captures(4)
     job = world.running(captures)
     reasons = ["404", "404", "404", "it is broken"]
-    items = [
-        ingest.Item("", PipelineResultsError(error=reason, image_id=str(capture.pk)))
+    rows = [
+        stored_results.store(job, "", {"error": reason, "image_id": str(capture.pk)})
         for reason, capture in zip(reasons, captures, strict=True)
     ]
-    ingest._save(job, items)
-    assert lines(job, "ERROR") == ["3 images failed: 404", f"Image {captures[3].pk} failed: it is broken"]
+    ingest.handle_batch(job.pk, [row.pk for row in rows])
+    assert lines(job, "ERROR")[:2] == ["3 images failed: 404", f"Image {captures[3].pk} failed: it is broken"]
     named = JobLog.objects.get(job=job, message__startswith="3 images").context
     assert named == {"source_image_ids": [capture.pk for capture in captures[:3]]}
 

@@ -44,7 +44,7 @@ def test_worker_of_several_queues_is_named_with_its_queues():
             {"max_memory_per_child": 0},
             "a soft time limit, a hard time limit, recycling by tasks, a memory limit",
         ),
-        (PREFORK | {"timeouts": [240, 0]}, None, "a hard time limit"),
+        (PREFORK | {"timeouts": [240, 0]}, {"max_memory_per_child": 524288}, "a hard time limit"),
         (PREFORK, {"max_memory_per_child": 0}, "a memory limit"),
         (SOLO, {"max_memory_per_child": 524288}, "limits, which its pool solo cannot have"),
     ],

@@ -61,7 +61,7 @@ def worker(totals=None, **fields):
     now = timezone.now()
     values = {"started_at": now, "seen_at": now, "host": "a", "service": "celeryworker", "pid": 1, "is_connected": True}
     return Worker.objects.create(
-        node="antenna@a", queues=[QUEUE], connection_name="a#1", totals=totals, **values | fields
+        node="antenna@a", queues=[QUEUE], connection_name="a#1", totals=totals or {}, **values | fields
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Consumer, Exchange, Queue
 
-from ami.transports.objectstore.broker import expiry_marks, open_slots, timekeeper
+from ami.transports.objectstore.broker import open_slots, timekeeper
 from ami.transports.objectstore.broker.envelope import unseal
 from ami.transports.objectstore.broker.eta import REASON_HEADER
 from ami.transports.objectstore.storage.errors import DamageError
@@ -122,17 +122,6 @@ def test_delays_and_expiry_wait_for_the_first_consumer(connect):
     assert [one.payload for one in receive(connect(), OTHER, 1)] == ["delayed"]
     with consumed(connect(), OTHER):
         until(lambda: depth(connection, "moths.dlq") == 1, 60)
-
-
-def test_expired_messages_of_an_older_version_are_found_at_the_start(connect, monkeypatch):
-    connection = connect()
-    declare(connection, dying(), LETTERS, OTHER)
-    with monkeypatch.context() as patch:
-        patch.setattr(expiry_marks.ExpiryMarks, "ensure", lambda *_: None)
-        send(connection, 1, expiration=0.05)
-        send(connection, 2, expiration=0.4)
-    with consumed(connect(), OTHER):
-        until(lambda: depth(connection, "moths.dlq") == 2, 60)
 
 
 def test_a_message_that_expired_while_it_was_held_expires_when_it_is_requeued(connect):

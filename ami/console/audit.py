@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET
 
 from ami.console import list_page
 from ami.queues.models import AuditEntry
+from ami.queues.refusals import Refused
 from ami.queues.wishes import moment
 
 COLUMNS = ("at", "who", "verb", "target", "before", "after", "why", "source", "outcome")
@@ -76,5 +77,5 @@ def _moment(text: str) -> datetime | None:
         return None
     try:
         return moment(text.strip())
-    except ValueError as error:
-        raise BadRequest(f"{error}.") from None
+    except Refused as error:
+        raise BadRequest(str(error)) from None

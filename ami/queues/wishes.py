@@ -88,12 +88,12 @@ def moment(text: str) -> datetime:
     """Return the time that an operator has written; without a zone it is the server's.
 
     Raises:
-        ValueError: it is no time; the text says what one looks like.
+        Refused: it is no time.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"'{text[:40]}' is not a time such as 2026-01-31T06:00") from None
+        raise Refused(f"'{text[:40]}' is not a time such as 2026-01-31T06:00.") from None
     return found if found.tzinfo else found.replace(tzinfo=timezone.get_current_timezone())
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from celery import current_app
@@ -126,7 +125,7 @@ def operation_action(
 
 def wish(operation: Callable[..., Any], **options: Any) -> Operation:
     def run(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
-        until = {"until": _moment(given["until"])} if given.get("until") else {}
+        until = {"until": moment(given["until"])} if given.get("until") else {}
         found = operation(settings.ANTENNA_TOPOLOGY, name, operator, why=why, **options, **until)
         return f"The workers confirm within seconds. {found.warning}".strip()
 
@@ -185,7 +184,7 @@ def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
 
 
 def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
-    until = _moment(given["until"]) if given.get("until") else None
+    until = moment(given["until"]) if given.get("until") else None
     disabling.disable(name, operator, why=why, until=until)
     return "What begins from now on is set aside; what runs goes on."
 
@@ -193,13 +192,6 @@ def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> s
 def enable(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     disabling.enable(name, operator, why=why)
     return "What was set aside goes to the tail of its queue within seconds."
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return moment(text)
-    except ValueError as error:
-        raise Refused(f"{error}.") from None
 
 
 def number(text: str) -> float:

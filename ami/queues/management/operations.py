@@ -20,6 +20,7 @@ from ami.queues.management import confirmation
 from ami.queues.management.argument_types import positive
 from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, MODULES, VerbParser
+from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator, moment
 from ami.topology.topology import Topology
 
@@ -38,8 +39,8 @@ def until(text: str) -> datetime:
     """Return a time with a zone; without one it is the server's."""
     try:
         return moment(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except Refused as error:
+        raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None
 
 
 def header(text: str) -> tuple[str, str]:

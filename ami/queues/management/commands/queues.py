@@ -16,6 +16,7 @@ from ami.celery import answer_limits
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import declare
 from ami.environment.deferred import deferred
+from ami.environment.errors import did_you_mean
 from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
 from ami.queues.management import added, confirmation, operations, table
@@ -30,9 +31,9 @@ from ami.topology.topology import Topology
 
 if TYPE_CHECKING:
     from ami.queues import broker_queues, dead_letters, governors, messages, rollout, schedule, tasks
-    from ami.queues.letters import both, selection
+    from ami.queues.letters import both
 else:
-    both, selection = deferred("ami.queues.letters.both"), deferred("ami.queues.letters.selection")
+    both = deferred("ami.queues.letters.both")
     broker_queues, dead_letters, governors, messages, rollout, schedule, tasks = (
         deferred(f"ami.queues.{name}")
         for name in ("broker_queues", "dead_letters", "governors", "messages", "rollout", "schedule", "tasks")
@@ -88,9 +89,9 @@ class Command(BaseCommand):
             return
         run = getattr(self, "_" + verb.replace("-", "_"))
         operation = _operation(verb, options)
+        if verb == "dead-letters":
+            self._refuse_wrong_queue(options)
         try:
-            if verb == "dead-letters":
-                self._refuse_wrong_queue(options)
             if not _changes_something(verb, options):
                 run(options)
                 return
@@ -221,7 +222,10 @@ class Command(BaseCommand):
             raise CommandError("--dry-run shows what --replay or --discard would reach; add one of them.")
         if queue is None and (acts or options["limit"]):
             raise CommandError(f"Name the queue. Known: {', '.join(known)}.")
-        selection.refuse_unknown_queue(self.topology, queue or "")
+        if queue is not None and queue not in known:
+            raise CommandError(
+                f"'{queue}' keeps no dead letters. Known: {', '.join(known)}.{did_you_mean(queue, known)}"
+            )
 
     def _done(self, what: str, queue: str, count: int) -> None:
         self._show({what: count}, [(queue, count)], ("queue", what))

@@ -100,9 +100,8 @@ class Dispatcher:
         """Look now; called from any thread."""
         self._woken.set()
 
-    def calls_staged(self) -> None:
-        """Look now; called in the worker's loop."""
-        self.wake()
+    #: Called in the worker's loop.
+    calls_staged = wake
 
     def worker_gone(self, incarnation: str) -> None:
         """Give back what a dead worker ran and dispatched; a listener of `ami.queues.rescue.gone`."""

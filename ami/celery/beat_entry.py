@@ -1,7 +1,6 @@
 """An entry of beat's schedule: an interval counts by the monotonic clock, everything else by the wall clock."""
 
 import math
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,16 +19,6 @@ logger = get_logger(__name__)
 FUTURE_LIMIT = timedelta(days=1)
 #: Seconds after which a one-off entry whose tick is claimed and not sent is looked at again.
 UNSENT_SECONDS = 5.0
-
-
-def latest_run(claim: Any, row: Any, now: datetime) -> datetime:
-    """Return when an entry last ran: at its last claim, or later at a tick that a beat without claims has counted.
-
-    ``row`` is its PeriodicTask. A last run after ``now`` is a stepped clock's, not used.
-    """
-    claimed_at: datetime = claim.claimed_at
-    ran_at: datetime = maybe_make_aware(row.last_run_at)
-    return ran_at if row.total_run_count > claim.runs and claimed_at < ran_at <= now else claimed_at
 
 
 class Entry(ModelEntry):
@@ -116,15 +105,9 @@ class Entry(ModelEntry):
         return bool(self.model.one_off and self.model.enabled and self.model.total_run_count > 0)
 
     def resume(self, tick: Tick | None, before: "Entry | None") -> None:
-        """Go on where the deployment (``tick``) and this process (``before``) are; both may be None.
-
-        A beat of an earlier version writes no claims, only the entry's last run: the later of the two counts.
-        """
+        """Go on where the deployment (``tick``) and this process (``before``) are; both may be None."""
         if tick and tick.claimed_at and not self.is_new:
-            ran_at = latest_run(tick, self.model, self.clock.now())
-            age = tick.age_seconds if ran_at == tick.claimed_at else None
-            runs = max(tick.runs, self.model.total_run_count)
-            self._take_over(replace(tick, claimed_at=ran_at, runs=runs, age_seconds=age))
+            self._take_over(tick)
         self.tick = tick
         if before is not None and before._phase == self._phase:
             self._ran_at = before._ran_at

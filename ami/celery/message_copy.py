@@ -1,7 +1,10 @@
 """Publishes a message again as it is, confirmed by the broker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from kombu import Connection
 
 # Why a worker has buried the message: text. A transport that delays does not delay such a one.
 from ami.transports.objectstore.broker.eta import REASON_HEADER as REASON_HEADER
@@ -37,6 +40,14 @@ ADDRESS_HEADERS = ("CC", "BCC")
 
 #: How long the broker may take to confirm a copy.
 CONFIRM_SECONDS = 10
+
+
+@contextmanager
+def confirming_channel(connection: Connection) -> Iterator[Any]:
+    """Yield a channel of its own that waits until the broker has what is published."""
+    options = {**(connection.transport_options or {}), "confirm_publish": True}
+    with connection.clone(transport_options=options) as own:
+        yield own.channel()
 
 
 def copy(channel: Any, message: Any, exchange: str, routing_key: str, headers: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.core.exceptions import BadRequest
 from django.db.models import QuerySet
@@ -11,6 +10,7 @@ from django.views.decorators.http import require_GET
 
 from ami.console import list_page
 from ami.queues.models import AuditEntry
+from ami.queues.refusals import Refused
 from ami.queues.wishes import moment
 
 COLUMNS = ("at", "who", "verb", "target", "before", "after", "why", "source", "outcome")
@@ -59,7 +59,7 @@ def show(request: HttpRequest) -> HttpResponse:
     list_page.require(request, "queues.view_auditentry")
     wanted = AuditFilter.of(request.GET)
     rows = wanted.rows()
-    if data := list_page.as_data(request, "audit", COLUMNS, lambda: _as_dicts(rows)):
+    if data := list_page.as_data(request, "audit", COLUMNS, lambda: rows.values(*COLUMNS)[: list_page.MOST_ROWS]):
         return data
     verbs = AuditEntry.objects.order_by("verb").values_list("verb", flat=True).distinct()[:VERBS_SHOWN]
     context = {
@@ -72,14 +72,10 @@ def show(request: HttpRequest) -> HttpResponse:
     return list_page.page(request, "audit", "Audit log", "audit", context)
 
 
-def _as_dicts(rows: "QuerySet[AuditEntry]") -> list[dict[str, Any]]:
-    return list(rows.values(*COLUMNS)[: list_page.MOST_ROWS])
-
-
 def _moment(text: str) -> datetime | None:
     if not text.strip():
         return None
     try:
         return moment(text.strip())
-    except ValueError as error:
-        raise BadRequest(f"{error}.") from None
+    except Refused as error:
+        raise BadRequest(str(error)) from None

@@ -1,7 +1,6 @@
 """Levers on the console's lists: each a form that asks for the reason, and one function that runs what was posted."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -9,30 +8,19 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 
-from ami.queues.admin_site.operation_actions import Field, Operation, expected
+from ami.console.levers import Lever
+from ami.queues.admin_site.operation_actions import expected
 from ami.queues.wishes import Operator
 
 SEE_OTHER = 303
 
 
-@dataclass(frozen=True)
-class LeverForm:
-    """``verb`` is posted, ``warning`` says what it does before it is done, ``permission`` has its app's label."""
-
-    verb: str
-    permission: str
-    operation: Operation
-    warning: str
-    fields: tuple[Field, ...] = ()
-    is_dangerous: bool = False
-
-
-def allowed(request: HttpRequest, levers: Iterable[LeverForm]) -> list[LeverForm]:
+def allowed(request: HttpRequest, levers: Iterable[Lever]) -> list[Lever]:
     """Return the levers that the user may pull; the page shows no other."""
-    return [lever for lever in levers if request.user.has_perm(lever.permission)]
+    return [lever for lever in levers if request.user.has_perm(lever.needs)]
 
 
-def pull(request: HttpRequest, levers: Iterable[LeverForm], name: str, back: str) -> HttpResponse:
+def pull(request: HttpRequest, levers: Iterable[Lever], name: str, back: str) -> HttpResponse:
     """Run the posted lever on what is called ``name``, say what happened, and lead back.
 
     Raises:
@@ -42,11 +30,11 @@ def pull(request: HttpRequest, levers: Iterable[LeverForm], name: str, back: str
     lever = next((each for each in levers if each.verb == request.POST.get("verb")), None)
     if lever is None:
         raise BadRequest("There is no such lever on this page.")
-    if not request.user.has_perm(lever.permission):
+    if not request.user.has_perm(lever.needs):
         raise PermissionDenied
     given = {field.name: str(request.POST.get(field.name, "")).strip() for field in lever.fields}
     why = str(request.POST.get("why", "")).strip()
-    if lever.is_dangerous and not why:
+    if lever.grave and not why:
         messages.error(request, "Give a reason: this cannot be undone.")
         return see_other(back)
     run(request, lever.verb, lambda: lever.operation(name, Operator(request.user, "admin"), why, given))

@@ -12,7 +12,7 @@ from ami.console.letter_figures import LetterFilter
 from ami.console.levers import Lever, add
 from ami.console.page import LIVE
 from ami.queues import dead_letters
-from ami.queues.admin_letters import RATE, TO
+from ami.queues.admin_letters import RATE, TO, resume_replay, stop_replay
 from ami.queues.admin_site.operation_actions import number
 from ami.queues.letters import found, replays, requested_replays, rows
 from ami.queues.letters.selection import Selection
@@ -114,21 +114,21 @@ def posted(request: HttpRequest, selection: Selection) -> HttpResponse:
     return levers.pull(request, _levers(replay, discard), str(selection), request.get_full_path())
 
 
-def _levers(replay: Any, discard: Any) -> tuple[levers.LeverForm, ...]:
+def _levers(replay: Any, discard: Any) -> tuple[Lever, ...]:
     return (
-        levers.LeverForm(
+        Lever(
             "replay",
-            "queues.replay_letter",
+            "replay_letter",
             replay,
             "Publishes the dead letters again. Fix the cause first: a task that fails again is buried again.",
             (TO, RATE),
         ),
-        levers.LeverForm(
+        Lever(
             "discard",
-            "queues.discard_letter",
+            "discard_letter",
             discard,
             "Gives the dead letters up: they are not run. Their rows stay for a while.",
-            is_dangerous=True,
+            grave=True,
         ),
     )
 
@@ -137,30 +137,20 @@ def _levers(replay: Any, discard: Any) -> tuple[levers.LeverForm, ...]:
 LEVERS = _levers(None, None)
 
 
-def _stop(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
-    stopped = replays.stop(_key(key), operator, why=why)
-    return f"{stopped.done} of {stopped.total} letters were replayed."
-
-
-def _resume(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
-    replays.in_background(replays.resume(_key(key), operator, why=why))
-    return "It goes on within seconds."
-
-
-def _key(text: str) -> int:
-    return int(text[:18]) if text.isascii() and text.isdecimal() else 0
-
-
 add(
     Lever(
         "stop-replay",
         "replay_letter",
-        _stop,
+        stop_replay,
         "Replay {target} ends within a batch of letters. Resume goes on from there.",
         label="Stop replay",
     ),
     Lever(
-        "resume-replay", "replay_letter", _resume, "Replay {target} goes on where it stopped.", label="Resume replay"
+        "resume-replay",
+        "replay_letter",
+        resume_replay,
+        "Replay {target} goes on where it stopped.",
+        label="Resume replay",
     ),
 )
 

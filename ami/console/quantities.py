@@ -1,5 +1,6 @@
 """Figures as text: durations, sizes, counts and rates, short enough for a table's cell."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 #: What stands where a figure could not be read.
@@ -48,6 +49,12 @@ def number(value: float | str | None) -> str:
         return UNSEEN
     text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
     return text.replace(",", "\u2009")
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return the sum of the counts that could be read; None where none could."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def iso(epoch: float) -> str:

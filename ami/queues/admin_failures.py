@@ -1,5 +1,7 @@
 """The admin of failures: why tasks failed, each try."""
 
+from operator import attrgetter
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -11,10 +13,6 @@ from ami.queues.admin_operations import LookedAt
 from ami.queues.admin_site.operation_actions import UNTIL, disable, operation_action
 from ami.queues.failures import traceback_lines
 from ami.queues.models import TaskFailure
-
-
-def _task(row: TaskFailure) -> str:
-    return row.task
 
 
 @admin.register(TaskFailure)
@@ -36,7 +34,7 @@ class TaskFailureAdmin(LookedAt):
         "cause_link",
     )
     readonly_fields = ("formatted_traceback", "cause_link")
-    actions = (operation_action("disable", disable, _task, "disable_task", (UNTIL,)),)
+    actions = (operation_action("disable", disable, attrgetter("task"), "disable_task", (UNTIL,)),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[TaskFailure]:
         rows: QuerySet[TaskFailure] = super().get_queryset(request)

@@ -9,13 +9,12 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
-from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.html import format_html
 
 from ami.celery.shown_time import shown_time
 from ami.queues.admin_operations import LookedAt
-from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
+from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action, page
 from ami.queues.admin_site.user_messages import selected_rows
 from ami.queues.failures import traceback_lines
 from ami.queues.letters import bodies, editing, found, replays, requested_replays, rows
@@ -100,14 +99,11 @@ class LetterAdmin(LookedAt):
         self._require(request, "queues.view_letter")
         dead = Selection().rows()
         context = {
-            **self.admin_site.each_context(request),
-            "title": "Dead letters by cause",
             "groups": found.groups(dead, GROUPS_SHOWN),
             "hours": found.over_time(dead)[:HOURS_SHOWN],
             "may_replay": request.user.has_perm("queues.replay_letter"),
-            "opts": self.model._meta,
         }
-        return TemplateResponse(request, "admin/queues/letter_causes.html", context)
+        return page(self, request, "letter_causes", "Dead letters by cause", **context)
 
     def replay_cause(self, request: HttpRequest, cause: str) -> HttpResponse:
         """Replay every dead letter of one cause."""
@@ -134,9 +130,7 @@ class LetterAdmin(LookedAt):
             given["args"], given["kwargs"] = map(editing.written, editing.arguments(row))
         except Refused as error:
             messages.error(request, str(error))
-        context = {**self.admin_site.each_context(request), "title": f"Replay {row.task} with other arguments"}
-        context |= {"row": row, "given": given, "opts": self.model._meta}
-        return TemplateResponse(request, "admin/queues/letter_edit.html", context)
+        return page(self, request, "letter_edit", f"Replay {row.task} with other arguments", row=row, given=given)
 
     def body(self, request: HttpRequest, key: int) -> HttpResponse:
         """Send the message as it was published, secrets included, as text."""
@@ -220,13 +214,17 @@ def _replay_key(row: Replay) -> str:
     return str(row.pk)
 
 
-def _stop(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
-    stopped = replays.stop(int(key), operator, why=why)
+def _key(text: str) -> int:
+    return int(text[:18]) if text.isascii() and text.isdecimal() else 0
+
+
+def stop_replay(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    stopped = replays.stop(_key(key), operator, why=why)
     return f"{stopped.done} of {stopped.total} letters were replayed."
 
 
-def _resume(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
-    replays.in_background(replays.resume(int(key), operator, why=why))
+def resume_replay(key: str, operator: Operator, why: str, _: dict[str, str]) -> str:
+    replays.in_background(replays.resume(_key(key), operator, why=why))
     return "It goes on within seconds."
 
 
@@ -238,8 +236,8 @@ class ReplayAdmin(LookedAt):
     list_filter = ("state",)
     ordering = ("-pk",)
     actions = (
-        operation_action("stop", _stop, _replay_key, "replay_letter"),
-        operation_action("resume", _resume, _replay_key, "replay_letter"),
+        operation_action("stop", stop_replay, _replay_key, "replay_letter"),
+        operation_action("resume", resume_replay, _replay_key, "replay_letter"),
     )
 
     @admin.display(description="letters")

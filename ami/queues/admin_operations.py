@@ -1,5 +1,7 @@
 """The admin of queues, workers, running tasks and the audit log: lists to look at, and the operations as actions."""
 
+from functools import partialmethod
+from operator import attrgetter
 from typing import Any
 
 from celery import current_app
@@ -8,7 +10,6 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 
 from ami.queues import disabling, overview, pauses, worker_operations
 from ami.queues import messages as queue_messages
@@ -25,13 +26,14 @@ from ami.queues.admin_site.operation_actions import (
     last_worker,
     move,
     operation_action,
+    page,
     purge,
     scale,
     wish,
 )
 from ami.queues.admin_site.operation_actions import waiting as queue_waiting
 from ami.queues.admin_site.user_messages import selected_rows
-from ami.queues.models import AuditEntry, DesiredState, RefusedRequests, TaskRun, Worker
+from ami.queues.models import AuditEntry, DesiredState, Letter, RefusedRequests, TaskRun, Worker
 
 
 class LookedAt(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -48,48 +50,21 @@ class LookedAt(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
         return False
 
-    def has_pause_queue_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.pause_queue")
-
-    def has_control_workers_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.control_workers")
-
-    def has_purge_queue_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.purge_queue")
-
-    def has_peek_queue_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.peek_queue")
-
-    def has_move_messages_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.move_messages")
-
-    def has_disable_task_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.disable_task")
-
-    def has_replay_letter_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.replay_letter")
-
-    def has_discard_letter_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.discard_letter")
-
-    def has_cancel_task_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("queues.cancel_task")
+    def _may(self, request: HttpRequest, *, permission: str) -> bool:
+        return request.user.has_perm(permission)
 
 
-def _queue_name(row: DesiredState) -> str:
-    return row.name
+#: Django asks a model admin for each permission of its actions by a method of that name.
+for _model in (DesiredState, Letter):
+    for _name, _ in _model._meta.permissions:
+        setattr(LookedAt, f"has_{_name}_permission", partialmethod(LookedAt._may, permission=f"queues.{_name}"))
 
-
-def _task_id(row: TaskRun) -> str:
-    return row.task_id
+_queue_name = attrgetter("name")
+_node = attrgetter("node")
 
 
 def _disabled(row: DesiredState) -> str:
     return disabling.name_of(row.kind, row.name)
-
-
-def _node(row: Worker) -> str:
-    return row.node
 
 
 @admin.register(DesiredState)
@@ -129,13 +104,7 @@ class DesiredStateAdmin(LookedAt):
                     shown.append((row.name, queue_messages.peek(settings.ANTENNA_TOPOLOGY, connection, row.name)))
             except expected() as error:
                 messages.error(request, f"{row.name}: {error}")
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Oldest messages",
-            "shown": shown,
-            "opts": self.model._meta,
-        }
-        return TemplateResponse(request, "admin/queues/peek.html", context)
+        return page(self, request, "peek", "Oldest messages", shown=shown)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DesiredState]:
         """Return every wish; a queue that nobody ever paused gets a row that says so."""
@@ -187,7 +156,7 @@ class TaskRunAdmin(LookedAt):
     list_display = ("task", "task_id", "node", "started_at", "attempts", "progress", "kib", "ended_at", "outcome")
     list_filter = ("task", "node", "is_redelivered")
     search_fields = ("task_id", "task")
-    actions = (operation_action("cancel", cancel, _task_id, "cancel_task"),)
+    actions = (operation_action("cancel", cancel, attrgetter("task_id"), "cancel_task"),)
 
 
 @admin.register(AuditEntry)

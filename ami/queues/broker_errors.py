@@ -1,7 +1,5 @@
 """What the broker's libraries raise, and one sentence for an operator about it."""
 
-from collections.abc import Iterator
-
 from amqp.exceptions import AMQPError, ConnectionForced, RecoverableConnectionError
 from celery import current_app
 from kombu.exceptions import OperationalError
@@ -9,7 +7,7 @@ from kombu.exceptions import OperationalError
 from ami.celery import outages
 from ami.celery.bulk_publisher import UnconfirmedTasks
 from ami.celery.producer import Unconfirmed
-from ami.queues.connection_reasons import reason
+from ami.queues.connection_reasons import causes, reason
 from ami.transports.objectstore.storage.errors import JQueueError, UnfitStorageError
 
 UNREACHABLE = "start the broker or correct CELERY_BROKER_URL"
@@ -67,12 +65,12 @@ def is_away(error: BaseException, *, of_connection: bool = False) -> bool:
 
 
 def _reasons(error: BaseException) -> list[BaseException]:
-    return [cause for cause in _causes(error) if not isinstance(cause, UnconfirmedTasks)]
+    return [cause for cause in causes(error) if not isinstance(cause, UnconfirmedTasks)]
 
 
 def is_unconfirmed(error: BaseException) -> bool:
     """Whether the broker answered and did not confirm a message in time."""
-    return any(isinstance(cause, Unconfirmed) for cause in _causes(error))
+    return any(isinstance(cause, Unconfirmed) for cause in causes(error))
 
 
 def complain(what: str, error: BaseException) -> None:
@@ -84,7 +82,7 @@ def complain(what: str, error: BaseException) -> None:
 
 
 def _why(error: BaseException) -> tuple[str, str]:
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, Unconfirmed):
             return "it did not confirm the message in time", "see whether it is short of memory or disk"
         if isinstance(cause, AMQPError) and (cause.reply_code == 530 or "Login was refused" in str(cause)):
@@ -107,9 +105,3 @@ def plain_text(error: AMQPError) -> str:
 def is_anothers(text: str) -> bool:
     """Whether a broker's text says that an exchange is in the place of ours, or a queue that lacks our arguments."""
     return "inequivalent arg" in text and ("for exchange" in text or text.endswith("current is none"))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

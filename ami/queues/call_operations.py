@@ -8,7 +8,6 @@ from ami.admission import groups, notifier, releases
 from ami.admission.policies import policy_of
 from ami.admission.releases import Released
 from ami.environment.errors import did_you_mean
-from ami.queues import audit_log
 from ami.queues.refusals import Refused
 from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator, refuse_wrong
@@ -37,7 +36,7 @@ def compact(task: str, operator: Operator, *, why: str = "") -> Compacted:
         raise Refused(f"'{task[:255]}' is not a task that merges calls.{others}")
     before, after = groups.compact(current_app.tasks[task])
     outcome = f"{before} calls became {after}"
-    audit_log.record("compact", who=operator.who, which=task, outcome=outcome, why=why, source=operator.source)
+    operator.record("compact", which=task, outcome=outcome, why=why)
     return Compacted(task, before, after)
 
 
@@ -55,6 +54,6 @@ def release(task_id: str, operator: Operator, *, why: str = "", drop: bool = Fal
         raise Refused("The call waits and holds nothing; `queues staged` says for what. Give --drop to delete it.")
     which = f"{found.task} {task_id} {found.key}".strip()
     outcome = f"was {found.was}, {found.calls} calls {'deleted' if found.is_dropped else 'wait again'}"
-    audit_log.record("release", who=operator.who, which=which, outcome=outcome, why=why, source=operator.source)
+    operator.record("release", which=which, outcome=outcome, why=why)
     notifier.notify(current_app)
     return found

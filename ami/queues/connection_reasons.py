@@ -70,7 +70,7 @@ class Unusable(Exception):
 
 def reason(error: BaseException) -> str:
     """Return why a connection failed. An unknown error is named by its class: its text may hold a password."""
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, Unusable):
             return str(cause)
         for kind, words in KINDS:
@@ -80,7 +80,7 @@ def reason(error: BaseException) -> str:
     for sign, words in SIGNS:
         if sign in text:
             return words
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno and cause.strerror:
             return cause.strerror[0].lower() + cause.strerror[1:]
     return f"the connection fails ({type(error).__name__})"
@@ -92,7 +92,8 @@ def database_place(database: Mapping[str, Any]) -> str:
     return f"the database at {where} (DATABASE_URL)"
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and what caused it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

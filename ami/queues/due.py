@@ -6,7 +6,6 @@ from celery.schedules import ParseException
 from django.core.exceptions import ImproperlyConfigured
 from django_celery_beat.models import PeriodicTask
 
-from ami.celery.beat_entry import latest_run
 from ami.celery.hourly_crontab import in_real_time
 from ami.queues.models import TickClaim
 
@@ -26,10 +25,10 @@ def due_at(entry: PeriodicTask, claim: TickClaim | None, now: datetime) -> datet
         return claim.claimed_at
     # As beat does (`ami.celery.beat_entry`): an entry without a last run was enabled since its last claim.
     claimed = claim if claim and claim.claimed_at and entry.last_run_at else None
-    runs = max(claimed.runs, entry.total_run_count) if claimed else entry.total_run_count
+    runs = claimed.runs if claimed else entry.total_run_count
     if (entry.one_off and runs) or (entry.expires and now >= entry.expires):
         return None
-    last_run_at = latest_run(claimed, entry, now) if claimed else entry.last_run_at or entry.date_changed
+    last_run_at = claimed.claimed_at if claimed else entry.last_run_at or entry.date_changed
     try:
         schedule = in_real_time(entry.schedule)
         schedule.nowfun = lambda: now

@@ -79,33 +79,25 @@ def as_dict(row: TaskFailure, *, with_traceback: bool = False) -> dict[str, Any]
 
 def causes(rows: "QuerySet[TaskFailure]", limit: int = 50) -> list[Cause]:
     """Return the causes of these failures, the most frequent first."""
-    groups = (
-        rows.order_by()
-        .values("cause")
-        .annotate(
-            tries=Count("pk"),
-            tasks=Count("task_id", distinct=True),
-            first_at=Min("failed_at"),
-            last_at=Max("failed_at"),
-            newest=Max("pk"),
-        )
-        .order_by("-tries", "cause")[:limit]
-    )
-    known = TaskFailure.objects.in_bulk([group["newest"] for group in groups])
+    counts = {"tasks": Count("task_id", distinct=True), "first_at": Min("failed_at"), "last_at": Max("failed_at")}
+    found = by_cause(rows, TaskFailure.objects.defer("traceback"), limit, tries=Count("pk"), **counts)
     return [
-        Cause(
-            cause=group["cause"],
-            task=known[group["newest"]].task,
-            exception=known[group["newest"]].exception,
-            place=known[group["newest"]].place,
-            message=known[group["newest"]].cause_text,
-            tries=group["tries"],
-            tasks=group["tasks"],
-            first_at=group["first_at"],
-            last_at=group["last_at"],
-        )
-        for group in groups
+        Cause(**group, task=row.task, exception=row.exception, place=row.place, message=row.cause_text)
+        for group, row in found
     ]
+
+
+def by_cause(
+    rows: "QuerySet[Any]", known: "QuerySet[Any]", limit: int, **counts: Any
+) -> list[tuple[dict[str, Any], Any]]:
+    """Return each cause of these rows with what is counted of it, and its newest row of ``known``; two statements.
+
+    Those with most of the first of ``counts`` come first.
+    """
+    order = f"-{next(iter(counts))}", "cause"
+    found = list(rows.order_by().values("cause").annotate(newest=Max("pk"), **counts).order_by(*order)[:limit])
+    newest = known.in_bulk([group["newest"] for group in found])
+    return [(group, row) for group in found if (row := newest.get(group.pop("newest"))) is not None]
 
 
 def latest(task_ids: Iterable[str]) -> dict[str, TaskFailure]:

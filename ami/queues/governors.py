@@ -6,6 +6,7 @@ from typing import Any
 
 from ami.celery.producer import Unconfirmed
 from ami.queues import start_commands
+from ami.queues.refusals import Refused
 
 INSPECT_SECONDS = 2.0
 
@@ -26,7 +27,7 @@ COLUMNS = (
 )
 
 
-class NoWorkerAnswered(Exception):
+class NoWorkerAnswered(Refused):
     """No worker answered in time."""
 
 

@@ -9,7 +9,7 @@ from celery import current_app
 from ami.admission.keys import LONGEST
 from ami.admission.policies import Permits, Rate, policy_of
 from ami.environment.errors import did_you_mean
-from ami.queues import audit_log, wishes
+from ami.queues import wishes
 from ami.queues.models import DesiredState
 from ami.queues.refusals import Refused
 from ami.queues.targets import Kind, Target
@@ -110,7 +110,7 @@ def weigh(key: str, weight: int, operator: Operator, *, why: str = "") -> Weight
     if len(name) > LONGEST:
         raise Refused(f"The key is longer than {LONGEST} characters.")
     wishes.record(operator, "weigh", Target(Kind.FAIR_KEY, name), WEIGHT, 0 if weight == 1 else weight, why=why)
-    return Weight(name, weight, audit_log.name_of(operator.who), why)
+    return Weight(name, weight, operator.name, why)
 
 
 def _as_json(key: str) -> str:

@@ -12,9 +12,9 @@ from ami.admission import moves, purges, waiting_calls
 from ami.celery import storable
 from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import depth
-from ami.celery.message_copy import copy
+from ami.celery.message_copy import confirming_channel, copy
 from ami.celery.origin import BEAT
-from ami.queues import audit_log, dead_letters, waiting_rows
+from ami.queues import dead_letters, waiting_rows
 from ami.queues.dead_letters import DeadLetter
 from ami.queues.letters import both
 from ami.queues.letters.publishing import DEFAULT_EXCHANGE
@@ -156,7 +156,8 @@ def purge(
             count = int(channel.queue_purge(queue) or 0)
     DatabaseTickClaims().ended(ticks)
     calls = purges.purge(queue)
-    _record(operator, "purge", f"queue {queue}", {"purged": count, **({"calls": calls} if calls else {})}, why)
+    after = {"purged": count, **({"calls": calls} if calls else {})}
+    operator.record("purge", which=f"queue {queue}", after=after, why=why)
     return count + calls
 
 
@@ -217,7 +218,7 @@ def move(
         )
     finally:
         # What was moved before an error stays moved.
-        _record(operator, "move", f"queue {source} to {destination}", asdict(done), why)
+        operator.record("move", which=f"queue {source} to {destination}", after=asdict(done), why=why)
     return done
 
 
@@ -231,9 +232,7 @@ def _move(
 ) -> None:
     most = waiting(connection, source)
     moved = passed = 0
-    options = {**(connection.transport_options or {}), "confirm_publish": True}
-    with connection.clone(transport_options=options) as confirming:
-        channel = confirming.channel()
+    with confirming_channel(connection) as channel:
         while moved + passed < most and (limit is None or moved < limit):
             raw = channel.basic_get(source, no_ack=False)
             if raw is None:
@@ -245,10 +244,6 @@ def _move(
             channel.basic_ack(message.delivery_tag)
             moved, passed = moved + does_fit, passed + (not does_fit)
             progress(Moved(moved, passed))
-
-
-def _record(operator: Operator, verb: str, which: str, after: dict[str, int], why: str) -> None:
-    audit_log.record(verb, who=operator.who, which=which, after=after, why=why, source=operator.source)
 
 
 def _fits(message: Any, task: str, headers: Mapping[str, str]) -> bool:

@@ -47,22 +47,11 @@ def failed_request(request: HttpRequest) -> HttpResponse:
     return unavailable(sys.exc_info()[1]) or server_error(request)
 
 
-class UnreachableMiddleware:
-    """Answers 503 and Retry-After where a view found the broker or the database away; the API has its own handler."""
+class FailedViewMiddleware:
+    """Answers 503 and Retry-After where a view found the broker or the database away; the API has its own handler.
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
-
-    def process_exception(self, _: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Leave every other error alone."""
-        return unavailable(exception)
-
-
-class UnstorableValueMiddleware:
-    """Answers 400 with a sentence where a value reached the admin's database that no check had found."""
+    It answers 400 with a sentence where a value reached the admin's database that no check had found.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -71,7 +60,9 @@ class UnstorableValueMiddleware:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer 400 for such a value, and log its traceback; without input the fault is our own."""
+        """Answer for such an error; that of a value is logged, and without input the fault is our own."""
+        if (answer := unavailable(exception)) is not None:
+            return answer
         in_admin = request.resolver_match is not None and request.resolver_match.app_name in ("admin", "console")
         has_input = bool(request.GET) or request.method == "POST"
         if not (in_admin and has_input and isinstance(exception, NOT_STORABLE)):

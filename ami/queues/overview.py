@@ -17,6 +17,9 @@ from ami.queues.queue import queue_states
 from ami.queues.rescue.verdict import Verdict
 from ami.topology.topology import Topology
 
+#: What a worker's row is shown with as it is.
+SAME = ("node", "service", "host", "concurrency", "pid", "running", "repairs", "version", "unaccounted")
+
 
 @dataclass(frozen=True)
 class QueueRow:
@@ -111,20 +114,12 @@ def worker_row(row: Any, now: datetime) -> WorkerRow:
     elif row.is_parked:
         state = "parked"
     return WorkerRow(
-        node=row.node,
-        service=row.service,
-        host=row.host,
+        **{name: getattr(row, name) for name in SAME},
         state=state,
         why=why,
         beat_seconds=round(age.total_seconds(), 1),
         queues=tuple(row.queues),
         closed_queues=tuple(row.closed_queues),
-        concurrency=row.concurrency,
-        pid=row.pid,
-        running=row.running,
-        repairs=row.repairs,
-        version=row.version,
-        unaccounted=row.unaccounted,
     )
 
 

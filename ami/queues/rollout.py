@@ -10,6 +10,7 @@ from ami.celery.broker_kind import kind_of
 from ami.celery.declaration import conflicts, declare, depth, routing_keys
 from ami.queues import broker_errors, broker_queues, start_commands
 from ami.queues.queue import QueueState, queue_states
+from ami.queues.refusals import Refused
 from ami.queues.shovel import move
 from ami.topology import broker
 from ami.topology.table import FALLBACK
@@ -29,7 +30,7 @@ class Stage:
     queues: tuple[QueueState, ...]
 
 
-class RollbackRefused(Exception):
+class RollbackRefused(Refused):
     """Workers still consume the split queues; the text names the services to stop first."""
 
 

@@ -7,7 +7,6 @@ from django.db import transaction
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 
 from ami.celery.tick_claims import MISFIRES
-from ami.queues import audit_log
 from ami.queues.models import TickClaim
 from ami.queues.publish import PublishedTask, publish_for_user
 from ami.queues.refusals import Refused
@@ -31,9 +30,7 @@ def switch(name: str, operator: Operator, *, is_enabled: bool, why: str = "") ->
         PeriodicTasks.update_changed()
         verb = "enable entry" if is_enabled else "disable entry"
         before, after = {"enabled": entry.enabled}, {"enabled": is_enabled}
-        audit_log.record(
-            verb, who=operator.who, rows=[entry], before=before, after=after, why=why, source=operator.source
-        )
+        operator.record(verb, rows=[entry], before=before, after=after, why=why)
     entry.enabled = is_enabled
     return entry
 
@@ -57,9 +54,7 @@ def set_misfire(name: str, operator: Operator, misfire: str, *, why: str = "") -
         TickClaim.objects.filter(pk=claim.pk).update(misfire=misfire)
         PeriodicTasks.update_changed()
         before, after = {"misfire": claim.misfire}, {"misfire": misfire}
-        audit_log.record(
-            "misfire", who=operator.who, rows=[entry], before=before, after=after, why=why, source=operator.source
-        )
+        operator.record("misfire", rows=[entry], before=before, after=after, why=why)
     return str(claim.misfire)
 
 
@@ -73,7 +68,7 @@ def run_now(name: str, operator: Operator, *, why: str = "") -> PublishedTask:
     entry = _entry(name)
     published = publish(entry)
     outcome = f"task {published.task_id} sent to {published.queue}"
-    audit_log.record("run entry", who=operator.who, rows=[entry], outcome=outcome, why=why, source=operator.source)
+    operator.record("run entry", rows=[entry], outcome=outcome, why=why)
     return published
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kombu import Connection, Message
 
-from ami.celery.message_copy import copy
+from ami.celery.message_copy import confirming_channel, copy
 
 Destination = tuple[str, str]
 
@@ -29,9 +29,7 @@ def move(
         amqp.exceptions.AMQPError: a publish was refused; that message stays where it was.
     """
     moved = 0
-    options = {**(connection.transport_options or {}), "confirm_publish": True}
-    with connection.clone(transport_options=options) as confirming:
-        channel = confirming.channel()
+    with confirming_channel(connection) as channel:
         while (limit is None or moved < limit) and (raw := channel.basic_get(source, no_ack=False)) is not None:
             message = channel.message_to_python(raw)
             given = {name: value() if callable(value) else value for name, value in headers.items()}

@@ -70,7 +70,8 @@ def counts(topology: Topology, connection: Connection) -> list[QueueStates]:
         amqp.exceptions.NotFound: the topology was never declared.
     """
     read, calls = _read(topology, connection), waiting_calls.by_queue()
-    dead, disabled, scheduled = both.counts(topology, connection), _set_aside(), _scheduled(topology)
+    dead, scheduled = both.counts(topology, connection), _scheduled(topology)
+    disabled = dict(set_aside.kept().order_by().values_list("queue").annotate(count=Count("pk")))
     rows = []
     for workload in topology.workloads:
         ready, delivered = read.queues.get(workload.queue, (0, 0))
@@ -165,7 +166,3 @@ def _queues_of_running(topology: Topology, row: Worker) -> list[str]:
 def _scheduled(topology: Topology) -> Counter[str]:
     names = PeriodicTask.objects.filter(enabled=True).values_list("task", flat=True)
     return Counter(topology.place(name, BEAT).queue for name in names)
-
-
-def _set_aside() -> dict[str, int]:
-    return dict(set_aside.kept().order_by().values_list("queue").annotate(count=Count("pk")))

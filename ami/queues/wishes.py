@@ -31,6 +31,14 @@ class Operator:
     who: Any
     source: str = "program"
 
+    @property
+    def name(self) -> str:
+        return audit_log.name_of(self.who)
+
+    def record(self, what: str, **about: Any) -> None:
+        """Write to the audit log what was done; ``about`` is the rest of what `audit_log.record` takes."""
+        audit_log.record(what, who=self.who, source=self.source, **about)
+
 
 def record(
     operator: Operator,
@@ -60,16 +68,14 @@ def record(
             aspect=aspect,
             defaults={
                 "value": value,
-                "by": audit_log.name_of(operator.who)[:255],
+                "by": operator.name[:255],
                 "why": why,
                 "since": Now(),
                 "until": until,
             },
         )
         after = {aspect: value, "until": until.isoformat() if until else None}
-        audit_log.record(
-            verb, who=operator.who, which=str(target), before=before, after=after, why=why, source=operator.source
-        )
+        operator.record(verb, which=str(target), before=before, after=after, why=why)
         transaction.on_commit(wake_workers)
 
 
@@ -82,12 +88,12 @@ def moment(text: str) -> datetime:
     """Return the time that an operator has written; without a zone it is the server's.
 
     Raises:
-        ValueError: it is no time; the text says what one looks like.
+        Refused: it is no time.
     """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"'{text[:40]}' is not a time such as 2026-01-31T06:00") from None
+        raise Refused(f"'{text[:40]}' is not a time such as 2026-01-31T06:00.") from None
     return found if found.tzinfo else found.replace(tzinfo=timezone.get_current_timezone())
 
 

@@ -7,6 +7,9 @@ from ami.celery import task_times
 from ami.celery.task_times import BOUNDS, BUCKETS, LENGTH, RUNS, WAITS
 from ami.telemetry.snapshots.shape import Quantiles
 
+#: The columns of a `TaskHistogram` that have the first numbers, in their order; those in its buckets follow.
+NAMES = ("started", "succeeded", "failed", "retried", "wait_seconds", "run_seconds")
+
 Totals = Mapping[str, Mapping[str, Sequence[float]]]
 
 
@@ -66,16 +69,7 @@ def of_row(row: Any) -> list[float]:
     """Return the list of a `TaskHistogram`."""
     if len(row.waits) != BUCKETS or len(row.runs) != BUCKETS:
         return empty()
-    return [
-        row.started,
-        row.succeeded,
-        row.failed,
-        row.retried,
-        row.wait_seconds,
-        row.run_seconds,
-        *row.waits,
-        *row.runs,
-    ]
+    return [*(getattr(row, name) for name in NAMES), *row.waits, *row.runs]
 
 
 def ended(counts: Iterable[float]) -> float:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from celery import current_app
@@ -64,7 +64,7 @@ def _is_over(finding: FindingFigures, snapshot: Snapshot) -> bool:
 
 def look() -> shared_values.Shared:
     """Look now, unless another process does or has within `FRESH_SECONDS`."""
-    return shared_values.current(NAME, FRESH_SECONDS, lambda _: [_row(each) for each in _look()])
+    return shared_values.current(NAME, FRESH_SECONDS, lambda _: [asdict(each) for each in _look()])
 
 
 def _look_in_background() -> None:
@@ -93,11 +93,7 @@ def _figures(found: Finding) -> FindingFigures:
 
 
 def _read(row: shared_values.Shared) -> list[FindingFigures]:
-    return [FindingFigures(each["level"], each["name"], each["sentence"], each["target"]) for each in row.value]
-
-
-def _row(found: FindingFigures) -> dict[str, str]:
-    return {"level": found.level, "name": found.name, "sentence": found.sentence, "target": found.target}
+    return [FindingFigures(**each) for each in row.value]
 
 
 def _redis() -> Any:

@@ -46,14 +46,6 @@ def read() -> tuple[list[Histogram], dict[tuple[str, str], Outcomes]]:
     return found, outcomes
 
 
-def totals() -> list[Histogram]:
-    return read()[0]
-
-
-def outcomes() -> dict[tuple[str, str], Outcomes]:
-    return read()[1]
-
-
 def _cumulative(buckets: list[float]) -> tuple[int, ...]:
     sums, whole = [], 0
     for count in buckets:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from ami.celery import batch_writes, task_times
+from ami.celery import batch_writes
 from ami.queues.models import EndedWorker
 from ami.telemetry import counts
 from ami.telemetry.counts import Totals
@@ -84,12 +84,7 @@ def row(queue: str, task: str, at: Any, each: list[float], resolution: int = 60)
         task=task,
         resolution=resolution,
         at=at,
-        started=int(each[task_times.STARTED]),
-        succeeded=int(each[task_times.SUCCEEDED]),
-        failed=int(each[task_times.FAILED]),
-        retried=int(each[task_times.RETRIED]),
-        wait_seconds=each[task_times.WAIT_SECONDS],
-        run_seconds=each[task_times.RUN_SECONDS],
+        **dict(zip(counts.NAMES, each, strict=False)),
         waits=counts.waits(each),
         runs=counts.runs(each),
     )

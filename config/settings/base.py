@@ -72,8 +72,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "ami.queues.middleware.UnreachableMiddleware",
-    "ami.queues.middleware.UnstorableValueMiddleware",
+    "ami.queues.middleware.FailedViewMiddleware",
     "ami.main.api.audit.AuditMiddleware",
 ]
 TEMPLATES = [

@@ -4,7 +4,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -12,6 +11,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from ami.console import list_page
 from ami.console.levers import DURATIONS, LEVERS, Lever
 from ami.console.page import Page
 from ami.queues import broker_errors
@@ -49,12 +49,12 @@ class LeverPage(Page):
 
     def get(self, request: HttpRequest, **_: Any) -> HttpResponse:  # noqa: ARG002
         """Send the form."""
-        self._require()
+        list_page.require(self.request, self.lever.needs)
         return self._form({}, "", 200)
 
     def post(self, request: HttpRequest, **_: Any) -> HttpResponse:
         """Run the operation and return to where its button was; what is refused comes back in the form."""
-        self._require()
+        list_page.require(self.request, self.lever.needs)
         names = [field.name for field in self.lever.fields]
         given = {name: str(request.POST.get(name, "")).strip()[:LONGEST_VALUE] for name in names}
         why = str(request.POST.get("why", "")).strip()
@@ -73,10 +73,6 @@ class LeverPage(Page):
     def figures(self, snapshot: Snapshot) -> dict[str, Any]:  # noqa: ARG002
         """Return what the form asks for."""
         return {}
-
-    def _require(self) -> None:
-        if not self.request.user.has_perm(self.lever.needs):
-            raise PermissionDenied
 
     def _form(self, given: dict[str, str], error: str, status: int) -> HttpResponse:
         fields = [(field, given.get(field.name, "")) for field in self.lever.fields]

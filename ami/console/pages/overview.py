@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
+from ami.console import quantities
 from ami.console.findings import finding_row, is_of_job
 from ami.console.levers import LEVERS, VIEW_JOBS
 from ami.console.page import Page
@@ -41,8 +42,8 @@ class OverviewPage(Page):
             "tasks": tasks[:MOST_TASKS],
             "tasks_left": len(tasks) - MOST_TASKS,
             "running": sum(queue.running for queue in snapshot.queues),
-            "waiting": _sum(queue.waiting for queue in snapshot.queues),
-            "letters": _sum(queue.dead_letters for queue in snapshot.queues),
+            "waiting": quantities.total(queue.waiting for queue in snapshot.queues),
+            "letters": quantities.total(queue.dead_letters for queue in snapshot.queues),
             "tells_delayed": any(queue.delayed is not None for queue in snapshot.queues),
             "verdict": verdict.judge(replace(snapshot, findings=findings)),
             "unseen": () if any(each.name in OF_BROKER for each in snapshot.findings) else snapshot.unseen,
@@ -75,11 +76,6 @@ def _not_well(queue: QueueFigures, snapshot: Snapshot) -> tuple[list[WorkerFigur
 def _start(queue: QueueFigures) -> str:
     rows = [row for row in settings.ANTENNA_TOPOLOGY.workloads if row.queue == queue.queue and not queue.workers]
     return start_commands.of_worker(rows[0]) if rows else ""
-
-
-def _sum(values: Any) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def queue_row(queue: QueueFigures) -> Row:

@@ -4,12 +4,12 @@ from typing import Any
 
 from celery import current_app
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from ami.celery.broker_kind import kind_of
+from ami.console import list_page
 from ami.console.pages.queue import OneQueue
 from ami.queues import audit_log, broker_errors, messages
 from ami.queues.admin_site.operation_actions import expected
@@ -34,12 +34,12 @@ class PeekPage(OneQueue):
 
     def get(self, request: HttpRequest, **_: Any) -> HttpResponse:  # noqa: ARG002
         """Send the button, with the cost."""
-        self._require()
+        list_page.require(self.request, "queues.peek_queue")
         return self._shown(None, "", 200)
 
     def post(self, request: HttpRequest, **_: Any) -> HttpResponse:
         """Look, and show what was seen."""
-        self._require()
+        list_page.require(self.request, "queues.peek_queue")
         topology = settings.ANTENNA_TOPOLOGY
         try:
             with current_app.connection_for_read() as connection:
@@ -51,10 +51,6 @@ class PeekPage(OneQueue):
         seen = {"seen": len(found.messages)}
         audit_log.record("peek", who=request.user, which=f"queue {self.queue}", after=seen, source="console")
         return self._shown(found, "", 200)
-
-    def _require(self) -> None:
-        if not self.request.user.has_perm("queues.peek_queue"):
-            raise PermissionDenied
 
     def _shown(self, found: Peeked | None, error: str, status: int) -> HttpResponse:
         context = {

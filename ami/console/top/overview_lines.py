@@ -1,10 +1,10 @@
 """The head of the overview, its findings, a line about the workers, and the running jobs."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 from rich.text import Text
 
+from ami.console.quantities import total
 from ami.console.top.cells import BAD, BOLD, FAINT, GOOD, WARN, Cell, Column, Glyphs, bar, line, plain, row
 from ami.console.top.faults import is_away
 from ami.console.top.quantities import count, short
@@ -32,9 +32,9 @@ def title(snapshot: Snapshot, age_seconds: float, width: int, glyphs: Glyphs) ->
     """Return the first line: the verdict, the totals, beat, and how old the figures are."""
     found = verdict.judge(snapshot)
     shown = Text("Queues ", style=BOLD, no_wrap=True)
-    waiting = _sum(queue.waiting for queue in snapshot.queues)
+    waiting = total(queue.waiting for queue in snapshot.queues)
     running = sum(queue.running for queue in snapshot.queues)
-    letters = _sum(queue.dead_letters for queue in snapshot.queues)
+    letters = total(queue.dead_letters for queue in snapshot.queues)
     totals = f"  {count(waiting, glyphs)} waiting, {running} running, {count(letters, glyphs)} letters"
     old = f"{short(round(age_seconds, 1), glyphs)} old"
     room = width - shown.cell_len - len(old) - 1
@@ -51,11 +51,6 @@ def title(snapshot: Snapshot, age_seconds: float, width: int, glyphs: Glyphs) ->
     shown.append(old, BAD if age_seconds > 10 else "not bold dim")
     shown.truncate(width)
     return shown
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _beat(snapshot: Snapshot, age_seconds: float, glyphs: Glyphs) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from celery import current_app
@@ -52,6 +51,12 @@ def expected() -> tuple[type[BaseException], ...]:
     return Refused, *broker_errors.kinds()
 
 
+def page(model_admin: Any, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+    """Return a page of the admin's with what stands around it."""
+    around = {**model_admin.admin_site.each_context(request), "title": title, "opts": model_admin.model._meta}
+    return TemplateResponse(request, f"admin/queues/{template}.html", {**around, **context})
+
+
 def ask(
     model_admin: Any,
     request: HttpRequest,
@@ -67,17 +72,15 @@ def ask(
     """
     listed = list(rows)
     context = {
-        **model_admin.admin_site.each_context(request),
-        "title": f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?",
         "verb": verb,
         "rows": listed,
         "facts": [known for row in listed if (known := fact_of(names(row), fact))],
         "fields": fields,
         "queues": [row.queue for row in settings.ANTENNA_TOPOLOGY.workloads],
         "action": request.POST.get("action", ""),
-        "opts": model_admin.model._meta,
     }
-    return TemplateResponse(request, "admin/queues/ask_why.html", context)
+    title = f"{verb.capitalize()} {', '.join(names(row) for row in listed)[:200]}?"
+    return page(model_admin, request, "ask_why", title, **context)
 
 
 def fact_of(name: str, fact: Callable[[str], str]) -> str:
@@ -122,7 +125,7 @@ def operation_action(
 
 def wish(operation: Callable[..., Any], **options: Any) -> Operation:
     def run(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
-        until = {"until": _moment(given["until"])} if given.get("until") else {}
+        until = {"until": moment(given["until"])} if given.get("until") else {}
         found = operation(settings.ANTENNA_TOPOLOGY, name, operator, why=why, **options, **until)
         return f"The workers confirm within seconds. {found.warning}".strip()
 
@@ -181,7 +184,7 @@ def move(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
 
 
 def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> str:
-    until = _moment(given["until"]) if given.get("until") else None
+    until = moment(given["until"]) if given.get("until") else None
     disabling.disable(name, operator, why=why, until=until)
     return "What begins from now on is set aside; what runs goes on."
 
@@ -189,13 +192,6 @@ def disable(name: str, operator: Operator, why: str, given: dict[str, str]) -> s
 def enable(name: str, operator: Operator, why: str, _: dict[str, str]) -> str:
     disabling.enable(name, operator, why=why)
     return "What was set aside goes to the tail of its queue within seconds."
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return moment(text)
-    except ValueError as error:
-        raise Refused(f"{error}.") from None
 
 
 def number(text: str) -> float:

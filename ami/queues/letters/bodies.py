@@ -7,7 +7,6 @@ from typing import Any
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 
-from ami.queues import audit_log
 from ami.queues.models import Letter
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
@@ -49,7 +48,7 @@ def read(row: Letter) -> bytes:
 
 def record_look(row: Letter, operator: Operator) -> None:
     """Record in the audit log that an operator reads a message, which may have secrets."""
-    audit_log.record("read letter", who=operator.who, which=f"letter {row.pk}", source=operator.source)
+    operator.record("read letter", which=f"letter {row.pk}")
 
 
 def looked_at(row: Letter, operator: Operator) -> bytes:

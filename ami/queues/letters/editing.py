@@ -10,7 +10,6 @@ from django.db import transaction
 from kombu.utils import json as kombu_json
 
 from ami.celery import sensitive
-from ami.queues import audit_log
 from ami.queues.letters import bodies, rows
 from ami.queues.letters.publishing import message_of
 from ami.queues.models import Letter, LetterEvent
@@ -61,11 +60,11 @@ def edit(key: int, args: str | None, kwargs: str | None, operator: Operator, *, 
         new_kwargs = before[1] if kwargs is None else _json(kwargs, dict, "named arguments", '{"job_id": 1}')
         _refuse_wrong_arguments(row.task, new_args, new_kwargs)
         _replace(row, new_args, new_kwargs)
-        by = audit_log.name_of(operator.who)
+        by = operator.name
         rows.record([row.pk], LetterEvent.What.EDITED, by=by, why=why, detail=row.arguments)
         which = f"letter {key} of {row.queue}, {row.task} {row.task_id}"
         after = {"arguments": row.arguments}
-        audit_log.record("edit letter", who=operator.who, which=which, after=after, why=why, source=operator.source)
+        operator.record("edit letter", which=which, after=after, why=why)
     return row
 
 

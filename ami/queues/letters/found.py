@@ -70,34 +70,12 @@ def why(row: Any, longest: int = LONGEST_WHY) -> str:
 
 def groups(rows: "QuerySet[Letter]", limit: int = 50) -> list[Group]:
     """Return the causes of these letters, the most frequent first. Two statements."""
-    found = list(
-        rows.order_by()
-        .values("cause")
-        .annotate(
-            letters=Count("pk"),
-            died=Max("died"),
-            first_at=Min("collected_at"),
-            last_at=Max("collected_at"),
-            newest=Max("pk"),
-        )
-        .order_by("-letters", "cause")[:limit]
-    )
-    known = Letter.objects.defer(*HEAVY).in_bulk([group["newest"] for group in found])
-    return [_group(group, known[group["newest"]]) for group in found if group["newest"] in known]
-
-
-def _group(group: Any, newest: Letter) -> Group:
-    return Group(
-        cause=group["cause"],
-        task=newest.task,
-        exception=newest.exception or newest.reason,
-        place=newest.place,
-        message=newest.cause_text,
-        letters=group["letters"],
-        came_back=group["died"] - 1,
-        first_at=group["first_at"],
-        last_at=group["last_at"],
-    )
+    counts = {"came_back": Max("died") - 1, "first_at": Min("collected_at"), "last_at": Max("collected_at")}
+    found = failures.by_cause(rows, Letter.objects.defer(*HEAVY), limit, letters=Count("pk"), **counts)
+    return [
+        Group(**group, task=row.task, exception=row.exception or row.reason, place=row.place, message=row.cause_text)
+        for group, row in found
+    ]
 
 
 def over_time(rows: "QuerySet[Letter]", *, by_day: bool = False) -> list[tuple[datetime, int]]:

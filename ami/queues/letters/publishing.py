@@ -1,12 +1,10 @@
 """Publishes letters again from their rows."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from kombu import Connection
 from kombu.utils import json
 
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
@@ -17,14 +15,6 @@ from ami.queues.models import Letter
 
 #: AMQP's, which routes to the queue that the routing key names.
 DEFAULT_EXCHANGE = ""
-
-
-@contextmanager
-def confirming_channel(connection: Connection) -> Iterator[Any]:
-    """Yield a channel of its own that waits until the broker has what is published."""
-    options = {**(connection.transport_options or {}), "confirm_publish": True}
-    with connection.clone(transport_options=options) as own:
-        yield own.channel()
 
 
 def message_of(row: Letter) -> Any:

@@ -15,10 +15,11 @@ from django.db.models.functions import Now
 from kombu import Connection
 
 from ami.celery import leases
+from ami.celery.message_copy import confirming_channel
 from ami.celery.process_name import name_of_this_process
-from ami.queues import audit_log, dead_letters, wishes
+from ami.queues import dead_letters, wishes
 from ami.queues.letters import rows
-from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
+from ami.queues.letters.publishing import DEFAULT_EXCHANGE, publish_again
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
 from ami.queues.models import Letter, LetterEvent, Replay
 from ami.queues.refusals import Refused
@@ -67,13 +68,13 @@ def begin(
             rate=rate,
             total=keys.filter(pk__lte=most).count(),
             most_pk=most,
-            by=audit_log.name_of(operator.who)[:255],
+            by=operator.name[:255],
             why=why,
             began_at=Now(),
             until=Now(),
         )
         which = f"replay {replay.pk} of {replay.total} letters: {selection}"
-        audit_log.record("replay", who=operator.who, which=which, why=why, source=operator.source)
+        operator.record("replay", which=which, why=why)
     replay.refresh_from_db()
     return replay
 
@@ -295,5 +296,5 @@ def _change(key: int, verb: str, before: str, after: str, operator: Operator, wh
         if not Replay.objects.filter(pk=key, state=before).update(state=after, error=""):
             found = Replay.objects.filter(pk=key).first()
             raise Refused(f"Replay {key} is {found.state}, not {before}." if found else f"There is no replay {key}.")
-        audit_log.record(verb, who=operator.who, which=f"replay {key}", why=why, source=operator.source)
+        operator.record(verb, which=f"replay {key}", why=why)
     return Replay.objects.get(pk=key)

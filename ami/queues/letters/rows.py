@@ -18,7 +18,6 @@ from ami.admission import stopped
 from ami.celery import storable
 from ami.celery.app import LETTER_HEADER, PUBLISH_ID_HEADER
 from ami.celery.message_copy import HISTORY_HEADERS, PROPERTIES, fresh
-from ami.queues import audit_log
 from ami.queues.dead_letters import DeadLetter, cell, letter
 from ami.queues.letters import bodies, causes
 from ami.queues.letters.selection import Selection
@@ -106,8 +105,8 @@ def discard_recorded(selection: Selection, operator: Operator, *, why: str = "",
         raise Refused(f"No dead letter fits ({selection}); nothing was done.")
     # Before the first: a process that is killed has been recorded.
     which = f"{count} letters: {selection}"
-    audit_log.record("discard", who=operator.who, which=which, why=why, source=operator.source)
-    return discard(selection.rows(), limit, by=audit_log.name_of(operator.who), why=why)
+    operator.record("discard", which=which, why=why)
+    return discard(selection.rows(), limit, by=operator.name, why=why)
 
 
 def done(key: int, task_id: str) -> None:

@@ -16,9 +16,10 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from kombu import Connection
 
+from ami.celery.message_copy import confirming_channel
 from ami.queues import broker_errors, dead_letters, named_leases
 from ami.queues.letters import bodies, rows
-from ami.queues.letters.publishing import DEFAULT_EXCHANGE, confirming_channel, publish_again
+from ami.queues.letters.publishing import DEFAULT_EXCHANGE, publish_again
 from ami.queues.models import DesiredState, Letter
 from ami.topology.topology import Topology
 

@@ -1,20 +1,16 @@
 """``manage.py queues failures``: why tasks failed, one by one, by cause, or all tries of one task."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
 
-from ami.celery.shown_time import shown_time
 from ami.queues import failures
 from ami.queues.management.argument_types import positive
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.models import TaskFailure
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
-
-MOST_SHOWN = 120
 
 
 def add_arguments(parser: Any) -> None:
@@ -36,43 +32,16 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
         return _causes(rows, options["limit"])
     if options["task_id"]:
         return _tries(options["task_id"], list(rows[: options["limit"]])[::-1])
-    listed = list(rows.defer("traceback")[: options["limit"]])
+    tries = list(rows.defer("traceback")[: options["limit"]])
     columns = ("failed at", "task", "id", "kind", "exception", "message", "place", "ran s")
-    cells = [
-        (
-            shown_time(row.failed_at),
-            row.task,
-            row.task_id,
-            row.kind,
-            row.exception,
-            row.message[:MOST_SHOWN],
-            row.place,
-            f"{row.seconds:.1f}",
-        )
-        for row in listed
-    ]
-    return Result([failures.as_dict(row) for row in listed], cells, columns)
+    shown = ("failed_at", "task", "task_id", "kind", "exception", "message:.120", "place", "seconds:.1f")
+    return listed(tries, shown, columns, [failures.as_dict(row) for row in tries])
 
 
 def _causes(rows: Any, limit: int) -> Result:
     found = failures.causes(rows, limit)
     columns = ("tries", "tasks", "last", "task", "exception", "message", "place")
-    cells = [
-        (
-            each.tries,
-            each.tasks,
-            shown_time(each.last_at),
-            each.task,
-            each.exception,
-            each.message[:MOST_SHOWN],
-            each.place,
-        )
-        for each in found
-    ]
-    data = [
-        asdict(each) | {"first_at": each.first_at.isoformat(), "last_at": each.last_at.isoformat()} for each in found
-    ]
-    return Result(data, cells, columns)
+    return listed(found, ("tries", "tasks", "last_at", "task", "exception", "message:.120", "place"), columns)
 
 
 def _tries(task_id: str, rows: list[TaskFailure]) -> Result:
@@ -80,22 +49,10 @@ def _tries(task_id: str, rows: list[TaskFailure]) -> Result:
         closing = f"No failure of '{task_id[:60]}' is on record: it did not fail, or longer than 30 days ago."
         return Result([], [], (), closing, code=1)
     columns = ("try", "delivery", "failed at", "kind", "exception", "worker", "pid", "ran s", "peak MiB")
-    cells = [
-        (
-            row.retries + 1,
-            row.delivery + 1,
-            shown_time(row.failed_at),
-            row.kind,
-            row.exception,
-            row.node,
-            row.pid,
-            f"{row.seconds:.1f}",
-            row.peak_kib // 1024,
-        )
-        for row in rows
-    ]
+    numbers = (lambda row: row.retries + 1, lambda row: row.delivery + 1)
+    shown = (*numbers, "failed_at", "kind", "exception", "node", "pid", "seconds:.1f", lambda row: row.peak_kib // 1024)
     text = "\n\n".join(f"Try {row.retries + 1}: {row.message}\n{row.traceback}".rstrip() for row in rows)
-    return Result([failures.as_dict(row, with_traceback=True) for row in rows], cells, columns, text)
+    return listed(rows, shown, columns, [failures.as_dict(row, with_traceback=True) for row in rows], text)
 
 
 RUNS = {"failures": show}

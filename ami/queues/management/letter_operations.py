@@ -13,7 +13,7 @@ from celery import current_app
 from ami.queues.letters import editing, found, replays, rows
 from ami.queues.letters.selection import Selection, refuse_unknown_queue
 from ami.queues.management.confirmation import require_agreement, require_terminal
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.models import Replay
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
@@ -82,31 +82,23 @@ def _replayed(replay: Replay) -> Result:
     closing = replay.error and f"Stopped: {replay.error}."
     if replay.state == Replay.State.STOPPED:
         closing = f"{closing} 'manage.py queues letters resume {replay.pk}' goes on.".strip()
-    return Result(replays.as_dict(replay), [_replay_cells(replay)], REPLAY_COLUMNS, closing, int(bool(replay.error)))
+    code = int(bool(replay.error))
+    return listed([replay], SHOWN, REPLAY_COLUMNS, replays.as_dict(replay), closing, code)
 
 
 REPLAY_COLUMNS = ("replay", "state", "done", "of", "letters", "rate", "to", "by", "why", "error")
 
 
-def _replay_cells(replay: Replay) -> tuple[Any, ...]:
-    which = Selection.of(replay.selection)
-    return (
-        replay.pk,
-        replay.state,
-        replay.done,
-        replay.total,
-        which,
-        replay.rate,
-        replay.destination or None,
-        replay.by,
-        replay.why,
-        replay.error,
-    )
+def _which(replay: Replay) -> Selection:
+    return Selection.of(replay.selection)
+
+
+SHOWN = ("pk", "state", "done", "total", _which, "rate", "destination?", "by", "why", "error")
 
 
 def _replays(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
-    listed = list(Replay.objects.order_by("-pk")[:50])
-    return Result([replays.as_dict(each) for each in listed], [_replay_cells(each) for each in listed], REPLAY_COLUMNS)
+    found = list(Replay.objects.order_by("-pk")[:50])
+    return listed(found, SHOWN, REPLAY_COLUMNS, [replays.as_dict(each) for each in found])
 
 
 def _stop(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
@@ -12,7 +11,7 @@ from ami.queues.letters import bodies, found, watch
 from ami.queues.management import letter_operations
 from ami.queues.management.argument_types import positive
 from ami.queues.management.letter_operations import selected
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.models import Letter
 from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator
@@ -96,47 +95,21 @@ def _list(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
         found.with_messages(_rows(topology, options).order_by("-pk").defer(*found.HEAVY))[: options["limit"]]
     )
     columns = ("letter", "died at", "state", "queue", "task", "id", "why", "arguments", "deaths")
-    cells = [
-        (
-            row.pk,
-            shown_time(row.collected_at),
-            row.state,
-            row.queue,
-            row.task,
-            row.task_id,
-            found.why(row),
-            row.arguments[:80],
-            row.died,
-        )
-        for row in letters
-    ]
-    return Result([found.as_dict(row) for row in letters], cells, columns)
+    shown = ("pk", "collected_at", "state", "queue", "task", "task_id", found.why, "arguments:.80", "died")
+    return listed(letters, shown, columns, [found.as_dict(row) for row in letters])
 
 
 def _causes(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
     groups = found.groups(_rows(topology, options), options["limit"])
     columns = ("letters", "came back", "last", "task", "exception", "message", "place", "cause")
-    cells = [
-        (
-            each.letters,
-            each.came_back,
-            shown_time(each.last_at),
-            each.task,
-            each.exception,
-            each.message[:120],
-            each.place,
-            each.cause,
-        )
-        for each in groups
-    ]
-    return Result([found.group_as_dict(each) for each in groups], cells, columns)
+    shown = ("letters", "came_back", "last_at", "task", "exception", "message:.120", "place", "cause")
+    return listed(groups, shown, columns)
 
 
 def _counts(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
     counted = found.over_time(_rows(topology, options), by_day=options["days"])
-    written = [(shown_time(span), count) for span, count in counted]
-    data = [{"from": span.isoformat(), "letters": count} for span, count in counted]
-    return Result(data, written, ("from", "letters"))
+    columns = ("from", "letters")
+    return Result([dict(zip(columns, each, strict=True)) for each in counted], counted, columns)
 
 
 def _show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
@@ -162,11 +135,9 @@ def _body(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
 def _check(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     minutes = options["minutes"] or settings.ANTENNA_LETTER_MINUTES
     seen = watch.signs(minutes)
-    cells = [(sign.name, sign.count, sign.sentence) for sign in seen]
     closing = "" if seen else f"Nothing new in the last {minutes} minutes."
-    return Result(
-        [asdict(sign) for sign in seen], cells, ("what", "count", "fact and remedy"), closing, int(bool(seen))
-    )
+    shown, columns = ("name", "count", "sentence"), ("what", "count", "fact and remedy")
+    return listed(seen, shown, columns, closing=closing, code=int(bool(seen)))
 
 
 def _letter(key: int) -> Letter:

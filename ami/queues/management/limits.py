@@ -1,13 +1,12 @@
 """``manage.py queues limits``, ``limit``, ``unlimit``, ``weights`` and ``weigh``: how much of a task may run."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from ami.queues import limits
 from ami.queues.limits import Limit, Weight
 from ami.queues.management.argument_types import positive
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
@@ -51,26 +50,12 @@ def what(limit: Limit) -> str:
 
 def _shown(found: list[Limit]) -> Result:
     columns = ("limit", "tasks", "for each", "runs", "", "in the code", "by", "why")
-    cells = [
-        (
-            each.name,
-            ", ".join(each.tasks),
-            each.per or "-",
-            each.most,
-            what(each),
-            each.declared,
-            each.by or "-",
-            each.why or "-",
-        )
-        for each in found
-    ]
-    return Result([asdict(each) for each in found], cells, columns)
+    return listed(found, ("name", "tasks", "per?", "most", what, "declared", "by?", "why?"), columns)
 
 
 def _shown_weights(found: list[Weight]) -> Result:
-    cells = [(each.key, each.weight, each.by, each.why or "-") for each in found]
     closing = "" if found else "Every key has the weight 1."
-    return Result([asdict(each) for each in found], cells, ("key", "weight", "by", "why"), closing)
+    return listed(found, ("key", "weight", "by", "why?"), ("key", "weight", "by", "why"), closing=closing)
 
 
 RUNS: dict[str, Callable[..., Result]] = {

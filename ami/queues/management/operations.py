@@ -16,9 +16,11 @@ from celery import current_app
 from ami.celery.shown_time import shown_time
 from ami.environment.deferred import deferred
 from ami.queues import audit_log
+from ami.queues.management import confirmation
 from ami.queues.management.argument_types import positive
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, MODULES, VerbParser
+from ami.queues.refusals import Refused
 from ami.queues.wishes import Operator, moment
 from ami.topology.topology import Topology
 
@@ -37,8 +39,8 @@ def until(text: str) -> datetime:
     """Return a time with a zone; without one it is the server's."""
     try:
         return moment(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    except Refused as error:
+        raise argparse.ArgumentTypeError(str(error).rstrip(".")) from None
 
 
 def header(text: str) -> tuple[str, str]:
@@ -88,8 +90,7 @@ def add_parsers(verbs: Any) -> None:
     parsers["move"].add_argument("--header", type=header, action="append", default=[], help="name=value; repeatable")
     parsers["move"].add_argument("--limit", type=positive, default=None, help="maximum number of messages to move")
     for verb in ("purge", "move"):
-        parsers[verb].add_argument("--dry-run", action="store_true", help="show how many messages, change nothing")
-        parsers[verb].add_argument("--yes", action="store_true", help="do not ask")
+        confirmation.add_options(parsers[verb])
     parsers["purge"].add_argument("--count", type=int, help="do not ask; delete if about so many wait")
     parsers["workers"].add_argument("--dead", action="store_true", help="dead workers only; exit 1 if there is one")
     parsers["audit"].add_argument("--limit", type=positive, default=50, help="maximum number of entries")
@@ -215,30 +216,16 @@ def _cancel(_: Topology, operator: Operator, options: dict[str, Any]) -> Result:
 
 def _workers(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     rows = overview.workers(only_dead=options["dead"])
-    cells = [
-        (
-            row.node,
-            row.state,
-            f"{row.beat_seconds:.0f}",
-            ", ".join(row.queues),
-            row.concurrency,
-            len(row.running),
-            row.why,
-        )
-        for row in rows
-    ]
     columns = ("worker", "state", "beat s", "queues", "processes", "running", "why")
-    return Result([asdict(row) for row in rows], cells, columns, code=int(options["dead"] and bool(rows)))
+    shown = ("node", "state", "beat_seconds:.0f", "queues", "concurrency", lambda row: len(row.running), "why")
+    return listed(rows, shown, columns, code=int(options["dead"] and bool(rows)))
 
 
 def _list(topology: Topology, __: Operator, ___: dict[str, Any]) -> Result:
     with current_app.connection_for_read() as connection:
         rows = overview.queues(topology, connection)
-    cells = [
-        (row.queue, row.waiting, "held" if row.is_held else row.consumers, row.running, row.paused or "-")
-        for row in rows
-    ]
-    return Result([asdict(row) for row in rows], cells, ("queue", "waiting", "consumers", "running", "paused"))
+    shown = ("queue", "waiting", lambda row: "held" if row.is_held else row.consumers, "running", "paused?")
+    return listed(rows, shown, ("queue", "waiting", "consumers", "running", "paused"))
 
 
 def _audit(_: Topology, __: Operator, options: dict[str, Any]) -> Result:

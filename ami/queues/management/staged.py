@@ -1,14 +1,12 @@
 """``manage.py queues staged``: calls of tasks with a policy that are rows, what they wait for, and what holds it."""
 
-from dataclasses import asdict
 from typing import Any
 
 from celery import current_app
 
 from ami.admission.waiting_calls import holders, staged
-from ami.celery.shown_time import shown_time
 from ami.queues.management.argument_types import positive
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.tasks import load_tasks
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
@@ -29,42 +27,14 @@ def show(_: Topology, __: Operator, options: dict[str, Any]) -> Result:
     load_tasks()
     found = staged(current_app, **which)
     columns = ("queue", "task", "fair key", "permit", "rate", "waiting", "sent", "running", "oldest", "waits")
-    cells = [
-        (
-            each.queue,
-            each.task,
-            each.fair_key,
-            each.permit_key,
-            each.rate_key,
-            each.waiting,
-            each.sent,
-            each.running,
-            shown_time(each.oldest_at),
-            each.why,
-        )
-        for each in found
-    ]
-    data = [asdict(each) | {"oldest_at": each.oldest_at.isoformat() if each.oldest_at else None} for each in found]
-    return Result(data, cells, columns)
+    shown = ("queue", "task", "fair_key", "permit_key", "rate_key", "waiting", "sent", "running", "oldest_at", "why")
+    return listed(found, shown, columns)
 
 
 def _holders(which: dict[str, Any]) -> Result:
     found = holders(**which)
     columns = ("id", "task", "key", "permit", "state", "since", "calls", "worker")
-    cells = [
-        (
-            each.task_id,
-            each.task,
-            each.key,
-            each.permit_key,
-            each.state,
-            shown_time(each.since),
-            each.calls,
-            each.worker,
-        )
-        for each in found
-    ]
-    return Result([asdict(each) | {"since": each.since.isoformat()} for each in found], cells, columns)
+    return listed(found, ("task_id", "task", "key", "permit_key", "state", "since", "calls", "worker"), columns)
 
 
 RUNS = {"staged": show}

@@ -7,10 +7,9 @@ from typing import Any
 from celery import current_app
 
 from ami.celery.process_name import name_of_this_process
-from ami.celery.shown_time import shown_time
 from ami.queues import disabling, states, task_state
 from ami.queues.letters import set_aside
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
@@ -31,10 +30,9 @@ def add_arguments(parsers: dict[str, Any], until: Callable[[str], Any]) -> None:
 def _states(topology: Topology, _: Operator, __: dict[str, Any]) -> Result:
     with current_app.connection_for_read() as connection:
         rows = states.counts(topology, connection)
-    listed = [*rows, states.total(rows)]
+    rows.append(states.total(rows))
     names = ("queue", "initial", "pending", "computing", "awaiting", "failed", "disabled")
-    cells = [tuple(row.as_dict()[name] for name in names) for row in listed]
-    return Result([row.as_dict() for row in listed], cells, names)
+    return listed(rows, names, names, [row.as_dict() for row in rows])
 
 
 def _state(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
@@ -44,9 +42,8 @@ def _state(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
     else:
         found = task_state.of(options["task_id"])
     closing = f"This look cost {found.cost}." if found.cost else ""
-    cells = [(found.task_id, found.state, found.task or None, found.detail or None, found.letter)]
-    columns = ("task", "state", "name", "detail", "letter")
-    return Result(asdict(found), cells, columns, closing, int(found.state == task_state.NO_TRACE))
+    shown, columns = ("task_id", "state", "task?", "detail?", "letter"), ("task", "state", "name", "detail", "letter")
+    return listed([found], shown, columns, asdict(found), closing, int(found.state == task_state.NO_TRACE))
 
 
 def _snapshot(topology: Topology, _: Operator, __: dict[str, Any]) -> Result:
@@ -71,21 +68,17 @@ def _enable(topology: Topology, operator: Operator, options: dict[str, Any]) -> 
 
 def _disabled(_: Topology, __: Operator, ___: dict[str, Any]) -> Result:
     rows = disabling.listed()
-    cells = [
-        (
-            disabling.name_of(row.kind, row.name),
-            row.set_aside,
-            row.by,
-            row.why,
-            shown_time(row.since) or None,
-            shown_time(row.until) or None,
-            "enabled, on its way" if row.is_over else "disabled",
-        )
-        for row in rows
-    ]
-    return Result(
-        [disabling.as_dict(row) for row in rows], cells, ("what", "set aside", "by", "why", "since", "until", "state")
-    )
+    columns = ("what", "set aside", "by", "why", "since", "until", "state")
+    shown = (_name, "set_aside", "by", "why", "since", "until", _disabled_state)
+    return listed(rows, shown, columns, [disabling.as_dict(row) for row in rows])
+
+
+def _name(row: disabling.Disabled) -> str:
+    return disabling.name_of(row.kind, row.name)
+
+
+def _disabled_state(row: disabling.Disabled) -> str:
+    return "enabled, on its way" if row.is_over else "disabled"
 
 
 RUNS: dict[str, Callable[..., Result]] = {

@@ -1,12 +1,11 @@
 """``manage.py queues statistics``: what waits and runs, per queue or task."""
 
-from dataclasses import asdict
 from typing import Any
 
 from celery import current_app
 
 from ami.queues import statistics
-from ami.queues.management.result import Result
+from ami.queues.management.result import Result, listed
 from ami.queues.wishes import Operator
 from ami.topology.topology import Topology
 
@@ -23,18 +22,16 @@ def show(topology: Topology, _: Operator, options: dict[str, Any]) -> Result:
         with current_app.connection_for_read() as connection:
             found = statistics.of_queues(topology, connection)
     columns = ("task" if options["tasks"] else "queue", "queue size", "active jobs", "workers alive", "of", "beat")
-    cells = [
-        (
-            each.name,
-            "unknown" if each.queue_size is None else each.queue_size,
-            each.active_jobs,
-            each.alive_workers,
-            each.total_workers,
-            "alive" if each.master_thread_alive else "silent",
-        )
-        for each in found
-    ]
-    return Result([asdict(each) for each in found], cells, columns)
+    shown = ("name", _size, "active_jobs", "alive_workers", "total_workers", _beat)
+    return listed(found, shown, columns)
+
+
+def _size(found: statistics.Statistics) -> int | str:
+    return "unknown" if found.queue_size is None else found.queue_size
+
+
+def _beat(found: statistics.Statistics) -> str:
+    return "alive" if found.master_thread_alive else "silent"
 
 
 RUNS = {"statistics": show}

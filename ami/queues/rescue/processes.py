@@ -24,10 +24,8 @@ def has_ended(pid: int) -> bool:
     """Whether no process has this pid, at the price of one system call; it may be another's that has."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
+    except (ProcessLookupError, PermissionError) as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 

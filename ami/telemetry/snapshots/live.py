@@ -25,6 +25,8 @@ from ami.topology.topology import Topology
 
 #: A worker's starts are known after its next beat.
 LAG_SECONDS = 12.0
+#: What a governor reports, shown as it is.
+GOVERNED = ("memory_used_bytes", "memory_limit_bytes", "hold_percent", "release_percent")
 
 
 def take(app: Any, topology: Topology, version: int = 0) -> Snapshot:
@@ -75,24 +77,17 @@ def worker_figures(row: Any, stops: Stops, now: datetime) -> WorkerFigures:
     shown = overview.worker_row(row, now)
     governor = row.governor or {}
     state, why = _state(row, shown, governor)
+    governed: dict[str, Any] = {name: governor.get(name) for name in GOVERNED}
     return WorkerFigures(
-        node=row.node,
-        service=row.service,
-        host=row.host,
-        version=row.version,
+        **{name: getattr(row, name) for name in ("node", "service", "host", "version", "concurrency", "pid")},
         state=state,
         why=why,
         seen_seconds=shown.beat_seconds,
         started_at=row.started_at.timestamp(),
         queues=tuple(row.queues),
         closed_queues=tuple(row.closed_queues),
-        concurrency=row.concurrency,
         children=len(row.children),
-        pid=row.pid,
-        memory_used_bytes=governor.get("memory_used_bytes"),
-        memory_limit_bytes=governor.get("memory_limit_bytes"),
-        hold_percent=governor.get("hold_percent"),
-        release_percent=governor.get("release_percent"),
+        **governed,
         held_seconds=governor.get("held_seconds") if _is_held(governor) else None,
         reasons=tuple(governor.get("reasons") or ()),
         parked=stops.of_worker(row),

@@ -14,7 +14,7 @@ from django_celery_results.models import TaskResult
 from ami.main.models import Deployment, Project, Taxon
 from ami.ml.models import AlgorithmCategoryMap, Pipeline, ProcessingService
 from ami.queues.admin_site.checked_values import NOT_FINITE, UNSTORABLE
-from ami.queues.middleware import REFUSED, UnstorableValueMiddleware
+from ami.queues.middleware import REFUSED, FailedViewMiddleware
 from tests.support.product import admin_rows, factories
 from tests.support.product.admin_pages import MODELS, address, one_list_of_apps
 
@@ -239,7 +239,7 @@ def test_unexpected_unstorable_text_is_a_logged_400(pages, caplog):
 
 
 def test_unrelated_errors_are_not_hidden():
-    middleware = UnstorableValueMiddleware(lambda _: None)
+    middleware = FailedViewMiddleware(lambda _: None)
     fault = OverflowError("too large")
 
     def answered(path, error, namespaces, query="?a=1"):

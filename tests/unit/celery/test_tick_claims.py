@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.utils import timezone
-from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.models import ClockedSchedule, IntervalSchedule, PeriodicTask
 from kombu import Producer
 from kombu.exceptions import OperationalError
 
@@ -68,20 +68,6 @@ def test_one_off_tick_of_a_killed_beat_is_sent_once(
     assert [each.task_id for each in published if each.entry == "ours"] == [claim.task_id]
     assert claim.is_sent
     assert PeriodicTask.objects.get(name="ours").enabled is False
-
-
-def test_entry_that_an_earlier_version_ran_is_not_repeated(
-    clock: VirtualClock, beat: NewBeat, published: list[Published]
-):
-    hour = (clock.now() - timedelta(hours=2)).hour
-    daily = CrontabSchedule.objects.create(minute="0", hour=str(hour), timezone="UTC")
-    ran = clock.now() - timedelta(minutes=30)
-    row = entry(clock, interval=None, crontab=daily, last_run_at=ran, total_run_count=50)
-    TickClaim.objects.create(entry=row, number=10, claimed_at=clock.now() - timedelta(hours=26), runs=10)
-    running = beat("a")
-    run_due(running)
-    assert "ours" not in {each.entry for each in published}
-    assert running.schedule["ours"].total_run_count == 50
 
 
 def test_last_run_in_the_future_does_not_replace_the_claim(

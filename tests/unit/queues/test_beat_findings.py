@@ -114,13 +114,6 @@ def test_tick_is_late_by_its_claim_not_by_the_last_run_that_beat_writes_later():
     assert claim.pk == row.pk
 
 
-def test_tick_is_in_time_by_the_last_run_of_an_earlier_version():
-    beat("a:1")
-    row = entry(late=-MINUTE * 5, total_run_count=1)
-    TickClaim.objects.create(entry=row, number=3, claimed_at=timezone.now() - DAY)
-    assert found() == {}
-
-
 @pytest.mark.django_db(transaction=True)
 def test_database_that_does_not_answer_is_not_beats_fault():
     with connection.schema_editor() as editor:

@@ -21,6 +21,7 @@ from ami.queues import audit_log, broker_errors, diagnostics
 from ami.queues.diagnostics import Finding
 from ami.queues.management import added, confirmation, operations, table
 from ami.queues.management.argument_types import positive
+from ami.queues.management.result import Result, listed
 from ami.queues.management.verbs import MODULE_OF, VerbParser
 from ami.queues.management_api import ManagementApi, ManagementUnavailable
 from ami.queues.refusals import Refused
@@ -123,7 +124,7 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=2) from error
         except broker_errors.kinds() as error:
             raise CommandError(broker_errors.sentence(error)) from error
-        self._show(result.data, result.cells, result.columns)
+        self._print(result)
         if result.closing and not self.json:
             self.stdout.write(result.closing)
         if result.code:
@@ -139,21 +140,9 @@ class Command(BaseCommand):
             self.stdout.write(f"policies: {policies if isinstance(policies, str) else ', '.join(policies)}")
 
     def _tasks(self, options: dict[str, Any]) -> None:
-        rows = tasks.rows(self.topology)
-        cells = [
-            (
-                row.task,
-                row.queue,
-                row.rule,
-                f"{row.soft_time_limit_seconds:g}/{row.hard_time_limit_seconds:g}",
-                row.max_retries,
-                _trigger(row),
-                row.by_person,
-            )
-            for row in rows
-        ]
         columns = ("task", "queue", "rule", "limits s", "retries", "trigger", "queue for users")
-        self._show([asdict(row) for row in rows], cells, columns)
+        shown = ("task", "queue", "rule", _limits, "max_retries", _trigger, "by_person")
+        self._print(listed(tasks.rows(self.topology), shown, columns))
 
     def _check(self, options: dict[str, Any]) -> None:
         found = [_finding(message) for message in run_checks(tags=["queues"])]
@@ -164,8 +153,7 @@ class Command(BaseCommand):
             servers = redis_servers.configured(settings.CACHES, conf.result_backend or "", conf.broker_url or "")
             found += diagnostics.findings(self.topology, current_app, settings.RABBITMQ_MANAGEMENT_URL, servers)
             found = diagnostics.gravest_first(found)
-        cells = [(item.level, item.name, item.sentence) for item in found]
-        self._show([asdict(item) for item in found], cells, ("level", "what", "fact and remedy"))
+        self._print(listed(found, ("level", "name", "sentence"), ("level", "what", "fact and remedy")))
         if any(item.level == "error" for item in found):
             raise SystemExit(1)
         if not found and not self.json:
@@ -189,10 +177,7 @@ class Command(BaseCommand):
         """Return how many messages of which queue the operation would reach."""
         with current_app.connection_for_read() as connection:
             if verb == "rollback":
-                try:
-                    return rollout.planned(self.topology, connection)
-                except rollout.RollbackRefused as error:
-                    raise CommandError(str(error)) from error
+                return rollout.planned(self.topology, connection)
             return {options["queue"]: both.planned(connection, options["queue"], options["limit"])}
 
     def _rollback(self, options: dict[str, Any]) -> None:
@@ -200,11 +185,8 @@ class Command(BaseCommand):
             planned = self._planned("rollback", options)
             self._show(planned, list(planned.items()), ("from", "messages to move"))
             return
-        try:
-            with current_app.connection_for_write() as connection:
-                moved = rollout.rollback(self.topology, connection, self._progress)
-        except rollout.RollbackRefused as error:
-            raise CommandError(str(error)) from error
+        with current_app.connection_for_write() as connection:
+            moved = rollout.rollback(self.topology, connection, self._progress)
         self._show(moved, list(moved.items()), ("from", "messages moved"))
         if not self.json:
             self.stdout.write(
@@ -212,10 +194,7 @@ class Command(BaseCommand):
             )
 
     def _governor(self, options: dict[str, Any]) -> None:
-        try:
-            found = governors.query(current_app)
-        except governors.NoWorkerAnswered as error:
-            raise CommandError(str(error)) from error
+        found = governors.query(current_app)
         self._show(governors.as_dicts(found), [governors.cells(worker) for worker in found], governors.COLUMNS)
 
     def _dead_letters(self, options: dict[str, Any]) -> None:
@@ -264,6 +243,9 @@ class Command(BaseCommand):
         if count % 1000 == 0:
             self.stderr.write(f"{queue}: {count} moved")
 
+    def _print(self, found: Result) -> None:
+        self._show(found.data, found.cells, found.columns)
+
     def _show(self, data: Any, cells: list[Any], columns: tuple[str, ...]) -> None:
         table.write(cast(IO[str], self.stdout), data, cells, columns, as_json=self.json)
 
@@ -286,6 +268,10 @@ def _operation(verb: str, options: dict[str, Any]) -> str:
 def _subject(options: dict[str, Any]) -> str:
     limit = options.get("limit")
     return f"{options.get('queue') or 'all queues'}{f', at most {limit} messages' if limit else ''}"
+
+
+def _limits(row: tasks.TaskRow) -> str:
+    return f"{row.soft_time_limit_seconds:g}/{row.hard_time_limit_seconds:g}"
 
 
 def _put_policies(topology: Topology, connection: Connection) -> list[str] | str:

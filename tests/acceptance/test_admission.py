@@ -1,21 +1,25 @@
-"""Tasks with policies in real workers: what ran is seen at its effects alone."""
+"""Tasks with policies in real workers: what ran is seen at its effects alone.
+
+A worker takes longer to start than most of these examples to run: each serves several of them, one after another.
+"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import transaction
 
 from ami.admission.models import Call, Run
 from ami.celery.staged_calls import dispatching
-from tests.support.admission import QUEUE, admission_place, effects, most_at_once, task
-from tests.support.place import BROKERS, Place, until
+from tests.support.admission import QUEUE, admission_place, effects, forget_effects, most_at_once, task
+from tests.support.brokers import ON_FOLDER, ON_RABBITMQ
+from tests.support.place import Place, Process, until
 from tests.support.soak import soak
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(soak(300, 1800))]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(soak(300, 3600))]
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with admission_place(request.param) as made:
         yield made
@@ -31,8 +35,7 @@ def is_quiet() -> bool:
     return not Call.objects.exists() and not Run.objects.exists()
 
 
-def test_call_runs_after_its_commit_and_not_after_a_rollback(place: Place):
-    place.worker(QUEUE)
+def call_runs_after_its_commit_and_not_after_a_rollback(place: Place, worker: Process) -> None:
     with transaction.atomic():
         task("sent").delay(1)
         assert place.depth(QUEUE) == 0
@@ -44,8 +47,7 @@ def test_call_runs_after_its_commit_and_not_after_a_rollback(place: Place):
     assert sorted(line["number"] for line in effects(place, what="end")) == [1, 3]
 
 
-def test_bursts_of_one_key_run_one_at_a_time_and_the_last_wish_last(place: Place):
-    place.worker(QUEUE)
+def bursts_of_one_key_run_one_at_a_time_and_the_last_wish_last(place: Place, worker: Process) -> None:
     for burst in range(2):
         for wish in range(30):
             task("once").delay(key="a", wish=100 * burst + wish, seconds=0.3)
@@ -58,8 +60,8 @@ def test_bursts_of_one_key_run_one_at_a_time_and_the_last_wish_last(place: Place
     assert len(wishes) <= 5, wishes
 
 
-def test_retry_slices_and_failure_change_the_rows_of_their_run(place: Place):
-    worker = place.worker(QUEUE)
+def retry_slices_and_failure_change_the_rows_of_their_run(place: Place, worker: Process) -> None:
+    buried = place.depth(f"{QUEUE}.dlq")
     task("retried").delay(key="a", tries=2)
     task("sliced").delay(key="a", steps=3)
     task("failing").delay(key="a")
@@ -67,13 +69,12 @@ def test_retry_slices_and_failure_change_the_rows_of_their_run(place: Place):
     assert [line["retries"] for line in effects(place, what="end")] == [2]
     assert [line["steps"] for line in effects(place, what="begin") if "steps" in line] == [3, 2, 1]
     if place.is_rabbitmq:
-        until(lambda: place.depth(f"{QUEUE}.dlq") == 1, 10, "the failed task is a dead letter")
+        until(lambda: place.depth(f"{QUEUE}.dlq") == buried + 1, 10, "the failed task is a dead letter")
     assert "Traceback" not in worker.text.replace("ValueError: at once", "") or "at once" in worker.text
 
 
-def test_permits_and_rate_hold_across_workers(place: Place):
-    place.worker(QUEUE)
-    place.worker(QUEUE, "--hostname", "second@%h")
+def permits_and_rate_hold_across_workers(place: Place, worker: Process) -> None:
+    place.worker(QUEUE, "--hostname", "second@%h")  # Of these examples the last one.
     for number in range(12):
         task("limited").delay(key="ab"[number % 2], number=number, seconds=0.2)
         task("paced").delay(number)
@@ -85,8 +86,8 @@ def test_permits_and_rate_hold_across_workers(place: Place):
     assert paced[-1] - paced[0] > 0.8
 
 
-def test_calls_in_order_stop_behind_a_letter_and_go_on_when_it_is_replayed(place: Place):
-    place.worker(QUEUE)
+def calls_in_order_stop_behind_a_letter_and_go_on_when_it_is_replayed(place: Place, worker: Process) -> None:
+    buried = place.depth(f"{QUEUE}.dlq")
     for number in range(4):
         task("ordered").delay(key="a", number=number, fails=9 if number == 1 else 0)
         task("skipping").delay(key="a", number=-1 if number == 1 else number)
@@ -94,7 +95,7 @@ def test_calls_in_order_stop_behind_a_letter_and_go_on_when_it_is_replayed(place
     until(lambda: len(effects(place, what="end", key="b")) == 4 and _stopped() == 1, 40, "a key has stopped")
     assert [line["number"] for line in effects(place, what="end", key="a")].count(0) == 2
     [holder] = [each for each in place.queues("staged", "--calls").json if each["state"] == "stopped"]
-    until(lambda: place.depth(f"{QUEUE}.dlq") == 2, 20)
+    until(lambda: place.depth(f"{QUEUE}.dlq") == buried + 2, 20)
     assert place.queues("release", holder["task_id"], "--why", "its images are gone").json["was"] == "stopped"
     until(is_quiet, 20)
     ended = [line["number"] for line in effects(place, what="end", key="a")]
@@ -105,8 +106,7 @@ def _stopped() -> int:
     return Call.objects.filter(stopped_at__isnull=False).count()
 
 
-def test_group_runs_once_for_all_its_calls(place: Place):
-    worker = place.worker(QUEUE)
+def group_runs_once_for_all_its_calls(place: Place, worker: Process) -> None:
     for number in range(20):
         task("grouped").delay(key="ab"[number % 2], numbers=[number if number != 7 else -7])
     until(is_quiet, 40)
@@ -117,9 +117,8 @@ def test_group_runs_once_for_all_its_calls(place: Place):
     assert [-7] in [line["numbers"] for line in effects(place, what="begin", key="b")], "it fails alone"
 
 
-def test_one_call_of_another_project_does_not_wait_behind_many(place: Place):
+def one_call_of_another_project_does_not_wait_behind_many(place: Place, worker: Process) -> None:
     """It begins after what was sent before it: a window of calls, whatever waits behind."""
-    place.worker(QUEUE)
     for number in range(soak(300, 5000)):
         task("fair").delay(key="many", number=number)
     until(lambda: len(effects(place, what="begin")) >= 30, 30)
@@ -131,8 +130,7 @@ def test_one_call_of_another_project_does_not_wait_behind_many(place: Place):
     until(is_quiet, 60 + soak(0, 300))
 
 
-def test_work_time_follows_the_weights_of_keys(place: Place):
-    place.worker(QUEUE)
+def work_time_follows_the_weights_of_keys(place: Place, worker: Process) -> None:
     place.queues("weigh", "key=heavy", "3", "--why", "a test's")
     for number in range(soak(150, 3600)):
         for key in ("heavy", "light"):
@@ -145,8 +143,7 @@ def test_work_time_follows_the_weights_of_keys(place: Place):
     until(is_quiet, 60 + soak(0, 300))
 
 
-def test_calls_of_a_disabled_job_hold_up_no_other_ones_and_run_once_it_is_enabled(place: Place):
-    place.worker(QUEUE)
+def calls_of_a_disabled_job_hold_up_no_other_ones_and_run_once_it_is_enabled(place: Place, worker: Process) -> None:
     for _ in range(60):
         task("of_job").delay(job_id=7, seconds=0.2)
     until(lambda: len(effects(place, what="begin")) >= 4, 30, "it runs")
@@ -165,8 +162,7 @@ def test_calls_of_a_disabled_job_hold_up_no_other_ones_and_run_once_it_is_enable
     assert len(effects(place, what="end", job=7)) == 60
 
 
-def test_message_of_a_stranger_becomes_a_row(place: Place):
-    place.worker(QUEUE)
+def message_of_a_stranger_becomes_a_row(place: Place, worker: Process) -> None:
     with dispatching():
         place.app.send_task(task("dropped").name, kwargs={"key": "a", "wish": 1})
     assert not Call.objects.exists()
@@ -175,10 +171,10 @@ def test_message_of_a_stranger_becomes_a_row(place: Place):
     assert len(effects(place, what="end")) == 1
 
 
-def test_statistics_and_log_lines_name_what_waits_and_runs(place: Place):
-    worker = place.worker(QUEUE)
+def statistics_and_log_lines_name_what_waits_and_runs(place: Place, worker: Process) -> None:
+    said = len(worker.text)
     for number in range(5):
-        task("limited").delay(key="a", number=number, seconds=6)
+        task("limited").delay(key="a", number=number, seconds=4)
     until(lambda: len(effects(place, what="begin")) == 2, 30)
     rows = {row["name"]: row for row in place.queues("statistics").json}
     tasks = {row["name"]: row for row in place.queues("statistics", "--tasks").json}
@@ -196,15 +192,14 @@ def test_statistics_and_log_lines_name_what_waits_and_runs(place: Place):
         " pulled job from queue",
         " finished job",
     ):
-        assert line in worker.text
+        assert line in worker.text[said:]
 
 
-def test_limit_is_changed_while_workers_run(place: Place):
+def limit_is_changed_while_workers_run(place: Place, worker: Process) -> None:
     """More runs at once within seconds, and fewer again as they end."""
     name = task("limited").name
-    place.worker(QUEUE)
-    for number in range(36):
-        task("limited").delay(key="a", number=number, seconds=1.5)
+    for number in range(24):
+        task("limited").delay(key="a", number=number, seconds=1)
     until(lambda: len(effects(place, what="begin")) >= 2, 30)
     place.queues("limit", name, "4", "--why", "a test's")
     until(lambda: running(place)[-1:] == [4], 15, "four run at once")
@@ -212,7 +207,7 @@ def test_limit_is_changed_while_workers_run(place: Place):
     until(lambda: max(running(place)[-5:]) == 1, 40, "one runs at a time, again and again")
     place.queues("unlimit", name)
     until(is_quiet, 90)
-    assert len(effects(place, what="end")) == 36
+    assert len(effects(place, what="end")) == 24
 
 
 def running(place: Place) -> list[int]:
@@ -221,3 +216,34 @@ def running(place: Place) -> list[int]:
     for line in effects(place):
         found.append(found[-1] + (1 if line["what"] == "begin" else -1))
     return found
+
+
+DISPATCHED = (
+    bursts_of_one_key_run_one_at_a_time_and_the_last_wish_last,
+    group_runs_once_for_all_its_calls,
+    one_call_of_another_project_does_not_wait_behind_many,
+    work_time_follows_the_weights_of_keys,
+    calls_of_a_disabled_job_hold_up_no_other_ones_and_run_once_it_is_enabled,
+    permits_and_rate_hold_across_workers,
+)
+STAGED = (
+    call_runs_after_its_commit_and_not_after_a_rollback,
+    retry_slices_and_failure_change_the_rows_of_their_run,
+    calls_in_order_stop_behind_a_letter_and_go_on_when_it_is_replayed,
+    message_of_a_stranger_becomes_a_row,
+    statistics_and_log_lines_name_what_waits_and_runs,
+    limit_is_changed_while_workers_run,
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "examples"),
+    [*((broker, DISPATCHED) for broker in ON_FOLDER), *((broker, STAGED) for broker in ON_RABBITMQ)],
+    indirect=["place"],
+)
+def test_policies_hold_in_a_worker(place: Place, examples: tuple[Callable[[Place, Process], None], ...]):
+    worker = place.worker(QUEUE)
+    for example in examples:
+        forget_effects(place)
+        example(place, worker)
+        assert is_quiet(), example.__name__

@@ -17,7 +17,7 @@ from tests.support.admission import NAMES, QUEUE, Killer, admission_place, effec
 from tests.support.place import RABBITMQ, Place, until
 from tests.support.soak import soak
 
-ROUNDS = soak(5, 60)
+ROUNDS = soak(4, 60)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(soak(300, 5400))]
 
@@ -74,7 +74,7 @@ def test_no_promise_is_broken_by_kills(place: Place):
 
 
 def test_calls_of_a_key_run_in_order_over_failures_and_kills(place: Place):
-    killer, keys, numbers = Killer(place), [f"key {number}" for number in range(soak(8, 50))], soak(10, 200)
+    killer, keys, numbers = Killer(place), [f"key {number}" for number in range(soak(8, 50))], soak(8, 200)
     for number in range(numbers):
         for key in keys:
             fails = killer.random.choice((0, 0, 0, 1, 2))
@@ -95,7 +95,7 @@ def test_calls_of_a_key_run_in_order_over_failures_and_kills(place: Place):
 
 
 def test_every_argument_of_groups_is_handled_and_the_wrong_one_is_alone(place: Place):
-    killer, calls = Killer(place), soak(2_000, 100_000)
+    killer, calls = Killer(place), soak(600, 100_000)
     keys, wrong = calls // 100, calls // 2
     for number in range(calls):
         given = -number if number == wrong else number

@@ -7,14 +7,15 @@ import pytest
 
 from ami.admission.models import Call, Run
 from tests.support.admission import QUEUE, Killer, admission_place, effects, task
-from tests.support.place import BROKERS, RABBITMQ, Place, until
+from tests.support.brokers import ON_FOLDER, ON_RABBITMQ
+from tests.support.place import RABBITMQ, Place, until
 from tests.support.worker_tasks.admitted import WITHOUT_POLICY
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 BEFORE = {WITHOUT_POLICY: "1"}
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=ON_FOLDER)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with admission_place(request.param) as made:
         yield made
@@ -37,7 +38,7 @@ def by(place: Place, worker: str) -> int:
 def test_task_with_a_new_policy_runs_once_beside_the_version_before(place: Place):
     place.worker(QUEUE, "--hostname", "before@%h", **BEFORE)
     place.worker(QUEUE, "--hostname", "after@%h")
-    keys = [f"key {number}" for number in range(40)]
+    keys = [f"key {number}" for number in range(24)]
     for number, key in enumerate(keys):
         task("changing").delay(key=key, fails=number % 4 == 0, seconds=0.1)
     until(is_quiet, 40, "every call has ended its run")
@@ -48,6 +49,7 @@ def test_task_with_a_new_policy_runs_once_beside_the_version_before(place: Place
     until(lambda: ends(place)[keys[0]] == 2, 20, "a later call of a key runs")
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_calls_that_wait_run_when_their_policy_is_taken_away(place: Place):
     for number in range(6):
         task("changing").delay(key="ab"[number % 2], fails=number == 0)
@@ -57,7 +59,7 @@ def test_calls_that_wait_run_when_their_policy_is_taken_away(place: Place):
     assert ends(place) == Counter(a=3, b=3)
 
 
-@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize("broker", ON_FOLDER)
 def test_run_of_a_killed_process_of_the_version_before_runs_again(broker: str):
     with admission_place(broker, **BEFORE) as place:
         killer = Killer(place, names=("before@%h",))

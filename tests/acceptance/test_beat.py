@@ -98,7 +98,7 @@ def test_beat_ends_in_order_whenever_it_is_asked(database_place: Place):
     place.queues("declare")
     row = every_second()
     seconds = random.Random(1)
-    for _ in range(soak(10, 160)):
+    for _ in range(soak(4, 160)):
         beat = place.beat()
         end_in_a_tick(beat, seconds.random() * 0.04)
         assert not Beat.objects.exists()

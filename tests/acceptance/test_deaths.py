@@ -12,6 +12,7 @@ import pytest
 from ami.queues import task_state
 from ami.queues.models import Letter, TaskFailure, TaskRun
 from ami.topology import broker
+from tests.support.brokers import ON_FOLDER
 from tests.support.place import BROKERS, ROOT, Place, new_place, until
 
 B, L = "tests.support.worker_tasks.basic", "tests.support.worker_tasks.letters"
@@ -147,6 +148,7 @@ def test_every_way_to_die_leads_to_its_letter_and_its_cause(place: Place):
     assert "ValueError: at once at tests/support/worker_tasks/basic.py:" in old_command[ids["it raises"]]
 
 
+@pytest.mark.parametrize("place", ON_FOLDER, indirect=True)
 def test_task_that_was_delivered_again_and_ended_at_once_is_not_shown_as_computing(place: Place):
     task = place.send(f"{B}.succeed", queue=QUEUE)
     with place.app.connection_for_read() as connection, connection.channel() as channel:

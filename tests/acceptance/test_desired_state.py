@@ -7,6 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from ami.queues.models import DesiredState, TaskRun, Worker
+from tests.support.brokers import ON_FOLDER, ON_RABBITMQ
 from tests.support.place import BROKERS, Place, new_place, until
 from tests.support.soak import soak
 
@@ -22,7 +23,7 @@ def wish(kind: str, name: str, aspect: str, value: int, **fields: Any) -> None:
     DesiredState.objects.update_or_create(kind=kind, name=name, aspect=aspect, defaults=defaults)
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=ON_FOLDER)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with new_place("desired-state", request.param) as made:
         made.use_test_database()
@@ -67,6 +68,7 @@ def test_paused_queue_is_closed_before_the_first_task_and_reopened(place: Place)
     until(lambda: row().closed_queues == [], what="the row shows it")
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_drift_is_undone_and_counted(place: Place):
     place.worker(QUEUE)
     until(Worker.objects.exists, what="the worker has a row")
@@ -87,6 +89,7 @@ def test_drift_is_undone_and_counted(place: Place):
     until(lambda: row().closed_queues == [QUEUE], what="the queue is closed again")
 
 
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
 def test_queue_that_is_deleted_and_declared_anew_is_consumed_again(place: Place):
     place.worker(QUEUE)
     until(Worker.objects.exists, what="the worker has a row")
@@ -133,6 +136,7 @@ def test_scaled_and_restarted_worker_replaces_its_children(place: Place):
     until(lambda: place.ran("succeed", id=task), seconds=10, what="a task ran in it")
 
 
+@pytest.mark.parametrize("place", BROKERS, indirect=True)
 def test_stopped_workers_task_returns_to_its_queue_flagged(place: Place):
     place.worker(QUEUE)
     until(Worker.objects.exists, what="the worker has a row")
@@ -162,6 +166,7 @@ def test_task_that_stalls_is_buried_and_one_that_reports_is_not(place: Place):
     assert not place.ran("report_and_stall", id=stalling, state="SUCCESS")
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_running_and_waiting_tasks_are_cancelled(place: Place):
     worker = place.worker(QUEUE)
     until(Worker.objects.exists, what="the worker has a row")
@@ -177,6 +182,7 @@ def test_running_and_waiting_tasks_are_cancelled(place: Place):
     assert any(each["id"] == running[1] for each in row().running)
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_resumed_queue_takes_its_key_back_after_a_rollback(place: Place):
     place.workers(QUEUE, "antenna")
     until(lambda: Worker.objects.count() == 2, what="both workers have a row")

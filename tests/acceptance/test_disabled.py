@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ami.queues.models import AuditEntry, Letter
-from tests.support.place import BROKERS, Place, new_place, until
+from tests.support.brokers import ON_FOLDER, ON_RABBITMQ
+from tests.support.place import Place, new_place, until
 
 L = "tests.support.worker_tasks.letters"
 B = "tests.support.worker_tasks.basic"
@@ -18,7 +19,7 @@ TASKS = 30
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=ON_FOLDER)
 def place(request: pytest.FixtureRequest, settings: Any) -> Iterator[Place]:
     settings.ANTENNA_COLLECT_LETTERS = True
     with new_place("disabled", request.param) as made:
@@ -78,6 +79,7 @@ def test_disabled_job_is_set_aside_and_others_of_its_task_run(place: Place, tmp_
     until(lambda: len(list(tmp_path.iterdir())) == 3, 20, "all ran")
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_state_says_where_each_task_is(place: Place):
     place.worker(QUEUE)
     running = place.send(f"{B}.hold", 20, queue=QUEUE)

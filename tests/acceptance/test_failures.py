@@ -12,6 +12,7 @@ from django.test import Client
 from kombu import Connection
 
 from ami.queues.models import Letter, TaskFailure, Worker
+from tests.support.brokers import ON_FOLDER, ON_RABBITMQ
 from tests.support.cut_relay import cut_relay
 from tests.support.place import BROKERS, Place, new_place, until
 from tests.support.product import factories
@@ -38,7 +39,7 @@ def tries(task_id: str) -> list[Any]:
     return [(row.kind, row.exception.rpartition(".")[2], row.retries) for row in rows]
 
 
-@pytest.mark.parametrize("place", BROKERS, indirect=True)
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_forged_message_that_fails_holds_up_no_other_failure(place: Place):
     worker = place.worker(QUEUE)
     forged = [{"x-delivery-count": count} for count in (2**31, 2**40, 2**62, -1, 2.5, "7", True)]
@@ -106,7 +107,7 @@ def seen_active(place: Place, task: str) -> str:
     return shown[0]
 
 
-@pytest.mark.parametrize("place", BROKERS, indirect=True)
+@pytest.mark.parametrize("place", ON_FOLDER, indirect=True)
 def test_canary_in_a_sensitive_argument_appears_nowhere_but_in_the_message(place: Place, settings: Any):
     settings.ANTENNA_COLLECT_LETTERS = True
     place.environment["ANTENNA_COLLECT_LETTERS"] = "1"

@@ -12,12 +12,13 @@ from kombu import Producer
 
 from ami.celery.app import PUBLISH_ID_HEADER
 from ami.queues.models import Letter, TaskFailure
+from tests.support.brokers import ON_RABBITMQ
 from tests.support.place import BROKERS, Place, new_place, until
 from tests.support.soak import soak
 
 T = "tests.support.worker_tasks.basic"
 QUEUE, DEAD = "antenna-interactive", "antenna-interactive.dlq"
-LETTERS, KILLS = soak(500, 5_000), soak(6, 50)
+LETTERS, KILLS = soak(500, 5_000), soak(4, 50)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,6 +33,7 @@ def place(request: pytest.FixtureRequest, settings: Any) -> Iterator[Place]:
         yield made
 
 
+@pytest.mark.parametrize("place", ON_RABBITMQ, indirect=True)
 def test_letter_is_collected_with_its_cause_replayed_and_comes_back(place: Place):
     place.worker(QUEUE)
     task = place.send(f"{T}.fail", queue=QUEUE)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ami.queues.models import Worker
-from tests.support.place import BROKERS, Place, Process, new_place, until
+from tests.support.brokers import BROKERS, FOLDER, RABBITMQ
+from tests.support.place import Place, Process, new_place, until
+from tests.support.soak import soak
 
 T = "tests.support.worker_tasks.basic"
 QUEUE, SLOW = "antenna-housekeeping", "antenna-interactive"
@@ -18,7 +20,7 @@ SECONDS = 30
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with new_place("rescue", request.param) as made:
         made.use_test_database()
@@ -49,7 +51,11 @@ def kill(process: Process) -> None:
     os.kill(process.popen.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("end", [freeze, freeze_parent, kill])
+SHORT = [(RABBITMQ, freeze), (FOLDER, freeze_parent), (FOLDER, kill)]
+EVERY = [(broker, end) for broker in BROKERS for end in (freeze, freeze_parent, kill)]
+
+
+@pytest.mark.parametrize(("place", "end"), soak(SHORT, EVERY), indirect=["place"])
 def test_task_of_a_dead_worker_starts_again_and_a_slow_one_does_not(place: Place, end: Any):
     """Housekeeping's own worker dies; the other worker holds the sweep, and its slow task is a healthy one."""
     slow_worker, dying = place.workers(SLOW, QUEUE)

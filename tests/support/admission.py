@@ -48,6 +48,11 @@ def effects(place: Place, **fields: Any) -> list[dict[str, Any]]:
     return [each for each in found if all(each.get(name) == value for name, value in fields.items())]
 
 
+def forget_effects(place: Place) -> None:
+    """Let the next example find its own lines alone."""
+    Path(place.environment["ANTENNA_TEST_FOLDER"], LINES).unlink(missing_ok=True)
+
+
 def most_at_once(lines: list[dict[str, Any]], field: str, dead: dict[int, float]) -> int:
     """Return how many runs of one value of ``field`` there were at a time, at most.
 

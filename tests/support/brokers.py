@@ -10,8 +10,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx
 from kombu import pools
 
+from tests.support.soak import soak
+
 #: What a place's broker may be: a virtual host of the RabbitMQ under test, or a folder of the place's own.
 RABBITMQ, FOLDER = BROKERS = ("rabbitmq", "folder")
+#: For a promise in which the store of the broker has no part: on one of them, and on both under ``make soak``.
+ON_RABBITMQ, ON_FOLDER = soak(BROKERS[:1], BROKERS), soak(BROKERS[1:], BROKERS)
 
 
 def management(method: str, path: str, body: Any = None) -> httpx.Response:

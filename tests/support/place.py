@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from tests.support.brokers import BROKERS as BROKERS
 from tests.support.brokers import FOLDER as FOLDER
 from tests.support.brokers import RABBITMQ, celery_at, new_broker, set_broker
 from tests.support.brokers import management as management
-from tests.support.warm_process import Environment, WarmProcess
+from tests.support.warm_process import WarmProcess, close_oldest, environment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
@@ -96,6 +95,9 @@ class Running:
     log: Path
 
 
+#: This process in the names of its places.
+PROCESS = uuid.uuid4().hex[:6]
+
 #: The places now open, oldest first: what a failing test names.
 OPEN: list["Place"] = []
 
@@ -116,14 +118,13 @@ class Ran:
 
 @dataclass
 class Place:
-    """A broker of one test, and what runs there; ``vhost`` is its name, RabbitMQ's virtual host where it is one."""
+    """A broker of one test, and what runs there; ``vhost`` is RabbitMQ's virtual host, where it is one."""
 
+    name: str
     vhost: str
     environment: dict[str, str]
     folder: Path
     processes: list[Process] = field(default_factory=list)
-    _warm: dict[frozenset[tuple[str, str]], Environment] = field(default_factory=dict)
-    _starting: threading.Lock = field(default_factory=threading.Lock)  # Threads may start processes side by side.
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -183,17 +184,13 @@ class Place:
 
     def celery(self, *argv: str, **environment: str) -> Process:
         """Start ``celery -A config ARGV``, forked from a process that has set up Django for this environment."""
-        changed = {**self.environment, **environment}
-        key = frozenset(changed.items())
-        with self._starting:
-            if key not in self._warm:
-                self._warm[key] = Environment(changed, self.folder / f"environment-{len(self._warm)}.log")
         log = self._new_log()
         line = ["-A", command.APP, *argv]
-        return self._started(Process(["celery", *line], self._warm[key].start(line, log), log))
+        warm = environment_of({**self.environment, **environment})
+        return self._started(Process(["celery", *line], warm.start(line, log), log))
 
     def _new_log(self) -> Path:
-        return self.folder / f"{next(self._numbers)}.log"
+        return self.folder / f"{re.sub('[^a-z0-9]+', '-', self.name.lower())[:40]}-{next(self._numbers)}.log"
 
     def _started(self, process: Process) -> Process:
         self.processes.append(process)
@@ -293,20 +290,17 @@ class Place:
         ]
 
     def keep_logs(self, folder: Path) -> None:
-        """Copy what the processes have printed so far to ``folder``, under the name of this place."""
+        """Copy what the processes have printed so far to ``folder``."""
         folder.mkdir(parents=True, exist_ok=True)
         for process in self.processes:
-            shutil.copyfile(process.log, folder / f"{self.vhost}-{process.log.name}")
+            shutil.copy(process.log, folder)
 
     def close(self) -> None:
         """Kill every process of this place that still runs: its broker and its folder go next."""
         for process in self.processes:
             if "PYTEST_CURRENT_TEST" in os.environ:  # Pytest shows it where the test failed.
                 print(f"--- {' '.join(process.argv[1:])}\n{process.text[-6000:]}")
-            if process.popen.poll() is None:
-                process.kill()
-        while self._warm:
-            self._warm.popitem()[1].close()
+            process.kill()  # Also the children of one that has ended: the next place has the same folder.
 
 
 def _arguments(line: Sequence[str]) -> list[str]:
@@ -329,25 +323,41 @@ def _has_slot(connection: Any, queue: str, process: Process) -> bool:
 
 @contextmanager
 def new_place(name: str, broker: str = RABBITMQ) -> Iterator[Place]:
-    """Make a broker and a folder, point this process's Celery at them, and remove all of it afterwards."""
-    slug = f"{re.sub('[^a-z0-9]+', '-', name.lower())[:40]}-{uuid.uuid4().hex[:6]}"
-    with tempfile.TemporaryDirectory(prefix="antenna-place-") as made:
-        folder = Path(made)
-        for part in ("journal", "files"):
-            (folder / part).mkdir()
-        with new_broker(broker, slug, folder) as broker_url, celery_at(broker_url):
-            place = Place(slug, _environment(folder, broker_url), folder)
+    """Make a broker and a folder, point this process's Celery at them, and remove all of it afterwards.
+
+    The place after it has the same names: its processes are forked from where those of this one were.
+    """
+    folder = _new_folder()
+    try:
+        with new_broker(broker, folder.name, folder) as broker_url, celery_at(broker_url):
+            place = Place(name, folder.name, _environment(folder, broker_url), folder)
             OPEN.append(place)
             try:
                 yield place
             finally:
                 OPEN.remove(place)
                 place.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not OPEN:
+            close_oldest()
+
+
+def _new_folder() -> Path:
+    """Make a folder under the first name of this process's own that no open place has."""
+    for number in itertools.count():
+        folder = Path(tempfile.gettempdir(), f"antenna-place-{PROCESS}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir(0o700)
+            break
+    for part in ("journal", "files/media", "files/static"):  # The settings made the last two for an earlier place.
+        (folder / part).mkdir(parents=True)
+    return folder
 
 
 def _environment(folder: Path, broker_url: str) -> dict[str, str]:
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
         **SMALL,
         "CELERY_BROKER_URL": broker_url,
         "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings.test"),

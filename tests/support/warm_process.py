@@ -9,9 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,10 +25,14 @@ ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 120
 
 
+#: Threads may start processes side by side.
 STARTING = threading.Lock()
 
-#: What must be closed before the server can end.
-OPEN: "weakref.WeakSet[Environment]" = weakref.WeakSet()
+#: How many environments stay open for the tests to come: each has about 30 MiB of its own.
+KEPT = 8
+
+#: The open environments by their variables, the one last used at the end: the server ends after them.
+OPEN: "dict[frozenset[tuple[str, str]], Environment]" = {}
 
 
 class WarmProcess(ForkedProcess):
@@ -49,15 +53,19 @@ class WarmProcess(ForkedProcess):
 class Environment:
     """A process that has set up Django for one environment, and forks Celery's processes from there."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
-        self._log = log
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        output, log = tempfile.mkstemp(prefix="antenna-environment-")
+        self._log = Path(log)
         self._control, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its, log.open("ab") as output:
+        with its:
             request = {"do": "serve", "environment": command.environment(environment)}
-            with STARTING:
-                server = _server()
-            socket.send_fds(server, [json.dumps(request).encode()], [output.fileno(), its.fileno()])
-        OPEN.add(self)
+            socket.send_fds(_server(), [json.dumps(request).encode()], [output, its.fileno()])
+        os.close(output)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone: it sends nothing, so there is but the end to read."""
+        return _readable(self._control.fileno(), 0)
 
     def start(self, argv: Sequence[str], log: Path) -> WarmProcess:
         """Start ``celery ARGV``, its output in a file."""
@@ -76,6 +84,26 @@ class Environment:
     def close(self) -> None:
         """Kill what was started here and still runs."""
         self._control.close()
+        self._log.unlink(missing_ok=True)
+
+
+def environment_of(variables: Mapping[str, str]) -> Environment:
+    """Return the environment with these variables, of an earlier test where one had the same."""
+    key = frozenset(variables.items())
+    with STARTING:
+        environment = OPEN.pop(key, None)
+        if environment is not None and environment.has_ended:
+            environment.close()
+            environment = None
+        OPEN[key] = environment or Environment(variables)
+        return OPEN[key]
+
+
+def close_oldest() -> None:
+    """Close all environments but those that were used last; no process may run there."""
+    with STARTING:
+        for key in list(OPEN)[:-KEPT]:
+            OPEN.pop(key).close()
 
 
 def _readable(pipe: int, timeout: float | None) -> bool:
@@ -101,7 +129,7 @@ def _server() -> socket.socket:
 
     @atexit.register
     def end() -> None:
-        for environment in list(OPEN):
+        for environment in OPEN.values():
             environment.close()
         mine.close()
         popen.wait()

@@ -130,7 +130,9 @@ def _copy(environment: dict[str, str], log: int, control: socket.socket) -> None
     import django
 
     django.setup()
-    importlib.import_module("config.celery_app")
+    from config import celery_app
+
+    celery_app.loader.import_default_modules()  # The tasks, which each worker would import for itself.
     gc.freeze()  # The children share what no collection touches.
     Server(control).serve()()
 

@@ -10,8 +10,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx
 from kombu import pools
 
+from tests.support.soak import soak
+
 #: What a place's broker may be: a virtual host of the RabbitMQ under test, or a folder of the place's own.
 RABBITMQ, FOLDER = BROKERS = ("rabbitmq", "folder")
+#: The brokers for a promise in which the store takes no part: one in the short form, both in the long one.
+EITHER = soak((FOLDER,), BROKERS)
 
 
 def management(method: str, path: str, body: Any = None) -> httpx.Response:

@@ -23,7 +23,7 @@ from tests.support.place import Place, Process, new_place, until
 from tests.support.soak import soak
 from tests.support.transports.recording_server import Recorder, recording
 
-B = "tests.support.worker_tasks.basic"
+B, QUICK = "tests.support.worker_tasks.basic", "tests.support.worker_tasks.quick_samples"
 INGEST, HOUSEKEEPING, INTERACTIVE, FALLBACK = QUEUES = (
     "antenna-ingest",
     "antenna-housekeeping",
@@ -70,7 +70,7 @@ def place(server: Recorder, nats: CutRelay, settings: Any) -> Iterator[Place]:
     with new_place("alerts") as made:
         made.use_test_database()
         made.environment |= {
-            "ANTENNA_EXTRA_TASKS": f"{B},{T}",
+            "ANTENNA_EXTRA_TASKS": ",".join(soak((B, T, QUICK), (B, T))),
             "ANTENNA_COLLECT_LETTERS": "1",
             "NATS_URL": settings.NATS_URL,
             "ANTENNA_ALERT_WEBHOOK_URL": server.url,

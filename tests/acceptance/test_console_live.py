@@ -14,7 +14,7 @@ from ami.queues.wishes import Operator
 from tests.support.browser import chromium, site
 from tests.support.browser.chromium import Chromium
 from tests.support.browser.page import Page
-from tests.support.place import BROKERS, Place, Process, new_place
+from tests.support.place import ON_FOLDER, Place, Process, new_place
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.alone]
 
@@ -42,7 +42,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
         yield running
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=ON_FOLDER)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with new_place("live", request.param) as made:
         made.use_test_database()
@@ -143,9 +143,8 @@ def work(watched: Watched, place: Place) -> None:
 def comings_and_goings(watched: Watched, place: Place, first: Process, second: Process) -> None:
     second.stop()
     watched.says("worker that ends in order", LEVER_SECONDS, "none; start", OTHER)
-    if place.is_rabbitmq:  # The same on the other broker, and another environment takes long to start.
-        place.worker(OTHER, **HELD)
-        watched.says("worker that is held by memory", LEVER_SECONDS, "held: RAM", OTHER)
+    place.worker(OTHER, **HELD)
+    watched.says("worker that is held by memory", LEVER_SECONDS, "held: RAM", OTHER)
     first.kill()
     watched.says("worker that was killed", LEVER_SECONDS, "dead")
 
@@ -166,8 +165,7 @@ def test_overview_follows_what_happens(place: Place, browser: Chromium):
         comings_and_goings(watched, place, first, second)
         print("; ".join(f"{what} {seconds:.1f} s" for what, seconds in watched.took.items()))
         assert not page.problems
-    if place.is_rabbitmq:
-        viewer_has_no_levers(browser, web.url)
+    viewer_has_no_levers(browser, web.url)
 
 
 def viewer_has_no_levers(browser: Chromium, url: str) -> None:

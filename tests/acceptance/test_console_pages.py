@@ -21,7 +21,7 @@ from tests.support.product.admin_pages import MODELS, address
 from tests.support.screenshots import calls
 from tests.support.soak import soak
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.alone]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 QUEUE, DOCS = "antenna-ingest", "/api/v2/docs/"
 #: What Django's own lists and forms have; the console's pages have none of it.

@@ -10,6 +10,7 @@ import pytest
 from tests.support.brokers import FOLDER, RABBITMQ
 from tests.support.governed_example import KEEP, REDIS, example_broker, governed_worker, without_django
 from tests.support.place import ROOT, until
+from tests.support.soak import soak
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py") if path.stem != "__init__")
 LONGEST = 40
@@ -23,7 +24,7 @@ def test_example_is_short_and_needs_no_django(name: str) -> None:
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, env=without_django(), check=False).returncode == 0
 
 
-@pytest.mark.parametrize("kind", [RABBITMQ, REDIS, FOLDER])
+@pytest.mark.parametrize("kind", soak([RABBITMQ], [RABBITMQ, REDIS, FOLDER]))
 def test_plain_worker_with_the_governor_keeps_to_its_limits(kind: str, tmp_path: Path) -> None:
     with example_broker(kind, tmp_path) as broker:
         name = f"{kind}@here"  # Redis is that of other tests, too, and of their workers.
@@ -52,7 +53,7 @@ def test_plain_worker_with_the_governor_keeps_to_its_limits(kind: str, tmp_path:
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("kind", [RABBITMQ, REDIS, FOLDER])
+@pytest.mark.parametrize("kind", soak([REDIS], [RABBITMQ, REDIS, FOLDER]))
 def test_plain_worker_with_autoscaling_grows_with_its_queue(kind: str, tmp_path: Path) -> None:
     options = ("--autoscale", "3,1", "-n", f"{kind}@scaled")
     with example_broker(kind, tmp_path) as broker, governed_worker(broker, tmp_path, *options) as (_, app):
@@ -61,7 +62,7 @@ def test_plain_worker_with_autoscaling_grows_with_its_queue(kind: str, tmp_path:
             for _ in range(30):
                 app.send_task(KEEP, (20,))
             name = f"{kind}@scaled"
-            stats = app.control.inspect([name], timeout=10).stats() or {}
+            stats = app.control.inspect([name], timeout=10, limit=1).stats() or {}
             return name in stats and stats[name]["autoscaler"]["current"] == 3
 
         until(has_grown, 120, "the worker has three processes")

@@ -12,6 +12,8 @@ from tests.support.soak import soak
 LIMIT_MIB = 2048
 #: The other pools hold on other brokers in test_governor_pools.
 POOLS = soak(["prefork"], ["prefork", "threads", "solo"])
+#: A hold after a hold is also in test_governor_soak.
+CYCLES, MESSAGES = soak((1, 200), (2, 400))
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -23,11 +25,11 @@ def test_no_task_starts_while_held(governed: Place, group: Group, pool: str) -> 
         place.environment["WORKER_SINGLE_JOB_MODE"] = "1"
     ballast = group.ballast()
     with place.app.producer_pool.acquire(block=True) as producer:
-        for _ in range(400):
+        for _ in range(MESSAGES):
             place.send(f"{T}.quick", 0.02, queue="antenna", producer=producer)
     worker = place.worker("antenna", **group.environment, ANTENNA_FALLBACK_POOL=pool)
     until(lambda: len(place.ran("quick")) > 10, what="tasks run")
-    for cycle in (1, 2):
+    for cycle in range(1, CYCLES + 1):
         _hold_and_release(place, group, ballast, worker, cycle)
 
 

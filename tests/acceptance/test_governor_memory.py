@@ -15,7 +15,7 @@ from tests.support.worker_tasks.governor import TABLE, effects
 
 T = "tests.support.worker_tasks.governor"
 LIMIT_MIB, SOFT_MIB, HARD_MIB = 1024, 64, 212
-KEEPERS, GREEDY, OTHERS = soak((40, 3, 6), (200, 10, 12))
+KEEPERS, GREEDY, OTHERS = soak((20, 2, 4), (200, 10, 12))
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def letters(place: Place) -> list[str]:
     ]
 
 
+@pytest.mark.skipif(not soak(False, True), reason="the reference of the long form")
 def test_without_the_governor_the_kernel_kills(loaded: Place, container: Group) -> None:
     send(loaded)
     loaded.worker("antenna", inside=container.enter, MEMORY_GOVERNOR="off")

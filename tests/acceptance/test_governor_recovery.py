@@ -14,7 +14,7 @@ LIMIT_MIB = 1024
 #: Room for what four threads take between two looks of a governor that gets little CPU; else the kernel is faster.
 EARLY = {"MEMORY_THROTTLE_THRESHOLD": "75", "MEMORY_RESUME_THRESHOLD": "65"}
 #: More bursts, each as large as the first, whose size is learned.
-MORE = soak(4, 8)
+MORE = soak(3, 8)
 
 
 def test_idle_children_that_keep_memory_are_recycled_while_held(governed: Place, group: Group) -> None:
@@ -62,7 +62,7 @@ def test_one_task_at_a_time_is_admitted_while_others_use_memory(governed: Place,
     until(lambda: len(place.ran("quick")) == 40, what="and all of them when there is room")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", soak(["prefork"], ["prefork", "threads"]))
 def test_a_worker_on_a_full_machine_consumes_nothing(governed: Place, group: Group, pool: str) -> None:
     place = governed
     ballast = group.ballast()

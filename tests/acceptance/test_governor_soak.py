@@ -17,12 +17,12 @@ from tests.support.place import Place, Process, new_place, until
 from tests.support.soak import soak
 from tests.support.worker_tasks.governor import TABLE, effects
 
-CYCLES, RESTARTS, BACKLOG = soak((3, 1, 300), (100, 5, 50_000))
+CYCLES, RESTARTS, BACKLOG = soak((2, 1, 100), (100, 5, 50_000))
 #: Sent while the worker is held, before each restart: they are on the broker when it stops.
 WAITING = 10
 LIMIT_MIB = 2048
 #: What two workers run side by side, long enough that a busy machine hardly changes the time from one to the next.
-TASK_SECONDS, TASKS = 0.4, 12
+TASK_SECONDS, TASKS, SENT = soak((0.4, 6, 150), (0.4, 12, 500))
 CONNECTED = "Connected to amqp"
 
 
@@ -119,7 +119,7 @@ def test_another_worker_takes_over_while_one_is_held(governed: Place, group: Gro
     place, ballast = governed, group.ballast()
     place.environment["ANTENNA_FALLBACK_CONCURRENCY"] = "1"
     with place.app.producer_pool.acquire(block=True) as producer:
-        for _ in range(500):
+        for _ in range(SENT):
             place.send(f"{T}.quick", TASK_SECONDS, queue="antenna", producer=producer)
     held = place.worker("antenna", "--hostname", "first@%h", **group.environment)
     place.worker("antenna", "--hostname", "second@%h", MEMORY_GOVERNOR="off")

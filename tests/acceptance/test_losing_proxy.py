@@ -11,7 +11,7 @@ from tests.support.losing_proxy import KINDS
 from tests.support.place import ROOT
 from tests.support.soak import soak
 
-IMAGES, BATCH, EACH = soak((30, 2, 1), (300, 4, 5))
+IMAGES, BATCH, EACH, SHARE = soak((14, 1, 1, 0.5), (300, 4, 5, 0.35))
 
 
 @pytest.mark.parametrize("broker", ["rabbitmq", "folder"])
@@ -21,7 +21,7 @@ def test_every_image_of_a_job_behind_a_losing_proxy_settles_once(broker: str) ->
     if broker == "folder":
         del environment["DATABASE_URL"]
     argv = [sys.executable, "-m", "tests.support.product.losing_job", "--broker", broker]
-    argv += ["--images", str(IMAGES), "--batch", str(BATCH)]
+    argv += ["--images", str(IMAGES), "--batch", str(BATCH), "--share", str(SHARE)]
     done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])

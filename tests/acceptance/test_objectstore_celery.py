@@ -226,6 +226,6 @@ def test_an_idle_worker_seldom_wakes(served):
         return found
 
     before, began = waits(), time.monotonic()
-    until(lambda: time.monotonic() - began > 8)
+    until(lambda: time.monotonic() - began > soak(4, 8))
     rate = (waits() - before) / (time.monotonic() - began)
     assert rate < 12, f"an idle worker wakes {rate:.0f} times a second"

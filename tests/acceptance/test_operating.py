@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from ami.topology.topology import load
-from tests.support.place import BROKERS, Place, new_place, until
+from tests.support.place import ON_FOLDER, Place, new_place, until
 
 TOPOLOGY = load({})
 QUEUES = TOPOLOGY.queues
@@ -14,7 +14,7 @@ LOGIN = ("operator", "secret")
 NODES = sorted(row.key.lower() for row in TOPOLOGY.workloads)
 
 
-@pytest.fixture(scope="module", params=BROKERS)
+@pytest.fixture(scope="module", params=ON_FOLDER)
 def deployment(request: pytest.FixtureRequest):
     """A worker per queue."""
     with new_place("operating", request.param) as place:

@@ -23,7 +23,8 @@ def restarts(place: Place) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("place", [FOLDER], indirect=True)
 def test_incident_6_worker_that_is_killed_again_and_again_is_found(place: Place, db: None):
     place.queues("declare")
-    worker = place.worker("antenna", ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD="1")
+    place.environment["ANTENNA_FALLBACK_MAX_TASKS_PER_CHILD"] = "1"
+    worker = place.worker("antenna")
     for _ in range(3):
         place.send(f"{T}.succeed", queue="antenna")
     until(lambda: len({record["pid"] for record in place.ran("succeed")}) == 3, what="each task has a child of its own")

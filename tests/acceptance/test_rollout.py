@@ -8,7 +8,7 @@ from kombu import Producer, Queue
 from ami.topology.router import ORIGIN_HEADER
 from ami.topology.table import FALLBACK
 from ami.topology.topology import load
-from tests.support.place import BROKERS, Place, until
+from tests.support.place import BROKERS, ON_FOLDER, Place, until
 
 on_every_broker = pytest.mark.parametrize("place", BROKERS, indirect=True)
 
@@ -34,6 +34,8 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
     until(lambda: place.queues("rollout", check=False, routing="single").code == 0, what="every queue is read")
     stage = place.queues("rollout", routing="single").json
     assert (stage["name"], stage["may_split"]) == ("ready", True)
+    rows = place.queues("check", "--live", routing="single").json
+    assert [row for row in rows if row["level"] in ("error", "unseen")] == [], "a healthy deployment"
     assert place.queues("rollout").json["name"] == "split"
 
     def fingerprints() -> int:
@@ -48,7 +50,7 @@ def test_rollout_says_where_it_stands_and_refuses_to_split_without_workers(place
 
 
 @on_every_broker
-def test_rollback_loses_no_message_delayed_or_retried(place: Place):
+def test_rollback_loses_no_message_delayed_or_retried(place: Place, settings):
     place.queues("declare")
     ready = [send(place, number, None) for number in range(30)]
     delayed = [send(place, number, 6) for number in range(10)]
@@ -68,6 +70,7 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     # Publishers that still split, also delayed, reach the fallback queue alone, and its worker restarts nothing.
     worker = place.worker("antenna", "--concurrency", "1", ANTENNA_ROUTING="single")
     until(lambda: place.depth("antenna") == 0, what="it has taken them all")
+    _nothing_is_left_to_move(place, settings)
     worker.stop()
     left = place.depth("antenna")
     place.send(f"{T}.succeed", queue="antenna-ingest", expires=1)
@@ -83,24 +86,19 @@ def test_rollback_loses_no_message_delayed_or_retried(place: Place):
     assert place.depth("antenna") == left + 2
 
 
-@on_every_broker
-def test_rollout_after_a_rollback_says_that_nothing_is_left_to_move(place: Place, settings):
-    place.queues("declare")
-    place.worker("antenna", ANTENNA_ROUTING="single")
-    assert place.queues("rollout", check=False, routing="single").json["name"] == "without workers"
-    place.send(f"{T}.succeed", queue=SPLIT[0])
-    place.queues("rollback", "--yes")
+def _nothing_is_left_to_move(place: Place, settings) -> None:
+    """Check what a rollout says after the rollback, while the fallback queue's worker runs."""
     # The fallback queue keeps its bindings when a split queue is deleted.
     with place.app.connection_for_write() as connection, connection.channel() as channel:
         channel.queue_delete(SPLIT[-1])
-
     stage = place.queues("rollout", routing="single").json
     assert stage["name"] == "rolled back"
     assert "nothing is left to move" in stage["next_step"]
 
     if place.is_rabbitmq:  # Elsewhere the bindings are read from the broker itself.
-        settings.RABBITMQ_MANAGEMENT_URL = ""
+        url, settings.RABBITMQ_MANAGEMENT_URL = settings.RABBITMQ_MANAGEMENT_URL, ""
         done = place.queues("rollout", check=False, routing="single")
+        settings.RABBITMQ_MANAGEMENT_URL = url
         assert (done.code, done.json["name"]) == (1, "undeclared")
         assert "was not checked: RABBITMQ_MANAGEMENT_URL is not set" in done.json["next_step"]
 
@@ -139,7 +137,7 @@ def test_live_check_finds_what_is_wrong(place: Place, db: None):
     assert "no-worker" in rows
 
 
-@on_every_broker
+@pytest.mark.parametrize("place", ON_FOLDER, indirect=True)
 @pytest.mark.django_db(transaction=True)
 def test_paused_queue_is_not_reported_as_without_its_consumer(place: Place):
     queue = "antenna-interactive"

@@ -9,9 +9,9 @@ from ami.celery import task_times
 from ami.queues import wishes
 from ami.queues.models import EndedWorker, Lease, Worker
 from ami.telemetry.models import Sample, TaskHistogram
-from tests.support.place import BROKERS, RABBITMQ, Place, new_place, until
+from tests.support.place import FOLDER, ON_FOLDER, Place, new_place, until
 
-B = "tests.support.worker_tasks.basic"
+B, QUICK = "tests.support.worker_tasks.basic", "tests.support.worker_tasks.quick_samples"
 QUEUE = "antenna"
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with new_place("samples", getattr(request, "param", RABBITMQ)) as made:
+    with new_place("samples", getattr(request, "param", FOLDER)) as made:
         made.use_test_database()
-        made.environment["ANTENNA_EXTRA_TASKS"] = B
+        made.environment["ANTENNA_EXTRA_TASKS"] = f"{B},{QUICK}"
         importlib.import_module(B)
         made.queues("declare")
         yield made
@@ -31,7 +31,7 @@ def counted() -> int:
     return sum(row.started for row in TaskHistogram.objects.filter(queue=QUEUE, task=f"{B}.succeed"))
 
 
-@pytest.mark.parametrize("place", BROKERS, indirect=True)
+@pytest.mark.parametrize("place", ON_FOLDER, indirect=True)
 def test_every_task_is_counted_once_over_kill_and_orderly_end(place: Place):
     first = place.worker(QUEUE)
     for _ in range(20):

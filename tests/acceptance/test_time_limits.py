@@ -8,12 +8,12 @@ import pytest
 from ami.admission.models import Run
 from ami.queues import dead_letters
 from tests.support.admission import QUEUE, admission_place, effects, task
-from tests.support.place import FOLDER, RABBITMQ, Place, until
+from tests.support.place import ON_FOLDER, Place, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(params=[RABBITMQ, FOLDER])
+@pytest.fixture(params=ON_FOLDER)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     with admission_place(request.param) as made:
         yield made

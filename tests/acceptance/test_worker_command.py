@@ -1,29 +1,43 @@
 """The commonest command, `celery -A config worker -Q QUEUE`, and one worker per queue under one parent."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from ami.topology.table import FALLBACK, HOUSEKEEPING
 from ami.topology.topology import load
-from tests.support.place import Place, Process, until
+from tests.support.place import FOLDER, Place, Process, new_place, until
 from tests.support.soak import soak
 
 T = "tests.support.worker_tasks.basic"
 
 
-def _start(place: Place, *argv: str) -> Process:
-    worker = place.celery("worker", "-l", "INFO", *argv)
-    until(lambda: " ready." in worker.text or worker.popen.poll() is not None, what="the worker is ready")
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Place]:
+    """A place where each test starts plain workers of its own names, and none stops one."""
+    with new_place("plain workers", FOLDER) as made:
+        made.environment |= {"ANTENNA_HOUSEKEEPING_CONCURRENCY": "2", "ANTENNA_HOUSEKEEPING_PREFETCH_MULTIPLIER": "3"}
+        made.queues("declare")
+        yield made
+
+
+def _start(place: Place, *lines: str) -> None:
+    workers = [place.celery("worker", "-l", "INFO", *line.split()) for line in lines]
+    for worker in workers:
+        until(lambda worker=worker: _is_ready(worker), 120, "the worker is ready")
+
+
+def _is_ready(worker: Process) -> bool:
     assert worker.popen.poll() is None, worker.text
-    return worker
+    return " ready." in worker.text
 
 
-def test_celery_worker_of_a_queue_has_the_limits_of_its_row(place: Place):
-    place.queues("declare")
-    place.environment |= {"ANTENNA_HOUSEKEEPING_CONCURRENCY": "2", "ANTENNA_HOUSEKEEPING_PREFETCH_MULTIPLIER": "3"}
-    row = load(place.environment).workload(HOUSEKEEPING)
-    _start(place, "-Q", HOUSEKEEPING)
-    inspect = place.app.control.inspect(timeout=10, limit=1)
+def test_celery_worker_of_a_queue_has_the_limits_of_its_row(plain: Place):
+    row = load(plain.environment).workload(HOUSEKEEPING)
+    _start(plain, f"-n limited@here -Q {HOUSEKEEPING}")
+    inspect = plain.app.control.inspect(["limited@here"], timeout=10, limit=1)
     (stats,) = inspect.stats().values()
     pool = stats["pool"]
     assert stats["topology"]["queues"] == [HOUSEKEEPING]
@@ -35,11 +49,10 @@ def test_celery_worker_of_a_queue_has_the_limits_of_its_row(place: Place):
     until(lambda: [each["governor"]["places"] for each in inspect.stats().values()] == [2], what="two places")
 
 
-def test_live_check_names_a_worker_of_several_queues_and_one_without_limits(place: Place, db: None):
-    place.queues("declare")
-    _start(place, "-n", "several@%h", "-Q", f"{HOUSEKEEPING},{FALLBACK}")
-    _start(place, "-n", "unlimited@%h", "-Q", FALLBACK, "--time-limit", "0", "--max-memory-per-child", "0")
-    rows = place.queues("check", "--live", check=False).json
+def test_live_check_names_a_worker_of_several_queues_and_one_without_limits(plain: Place, db: None):
+    several, unlimited = f"-n several@%h -Q {HOUSEKEEPING},{FALLBACK}", f"-n unlimited@%h -Q {FALLBACK}"
+    _start(plain, several, f"{unlimited} --time-limit 0 --max-memory-per-child 0")
+    rows = plain.queues("check", "--live", check=False).json
     found = {row["name"]: row["sentence"] for row in rows if row["name"] in ("several-queues", "no-limits")}
     assert found["several-queues"].startswith("several@")
     assert found["no-limits"].startswith("unlimited@")

@@ -25,6 +25,7 @@ from ami.topology import command
 from ami.topology.topology import load
 from tests.support.brokers import BROKERS as BROKERS
 from tests.support.brokers import FOLDER as FOLDER
+from tests.support.brokers import ON_FOLDER as ON_FOLDER
 from tests.support.brokers import RABBITMQ, celery_at, new_broker, set_broker
 from tests.support.brokers import management as management
 from tests.support.warm_process import WarmProcess, close_oldest, environment_of

@@ -70,7 +70,7 @@ FREE = frozenset(
 
 
 def _may_hold_secret(field: Any) -> bool:
-    return is_secret_name(field.name) or field.name in FREE or isinstance(field, models.JSONField)
+    return is_secret_name(field.name) or field.name in FREE or isinstance(field, models.JSONField | models.BinaryField)
 
 
 def _fields_on(model: Any, lookup: str) -> Iterator[Any]:

@@ -36,7 +36,7 @@ SELECT now(), now(), c.id, CASE WHEN c.id %% 50 = 0 THEN %(rare)s ELSE %(detecto
 FROM main_sourceimage c CROSS JOIN generate_series(0, 2) k WHERE k < 2 OR c.id %% 20 = 0 ORDER BY c.id, k;
 
 INSERT INTO main_classification (created_at, updated_at, detection_id, algorithm_id, category_map_id, taxon_id, score,
-    scores_f64, logits_f64, terminal, timestamp)
+    scores, logits, terminal, timestamp)
 SELECT now(), now(), d.id, %(classifier)s, %(map)s, t.id, (d.id * 7919 %% 10007) / 10007.0, '', '',
     d.id %% 100 <> 0, d.timestamp
 FROM main_detection d JOIN taxa t ON t.number = d.id * d.id %% %(taxa)s WHERE d.bbox IS NOT NULL ORDER BY d.id;

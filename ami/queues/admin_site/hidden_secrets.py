@@ -65,7 +65,7 @@ class HiddenSecrets:
 #: Fields of ours and of libraries that take URLs, options, arguments or errors, and so may hold a secret.
 FREE = frozenset(
     {"endpoint_url", "public_base_url", "file_url", "uri", "args", "kwargs", "headers", "task_args", "task_kwargs"}
-    | {"result", "meta", "traceback", "error", "message", "context", "digest"}
+    | {"result", "meta", "traceback", "error", "message", "context", "digest", "properties", "deaths"}
 )
 
 

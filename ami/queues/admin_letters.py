@@ -1,4 +1,4 @@
-"""The admin of dead letters: lists, groups by cause, one letter with its trail and a form, and replays."""
+"""The admin of dead letters: lists, one letter with its trail, and replays; causes are a page of the console."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import path, reverse
 from django.utils.html import format_html
 
 from ami.celery.shown_time import shown_time
 from ami.queues.admin_operations import LookedAt
-from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action, page
+from ami.queues.admin_site.operation_actions import Field, ask, expected, number, operation_action
 from ami.queues.admin_site.user_messages import selected_rows
 from ami.queues.failures import traceback_lines
-from ami.queues.letters import bodies, editing, found, replays, requested_replays, rows
+from ami.queues.letters import bodies, found, replays, requested_replays, rows
 from ami.queues.letters.selection import Selection
 from ami.queues.models import Letter, Replay, TaskFailure
 from ami.queues.refusals import Refused
@@ -25,7 +25,6 @@ from ami.queues.wishes import Operator
 
 TO = Field("to", "To (empty: where each task belongs)", "queue")
 RATE = Field("rate", "Letters per second (empty: no limit)", "number")
-GROUPS_SHOWN, HOURS_SHOWN = 100, 48
 
 
 @admin.register(Letter)
@@ -57,14 +56,8 @@ class LetterAdmin(LookedAt):
         return found.with_messages(super().get_queryset(request).defer(*found.HEAVY))
 
     def get_urls(self) -> list[Any]:
-        view, name = self.admin_site.admin_view, "queues_letter_{}".format
-        return [
-            path("causes/", view(self.causes), name=name("causes")),
-            path("causes/<str:cause>/replay/", view(self.replay_cause), name=name("replay_cause")),
-            path("<int:key>/edit/", view(self.edit), name=name("edit")),
-            path("<int:key>/body/", view(self.body), name=name("body")),
-            *super().get_urls(),
-        ]
+        view = self.admin_site.admin_view
+        return [path("<int:key>/body/", view(self.body), name="queues_letter_body"), *super().get_urls()]
 
     @admin.action(description="Replay the selected", permissions=["replay_letter"])
     def replay(self, request: HttpRequest, queryset: QuerySet[Letter]) -> HttpResponse | None:
@@ -90,48 +83,11 @@ class LetterAdmin(LookedAt):
             messages.success(request, f"Discarded: {count} letters.")
         return None
 
-    def causes(self, request: HttpRequest) -> HttpResponse:
-        """Show dead letters by cause, and how many died in each of the last hours."""
-        self._require(request, "queues.view_letter")
-        dead = Selection().rows()
-        context = {
-            "groups": found.groups(dead, GROUPS_SHOWN),
-            "hours": found.over_time(dead)[:HOURS_SHOWN],
-            "may_replay": request.user.has_perm("queues.replay_letter"),
-        }
-        return page(self, request, "letter_causes", "Dead letters by cause", **context)
-
-    def replay_cause(self, request: HttpRequest, cause: str) -> HttpResponse:
-        """Replay every dead letter of one cause."""
-        self._require(request, "queues.replay_letter")
-        letters = Selection(cause=cause).rows()
-        if not letters.exists():
-            raise Http404("no dead letter has this cause")
-        if request.method != "POST":
-            return ask(self, request, f"replay {letters.count()} letters with one cause", [letters[0]], (TO, RATE))
-        self._begin(request, Selection(cause=cause))
-        return redirect("admin:queues_replay_changelist")
-
-    def edit(self, request: HttpRequest, key: int) -> HttpResponse:
-        """Replay a letter with other arguments; showing them needs the permission to read its message."""
-        self._require(request, "queues.edit_letter", "queues.read_letter_body")
-        row = self._letter(key)
-        given = {name: request.POST.get(name, "") for name in ("args", "kwargs", "why")}
-        try:
-            if request.method == "POST":
-                editing.edit(key, given["args"], given["kwargs"], _operator(request), why=given["why"])
-                self._begin(request, Selection(ids=(key,)))
-                return redirect("admin:queues_letter_change", key)
-            bodies.record_look(row, _operator(request))
-            given["args"], given["kwargs"] = map(editing.written, editing.arguments(row))
-        except Refused as error:
-            messages.error(request, str(error))
-        return page(self, request, "letter_edit", f"Replay {row.task} with other arguments", row=row, given=given)
-
     def body(self, request: HttpRequest, key: int) -> HttpResponse:
         """Send the message as it was published, secrets included, as text."""
-        self._require(request, "queues.read_letter_body")
-        row = self._letter(key)
+        if not request.user.has_perm("queues.read_letter_body"):
+            raise PermissionDenied
+        row = get_object_or_404(Letter, pk=key)
         try:
             body = bodies.looked_at(row, _operator(request))
         except Refused as error:
@@ -170,15 +126,12 @@ class LetterAdmin(LookedAt):
 
     @admin.display(description="do")
     def what_to_do(self, row: Letter) -> str:
-        pages = (("edit", "replay with other arguments"), ("body", "read its message"))
-        links = [(reverse(f"admin:queues_letter_{page}", args=[row.pk]), text) for page, text in pages]
+        pages = (
+            ("console:letter_edit", "replay with other arguments"),
+            ("admin:queues_letter_body", "read its message"),
+        )
+        links = [(reverse(page, args=[row.pk]), text) for page, text in pages]
         return render_to_string("admin/queues/links.html", {"links": links})
-
-    def _letter(self, key: int) -> Letter:
-        row = Letter.objects.filter(pk=key).first()
-        if row is None:
-            raise Http404(f"no letter {key}")
-        return row
 
     def _begin(self, request: HttpRequest, selection: Selection) -> None:
         """Begin a replay, publish it if it is small, and say what happens."""
@@ -192,10 +145,6 @@ class LetterAdmin(LookedAt):
             messages.error(request, str(error))
         else:
             messages.success(request, sentence)
-
-    def _require(self, request: HttpRequest, *permissions: str) -> None:
-        if not request.user.has_perms(permissions):
-            raise PermissionDenied
 
 
 def _link(model: str, search: str, text: str) -> str:

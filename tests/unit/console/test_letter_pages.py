@@ -132,8 +132,9 @@ def test_edited_letter_is_replayed_and_each_look_is_audited():
     address = f"{LETTERS}{row.pk}/edit/"
     assert "canary-1234" in text(made.get(address))
     assert AuditEntry.objects.filter(verb="read letter").count() == 1
-    refused = made.post(address, {"args": "[1]", "kwargs": "{", "why": "new"})
-    assert "are not JSON" in text(refused)
+    refused = text(made.post(address, {"args": "[1", "kwargs": "{}", "why": "new"}))
+    assert "are not JSON" in refused
+    assert "[1</textarea>" in refused
     made.post(address, {"args": "[]", "kwargs": "{}", "why": "it had no job"})
     assert states() == ["replayed"]
     assert "it had no job" in text(made.get(f"{LETTERS}{row.pk}/"))

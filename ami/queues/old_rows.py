@@ -20,7 +20,7 @@ ROWS = 1000
 class Kept:
     """How long the rows of a model are kept: ``purge`` deletes at most ``most`` that are too old, and returns how many.
 
-    ``model`` is its label. docs/operations.md says the same in words.
+    ``model`` is its label. docs/operations/records.md says the same in words.
     """
 
     model: str

@@ -66,7 +66,7 @@ def databases(url: str, keepalive_seconds: int = DEFAULT_SECONDS) -> dict[str, d
     else:
         database["CONN_HEALTH_CHECKS"] = True
         database["CONN_MAX_AGE"] = int(database.get("CONN_MAX_AGE", MAX_AGE_SECONDS))
-        # With a pooler in front; see "PgBouncer" in docs/operations.md.
+        # With a pooler in front; see "PgBouncer" in docs/operations/services.md.
         asked = str(database.get("DISABLE_SERVER_SIDE_CURSORS", "")).lower()
         database["DISABLE_SERVER_SIDE_CURSORS"] = asked in ("1", "on", "true", "yes")
         database.setdefault("OPTIONS", {})["connect_timeout"] = 5

@@ -1,4 +1,4 @@
-"""Every way in which a task can end badly leads to the letter or the state of the table in docs/operations.md."""
+"""Each bad end of a task leads to the letter or the state that the table in docs/operations/failures.md names."""
 
 import importlib
 import re
@@ -159,6 +159,6 @@ def test_task_that_was_delivered_again_and_ended_at_once_is_not_shown_as_computi
 
 
 def test_table_of_the_operators_page_names_every_death():
-    text = (ROOT / "docs" / "operations.md").read_text()
+    text = (ROOT / "docs" / "operations" / "failures.md").read_text()
     table = text.partition("| how it ended |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) == list(DEATHS)

@@ -67,7 +67,7 @@ def _of_row(row: Workload) -> Iterator[Rule]:
         f"Tasks of {row.queue} begin late",
         f"95% of the tasks of {row.queue} began within {{{{ $value | humanizeDuration }}}}; the target is "
         f"{row.wait_target_seconds:g} s.",
-        "a-queue-grows",
+        "operations/queues/#a-queue-grows",
         row.queue,
     )
     yield Rule(
@@ -78,7 +78,7 @@ def _of_row(row: Workload) -> Iterator[Rule]:
         f"The oldest message of {row.queue} waits for long",
         f"It has waited for {{{{ $value | humanizeDuration }}}}; the target of {row.queue} is "
         f"{row.wait_target_seconds:g} s.",
-        "a-queue-grows",
+        "operations/queues/#a-queue-grows",
         row.queue,
     )
 
@@ -91,7 +91,7 @@ def _of_promises() -> Iterator[Rule]:
         "critical",
         f"{OF_QUEUE} does not keep its promise",
         f"Tasks of {OF_QUEUE} begin later than its wait target; the page of the queues says how late.",
-        "a-queue-grows",
+        "operations/queues/#a-queue-grows",
     )
     yield Rule(
         "AntennaNoConsumer",
@@ -100,7 +100,7 @@ def _of_promises() -> Iterator[Rule]:
         "critical",
         f"{OF_QUEUE} has no consumer",
         f"Nothing takes the messages of {OF_QUEUE}: its worker is gone, held or parked.",
-        "a-queue-has-no-consumer",
+        "operations/queues/#a-queue-has-no-consumer",
     )
     yield Rule(
         "AntennaQueuePaused",
@@ -109,7 +109,7 @@ def _of_promises() -> Iterator[Rule]:
         "warning",
         f"{OF_QUEUE} has been paused for an hour",
         f"An operator has paused {OF_QUEUE}; the page of the queues says who and why.",
-        "pausing-parking-moving",
+        "operations/queues/#pausing-parking-moving",
     )
     yield Rule(
         "AntennaDeadLettersGrow",
@@ -118,7 +118,7 @@ def _of_promises() -> Iterator[Rule]:
         "warning",
         f"Dead letters of {OF_QUEUE} grow",
         f"{OF_QUEUE} has {{{{ $value | humanize }}}} dead letters more than 15 minutes ago.",
-        "dead-letters",
+        "operations/failures/#dead-letters",
     )
 
 
@@ -130,7 +130,7 @@ def _of_workers() -> Iterator[Rule]:
         "critical",
         f"{OF_WORKER} is dead or cut off",
         f"{OF_WORKER} does not report, hangs, or has lost its broker.",
-        "a-worker-is-dead-wedged-or-cut-off",
+        "operations/workers/#a-worker-is-dead-wedged-or-cut-off",
     )
     yield Rule(
         "AntennaWorkerHeld",
@@ -139,7 +139,7 @@ def _of_workers() -> Iterator[Rule]:
         "warning",
         f"{OF_WORKER} takes no tasks",
         f"{OF_WORKER} has been held for five minutes: its memory is full.",
-        "a-worker-is-held",
+        "operations/workers/#a-worker-is-held",
     )
     yield Rule(
         "AntennaWorkerMemory",
@@ -148,7 +148,7 @@ def _of_workers() -> Iterator[Rule]:
         "critical",
         f"{OF_WORKER} is near its memory limit",
         f"{OF_WORKER} uses {{{{ $value | humanizePercentage }}}} of its memory; the kernel may kill it.",
-        "a-worker-is-held",
+        "operations/workers/#a-worker-is-held",
     )
 
 
@@ -160,7 +160,7 @@ def _of_deployment() -> Iterator[Rule]:
         "critical",
         "No beat runs",
         "Nothing publishes the scheduled tasks.",
-        "beat-is-frozen-or-down",
+        "operations/schedule/#beat-is-frozen-or-down",
     )
     yield Rule(
         "AntennaFinding",
@@ -169,7 +169,7 @@ def _of_deployment() -> Iterator[Rule]:
         "warning",
         "The live check has found errors",
         "`manage.py queues check --live` and the page of the queues list them, each with its remedy.",
-        "what-queues-check---live-finds",
+        "#what-queues-check---live-finds",
     )
 
 
@@ -181,7 +181,7 @@ def _of_monitoring() -> Iterator[Rule]:
         "critical",
         "The broker does not answer",
         "Web cannot read the broker, so what waits is unknown; publishing fails as well.",
-        "the-broker-is-down",
+        "operations/services/#the-broker-is-down",
     )
     yield Rule(
         "AntennaNotScraped",
@@ -190,7 +190,7 @@ def _of_monitoring() -> Iterator[Rule]:
         "critical",
         "Web's /metrics cannot be read",
         "Web or its database does not answer, or the token is wrong: no other alert can fire.",
-        "metrics-are-missing",
+        "operations/records/#metrics-are-missing",
     )
     yield Rule(
         "AntennaNoMetrics",
@@ -199,7 +199,7 @@ def _of_monitoring() -> Iterator[Rule]:
         "critical",
         "There are no metrics of Antenna",
         f"No scrape of the job {SCRAPE_JOB} has worked for five minutes: no other alert can fire.",
-        "metrics-are-missing",
+        "operations/records/#metrics-are-missing",
     )
     yield Rule(
         "AntennaMetricsStale",
@@ -208,5 +208,5 @@ def _of_monitoring() -> Iterator[Rule]:
         "warning",
         "The figures are old",
         "Web answers with a snapshot that is {{ $value | humanizeDuration }} old.",
-        "metrics-are-missing",
+        "operations/records/#metrics-are-missing",
     )

@@ -16,7 +16,7 @@ def add_parsers(verbs: Any) -> None:
         "--runbook",
         type=_absolute,
         metavar="URL",
-        help="absolute address of the handbook, to which #ANCHOR is appended; without it rules have no runbook_url",
+        help="absolute address of the handbook, before PAGE/#CHAPTER; without it rules have no runbook_url",
     )
     board = verbs.add_parser("dashboard", help="print the Grafana dashboard, with this environment's queues")
     for verb in (rules, board):

@@ -10,7 +10,7 @@ Severity = Literal["critical", "warning"]
 
 @dataclass(frozen=True)
 class Rule:
-    """``expr`` is true where the alert is due, for as long as ``lasts``; ``anchor`` is a heading of docs/operations.md.
+    """``expr`` is true where the alert is due, for as long as ``lasts``; ``chapter`` is a page and its heading.
 
     ``queue`` is the queue of a rule about one row: without that label the rules of two rows would look the same.
     Texts are templates of Prometheus: ``{{ $labels.queue_name }}``.
@@ -22,11 +22,11 @@ class Rule:
     severity: Severity
     summary: str
     description: str
-    anchor: str
+    chapter: str
     queue: str = ""
 
     def as_dict(self, runbook: str) -> dict[str, Any]:
-        """Return the rule; ``runbook`` is the absolute address of the operations page, empty where that is unknown."""
+        """Return the rule; ``runbook`` is the absolute address of the handbook, empty where that is unknown."""
         return {
             "alert": self.alert,
             "expr": self.expr,
@@ -35,6 +35,6 @@ class Rule:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                **({"runbook_url": f"{runbook}#{self.anchor}"} if runbook else {}),
+                **({"runbook_url": f"{runbook.rstrip('/')}/{self.chapter}"} if runbook else {}),
             },
         }

@@ -212,7 +212,7 @@ def test_table_that_cannot_be_purged_holds_up_no_other(monkeypatch: pytest.Monke
 
 
 def test_handbook_says_of_every_model_how_long_it_is_kept() -> None:
-    text = (Path(settings.BASE_DIR) / "docs/operations.md").read_text()
+    text = (Path(settings.BASE_DIR) / "docs/operations/records.md").read_text()
     section = text.partition("\n## What is kept, and how long\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     named = [name for row in rows for name in re.findall(r"`(\w+\.\w+)`", row.split("|")[1])]

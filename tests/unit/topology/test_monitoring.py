@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ami.console.handbook import handbook, source
+from ami.console.handbook import START, handbook, source
 from ami.topology.__main__ import main
 from ami.topology.monitoring import alerts, dashboard, metrics
 from ami.topology.monitoring.metrics import METRICS
@@ -67,7 +67,7 @@ def test_an_alert_says_what_is_wrong_in_numbers(tmp_path: Path):
         "exp_annotations": {
             "summary": f"The oldest message of {row.queue} waits for long",
             "description": f"It has waited for 21m 1s; the target of {row.queue} is 600 s.",
-            "runbook_url": "https://antenna.example.org/handbook/#a-queue-grows",
+            "runbook_url": "https://antenna.example.org/handbook/operations/queues/#a-queue-grows",
         },
     }
     test["alert_rule_test"] = [{"eval_time": "10m", "alertname": "AntennaOldestMessageWaits", "exp_alerts": [expected]}]
@@ -79,9 +79,10 @@ def test_an_alert_says_what_is_wrong_in_numbers(tmp_path: Path):
 def test_rule_names_metrics_that_exist_and_a_chapter_that_exists(rule):
     assert named(rule.expr)
     assert named(rule.expr) <= SERIES | OF_PROMETHEUS
-    path = source()
+    page, _, anchor = rule.chapter.partition("#")
+    path = source(page.rstrip("/") or START)
     assert path is not None
-    assert f'id="{rule.anchor}"' in handbook(path, path.stat().st_mtime_ns).html
+    assert f'id="{anchor}"' in handbook(path, path.stat().st_mtime_ns).html
 
 
 def test_every_query_of_the_dashboard_names_metrics_that_exist():
@@ -138,7 +139,7 @@ def test_verbs_print_and_write_the_numbers_of_the_environment(tmp_path: Path, mo
     assert main(["alerts", "--runbook", "https://a.example/"]) == 0
     printed = capsys.readouterr().out
     assert "> 123 and" in printed
-    assert "runbook_url: https://a.example/#a-queue-grows" in printed
+    assert "runbook_url: https://a.example/operations/queues/#a-queue-grows" in printed
     with pytest.raises(SystemExit):
         main(["alerts", "--runbook", "docs/operations.md"])
     assert "is no absolute address" in capsys.readouterr().err

@@ -16,7 +16,7 @@ WORDS = {Event.FIRING: "FIRING", Event.REPEAT: "STILL FIRING", Event.RESOLVED: "
 
 
 def body(alert: Alert, event: Event) -> dict[str, Any]:
-    """Return the JSON of docs/operations/records.md, without ``remedy`` and ``deployment`` where there is no public address."""
+    """Return the JSON of the handbook; without a public address it has no ``remedy`` and no ``deployment``."""
     title = " ".join(f"{WORDS[event]} {alert.name} {alert.target}".split())
     address = settings.ANTENNA_PUBLIC_URL.rstrip("/")
     repeat = f"-{alert.noticed_at:%Y%m%dT%H%M%S}" if event == Event.REPEAT else ""

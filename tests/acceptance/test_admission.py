@@ -3,6 +3,7 @@
 A worker takes longer to start than most of these examples to run: each serves several of them, one after another.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
@@ -222,10 +223,11 @@ DISPATCHED = (
     bursts_of_one_key_run_one_at_a_time_and_the_last_wish_last,
     group_runs_once_for_all_its_calls,
     one_call_of_another_project_does_not_wait_behind_many,
-    work_time_follows_the_weights_of_keys,
     calls_of_a_disabled_job_hold_up_no_other_ones_and_run_once_it_is_enabled,
     permits_and_rate_hold_across_workers,
 )
+#: A worker that has dispatched reads a new weight up to ten seconds later.
+AT_ITS_FIRST_DISPATCH = (work_time_follows_the_weights_of_keys,)
 STAGED = (
     call_runs_after_its_commit_and_not_after_a_rollback,
     retry_slices_and_failure_change_the_rows_of_their_run,
@@ -238,7 +240,10 @@ STAGED = (
 
 @pytest.mark.parametrize(
     ("place", "examples"),
-    [*((broker, DISPATCHED) for broker in ON_FOLDER), *((broker, STAGED) for broker in ON_RABBITMQ)],
+    [
+        *itertools.product(ON_FOLDER, (DISPATCHED, AT_ITS_FIRST_DISPATCH)),
+        *((broker, STAGED) for broker in ON_RABBITMQ),
+    ],
     indirect=["place"],
 )
 def test_policies_hold_in_a_worker(place: Place, examples: tuple[Callable[[Place, Process], None], ...]):

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx
 from kombu import pools
 
-from ami.transports.objectstore.broker import broker_storage
 from tests.support.soak import soak
 
 #: What a place's broker may be: a virtual host of the RabbitMQ under test, or a folder of the place's own.
@@ -37,10 +36,7 @@ def new_broker(kind: str, name: str, folder: Path) -> Iterator[str]:
         with _virtual_host(name) as url:
             yield url
     else:
-        try:
-            yield f"objectstore+{(folder / 'broker').as_uri()}"
-        finally:
-            broker_storage._forget_opened()  # The next place has the same folder.
+        yield f"objectstore+{(folder / 'broker').as_uri()}"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ami.celery.declaration import depth
 from ami.topology import command
 from ami.topology.topology import load
+from ami.transports.objectstore.broker import broker_storage
 from tests.support.brokers import BROKERS as BROKERS
 from tests.support.brokers import FOLDER as FOLDER
 from tests.support.brokers import ON_FOLDER as ON_FOLDER
@@ -340,6 +341,7 @@ def new_place(name: str, broker: str = RABBITMQ) -> Iterator[Place]:
                 place.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        broker_storage._forget_opened()  # Whatever broker a test has had in it: the next place has the same folder.
         if not OPEN:
             close_oldest()
 

@@ -31,7 +31,7 @@ def note_end(request: Any) -> None:
 
 def take_ended() -> list[str]:
     """Return and forget the ids of tasks whose end is not recorded yet."""
-    return [_ended.popleft() for _ in range(len(_ended))]
+    return list(iter(lambda: _ended.popleft() if _ended else None, None))
 
 
 def put_back(task_ids: list[str]) -> None:

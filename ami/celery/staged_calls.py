@@ -210,7 +210,7 @@ def note(made: Note) -> None:
 
 def take_notes() -> list[Note]:
     """Return and forget what was noted."""
-    return [_notes.popleft() for _ in range(len(_notes))]
+    return list(iter(lambda: _notes.popleft() if _notes else None, None))
 
 
 def has_notes() -> bool:

@@ -24,7 +24,7 @@ _unrecorded: deque[str] = deque(maxlen=10_000)
 
 def take_unrecorded() -> list[str]:
     """Return and forget the ids that are not recorded yet."""
-    return [_unrecorded.popleft() for _ in range(len(_unrecorded))]
+    return list(iter(lambda: _unrecorded.popleft() if _unrecorded else None, None))
 
 
 def put_back(task_ids: list[str]) -> None:

@@ -161,7 +161,7 @@ def _is_unconfirmed(snapshot: Snapshot) -> bool:
     paused = {queue.queue for queue in snapshot.queues if queue.paused}
     return any(
         worker.parked or paused & set(worker.queues) != set(worker.closed_queues)
-        if worker.state == "running"
+        if worker.state in ("running", "held")
         else worker.state == "parked" and not worker.parked
         for worker in snapshot.workers
     )

@@ -25,7 +25,7 @@ _noted: deque[Failure] = deque(maxlen=10_000)
 
 def take() -> list[Failure]:
     """Return and forget what was noted; called in the worker's thread."""
-    return [_noted.popleft() for _ in range(len(_noted))]
+    return list(iter(lambda: _noted.popleft() if _noted else None, None))
 
 
 def kind_of(error: object) -> str:

@@ -80,7 +80,8 @@ def _test(as_json: bool, out: IO[str]) -> None:
         out.write(json.dumps(outcomes) + "\n")
     elif outcomes:
         _table(out, ("receiver", "test", "why"), outcomes)
-        out.write("" if settings.ANTENNA_PUBLIC_URL else f"{NO_LINK}\n")
+        if not settings.ANTENNA_PUBLIC_URL:
+            out.write(f"{NO_LINK}\n")
     else:
         out.write(f"{OFF}\n")
     if not outcomes or not all(row["sent"] for row in outcomes):

@@ -89,7 +89,7 @@ class ClaimedTicks:
             return tick
         entry.follow(self._claims.state(key))
         if entry.tick and not entry.tick.is_sent:
-            self._watch(entry.tick, PATIENCE_SECONDS)
+            self._watch(entry.tick, max(PATIENCE_SECONDS, retry_seconds(entry.tick, entry.pace)))
         return None
 
     def why_withheld(self, entry: Entry) -> str:

@@ -32,7 +32,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 GREEN = ("gevent", "eventlet")
 
 BEAT_REFUSED = (
-    "-B starts a beat inside this worker, and there is one beat for all workers: leave it out, and run "
+    "-B starts a beat inside this worker, and beat is a process of its own: leave it out, and run "
     "'python -m ami.topology beat' beside them."
 )
 

@@ -16,7 +16,7 @@ NAME = "starting"
 
 
 def begin() -> None:
-    """Note that the deployment is being started now; one statement, the first time two."""
+    """Note that the deployment is being started now; one statement, the first time four."""
     named_leases.take(NAME, NAME, GRACE.total_seconds())
 
 

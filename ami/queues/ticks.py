@@ -1,6 +1,7 @@
 """The claims of beat's ticks in the database: each by one conditional update, on PostgreSQL and SQLite alike."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -61,7 +62,7 @@ class DatabaseTickClaims:
         unsent = self._claim(tick).filter(is_sent=False, tries=tick.tries)
         if not unsent.update(tries=F("tries") + 1, claimed_by=beat):
             return None
-        return self.state(tick.entry)
+        return replace(tick, tries=tick.tries + 1)
 
     def mark_sent(self, tick: Tick) -> None:
         self._claim(tick).update(is_sent=True, repeats=F("repeats") + int(tick.tries > 0))

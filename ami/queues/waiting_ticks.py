@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from ami.celery.origin import BEAT
+from ami.celery.tick_claims import ALL
 from ami.queues import pauses
 from ami.queues.confirmations import STALE
 from ami.queues.models import DesiredState, TickClaim, Worker
@@ -42,7 +43,7 @@ class Readers:
         the hard time limit; but that time runs only while its queue is read, or an unread queue would fill up. Where no
         worker of the queue ever reported itself, there are no ends to wait for.
         """
-        if claim.claimed_at is None or claim.ended_at is not None or not claim.is_sent:
+        if claim.claimed_at is None or claim.ended_at or not claim.is_sent or claim.misfire == ALL:
             return ""
         topology: Topology = settings.ANTENNA_TOPOLOGY
         row = topology.workload(topology.place(claim.entry.task, BEAT).queue)

@@ -12,7 +12,7 @@ from ami.celery import leases
 from ami.jobs.errors import JobStopped
 from ami.jobs.models import Job
 from ami.jobs.models.job import LEASE_SECONDS
-from ami.jobs.models.states import ACTIVE, DispatchMode, JobStatus
+from ami.jobs.models.states import ACTIVE, FINAL, DispatchMode, JobStatus
 from ami.jobs.services import db_interrupt, job_completion, operations, worker_presence
 from ami.jobs.services.job_kinds import SliceOfWork, kind_of
 from ami.jobs.services.transitions import move
@@ -83,7 +83,7 @@ def release(job: Job) -> bool:
 
 def release_of_dead(incarnation: str) -> None:
     """Release the job leases of a worker that is dead, so that they need not run out."""
-    if count := leases.release_of_dead(Job.objects.all(), incarnation):
+    if count := leases.release_of_dead(Job.objects.filter(status__in=frozenset(JobStatus) - FINAL), incarnation):
         logger.warning("Leases of a dead worker released: %d jobs", count, extra={"worker": incarnation})
 
 

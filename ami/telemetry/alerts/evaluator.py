@@ -5,7 +5,6 @@ A look asks every worker and takes seconds: it runs in a thread of its own, so t
 
 import threading
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from celery.utils.log import get_logger
@@ -77,10 +76,13 @@ def look(holder: str) -> None:
     hidden = rules.hidden((each.name, each.level, each.target) for each in found)
     lasting = policy.seen(found, collects_letters=settings.ANTENNA_COLLECT_LETTERS)
     with database_block():
-        rows = list(Alert.objects.filter(Q(resolved_at=None) | ~Q(waiting={})))
+        old = Q(resolved_at__lt=now - options.KEPT)
+        rows = list(Alert.objects.filter(Q(resolved_at=None) | ~Q(waiting={}) | old))
+        if any(row.resolved_at and row.resolved_at < now - options.KEPT for row in rows):
+            Alert.objects.filter(old).delete()
         alerts = {row.key: row for row in rows if row.resolved_at is None}
         changes = list(policy.changes(alerts, lasting, hidden, now, options.patience()))
-        if changes and not _write(holder, changes, now):
+        if changes and not _write(holder, changes):
             return
     if changes or any(row.waiting for row in rows):
         for name in options.receivers():
@@ -88,7 +90,7 @@ def look(holder: str) -> None:
 
 
 @transaction.atomic
-def _write(holder: str, changes: list[tuple[Alert, Event]], now: datetime) -> bool:
+def _write(holder: str, changes: list[tuple[Alert, Event]]) -> bool:
     """Write the changes with what the receivers are to get; nothing, and return False, without the lease."""
     if not named_leases.hold(delivery.LEASE, holder):
         return False
@@ -104,5 +106,4 @@ def _write(holder: str, changes: list[tuple[Alert, Event]], now: datetime) -> bo
                 if event != Event.REPEAT or not events:  # The notice that waits says the same.
                     events.append(str(event))
         alert.save()
-    Alert.objects.filter(resolved_at__lt=now - options.KEPT).delete()
     return True

@@ -192,7 +192,7 @@ WRONG = {
         ("-m", "celery", "-A", "config.celery_app", "worker"), "names no queue", "'celery -A config worker -Q QUEUE'"
     ),
     "celery worker with a beat": Row(
-        (*CELERY, "worker", "-Q", "antenna", "-B"), "there is one beat", "'python -m ami.topology beat'"
+        (*CELERY, "worker", "-Q", "antenna", "-B"), "beat is a process of its own", "'python -m ami.topology beat'"
     ),
     "celery worker larger than its container": Row(
         (*CELERY, "worker", "-Q", "antenna", "-c", "60"), "60 children of antenna do not fit", "Name at most"

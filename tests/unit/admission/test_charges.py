@@ -94,7 +94,7 @@ def test_weight_counts_for_runs_that_fail():
     assert runs.begin(admitted.fair, outgoing.run, "delivery", outgoing.call.task_id)
     Run.objects.update(began_at=timezone.now() - timedelta(seconds=SECONDS))
     assert runs.settle(current_app, Note(outgoing.run, "delivery", End.FAILED))
-    assert SECONDS / 4 <= used() < SECONDS / 4 + 3
+    assert SECONDS / 4 - 0.1 < used() < SECONDS / 4 + 3
 
 
 def test_run_that_has_not_begun_is_not_charged():
